@@ -32,21 +32,21 @@ class Assessor:
         raise NotImplementedError(f"{type(self).__name__} must implement assess_trial")
 
     def trial_end(self, trial_job_id: str, success: bool) -> None:
-        """A trial that had reported at least one intermediate result has ended; `success`: as SUCCEEDED."""
+        """Note that a trial with at least one intermediate result has ended; `success`: as SUCCEEDED."""
 
     def load_checkpoint(self) -> None:
-        """Called where it is overridden, before the recorded history of a resumed experiment is shown again."""
+        """Load a checkpoint; called where overridden, before a resumed experiment's recorded history is shown again."""
 
     def save_checkpoint(self) -> None:
-        """Called where it is overridden, when the assessor's process ends in good order."""
+        """Save a checkpoint; called where it is overridden, when the assessor's process ends in good order."""
 
     def get_checkpoint_path(self) -> str | None:
-        """A folder of the experiment where an assessor may keep files, or None."""
+        """Return a folder of the experiment where an assessor may keep files, or None."""
         path = os.environ.get("NNI_CHECKPOINT_DIRECTORY")
         return path if path and os.path.isdir(path) else None  # noqa: PTH112  pathlib is dear to import
 
     def _on_exit(self) -> None:
-        """The experiment has ended."""
+        """React to the end of the experiment."""
 
     def _on_error(self) -> None:
-        """The assessor's process ends because of an error."""
+        """React to the end of the assessor's process because of an error."""

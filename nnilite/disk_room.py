@@ -1,7 +1,7 @@
-"""Room on the disk: a part of each disk that nothing of nnilite fills.
+"""Room on the disk: a part of each disk that nnilite never fills.
 
-Whoever writes much, such as files of trials, archives and packages of code, asks here before it writes and while it
-does. So what a trial leaves on its worker can never take the space that the experiment's database needs.
+Code that writes much, such as files of trials, archives and packages of code, asks here before it writes and meanwhile.
+So what a trial leaves on its worker can never take the space that the experiment's database needs.
 
     room = DiskRoom(folder)
     room.need(size)
@@ -36,7 +36,7 @@ class DiskRoom:
         self._written = _ASK_EVERY_BYTES
 
     def need(self, size_bytes: int) -> None:
-        """Check that so many bytes fit beside the reserve. Raises: NoRoom, OSError."""
+        """Check that so many bytes fit in addition to the reserve. Raises: NoRoom, OSError."""
         facts = os.statvfs(_existing(self._folder))
         free = facts.f_bavail * facts.f_frsize
         reserve = reserve_bytes(facts.f_blocks * facts.f_frsize)

@@ -46,7 +46,7 @@ class Place:
 class ConfigError(NniliteError):
     """Input that cannot work. `str()` gives `file:line: field: what is wrong; what would be right`.
 
-    So the message does not name the field once more: "must be a whole number".
+    So the message does not repeat the field: "must be a whole number".
     """
 
     def __init__(self, message: str, place: Place | None = None) -> None:

@@ -12,9 +12,9 @@
     print(max(experiment.export_data(), key=lambda trial: trial.value))
     experiment.stop()
 
-The manager is a process of its own. It goes on after `run` has returned, so that its results and web page can be
-looked at, until `stop` or the end of this program. Times in what these methods return are milliseconds since the
-epoch, as in NNI.
+The manager is a process of its own. It keeps running after `run` has returned, so that its results and web page can be
+viewed, until `stop` or the end of this program. Times in what these methods return are milliseconds since the epoch, as
+in NNI.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class RunMode(Enum):
 
 
 class _LogView(threading.Thread):
-    """Shows what is added to a log, until its end is told."""
+    """Shows what is added to a log, until `end` is called."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(name="manager log", daemon=True)
@@ -133,7 +133,7 @@ class Experiment:
         return f"<Experiment {self.id or 'that has not begun'}{where}>"
 
     def _repr_html_(self) -> str:
-        """What notebooks show: progress, the best trial, and the latest trials."""
+        """Return what notebooks show: progress, the best trial, and the latest trials."""
         from nnilite._notebook import html
 
         if self._entry is None and self._client is None:
@@ -195,13 +195,13 @@ class Experiment:
         return self._wait() if wait_completion else None
 
     def run_or_resume(self, port: int | None = None, wait_completion: bool = True, debug: bool = False) -> bool | None:
-        """`resume` if this experiment exists already, otherwise `run`."""
+        """Call `resume` if this experiment exists already, otherwise `run`."""
         if self.has_checkpoint():
             return self._resume(port, wait_completion, debug)
         return self.run(port, wait_completion, debug)
 
     def resume(self, port: int | None = None, wait_completion: bool = True, debug: bool = False) -> Any:
-        """Go on with a stopped experiment; returns as `run` does.
+        """Resume a stopped experiment; returns as `run` does.
 
         `Experiment.resume("<id>")` does it without an object, and returns one.
         """
@@ -212,7 +212,7 @@ class Experiment:
         return self._resume(port, wait_completion, debug)
 
     def view(self, port: int | None = None, non_blocking: bool = False) -> Experiment:
-        """Open a stopped experiment read-only; blocks until Ctrl-C unless told otherwise.
+        """Open a stopped experiment read-only; blocks until Ctrl-C unless `non_blocking`.
 
         `Experiment.view("<id>")` does it without an object, and returns one.
         """
@@ -337,7 +337,7 @@ class Experiment:
         return ended
 
     def _look(self) -> Mapping[str, Any]:
-        """The profile; only its state when somebody else has stopped it and the manager is gone."""
+        """Return the profile; only its state when the experiment was stopped from outside and the manager is gone."""
         try:
             return self._manager.profile()
         except Unreachable:
@@ -355,28 +355,28 @@ class Experiment:
     # What is known of it
 
     def get_status(self) -> str:
-        """INITIALIZED, RUNNING, NO_MORE_TRIAL, TUNER_NO_MORE_TRIAL, DONE, ERROR, STOPPING or VIEWED."""
+        """Return INITIALIZED, RUNNING, NO_MORE_TRIAL, TUNER_NO_MORE_TRIAL, DONE, ERROR, STOPPING or VIEWED."""
         return str(self._reader.profile()["state"])
 
     def get_trial_job(self, trial_job_id: str) -> TrialJob:
-        """One trial. Raises: NotFound."""
+        """Return one trial. Raises: NotFound."""
         trial = self._reader.trial(trial_job_id)
         final = list(self._reader.metrics(trial_job_id, kind="FINAL"))
         return nni_records.job(trial, self._directory(), final[-1] if final else None)
 
     def list_trial_jobs(self) -> list[TrialJob]:
-        """All trials, in the order in which they were made."""
+        """Return all trials, in the order in which they were made."""
         directory = self._directory()
         finals = {one["trial"]: one for one in self._reader.metrics(kind="FINAL")}
         return [nni_records.job(one, directory, finals.get(one["id"])) for one in self._reader.trials()]
 
     def get_job_statistics(self) -> list[dict[str, Any]]:
-        """How many trials are in which state: `{"trialJobStatus": ..., "trialJobNumber": ...}` each."""
+        """Return how many trials are in which state: `{"trialJobStatus": ..., "trialJobNumber": ...}` each."""
         counts = self._reader.profile()["counts"]
         return [{"trialJobStatus": state, "trialJobNumber": count} for state, count in counts.items() if count]
 
     def get_job_metrics(self, trial_job_id: str | None = None) -> dict[str, list[TrialMetricData]]:
-        """All reported metrics of one trial or of all, by trial id."""
+        """Return all reported metrics of one trial or of all, by trial id."""
         trials = self._reader.trials() if trial_job_id is None else [self._reader.trial(trial_job_id)]
         parameter_ids = {trial["id"]: trial["parameterId"] for trial in trials}
         found: dict[str, list[TrialMetricData]] = {}
@@ -386,19 +386,19 @@ class Experiment:
         return found
 
     def get_experiment_profile(self) -> dict[str, Any]:
-        """NNI's profile: params (the config), id, execDuration (seconds), startTime, endTime, ..."""
+        """Return NNI's profile: params (the config), id, execDuration (seconds), startTime, endTime, ..."""
         return nni_records.profile(self._reader.profile())
 
     def get_experiment_metadata(self, exp_id: str | None = None) -> dict[str, Any]:
-        """What this machine knows of an experiment, running or not; this one by default. Raises: NotFound."""
+        """Return what this machine knows of an experiment, running or not; this one by default. Raises: NotFound."""
         return nni_records.metadata(registry.find(exp_id, read_only=True) if exp_id else self._known())
 
     def get_all_experiments_metadata(self) -> list[dict[str, Any]]:
-        """What this machine knows of all its experiments."""
+        """Return what this machine knows of all its experiments."""
         return [nni_records.metadata(entry) for entry in registry.everything()]
 
     def export_data(self) -> list[TrialResult]:
-        """Parameters and final metric of all succeeded trials."""
+        """Return parameters and final metric of all succeeded trials."""
         succeeded = self._reader.trials(states=["SUCCEEDED"])
         return [
             TrialResult(parameter=one["parameters"], value=one["value"], trialJobId=one["id"])
@@ -407,7 +407,7 @@ class Experiment:
         ]
 
     def to_optuna(self) -> Study:
-        """A study of optuna with all trials, for `optuna.visualization`, optuna's analyses, or to go on with it."""
+        """Return a study of optuna with all trials, for `optuna.visualization`, optuna's analyses or further search."""
         from nnilite._running import optuna_export
 
         return optuna_export.study_of(self._reader)
@@ -415,31 +415,37 @@ class Experiment:
     # Changing it
 
     def update_trial_concurrency(self, value: int) -> None:
-        """How many trials run at once; lowering it ends none."""
+        """Change how many trials run at once; lowering it ends none."""
         self._manager.update(trialConcurrency=value)
 
     def update_max_trial_number(self, value: int) -> None:
-        """After how many trials it is DONE; raising it lets a DONE experiment go on."""
+        """Change after how many trials the experiment is DONE; raising the number continues a DONE experiment."""
         self._manager.update(maxTrialNumber=value)
 
     def update_max_experiment_duration(self, value: str | int) -> None:
-        """After how long it is DONE: seconds, or "10m", "2h", ..."""
+        """Change after how long the experiment is DONE: seconds, or "10m", "2h", ..."""
         self._manager.update(maxExperimentDuration=value)
 
     def update_max_trial_duration(self, value: str | int) -> None:
-        """After how long a trial is stopped: seconds, or "10m", "2h", ..."""
+        """Change after how long a trial is stopped: seconds, or "10m", "2h", ..."""
         self._manager.update(maxTrialDuration=value)
 
     def update_max_slots(self, value: int | None) -> None:
-        """How many trials run at once in all experiments that share slots; None: as configured. Raises: ConfigError."""
+        """Change how many trials run at once in all experiments that share slots; None: as configured.
+
+        Raises: ConfigError.
+        """
         self._manager.update(maxSlots=value)
 
     def update_priority(self, value: int | None) -> None:
-        """Who is served first where experiments share slots: higher ones; None: as configured. Raises: ConfigError."""
+        """Change the priority where experiments share slots: higher ones go first; None: as configured.
+
+        Raises: ConfigError.
+        """
         self._manager.update(priority=value)
 
     def update_search_space(self, value: Mapping[str, Any]) -> None:
-        """The search space of trials to come. Raises: ConfigError."""
+        """Change the search space of trials to come. Raises: ConfigError."""
         self._manager.update(searchSpace=value)
 
     def kill_trial_job(self, trial_job_id: str) -> None:
@@ -447,7 +453,10 @@ class Experiment:
         self._manager.cancel(trial_job_id)
 
     def scale_trial_job(self, trial_job_id: str, workers: int) -> None:
-        """Change the number of workers of an elastic trial while it goes on. Raises: Conflict where it is not."""
+        """Change the number of workers of an elastic trial while it runs.
+
+        Raises: Conflict if the trial is not elastic.
+        """
         self._manager.scale(trial_job_id, workers)
 
     def add_trial_job(self, parameters: Json) -> str:
@@ -471,7 +480,7 @@ class Experiment:
     # Checkpoints
 
     def has_checkpoint(self) -> bool:
-        """Whether this machine knows an experiment of this id, which could be resumed."""
+        """Return whether this machine knows an experiment of this id, which could be resumed."""
         return any(entry.id == self.id for entry in registry.everything())
 
     def load_checkpoint(self) -> None:
@@ -480,7 +489,7 @@ class Experiment:
         self.config = read_stored(directory)
 
     def save_checkpoint(self) -> None:
-        """Kept for NNI's programs: everything is stored when it happens."""
+        """Do nothing; kept for NNI's programs: everything is stored when it happens."""
 
     @property
     def _manager(self) -> Client:

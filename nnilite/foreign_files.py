@@ -1,11 +1,11 @@
 """The one way in for files that come from a worker, a trial, a shared storage or an archive.
 
-Whoever made them may have given them any name, kind and size. What is taken here lies below the folder that the caller
-names, and nowhere else: see `EnclosedFolder`. Links are left out, and so are devices, pipes and hard links. There are
-limits to the number and depth of entries, and to the bytes; each write leaves room on the disk (`nnilite.disk_room`).
+They may have any name, kind and size. What is accepted here lies below the folder that the caller names, and nowhere
+else: see `EnclosedFolder`. Links are left out, and so are devices, pipes and hard links. There are limits to the number
+and depth of entries, and to the bytes; each write leaves room on the disk (`nnilite.disk_room`).
 
     take_tar(stream.read, target)                   a tar stream, as a worker sends the folder of an attempt
-    copy_folder(source, target)                     a folder of a shared storage, while its trial goes on writing
+    copy_folder(source, target)                     a folder of a shared storage, while its trial keeps writing
     save_stream(stream.read, path)                  one file as it comes
     open_below(root, "0/trial.stdout")              a file of a trial, to read
     list_below(root)                                what there is
@@ -102,7 +102,7 @@ class TrialFile:
     """One entry of a trial's folder, as a service lists it.
 
     `path` is relative to the folder of the attempt. `kind`: "file", "link" or "special", which is a pipe or a device.
-    `target`: where a link leads, as text that nobody follows. `modified`: seconds since the epoch.
+    `target`: where a link leads, as text that is never followed. `modified`: seconds since the epoch.
     """
 
     path: str
@@ -114,7 +114,10 @@ class TrialFile:
 
 @dataclass
 class TakenFiles:
-    """What was taken: the number of entries and bytes, what was left out as it is no file, and what cannot be read."""
+    """What was accepted and left out.
+
+    The number of entries and bytes, the entries left out as they are not files, and those that cannot be read.
+    """
 
     entries: int = 0
     size_bytes: int = 0
@@ -233,9 +236,8 @@ def _overwrite(folder: EnclosedFolder, member: TarMember, count: Callable[[int],
 def copy_folder(source: Path, target: Path, *left_out: str) -> TakenFiles:
     """Copy the files and folders of a folder into another one, in the place of what has the same names there.
 
-    Passed over is what matches one of the patterns `left_out`, what is no file or folder, what goes meanwhile, and
-    what this user may not read.
-    Raises: NotFound if the folder is gone, ForeignRefusal, NoRoom, OSError.
+    Skip entries that match one of the patterns `left_out`, are neither file nor folder, vanish meanwhile, or may not be
+    read by this user. Raises: NotFound if the folder is gone, ForeignRefusal, NoRoom, OSError.
     """
     taken, room = TakenFiles(), DiskRoom(target)
 
@@ -368,7 +370,7 @@ def list_below(root: Path, left_out: Callable[[Sequence[str]], bool] = lambda pa
 
 
 def listed_files(entries: Iterator[FoundEntry]) -> tuple[TrialFile, ...]:
-    """Return the first `LISTED_MAX` of these entries that are no folders."""
+    """Return the first `LISTED_MAX` of these entries that are not folders."""
     found: list[TrialFile] = []
     for entry in entries:
         if entry.kind != FOLDER:

@@ -69,20 +69,20 @@ class SearchResult:
         return f"<SearchResult: {len(self.trials)} trials{best}>"
 
     def _repr_html_(self) -> str:
-        """What notebooks show."""
+        """Return what notebooks show."""
         from nnilite._notebook import html
 
         return html.result(self.trials, self.front)
 
     def to_optuna(self) -> Study:
-        """A study of optuna with all trials, for `optuna.visualization`, optuna's analyses, or to go on with it."""
+        """Return a study of optuna with all trials, for `optuna.visualization`, optuna's analyses or further search."""
         from nnilite.plot import optuna_study
 
         ran = [optuna_study.Ran(trial, self.intermediate.get(trial.id, ())) for trial in self.trials]
         return optuna_study.study_of("search", self.space, self.objectives, ran)
 
     def to_dataframe(self) -> DataFrame:
-        """One row a trial: sequence, state, value, duration_s, reason, and `parameters.<name>` columns.
+        """Return one row per trial: sequence, state, value, duration_s, reason, and `parameters.<name>` columns.
 
         Raises: PluginError if pandas is not installed.
         """
@@ -124,7 +124,7 @@ class Search:
             several objectives, whose results are dicts with these keys.
         seed: the same seed and the same results give the same search (with concurrency 1).
         assessor: name of an installed assessor, or one of your own; stops poor trials early.
-        storage: a folder in which the search is kept. If it has this search already, that goes on; several
+        storage: a folder in which the search is kept. If it has this search already, that continues; several
             processes may work at it at once. The folder's name is its id for `nnictl view` and other commands.
         tuner_args: the tuner's `classArgs`.
 
@@ -178,7 +178,7 @@ class Search:
             return {name: value for name, value in self.__dict__.items() if name not in self._left_out()}
 
     def _left_out(self) -> set[str]:
-        """What is not pickled: an installed tuner or assessor is made anew, and learns what it knew."""
+        """Return what is not pickled: an installed tuner or assessor is recreated, and learns what it knew."""
         made = {"_tuner": self._plan.tuner, "_assessor": self._plan.assessor}
         return {"_lock", "_loops", *(name for name, given in made.items() if isinstance(given, str))}
 
@@ -329,7 +329,7 @@ class Search:
         return ended
 
     def result(self) -> SearchResult:
-        """What is known so far."""
+        """Return what is known so far."""
         with self._turn():
             trials = tuple(self._trials.values())
             ended = ((trial, trial.value) for trial in trials if trial.state is TrialState.SUCCEEDED)
@@ -340,7 +340,7 @@ class Search:
             return SearchResult(found, trials, intermediate, best, dict(self._plan.space), goals)
 
     def to_optuna(self) -> Study:
-        """The same as of `result()`."""
+        """Return a study of optuna, as that of `result()`."""
         return self.result().to_optuna()
 
     def run(  # noqa: PLR0913  those after the first are words in a call
@@ -358,10 +358,10 @@ class Search:
         """Run the objective until there were `trials` more trials, the space is exhausted or the time is up.
 
         The objective gets the parameters and, if it takes a second argument, a function `report(value)` for
-        intermediate results, which raises `TrialStopped` when the trial should end; let it pass. An objective may
-        raise it itself. Any other exception makes a failed trial, and the search goes on. With `concurrency` 1 it
-        runs in the calling thread, else in that many threads. When the time is up, nothing new is started, and
-        running trials are stopped at their next report (a thread cannot be stopped otherwise).
+        intermediate results, which raises `TrialStopped` when the trial should end; let it pass. An objective may raise
+        it itself. Any other exception makes a failed trial, and the search continues. With `concurrency` 1 it runs in
+        the calling thread, else in that many threads. When the time is up, nothing new is started, and running trials
+        are stopped at their next report (a thread cannot be stopped otherwise).
 
         With `processes` it runs in that many processes of their own, also if that is one: for functions that keep
         Python busy, or may end their process. A process that dies fails its trial, and another one takes its place.
@@ -440,7 +440,7 @@ class Search:
 
 
 def _calls(trial: Trial, reported: Sequence[Json]) -> list[Call]:
-    """What the tuner is told of a trial that has ended."""
+    """Return the tuner's calls about a trial that has ended."""
     value = trial.value
     if value is None and trial.state is TrialState.EARLY_STOPPED and reported:
         value = reported[-1]  # what it had reached informs the tuner too
@@ -460,7 +460,7 @@ def _is_json(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Json:
-    """As an experiment would have it: numbers of numpy, torch and the like are numbers."""
+    """Return a value as an experiment would have it: numbers of numpy, torch and the like are numbers."""
     try:
         return json.loads(_text(value))
     except TypeError:  # the caller says what is wrong with it

@@ -2,13 +2,14 @@
 
 A training service runs *jobs* on one platform; a job is one attempt of a trial. The service only decides how the keeper
 gets started there. The engine calls it from one task, one call at a time, so a service needs no locks (one whose
-`submits_at_once` is above 1 gets so many submissions at once, but nothing else beside them; see `reports_aside`, too):
+`submits_at_once` is above 1 gets so many submissions at once, but nothing else at the same time; see `reports_aside`,
+too):
 
     open()                   comes first, and also at a resume, when old jobs may still run
     submit(job) -> handle    returns at once; the handle is JSON and is kept in the store
     poll(handles)            returns facts about jobs, by their handles alone: the service's memory is only a cache
     cancel(handle)           requests the end and returns; poll reports when the job has ended
-    close()                  closes connections; jobs go on running
+    close()                  closes connections; jobs keep running
 
 Methods are called on the event loop and must not block. `context.wake()` makes the engine poll now instead of later.
 """
@@ -110,7 +111,7 @@ class JobSpec:
     run: str = ""
 
     def json(self) -> dict[str, Json]:
-        """The specification as JSON, without `directory`."""
+        """Return the specification as JSON, without `directory`."""
         return {"version": SPEC_VERSION, **{one.name: getattr(self, one.name) for one in fields(self)}}
 
 
@@ -132,7 +133,7 @@ class Job:
     gpus: int | None = None  # None: leave the GPU variables alone; 0: hide all GPUs
 
     def spec_for(self, directory: str | Path, **more: Json) -> dict[str, Json]:
-        """The keeper's whole specification. `directory` is the trial's folder on the worker.
+        """Return the keeper's whole specification. `directory` is the trial's folder on the worker.
 
         `more` may set `code` (see the keeper), `env` (added to the trial's environment), and other fields of `JobSpec`.
         """
@@ -162,7 +163,7 @@ Settings = Mapping[str, Json]
 
 @dataclass(frozen=True)
 class IgnoredOption:
-    """An option that can be set and has no effect on a platform. Whoever sets it is told so before anything starts.
+    """An option that can be set and has no effect on a platform. A user who sets it is warned before anything starts.
 
     IgnoredOption("reuseMode", "each trial is a job of its own")
     IgnoredOption("cpus", "nodes counts", "where `nodes` is set", lambda config, _: config.nodes is not None)
@@ -175,7 +176,7 @@ class IgnoredOption:
 
 
 def _keeps_all(settings: Settings) -> bool:
-    """Whether no shared storage has the checkpoints, so that the manager cannot delete any of them."""
+    """Return whether no shared storage has the checkpoints, so that the manager cannot delete any of them."""
     storage = settings.get("sharedStorage")
     return not isinstance(storage, Mapping) or "checkpoints" not in storage.get("contents", ["checkpoints"])
 
@@ -230,7 +231,7 @@ class TrainingService(ABC):
 
     @classmethod
     def honours(cls, option: str) -> bool:
-        """Whether an option has an effect on this platform, at least in some cases."""
+        """Return whether an option has an effect on this platform, at least in some cases."""
         return not any(one.option == option and not one.case for one in cls.ignores)
 
     @abstractmethod
@@ -248,14 +249,17 @@ class TrainingService(ABC):
 
     @abstractmethod
     async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
-        """The status of each job, in the order of the handles. Raises: ServiceError if none can be looked up now."""
+        """Return the status of each job, in the order of the handles.
+
+        Raises: ServiceError if none can be looked up now.
+        """
 
     @abstractmethod
     async def cancel(self, handle: Handle) -> None:
         """Request the job's end: SIGTERM to its process group, SIGKILL after the grace. Harmless if it has ended."""
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        """Events of a job that the service can read itself, if the keeper cannot deliver them (any more).
+        """Return events of a job that the service can read itself, if the keeper cannot deliver them (any more).
 
         It is called after a job has ended without its keeper's report, and regularly for `callback: log`, unless
         the service ignores that. It may repeat events: duplicates are dropped by number.
@@ -263,7 +267,7 @@ class TrainingService(ABC):
         return ()
 
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
-        """Up to `limit` bytes of "stdout" or "stderr" from `offset`, if the service can read them."""
+        """Return up to `limit` bytes of "stdout" or "stderr" from `offset`, if the service can read them."""
         return b""
 
     def folder(self, handle: Handle) -> Path | None:
@@ -320,19 +324,22 @@ class TrainingService(ABC):
         raise ConfigError(f"trials of {self.name} share no slots, so maxSlots and priority have no effect; {cure}")
 
     def describe(self, job: Job) -> Json:
-        """What `submit` would send, with secrets hidden, for `nnictl create --dry-run`. No network may be used."""
+        """Return what `submit` would send, with secrets hidden, for `nnictl create --dry-run`.
+
+        No network may be used.
+        """
         return {"name": job.name}
 
     async def check(self) -> None:
-        """Ask the platform whether all is as trials need it: rights, operators, quotas; for `create --dry-run`.
+        """Ask the platform whether trials could run: rights, operators, quotas; for `create --dry-run`.
 
         Called on a service that has not been opened, and changes nothing. What `open` refuses is refused here, as far
-        as that can be told without a manager. Raises: ConfigError if it can never work, ServiceError if it cannot be
-        told now.
+        as that is known without a manager. Raises: ConfigError if it can never work, ServiceError if that is unknown
+        now.
         """
 
     def hosts(self) -> list[Host]:
-        """The machines of this service and their health, as last seen."""
+        """Return the machines of this service and their health, as last seen."""
         return []
 
     async def remove(self, handle: Handle) -> None:
@@ -343,4 +350,4 @@ class TrainingService(ABC):
         """
 
     async def close(self) -> None:
-        """Close connections. Running jobs go on. Raises: ServiceError that names what should be gone and is not."""
+        """Close connections. Running jobs continue. Raises: ServiceError that names what should be gone and is not."""

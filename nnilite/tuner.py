@@ -76,7 +76,7 @@ class Tuner:
         raise NotImplementedError(f"{type(self).__name__} must implement receive_trial_result")
 
     def trial_end(self, parameter_id: int | None, success: bool, **kwargs: Any) -> None:
-        """A trial has ended; its result, if it has one, came before. kwargs: `trial_job_id` (str)."""
+        """Note that a trial has ended; its result, if it has one, came before. kwargs: `trial_job_id` (str)."""
 
     def update_search_space(self, search_space: Any) -> None:
         """Take the search space, before all other calls and whenever the user changes it. Raises: SpaceError."""
@@ -119,25 +119,25 @@ class Tuner:
         self._customized = accept
 
     def load_checkpoint(self) -> None:
-        """Called where it is overridden, before the `replay` of an experiment that had begun already."""
+        """Load a checkpoint; called where overridden, before the `replay` of an experiment that had begun already."""
 
     def save_checkpoint(self) -> None:
-        """Called where it is overridden, when the tuner's process ends in good order; after a crash it was not."""
+        """Save a checkpoint; called where overridden, when the tuner's process ends in good order."""
 
     def get_checkpoint_path(self) -> str | None:
-        """A folder of the experiment where a tuner may keep files, or None."""
+        """Return a folder of the experiment where a tuner may keep files, or None."""
         path = os.environ.get("NNI_CHECKPOINT_DIRECTORY")
         return path if path and os.path.isdir(path) else None  # noqa: PTH112  pathlib is dear to import
 
     def _on_exit(self) -> None:
-        """Called when the experiment has ended."""
+        """React to the end of the experiment."""
 
     def _on_error(self) -> None:
-        """Called when the tuner's process ends because of an error."""
+        """React to the end of the tuner's process because of an error."""
 
 
 def scalar(value: Any, key: str = "default") -> float | None:
-    """The number of a metric: the metric itself, or a dict's `default`; None if it is not a finite number."""
+    """Return the number of a metric: the metric itself, or a dict's `default`; None if it is not a finite number."""
     if isinstance(value, dict):
         value = value.get(key)
     if not isinstance(value, (bool, int, float)):

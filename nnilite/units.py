@@ -1,4 +1,4 @@
-"""Quantities as people write them in YAML, and the types by which a `Config` dataclass asks for them.
+"""Quantities as people write them in YAML, and the types for them in a `Config` dataclass.
 
 A field annotated with one of the aliases below is read by that alias's rule and then holds the plain value:
 
@@ -65,7 +65,7 @@ _ENVIRONMENT = re.compile(r"\$\{env:([^}]*)\}")
 
 
 def parse_duration_s(value: object) -> int:
-    """Seconds, rounded up: an int is seconds, text is a number and one of d, h, m, s ("10m", "0.5h", "1 H").
+    """Return seconds, rounded up: an int is seconds, text is a number and one of d, h, m, s ("10m", "0.5h", "1 H").
 
     Raises: ValueError with a sentence.
 
@@ -81,7 +81,7 @@ def parse_duration_s(value: object) -> int:
 
 
 def parse_size_bytes(value: object) -> int:
-    """Bytes, rounded up: an int is bytes, text is a number and one of tb, gb, mb, kb, b (of 1024).
+    """Return bytes, rounded up: an int is bytes, text is a number and one of tb, gb, mb, kb, b (of 1024).
 
     Raises: ValueError with a sentence.
 
@@ -97,7 +97,7 @@ def parse_size_bytes(value: object) -> int:
 
 
 def parse_memory_mb(value: object) -> int:
-    """Megabytes, rounded up: an int is megabytes, text is a number and one of tb, gb, mb, kb, b (of 1024).
+    """Return megabytes, rounded up: an int is megabytes, text is a number and one of tb, gb, mb, kb, b (of 1024).
 
     Raises: ValueError with a sentence.
 
@@ -113,7 +113,7 @@ def parse_memory_mb(value: object) -> int:
 
 
 def parse_gpu_indices(value: object) -> list[int]:
-    """GPU numbers in the order given: 0, "0,1" or [0, 1]. Raises: ValueError with a sentence."""
+    """Return GPU numbers in the order given: 0, "0,1" or [0, 1]. Raises: ValueError with a sentence."""
     example = 'write a number, a list such as [0, 1], or "0,1"'
     parts: list[object]
     if isinstance(value, str):
@@ -135,7 +135,7 @@ def _index(text: str) -> object:
 
 
 def _amount(text: str, units: Mapping[str, int], names: str, example: str) -> Decimal:
-    """The number in `text`, times its unit; exact, so that 1.1h is 3960 s and not 3961."""
+    """Return the number in `text`, times its unit; exact, so that 1.1h is 3960 s and not 3961."""
     match = _QUANTITY.fullmatch(text)
     try:
         number = Decimal(match.group(1)) if match else Decimal("nan")
@@ -166,7 +166,7 @@ def _between(amount: int, largest: int, what: str, example: str) -> int:
 
 
 def format_duration(seconds: float) -> str:
-    """For people, in the two largest units: "42s", "5m 03s", "1h 02m", "2d 03h"."""
+    """Format a duration for people, in the two largest units: "42s", "5m 03s", "1h 02m", "2d 03h"."""
     whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole}s"
@@ -178,7 +178,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_size(size_bytes: float) -> str:
-    """For people, of 1024: "17 B", "1.5 KB", "300 MB"."""
+    """Format a size for people, in units of 1024: "17 B", "1.5 KB", "300 MB"."""
     amount = float(size_bytes)
     for unit in ("B", "KB", "MB", "GB"):
         if abs(amount) < 1024:
@@ -197,7 +197,7 @@ class SecretText(str):
 
 
 def parse_secret(value: object, environment: Mapping[str, str] = os.environ) -> SecretText:
-    """The text itself, each `${env:NAME}` in it replaced from the environment. Raises: ValueError."""
+    """Return the text itself, each `${env:NAME}` in it replaced from the environment. Raises: ValueError."""
     if not isinstance(value, str):
         raise ValueError("must be text; put it in quotes")
 
@@ -232,7 +232,7 @@ class PathRule(Enum):
     ANY = "path"  # may be missing
 
     def resolve(self, value: object, base: Path) -> Path:
-        """Absolute, `~` and links resolved, relative to `base`. Raises: ValueError with a sentence."""
+        """Return an absolute path, `~` and links resolved, relative to `base`. Raises: ValueError with a sentence."""
         if not isinstance(value, (str, os.PathLike)) or not str(value):
             raise ValueError(f"{value!r} is not a path; write it as text")
         try:
@@ -248,7 +248,7 @@ class PathRule(Enum):
 
 
 def _largest(units: Mapping[str, int], smallest: str) -> Callable[[int], str]:
-    """Spells a number in the largest unit in which it is whole."""
+    """Return a function that spells a number in the largest unit in which it is whole."""
 
     def spell(amount: int) -> str:
         total = amount * units[smallest]
@@ -269,7 +269,10 @@ def _range(low: int, high: int | None) -> Callable[[object], int]:
 
 
 def _at_least(low: float, above: bool) -> Callable[[object], float]:
-    """Numbers from `low` on, or above it, with the texts that YAML 1.1 leaves of such as 1e-3."""
+    """Return a function that reads numbers from `low` on, or above it.
+
+    It accepts the texts that YAML 1.1 leaves of numbers such as 1e-3.
+    """
 
     def parse(value: object) -> float:
         try:

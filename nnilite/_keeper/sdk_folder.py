@@ -104,7 +104,7 @@ def _compile(draft: str, folder: str) -> None:
 
 
 def _files() -> Dict[str, bytes]:
-    """The SDK's files, from the zipapp of this keeper or from the source tree."""
+    """Return the SDK's files, from the zipapp of this keeper or from the source tree."""
     if not BUILD:
         from . import sdk_sources
 

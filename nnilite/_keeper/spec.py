@@ -53,7 +53,7 @@ class Spec:
         self.__dict__.update(fields)
 
     def but(self, **fields: Any) -> Spec:
-        """The same specification with other values of these fields."""
+        """Return the same specification with other values of these fields."""
         return Spec(**{**self.__dict__, **fields})
 
 

@@ -12,8 +12,9 @@ A report's number is its place among the readable reports, and the number of an 
 these, so both follow from the file alone. A line that was cut by a full disk is left out, and a report that another
 process wrote behind it is still found. Unreadable lines are counted but have no number.
 
-A trial can put anything into its spool, also a file of many gigabytes without a line end. So what is no report is read
-up to a limit, over the whole file, and nothing is read behind that. The limit follows from the file alone, too.
+A trial can put anything into its spool, also a file of many gigabytes without a line end. So lines that are not reports
+are read up to a limit, over the whole file, and nothing is read behind that. The limit follows from the file alone,
+too.
 """
 
 from __future__ import annotations
@@ -84,10 +85,10 @@ class SpoolReader:
         return found
 
     def read(self, limit: int, limit_bytes: int, final: bool = False) -> List[Report]:
-        """The next reports: at least one if there is any, and at most about `limit` of them or `limit_bytes`.
+        """Return the next reports: at least one if there is any, and at most about `limit` of them or `limit_bytes`.
 
         A last line without an end counts only if `final`, when nothing more will be written. Raises: OSError if the
-        file is there and cannot be read now, which is not the same as if nothing had been reported.
+        file exists and cannot be read now, which differs from a file without reports.
         """
         reports: List[Report] = []
         if self.given_up:
@@ -156,7 +157,10 @@ class SpoolReader:
 
 
 def parse_line(line: bytes) -> Optional[Tuple[str, str, Optional[float]]]:
-    """Kind, JSON text and time (None: unknown) of a report; None if the line is to be ignored. Raises: ValueError."""
+    """Return kind, JSON text and time (None: unknown) of a report; None if the line is to be ignored.
+
+    Raises: ValueError.
+    """
     for head in _HEAD.finditer(line):
         record = _json(line[head.end() :])
         if isinstance(record, dict):
@@ -190,7 +194,7 @@ def _time(value: Any) -> Optional[float]:
 
 
 def _value(text: bytes) -> str:
-    """The JSON text of a plain line's value. Numbers may be written as in other languages (nan, -inf, .5)."""
+    """Return the JSON text of a plain line's value. Numbers may be written as in other languages (nan, -inf, .5)."""
     value = _json(text)
     if value is _NOT_JSON:
         try:

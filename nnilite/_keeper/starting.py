@@ -70,7 +70,7 @@ def start(command: str, directory: str, env: Mapping[str, str], stdout: str, std
 
 
 def plain_words(command: str, env: Mapping[str, str]) -> List[str]:
-    """The words of a command that needs no shell; [] if it may need one."""
+    """Return the words of a command that needs no shell; [] if it may need one."""
     words = command.split()
     if not words or not _PLAIN.issuperset(command) or words[0] in _OF_THE_SHELL or "=" in words[0]:
         return []
@@ -131,14 +131,14 @@ def _spawn_by_subprocess(words: List[str], directory: str, env: Mapping[str, str
 
 
 def ended(pid: int, code: int) -> None:
-    """Note that somebody else has waited for this program."""
+    """Note that another part of the program has waited for this process."""
     child = _children.pop(pid, None)
     if child is not None:
         child.returncode = code
 
 
 def _keep_inherited_files() -> None:
-    """See to it that the command does not get files that this process has inherited. Its own are marked anyway."""
+    """Keep files that this process has inherited from the command. Its own are marked anyway."""
     for file in _open_files():
         try:
             os.set_inheritable(file, False)
@@ -147,7 +147,7 @@ def _keep_inherited_files() -> None:
 
 
 def _open_files() -> Sequence[int]:
-    """The open files but the standard streams, or more than these."""
+    """Return the open files but the standard streams, or more than these."""
     try:
         return [int(name) for name in os.listdir("/dev/fd") if int(name) > 2]
     except OSError:  # no such folder, or no file left to read it
@@ -157,7 +157,7 @@ def _open_files() -> Sequence[int]:
 def _become(
     programs: Sequence[str], words: List[str], directory: str, env: Mapping[str, str], opened: Sequence[int]
 ) -> NoReturn:
-    """In the new process: run the first of these programs that can be run, or tell what is wrong and end."""
+    """Run, in the new process, the first of these programs that can be run, or report what is wrong and end."""
     _, problem, *streams = opened
     number, text = 0, ""
     try:

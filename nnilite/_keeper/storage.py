@@ -42,7 +42,7 @@ class StorageError(Exception):
 
 
 def nothing(count: int) -> None:
-    """The default for those who do not watch the progress."""
+    """Do nothing: the default for callers that do not watch the progress."""
 
 
 class Storage:
@@ -64,7 +64,7 @@ class Storage:
 
 
 def code_name(package: str) -> str:
-    """The name of a code package in the storage, by its hash."""
+    """Return the name of a code package in the storage, by its hash."""
     return "code/{}.tar.gz".format(package)
 
 
@@ -112,7 +112,7 @@ class FolderStorage(Storage):
         return EnclosedFolder(self._path(""), folder_mode=0o777)
 
     def _path(self, name: str) -> str:
-        """The path of a file, for complaints.
+        """Return the path of a file, for complaints.
 
         A folder that is not the storage is refused, as its files would stay on this machine.
         """
@@ -137,7 +137,7 @@ class FolderStorage(Storage):
 
 
 def checked_object(trial: str, name: Any) -> str:
-    """The name of a file of a trial's checkpoint, as a list has it. Raises: ValueError for any other name."""
+    """Return the name of a checkpoint file of a trial, as a list has it. Raises: ValueError for any other name."""
     parts = name.split("/") if isinstance(name, str) else []
     own = len(parts) > 3 and parts[:2] == ["checkpoints", trial] and parts[2].isdigit()
     if not own or "\0" in name or any(part in ("", ".", "..") for part in parts):

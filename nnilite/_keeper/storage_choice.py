@@ -9,7 +9,7 @@ from .storage import FolderStorage, Storage, StorageError
 
 
 def open_storage(entry: Mapping[str, Any]) -> Storage:
-    """The storage that a specification describes. Raises: StorageError."""
+    """Open the storage that a specification describes. Raises: StorageError."""
     kind = entry.get("kind")
     if kind == "folder":
         return FolderStorage([str(path) for path in entry.get("paths") or ()], bool(entry.get("marked")))

@@ -1,4 +1,4 @@
-"""Shared storages that are reached by HTTP: S3 and what speaks its language, and Azure's blobs.
+"""Shared storages that are reached by HTTP: S3 and compatible stores, and Azure's blobs.
 
 Nothing but the standard library is used, so requests to S3 are signed here (AWS's "Signature Version 4"). Azure's need
 no signature: they carry a shared access signature, made by the manager, which opens one container for some time.
@@ -66,7 +66,7 @@ class _HttpStorage(Storage):
         headers: Dict[str, str],
         target: Optional[Tuple[str, Callable[[int], None]]] = None,
     ) -> bool:
-        """One request. False: there is no such file. Raises: StorageError."""
+        """Make one request. Return False if there is no such file. Raises: StorageError."""
         path = self._base + "/" + quote("/".join(part for part in (self._prefix, name) if part), safe="/~-._")
         query, more = self._sign(method, path, digest)
         connection = self._connection()
@@ -86,7 +86,7 @@ class _HttpStorage(Storage):
         return self._refusal(method, answer.status, said)
 
     def _refusal(self, method: str, status: int, said: str) -> bool:
-        """What an error of the server means. Raises: StorageError."""
+        """Raise a StorageError for an error of the server, or return False if it means a missing file."""
         code = (re.findall(r"<Code>([A-Za-z0-9]+)</Code>", said) or [""])[0]
         if status == 404 and method != "PUT" and code not in ("NoSuchBucket", "ContainerNotFound"):
             return False
@@ -110,7 +110,7 @@ class _HttpStorage(Storage):
         return http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
 
     def _sign(self, method: str, path: str, digest: str) -> Tuple[str, Dict[str, str]]:
-        """The query, with its question mark, and the headers by which the server knows us."""
+        """Return the query, with its question mark, and the headers that identify us to the server."""
         raise NotImplementedError
 
 
@@ -190,7 +190,7 @@ class _Body:
 
 
 def _measure(path: str, progress: Callable[[int], None]) -> Tuple[int, str]:
-    """Size and SHA-256 of a file."""
+    """Return size and SHA-256 of a file."""
     digest, size = hashlib.sha256(), 0
     with open(path, "rb") as file:
         while True:

@@ -1,7 +1,7 @@
 """Reads a tar stream that a stranger may have written.
 
-`tarfile` takes what a header claims: it reads an extended header of ten gigabytes into memory, and some versions go
-round for ever at a negative size. Here every number is checked, and nothing but a piece of a file is ever held. The
+`tarfile` believes what a header claims: it reads an extended header of ten gigabytes into memory, and some versions
+loop without end at a negative size. Here every number is checked, and nothing but a piece of a file is ever held. The
 formats are those that programs write today: ustar, POSIX (pax), and GNU's for long names and large sizes.
 
 It runs on workers, too: Python 3.8 and the standard library alone.
@@ -28,7 +28,7 @@ _WITHOUT_DATA = (b"1", b"3", b"4", b"6")
 
 
 class DamagedTar(Exception):
-    """The stream is no tar archive, or breaks off. The text is a clause."""
+    """Raised if the stream is not a tar archive, or breaks off. The text is a clause."""
 
 
 class TarMember:
@@ -75,7 +75,7 @@ class TarStream:
             yield member
 
     def _extend(self, kind: bytes, size: int, more: Dict[str, str]) -> None:
-        """Read an entry that only tells more of the next one."""
+        """Read an entry that only extends the header of the next one."""
         if size > _MOST_HEADER_BYTES:
             raise DamagedTar("the header of one of its files has {} bytes".format(size))
         self._begin(size)

@@ -1,10 +1,10 @@
-"""How much processor time and memory a trial's processes use. Only Linux tells.
+"""How much processor time and memory a trial's processes use. Only Linux reports it.
 
 meter = TrialMeter(child.pid, start, spec.env, began)
 meter.read()        {"type": "use", "processors": 1.02, "memory": 310000000, "gpus": [0]}; None: not now, or not known
 
-The meter looks at the command's process and at all that descend from it, and at nothing of other programs. What it
-sees is sent along with a request that is made anyway, so that nothing wakes up for it.
+The meter examines the command's process and its descendants, and no other programs. What it sees is sent along with a
+request that is made anyway, so that nothing wakes up for it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TrialMeter:
         self._before_s = 0.0  # processor time until the last look
 
     def read(self) -> Optional[Dict[str, Any]]:
-        """The event for the manager, at most once in ten seconds; None before that, or if the system does not tell.
+        """Return the event for the manager, at most once in ten seconds; None before that, or without data.
 
         `processors` is the mean since the last look or the start, `memory` the resident bytes of all together.
         """
@@ -62,7 +62,7 @@ class TrialMeter:
         return {"type": "use", "processors": round(processors, 3), "memory": memory, "gpus": self._gpus}
 
     def _look(self) -> "Optional[tuple[float, int]]":
-        """Processor seconds and resident bytes now; None where they are not known."""
+        """Return processor seconds and resident bytes now; None where they are not known."""
         if not self._tells_of_us() or not self._start:
             return None
         stats = self._tree()
@@ -78,14 +78,17 @@ class TrialMeter:
             return None
 
     def _tells_of_us(self) -> bool:
-        """Whether the ids there are those that this process knows. A /proc of another PID namespace has others."""
+        """Return whether the ids there are those that this process knows.
+
+        A /proc of another PID namespace has others.
+        """
         try:
             return os.readlink(self._proc + "/self") == str(os.getpid())
         except OSError:
             return False
 
     def _tree(self) -> List[List[str]]:
-        """The fields of the process and of its descendants; [] if it has ended."""
+        """Return the fields of the process and of its descendants; [] if it has ended."""
         first = stat_of(self._pid, self._proc)
         if len(first) < 22:
             return []
@@ -104,7 +107,10 @@ class TrialMeter:
         return found
 
     def _children_of(self, pid: int) -> List[int]:
-        """The children of all threads of a process, as the system lists them: other processes need not be looked at."""
+        """Return the children of all threads of a process, as the system lists them.
+
+        No other processes need to be examined.
+        """
         folder = "{}/{}/task".format(self._proc, pid)
         found: List[int] = []
         try:
@@ -116,7 +122,7 @@ class TrialMeter:
         return found
 
     def _by_parent(self) -> Dict[int, List[int]]:
-        """All processes by their parents, for a system without those lists."""
+        """Return all processes by their parents, for a system without those lists."""
         found: Dict[int, List[int]] = {}
         for name in os.listdir(self._proc):
             stat = stat_of(int(name), self._proc) if name.isdigit() else []
@@ -126,7 +132,7 @@ class TrialMeter:
 
 
 def _gpus(env: Mapping[str, Any]) -> List[int]:
-    """The GPUs that the trial has got, where its variables number them as the host does."""
+    """Return the GPUs that the trial has got, where its variables number them as the host does."""
     if env.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         return []
     words = str(env.get("CUDA_VISIBLE_DEVICES") or "").split(",")

@@ -55,4 +55,4 @@ class Wake:
         self.terminations += 1
 
     def nothing(self, number: int, frame: Optional[FrameType]) -> None:
-        """A signal handler for signals that only have to end a wait."""
+        """Handle signals that only have to end a wait."""

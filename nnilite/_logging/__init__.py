@@ -2,5 +2,5 @@
 
 redaction      takes secrets out of text
 secret_filter  takes them out of log records
-sparse_log     limits log lines that somebody else can cause
+sparse_log     limits log lines that outsiders can cause
 """

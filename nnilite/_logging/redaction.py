@@ -19,13 +19,13 @@ _hidden: set[str] = set()
 
 
 def hide(secret: str) -> None:
-    """From now on `redact` takes this text out, as it is and as URLs spell it. Texts of under 4 characters stay."""
+    """Make `redact` remove this text from now on, as it is and as URLs spell it. Texts of under 4 characters stay."""
     if len(secret) >= _SHORTEST:
         _hidden.update((secret, quote(secret, safe=""), quote_plus(secret)))
 
 
 def redact(text: str, more: Iterable[str] = ()) -> str:
-    """The text with `********` in the place of each secret; `more` are secrets for this text alone."""
+    """Return the text with `********` in the place of each secret; `more` are secrets for this text alone."""
     for secret in sorted({*_hidden, *more}, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     for pattern in _PATTERNS:

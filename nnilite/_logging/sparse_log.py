@@ -1,7 +1,7 @@
-"""Limits log lines that somebody else can cause: one line a minute for each sender and reason.
+"""Limits log lines that outsiders can cause: one line a minute for each sender and reason.
 
-A page that somebody has left open asks every second or so, a stranger asks as often as he likes, and a trial may send
-the same wrong batch again and again. None of them may fill the log.
+A page that was left open asks every second or so, a stranger asks at any rate, and a trial may send the same wrong
+batch again and again. None of them may fill the log.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SparseLog:
         return 0 if told is None else told.untold
 
     def more(self, sender: str, reason: str = "") -> str | None:
-        """Return the end of a log line, which tells how many were left out; None if the line is not to be logged."""
+        """Return the end of a log line, with the number of lines left out; None if the line is not to be logged."""
         untold = self.untold(sender, reason)
         if untold is None:
             return None

@@ -2,12 +2,12 @@
 
     manager         a running experiment, as the REST interface sees it
     use_answers     what running trials use, as it is shown
-    port_choice     the port of a manager that was not told one
-    standing_by     waits until the process is told what it is to manage
-    starter         tells the process that started the manager how the start goes
+    port_choice     the port of a manager to which none was given
+    standing_by     waits until the process learns what it is to manage
+    starter         reports the progress of the start to the process that started the manager
     stop_reserve    disk space with which a stop can be recorded on a full disk
     trial_copies    files of trials that lie on other machines: listed there, and copied here
-    own_files       the files by which others find an experiment and its manager
+    own_files       the files that lead others to an experiment and its manager
     log_limits      keeps the logs of an experiment below a limit
     assembly        makes a manager from an experiment's folder
     preview         says what such a manager would do first, for a dry run

@@ -1,7 +1,7 @@
 """The manager's program: `python -m nnilite._manager --directory DIR --mode create|resume|view ...`.
 
-`nnilite._running.manager_process` starts it with `--stand-by FD`, and tells it these words later by its standard input.
-It writes JSON lines to FD, by which `starter` tells how the start goes.
+`nnilite._running.manager_process` starts it with `--stand-by FD`, and sends these words later to its standard input. It
+writes JSON lines to FD, in which `starter` reports the progress of the start.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Program:
         self._feeders: list[Feeder] = []
 
     async def run(self, lock: ManagerLock) -> None:
-        """Run until the experiment has stopped. Raises: NniliteError if the manager cannot start or cannot go on."""
+        """Run until the experiment has stopped. Raises: NniliteError if the manager cannot start or cannot continue."""
         if nni_taken.is_copy(self._directory):
             await self._show_nni()
             return
@@ -211,7 +211,7 @@ class Program:
         return reading.resuming.is_set() and not self._stopping.is_set()
 
     def command(self) -> list[str]:
-        """The command line that resumes the viewed experiment at the same address."""
+        """Return the command line that resumes the viewed experiment at the same address."""
         options = self._options
         words = [sys.executable, "-m", "nnilite._manager", "--directory", str(self._directory), "--mode", "resume"]
         words += ["--port", str(self._address.port), "--host", options.host]
@@ -298,7 +298,7 @@ class Program:
         )
 
     async def _idle(self, is_over: Callable[[], bool]) -> None:
-        """Stop when nobody has asked anything for `idleTimeout` since the experiment was over."""
+        """Stop when there was no request for `idleTimeout` since the experiment was over."""
         since = time.monotonic()
         while self._site is not None:
             await asyncio.sleep(_LOOK_S)
@@ -311,7 +311,7 @@ class Program:
                 return
 
     async def _look_after(self, parts: assembly.Assembled) -> None:
-        """Look after the files that somebody may remove. Raises: NniliteError when the manager has to end."""
+        """Look after the files that may be removed from outside. Raises: NniliteError when the manager has to end."""
         said = ""
         while self._files.guard is not None:
             await asyncio.sleep(_LOOK_S)
@@ -385,7 +385,7 @@ class Program:
 
 
 def _unconfirmed(trials: Sequence[str]) -> str:
-    """A sentence on trials of which the platform did not say in time that they have ended."""
+    """Return a sentence on trials whose end the platform did not confirm in time."""
     named = ", ".join(trials[:_MOST_NAMED]) + (f" and {len(trials) - _MOST_NAMED} more" * (len(trials) > _MOST_NAMED))
     return f"the end of trial {named} was not confirmed by its platform, where it may still run: look there, and end it"
 
@@ -414,7 +414,7 @@ async def main(options: argparse.Namespace) -> int:
 
 
 def begin(words: list[str]) -> int:
-    """Become the manager that a command line describes; the exit code."""
+    """Become the manager that a command line describes. Return the exit code."""
     if words[:1] == ["--stand-by"]:
         lookup.installed()  # to find them takes a while, too
         told = standing_by.told_words()

@@ -138,7 +138,7 @@ def assemble(
 def checkpoint_tidiers(
     directory: Path, config: CheckedConfig, store: Store, rules: Rules
 ) -> Sequence[CheckpointTidier]:
-    """What tidies up the checkpoints; nothing does if all are kept."""
+    """Return what tidies up the checkpoints; nothing if all are kept."""
     rule = CheckpointRule(config.checkpoint.keep, config.checkpoint.max_size)
     if rule.keeps_everything:
         return ()
@@ -193,7 +193,10 @@ def tuner_plan(directory: Path, config: CheckedConfig) -> TunerPlan:
 
 
 async def tuner_process_ahead(directory: Path) -> TunerProcess | None:
-    """A process for the tuner. None if it cannot be started now: the tuner host tries again, and says why."""
+    """Start a process for the tuner.
+
+    Return None if it cannot be started now: the tuner host tries again, and says why.
+    """
     try:
         return await TunerProcess.start(directory)
     except OSError as error:

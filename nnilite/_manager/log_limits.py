@@ -1,4 +1,4 @@
-"""Keeps the logs of an experiment below a limit, whoever writes to them.
+"""Keeps the logs of an experiment below a limit, whichever program writes to them.
 
 A tuner's output, a tracker's library or a warning that is repeated for months would fill the disk otherwise. A log over
 the limit is cut like a trial's output: it keeps its beginning and its end. Its writers append, so they need not know.
@@ -23,7 +23,7 @@ _FAST_BYTES = 1 << 20  # what has grown by more since the last look is looked at
 
 
 class LogLimits:
-    """The logs that the manager and the processes beside it write. `paths`: logs apart from its own and the tuner's."""
+    """The logs that the manager and its side processes write. `paths`: logs apart from its own and the tuner's."""
 
     def __init__(self, directory: Path, paths: Iterable[Path] = ()) -> None:
         own = (directory / "log" / "manager.log", directory / "log" / "tuner.log")

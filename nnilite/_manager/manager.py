@@ -58,7 +58,7 @@ _STOP_PATIENCE_S = 3.0
 
 
 def new_trial_id() -> str:
-    """8 characters of [a-z0-9], beginning with a letter. They are unique even where case does not count."""
+    """Return 8 characters of [a-z0-9], beginning with a letter. They are unique even where case does not count."""
     letters = string.ascii_lowercase
     return secrets.choice(letters) + "".join(secrets.choice(letters + string.digits) for _ in range(7))
 
@@ -158,7 +158,7 @@ class Manager(Viewer):
         )
 
     def _services(self, known: Sequence[ServiceState]) -> list[ServiceState]:
-        """The services with what they are doing now."""
+        """Return the services with what they are doing now."""
         placed = [live for live in self.engine.rules.live.values() if live.is_placed and live.attempt is not None]
         trials = Counter(live.attempt.service for live in placed if live.attempt is not None)
         service = self._parts.service
@@ -338,7 +338,7 @@ class Manager(Viewer):
                 await self._copies.bring_file(attempt, inner)
 
     async def _latest(self, trial: str) -> Attempt | None:
-        """The latest attempt that a platform has had."""
+        """Return the latest attempt that a platform has had."""
         _, attempts = await self.reader.trial(trial)
         return next((attempt for attempt in reversed(attempts) if attempt.handle is not None), None)
 
@@ -384,6 +384,6 @@ def _answer(taken: Taken) -> CallbackAnswer:
 
 
 def _unknown(data: Sequence[tuple[Json, Json]], imported: Sequence[tuple[Json, Json]]) -> list[Json]:
-    """Those results that were not imported before. This takes a second for a hundred thousand."""
+    """Return those results that were not imported before. This takes a second for a hundred thousand."""
     known = {canonical(pair) for pair in imported}
     return [{"parameter": p, "value": v} for p, v in data if canonical((p, v)) not in known]

@@ -1,4 +1,4 @@
-"""The files by which other programs find an experiment and its manager, and know how it stands."""
+"""The files that lead other programs to an experiment and its manager, and show its state."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class OwnFiles:
 
 
 def files_of(directory: Path, config: CheckedConfig, token: str, about: About) -> dict[Path, Kept]:
-    """The files by which the next manager and others find the experiment."""
+    """Return the files that lead the next manager and other programs to the experiment."""
     entry, platform = registry.entry(about.id), ",".join(about.platforms)
     started = entry.started if entry is not None and entry.started is not None else about.created
     known = registry.about(about.id, config.experiment_name or "", directory, platform, started)

@@ -1,4 +1,4 @@
-"""Chooses the port of a manager that was not told one, and says who has a port that is taken."""
+"""Chooses the port of a manager to which none was given, and names the owner of a port that is taken."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _TRIED = 100  # ports counted up from the first one; then any free one is taken
 
 
 def listening(listen: Callable[[int], T], asked: int | None, directory: Path, first: int = FIRST) -> T:
-    """What `listen(port)` returns for the port that was asked for or, where none was, for the first free one.
+    """Return `listen(port)` for the requested port or, if none was requested, for the first free one.
 
-    What was served before gets its former port again if that is free: workers and open pages know it.
-    Raises: Conflict, with the experiment that has the port, if the one that was asked for is taken; what `listen` does.
+    What was served before gets its former port again if that is free: workers and open pages know it. Raises: Conflict,
+    with the experiment that has the port, if the requested one is taken; what `listen` does.
     """
     if asked is not None:
         try:

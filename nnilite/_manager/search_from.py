@@ -22,7 +22,10 @@ from nnilite.records import ExperimentState, Json
 
 
 def collect(sources: Sequence[str]) -> list[Json]:
-    """The results of all sources in order, as `{"parameter": ..., "value": ...}`. Raises: ConfigError, NniliteError."""
+    """Return the results of all sources in order, as `{"parameter": ..., "value": ...}`.
+
+    Raises: ConfigError, NniliteError.
+    """
     found: list[Json] = []
     for number, source in enumerate(sources):
         try:
@@ -33,7 +36,7 @@ def collect(sources: Sequence[str]) -> list[Json]:
 
 
 def results(source: str) -> list[Json]:
-    """The results of one source. Raises: NotFound, NniliteError if it cannot be read."""
+    """Return the results of one source. Raises: NotFound, NniliteError if it cannot be read."""
     path = Path(source)
     if path.is_dir():
         return _of_folder(path)
@@ -46,7 +49,7 @@ def results(source: str) -> list[Json]:
 
 
 def read_results(path: Path) -> list[Json]:
-    """The results in a JSON file that was exported. Raises: DamagedFile, UnreadableFile."""
+    """Return the results in a JSON file that was exported. Raises: DamagedFile, UnreadableFile."""
     cure = "export the experiment again"
     data = read_json(path, cure)
     if not isinstance(data, list) or not all(isinstance(item, dict) and "parameter" in item for item in data):
@@ -55,7 +58,10 @@ def read_results(path: Path) -> list[Json]:
 
 
 def with_number(item: Json) -> Json:
-    """A result with its metric as a number, as tuners need it: NNI exports metrics as JSON texts, such as "0.98"."""
+    """Return a result with its metric as a number, as tuners need it.
+
+    NNI exports metrics as JSON texts, such as "0.98".
+    """
     if not isinstance(item, dict) or not isinstance(item.get("value"), str):
         return item
     try:

@@ -1,4 +1,4 @@
-"""Waits, with everything imported, for the words by which this process becomes the manager of an experiment."""
+"""Waits, with everything imported, for the words that make this process the manager of an experiment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def told_words() -> list[str]:
-    """The words of the command line, a JSON line on standard input; none if the starter ended before it told them."""
+    """Return the words of the command line, a JSON line on standard input; none if the starter ended first."""
     line = sys.stdin.readline()
     return [str(word) for word in json.loads(line)] if line.endswith("\n") else []
 
@@ -22,6 +22,6 @@ def write_to(log: Path) -> None:
 
 
 def hear_nothing() -> None:
-    """Go on without the standard input of the process that started this one."""
+    """Continue without the standard input of the process that started this one."""
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)

@@ -39,7 +39,7 @@ class StopReserve:
                 draft.unlink(missing_ok=True)
 
     def release(self) -> None:
-        """Remove the file for good: the experiment is to stop."""
+        """Remove the file finally: the experiment is to stop."""
         self._is_released = True
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)

@@ -159,7 +159,7 @@ class TrialCopies:
 
     @contextlib.asynccontextmanager
     async def _scratch(self) -> AsyncIterator[Path]:
-        """Give a folder for a copy, which is removed with all that a service has put into it or beside it."""
+        """Yield a folder for a copy, which is removed with all that a service has put into it or next to it."""
         if not self._is_tidy:  # an earlier manager may have been killed
             self._is_tidy = True
             await asyncio.to_thread(shutil.rmtree, self._scratches, ignore_errors=True)
@@ -177,14 +177,14 @@ class TrialCopies:
             self._tidied.add(_key(attempt))
 
     def _is_here(self, attempt: Attempt) -> bool:
-        """Whether the service keeps the trial's folder where its copy would be."""
+        """Return whether the service keeps the trial's folder where its copy would be."""
         return attempt.handle is not None and self._service.folder(attempt.handle) == self._target(attempt)
 
     def _target(self, attempt: Attempt) -> Path:
         return self._folder / attempt.trial / str(attempt.number)
 
     def _has(self, attempt: Attempt, known: TrialFile) -> bool:
-        """Whether the copy here is what is listed. Output may be longer here."""
+        """Return whether the copy here is what is listed. Output may be longer here."""
         try:
             with EnclosedFolder(str(self._target(attempt))) as folder:
                 facts = folder.look(known.path)
@@ -198,7 +198,7 @@ def _key(attempt: Attempt) -> Key:
 
 
 def _is_shown(attempt: Attempt, one: TrialFile) -> bool:
-    """Whether a file that a worker lists can be one, and is not the keeper's."""
+    """Return whether an entry that a worker lists can be a file, and is not the keeper's."""
     try:
         parts = parts_of(one.path)
     except UnsafeName:
@@ -230,7 +230,7 @@ def _told(attempt: Attempt, what: str) -> Iterator[None]:
 
 
 def _stamp(target: Path, known: TrialFile) -> None:
-    """Give a copy the time by which it is known again."""
+    """Give a copy the time that identifies it later."""
     with contextlib.suppress(OSError), EnclosedFolder(str(target)) as folder:
         folder.stamp(known.path, int(known.modified * 1e9))
 
@@ -242,7 +242,7 @@ def _lay_over(source: Path, target: Path, path: str) -> None:
 
 
 def _is_small(folder: Path) -> bool:
-    """Whether what is in a folder counts for less than is copied for a look. Each entry takes room, too."""
+    """Return whether a folder's content is below the limit of a copy for viewing. Each entry counts, too."""
     left = PAGE_FILE_BYTES
     with EnclosedFolder(str(folder)) as found:
         for entry in found.walk(PAGE_FILE_BYTES // _LEAST_BYTES + 1):
@@ -267,7 +267,7 @@ async def _bounded(work: Awaitable[None], folder: Path) -> None:
 
 
 async def _check_small(folder: Path) -> None:
-    """Raises: Conflict."""
+    """Refuse a folder that is too large. Raises: Conflict."""
     if not await asyncio.to_thread(_is_small, folder):
         raise Conflict(
             f"its platform cannot list files, and the folder has more than {format_size(PAGE_FILE_BYTES)}, "

@@ -11,7 +11,10 @@ from nnilite.records import Host, Json
 
 
 def shown_uses(known: Mapping[str, LastUse], live: Mapping[str, Live], hosts: Iterable[Host]) -> dict[str, TrialUse]:
-    """By trial. A keeper says which GPUs its trial has got; how busy these are its service has seen anyway."""
+    """Return the use by trial.
+
+    A keeper reports which GPUs its trial has; their load is known from the service anyway.
+    """
     gpus = {host.name: host.details.get("gpuUse") or () for host in hosts}
     found = {}
     for trial, last in known.items():

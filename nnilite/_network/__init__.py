@@ -1,5 +1,5 @@
 """What all listeners on the network need.
 
-host_names        what can be told of a host by its name or address alone
+host_names        what a host's name or address alone reveals
 unproven_callers  limits the callers who have not proven who they are
 """

@@ -1,4 +1,4 @@
-"""What can be told of a host by its name or address alone."""
+"""What a host's name or address alone reveals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ipaddress
 
 
 def ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address that a URL's host is, also in brackets or with a zone; None if it is a name."""
+    """Return the address that a URL's host is, also in brackets or with a zone; None if it is a name."""
     try:
         return ipaddress.ip_address(host.strip("[]").partition("%")[0])
     except ValueError:
@@ -14,7 +14,7 @@ def ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address or host name can only be reached from this machine."""
+    """Return whether an address or host name can only be reached from this machine."""
     if host.lower().rstrip(".") == "localhost" or host.lower().endswith(".localhost"):
         return True
     address = ip_address(host)

@@ -1,9 +1,9 @@
 """Callers who have not proven who they are: a limited number stays, and one of the older half is closed for the next.
 
-Which one is a matter of chance. If it were always the oldest, somebody who connects often enough would close every
+Which one is a matter of chance. If it were always the oldest, a caller that connects often enough would close every
 caller after the same short time, before a slow one has proven itself; by chance, some of these get through however many
 connect. The newer half has the time for a request. Callers who have sent a whole and valid head have a share of their
-own, from which those who only connect push nobody out.
+own, in which those who only connect displace none.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ Stamp = list[int]
 
 
 def stamp(directory: Path) -> Stamp:
-    """The stamp of NNI's database in an experiment's folder. Raises: OSError."""
+    """Return the stamp of NNI's database in an experiment's folder. Raises: OSError."""
     found = (directory / DATABASE).stat()
     return [found.st_size, found.st_mtime_ns]
 

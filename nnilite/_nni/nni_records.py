@@ -64,7 +64,7 @@ def milliseconds(seconds: float | None) -> int | None:
 
 
 def metric(data: Mapping[str, Json], parameter_id: int | None) -> TrialMetricData:
-    """`data`: a metric of the REST interface; `parameter_id`: that of its trial."""
+    """Make a metric of `data`, a metric of the REST interface. `parameter_id`: that of its trial."""
     return TrialMetricData(
         timestamp=milliseconds(data["time"]) or 0,
         trialJobId=data["trial"],
@@ -76,7 +76,7 @@ def metric(data: Mapping[str, Json], parameter_id: int | None) -> TrialMetricDat
 
 
 def job(trial: Mapping[str, Json], directory: str, final: Mapping[str, Json] | None) -> TrialJob:
-    """`trial` and its `final` metric as the REST interface gives them; `directory` is that of the experiment."""
+    """Make a job of `trial` and its `final` metric, as the REST interface gives them. `directory`: the experiment's."""
     folder = f"{directory}/trials/{trial['id']}/{trial['attempt']}"
     ended = milliseconds(trial["ended"])
     parameters = TrialHyperParameters(trial["parameterId"], trial["source"], trial["parameters"])
@@ -95,7 +95,7 @@ def job(trial: Mapping[str, Json], directory: str, final: Mapping[str, Json] | N
 
 
 def profile(data: Mapping[str, Json]) -> dict[str, Json]:
-    """NNI's experiment profile."""
+    """Return NNI's experiment profile."""
     return {
         "params": nni_form(data["config"]),
         "id": data["id"],
@@ -109,7 +109,7 @@ def profile(data: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def metadata(entry: RegistryEntry) -> dict[str, Json]:
-    """NNI's manifest entry of an experiment."""
+    """Return NNI's manifest entry of an experiment."""
     return {
         "id": entry.id,
         "port": entry.port,

@@ -78,7 +78,7 @@ class NniRows:
         self._db = db
 
     def profile(self) -> NniProfile:
-        """The experiment as NNI recorded it last. Raises: StoreError if there is no such record."""
+        """Return the experiment as NNI recorded it last. Raises: StoreError if there is no such record."""
         found = list(self._rows("ExperimentProfile", "ORDER BY revision DESC, rowid DESC LIMIT 1"))
         params = read_value(str(found[0][0]))[0] if found else None
         if not isinstance(params, dict):
@@ -88,7 +88,7 @@ class NniRows:
         return NniProfile(params, seconds(started), seconds(ended), spent)
 
     def records(self) -> list[s.Record]:
-        """All trials with their metrics, and the imported results, as the store takes them."""
+        """Return all trials with their metrics, and the imported results, as the store takes them."""
         trials = self._trials()
         self._read_metrics(trials)
         given = _parameters_by_id(trials.values())
@@ -141,7 +141,7 @@ class NniRows:
 
 
 def _take(one: _Seen, event: str, time: float | None) -> None:
-    """Follow one event of a trial; one that was queued again by a resume begins anew."""
+    """Apply one event of a trial; one that was queued again by a resume starts afresh."""
     if event == "ADD_RESUMED":
         one.state, one.started, one.ended = TrialState.WAITING, None, None
         return
@@ -153,7 +153,10 @@ def _take(one: _Seen, event: str, time: float | None) -> None:
 
 
 def _parameters_by_id(trials: Any) -> dict[str | None, list[Json]]:
-    """The different parameters that were recorded under each parameter id: after a resume NNI uses ids twice."""
+    """Return the different parameters under each parameter id.
+
+    After a resume NNI uses ids twice.
+    """
     found: dict[str | None, list[Json]] = {}
     for one in trials:
         same = found.setdefault(_parameter_id(one.record.get("parameter_id")), [])
@@ -163,7 +166,10 @@ def _parameters_by_id(trials: Any) -> dict[str | None, list[Json]]:
 
 
 def _numbers(trials: Any) -> dict[str, int]:
-    """NNI's own number of each trial, as far as it is its alone: after a resume NNI uses numbers twice."""
+    """Return NNI's own number of each trial, as far as it is unique.
+
+    After a resume NNI uses numbers twice.
+    """
     found: dict[str, int] = {}
     used: set[int] = set()
     for one in trials:
@@ -217,7 +223,10 @@ def _attempt(trial: Trial) -> Attempt:
 
 
 def _parameter_id(value: Any) -> str | None:
-    """A parameter id as text: NNI has numbers in records and texts in metrics. None: customized, so without one."""
+    """Return a parameter id as text: NNI has numbers in records and texts in metrics.
+
+    None: customized, so without one.
+    """
     return None if value in (None, "", "null", "None") else str(value)
 
 

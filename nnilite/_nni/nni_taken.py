@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def is_copy(directory: Path) -> bool:
-    """Whether a folder of ours stands for an experiment of NNI."""
+    """Return whether a folder of nnilite represents an experiment of NNI."""
     return (directory / COPY).is_file()
 
 
 def prepare(origin: NniExperiment, directory: Path) -> None:
-    """Copy the results of an experiment of NNI into a folder of ours, unless they are there.
+    """Copy the results of an experiment of NNI into an nnilite folder, unless they are there.
 
     Raises: StoreError if NNI's database cannot be read, OSError.
     """
@@ -51,7 +51,7 @@ def _known(directory: Path) -> Mapping[str, Json]:
 
 
 def _about(origin: NniExperiment, found: NniProfile, stamp: Stamp) -> dict[str, Json]:
-    """The content of that file. Passwords stay where they are."""
+    """Return the content of that file. Passwords stay where they are."""
     from nnilite.config import masked
 
     config = masked({key: value for key, value in found.params.items() if key != "searchSpace"})

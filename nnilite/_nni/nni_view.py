@@ -59,7 +59,10 @@ class NniViewer(Viewer):
         raise Conflict(self.cannot_resume)
 
     async def remark(self, remarks: TrialRemarks) -> TrialRemarks:
-        """Raises: Conflict, as this shows a copy, which is made anew when NNI's own database has changed."""
+        """Refuse remarks, as this shows a copy, which is renewed when NNI's own database has changed.
+
+        Raises: Conflict.
+        """
         raise Conflict(f"Experiment {self.experiment_id} was made by Microsoft NNI and can only be read.")
 
     def _refusal(self, what: str) -> Conflict:
@@ -67,14 +70,17 @@ class NniViewer(Viewer):
 
 
 def _output(folder: Path, stream: str, offset: int, limit: int) -> Piece:
-    """One stream of a trial. NNI 3 writes what a local trial prints to `trial.log`, and leaves its stdout empty."""
+    """Return one stream of a trial.
+
+    NNI 3 writes what a local trial prints to `trial.log`, and leaves its stdout empty.
+    """
     names = [f"trial.{stream}", stream] + (["trial.log"] if stream == "stdout" else [])
     pieces = (piece(folder, name, offset, limit) for name in names)
     return next((one for one in pieces if one.total), Piece(b"", 0, 0))
 
 
 def open_view(directory: Path, token: str) -> tuple[NniViewer, Store]:
-    """A reader of an experiment that `prepare` has copied here. Raises: NniliteError."""
+    """Open a reader of an experiment that `prepare` has copied here. Raises: NniliteError."""
     document = read_document(directory / COPY, COPY_CURE)
     config, origin = document.fields.get("config"), document.folder("directory")
     if not isinstance(config, dict):
@@ -107,7 +113,7 @@ def open_view(directory: Path, token: str) -> tuple[NniViewer, Store]:
 
 
 def _algorithm(config: Mapping[str, Json]) -> dict[str, Json]:
-    """The tuner, also from a config of NNI 1, which had advisors, and other names."""
+    """Return the tuner, also from a config of NNI 1, which had advisors, and other names."""
     found = config.get("tuner") or config.get("advisor")
     found = found if isinstance(found, dict) else {}
     name = found.get("name") or found.get("builtinTunerName") or found.get("builtinAdvisorName")

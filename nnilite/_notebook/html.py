@@ -16,7 +16,7 @@ _BAR = (
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """An HTML table of values, at most the first 20 rows."""
+    """Return an HTML table of values, at most the first 20 rows."""
     listed = list(rows)
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     body = "".join("<tr>" + "".join(f"<td>{shown(cell)}</td>" for cell in row) + "</tr>" for row in listed[:_ROWS])
@@ -26,7 +26,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value in a few characters, escaped."""
+    """Return a value in a few characters, escaped."""
     if isinstance(value, float):
         text = f"{value:.6g}"
     elif isinstance(value, Mapping):
@@ -37,7 +37,7 @@ def shown(value: Any) -> str:
 
 
 def trial(one: Any) -> str:
-    """A `Trial`, as `_repr_html_` shows it."""
+    """Return a `Trial`, as `_repr_html_` shows it."""
     took = None if one.started is None or one.ended is None else f"{one.ended - one.started:.3g} s"
     facts = {"state": one.state.value, "value": one.value, "took": took, "reason": one.reason or None}
     parameters = one.parameters if isinstance(one.parameters, Mapping) else {"value": one.parameters}
@@ -46,7 +46,7 @@ def trial(one: Any) -> str:
 
 
 def result(trials: Sequence[Any], best: Sequence[Any], most: int | None = None) -> str:
-    """The result of a search: how many `Trial`s (of at most `most`), the best of them, and the table of the latest."""
+    """Return the result of a search: how many `Trial`s (of at most `most`), the best, and the table of the latest."""
     counts = Counter(one.state.value for one in trials)
     told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     what = "Best" if len(best) <= 1 else f"On the front ({len(best)})"
@@ -63,7 +63,7 @@ def result(trials: Sequence[Any], best: Sequence[Any], most: int | None = None) 
 
 
 def experiment(profile: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]) -> str:
-    """An experiment: state, progress, best trial and the latest trials."""
+    """Return an experiment: state, progress, best trial and the latest trials."""
     counts, most = profile["counts"], profile["limits"]["maxTrialNumber"]
     ended = sum(count for state, count in counts.items() if state not in _OPEN)
     bar = _BAR.format(share=100 * ended / most) if most else ""

@@ -13,7 +13,7 @@ EVERY_S = 0.5
 
 
 def is_here() -> bool:
-    """Whether this program is the kernel of a notebook, which shows HTML."""
+    """Return whether this program is the kernel of a notebook, which shows HTML."""
     module = sys.modules.get("IPython")
     shell = module.get_ipython() if module is not None else None
     return shell is not None and hasattr(shell, "kernel")

@@ -52,14 +52,14 @@ class WorkerProgram(Protocol):
         """Add its arguments."""
 
     def work(self, options: argparse.Namespace) -> int:
-        """Run trials until told to stop; the exit code. Raises: NniliteError, OSError."""
+        """Run trials until the process receives a stop signal. Return the exit code. Raises: NniliteError, OSError."""
 
     def workers(self, options: argparse.Namespace) -> Sequence[Host]:
-        """Who has joined. Raises: NniliteError."""
+        """Return who has joined. Raises: NniliteError."""
 
 
 def _found(group: str) -> dict[str, EntryPoint]:
-    """Installed plugins and what the user registered; an installed one wins."""
+    """Return installed plugins and what the user registered; an installed one wins."""
     from nnilite._plugins import user_algorithms
 
     own = {entry.name.lower(): entry.entry_point(group) for entry in user_algorithms.registered(_WORD[group])}
@@ -68,7 +68,7 @@ def _found(group: str) -> dict[str, EntryPoint]:
 
 @cache
 def installed() -> Mapping[str, dict[str, EntryPoint]]:
-    """The installed plugins of each group by name, in one look at the distributions, of which there may be hundreds."""
+    """Return the installed plugins of each group by name, in one look at the distributions, which may be hundreds."""
     from importlib.metadata import entry_points
 
     found = entry_points()
@@ -76,38 +76,44 @@ def installed() -> Mapping[str, dict[str, EntryPoint]]:
 
 
 def is_installed(group: str, name: str) -> bool:
-    """Whether a plugin of this name is installed, as opposed to registered by the user."""
+    """Return whether a plugin of this name is installed, as opposed to registered by the user."""
     return name.lower() in installed()[group]
 
 
 def is_own(group: str, name: str) -> bool:
-    """Whether a name stands for code of the user's: it is registered, or the path of a class."""
+    """Return whether a name stands for code of the user's: it is registered, or the path of a class."""
     point = _entry_point(group, name)
     return "." in name if point is None else not is_installed(group, point.name)
 
 
 def names(group: str) -> list[str]:
-    """The names of all installed plugins of a group, sorted."""
+    """Return the names of all installed plugins of a group, sorted."""
     return sorted(point.name for point in _found(group).values())
 
 
 def training_service_class(name: str) -> type[TrainingService]:
-    """Raises: PluginError if there is no such training service, or its extra is not installed."""
+    """Return the class of a training service.
+
+    Raises: PluginError if there is no such service, or its extra is not installed.
+    """
     return _checked(SERVICES, name)
 
 
 def tuner_class(name: str) -> type[Tuner]:
-    """Raises: PluginError if there is no such tuner, or its extra is not installed."""
+    """Return the class of a tuner. Raises: PluginError if there is no such tuner, or its extra is not installed."""
     return _checked(TUNERS, name)
 
 
 def assessor_class(name: str) -> type[Assessor]:
-    """Raises: PluginError if there is no such assessor, or its extra is not installed."""
+    """Return the class of an assessor.
+
+    Raises: PluginError if there is no such assessor, or its extra is not installed.
+    """
     return _checked(ASSESSORS, name)
 
 
 def converter(name: str) -> Converter:
-    """Raises: PluginError if there is no such converter, or its extra is not installed."""
+    """Return a converter. Raises: PluginError if there is no such converter, or its extra is not installed."""
     found = _import(CONVERTERS, name)
     if not callable(found):
         raise PluginError(f"{_WORD[CONVERTERS]} {name!r} is not a function.")
@@ -124,7 +130,7 @@ def worker_programs() -> dict[str, WorkerProgram]:
 
 
 def check_class(group: str, point: EntryPoint) -> None:
-    """Raises: PluginError if it cannot be imported or is no class of its group."""
+    """Check the class of a plugin. Raises: PluginError if it cannot be imported or is not a class of its group."""
     _of_group(group, point.name, _loaded(group, point))
 
 
@@ -184,7 +190,7 @@ _NO_MORE = {
 
 
 def why_missing(group: str, name: str) -> str | None:
-    """Why there is nothing of a name that NNI has, or what to write in its place; None for any other name."""
+    """Return why a name that NNI has is missing here, or what to write in its place; None for any other name."""
     return _NO_MORE.get(group, {}).get(name.lower().removesuffix(_SUFFIX[group]))
 
 
@@ -201,7 +207,7 @@ def _unknown(group: str, name: str) -> str:
 
 
 def import_class(path: str) -> object:
-    """The class at `module.Class`. Raises: PluginError if the module or the class does not exist."""
+    """Return the class at `module.Class`. Raises: PluginError if the module or the class does not exist."""
     module_name, _, class_name = path.rpartition(".")
     try:
         module = importlib.import_module(module_name)

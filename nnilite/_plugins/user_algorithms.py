@@ -1,8 +1,8 @@
-"""Tuners and assessors that the user registered under a name (`nnictl algo register`), beside the installed plugins.
+"""Tuners and assessors that the user registered under a name (`nnictl algo register`).
 
-Kept in `algorithms.json` of the user's configuration folder: $NNI_CONFIG_DIR, or `nnilite` in $XDG_CONFIG_HOME.
-A package of one's own that others install is better a plugin with an entry point; this is for code that just lies
-around.
+They are kept in `algorithms.json` of the user's configuration folder, apart from the installed plugins:
+$NNI_CONFIG_DIR, or `nnilite` in $XDG_CONFIG_HOME. A package for others is better a plugin with an entry point; this is
+for code that is not packaged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ class Registered:
     code_directory: str = ""  # where its module lies, "" if it can be imported anyway
 
     def entry_point(self, group: str) -> EntryPoint:
-        """As if it were installed; its folder becomes importable, and `from nni.tuner import Tuner` works in it."""
+        """Return an entry point, as if it were installed.
+
+        Its folder becomes importable, and `from nni.tuner import Tuner` works in it.
+        """
         for folder in (self.code_directory, str(SHIM)):
             if folder and folder not in sys.path:
                 sys.path.append(folder)
@@ -40,7 +43,7 @@ class Registered:
 
 
 def registered(kind: str | None = None) -> list[Registered]:
-    """What is registered, by name. Raises: DamagedFile, UnreadableFile."""
+    """Return what is registered, by name. Raises: DamagedFile, UnreadableFile."""
     path, cure = _path(), "mend it or remove it"
     try:
         entries = read_json(path, cure)
@@ -65,7 +68,7 @@ def _read(entry: Any, path: Path, cure: str) -> Registered:
 
 
 def from_meta(meta: Any, file: Path) -> list[Registered]:
-    """The registrations of one of NNI's meta files: one, or a list under `algorithms`. Raises: ConfigError."""
+    """Return the registrations of one of NNI's meta files: one, or a list under `algorithms`. Raises: ConfigError."""
     entries = meta.get("algorithms", [meta]) if isinstance(meta, Mapping) else meta
     if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
         raise ConfigError("must be a mapping, or have a list of them under `algorithms`", Place(str(file)))

@@ -2,8 +2,8 @@
 
     request -> Gate (Host, Origin, token) -> handler -> Backend (the manager) -> wire -> answer
 
-The table `routes.ROUTES` lists all routes. Records become JSON by `nnilite.records.shapes`; `wire` has what else is
-to be known of the JSON. Of the manager only `nnilite._answers.backend.Backend` is known. A handler holds no state. The
+The table `routes.ROUTES` lists all routes. Records become JSON by `nnilite.records.shapes`; `wire` has the rest of the
+JSON. The only part of the manager that it knows is `nnilite._answers.backend.Backend`. A handler holds no state. The
 manager refuses a request by raising an error of `nnilite.errors`.
 
 application          puts the interface together and listens
@@ -15,8 +15,8 @@ session_handlers     handlers that make and end these
 page_name            the host name under which browsers open the page of one start of a server
 server_connections   limits the open connections, and closes some when there are too many
 body_room            limits the bytes of reports in memory, for one trial and for all
-peers                tells whether the user's own program is at the other end of a connection
-forwarders           finds the program that has a socket, and tells those that forward ports
+peers                finds out whether the user's own program is at the other end of a connection
+forwarders           finds the program that has a socket, and recognizes those that forward ports
 callback_proofs      the manager's half of the mutual proofs of keepers and managers
 page_proofs          the same for pages that are signed in
 route_definition     one row of the table of routes: address, handler, and what goes in and out

@@ -40,7 +40,7 @@ class RestApplication(Application):
 
 
 def make_application(backend: Backend, options: Options | None = None) -> RestApplication:
-    """The whole REST interface of one manager.
+    """Make the whole REST interface of one manager.
 
     Example: `listen(make_application(backend, Options(bind="127.0.0.1")), "127.0.0.1", 8080)`
     """
@@ -51,7 +51,7 @@ def make_application(backend: Backend, options: Options | None = None) -> RestAp
 
 
 def assembled(site: Premises, routes: Sequence[Route], openapi: Json) -> RestApplication:
-    """The application of these routes and of the site's page."""
+    """Make the application of these routes and of the site's page."""
     options = site.options
     application = RestApplication(
         _rules(site, routes),
@@ -68,7 +68,7 @@ def assembled(site: Premises, routes: Sequence[Route], openapi: Json) -> RestApp
 
 
 def sign_in_address(application: RestApplication, url: str) -> str:
-    """The address of the user interface with a fresh one-time key; `url`: that of the server."""
+    """Return the address of the user interface with a fresh one-time key; `url`: that of the server."""
     site = application.site
     parts = urlsplit(url)
     netloc = f"{site.options.page_name}:{parts.port}" if site.options.page_name else parts.netloc

@@ -8,7 +8,7 @@ There are three checks, in this order, before anything of a request's body is re
               routes the token of that one trial. Each opens its own routes and no other. Keepers do not send the token
               but sign with it (see `proof`); those of version 0.1 send it.
 
-No cookie opens anything: a browser sends cookies to all ports of a host, whoever listens there.
+No cookie opens anything: a browser sends cookies to all ports of a host, whatever program listens there.
 
 If the server is bound to loopback, the programs of the user who runs it need no token, as the kernel says whose
 connection it is (see `peers`), unless the config always requires the token. A browser is such a program, but what it
@@ -58,7 +58,7 @@ class Access(Enum):
 
 
 class HostNames:
-    """The names by which this server may be called.
+    """The names that this server accepts as its own.
 
     If it is bound to all addresses, any IP address is accepted as well: a rebinding attack needs a name.
     """
@@ -71,7 +71,10 @@ class HostNames:
             self._names.add(socket.gethostname().lower())
 
     def known(self, host: str) -> bool:
-        """Whether a Host header names this server. Its port does not matter, as it may have come through a tunnel."""
+        """Return whether a Host header names this server.
+
+        Its port does not matter, as it may have come through a tunnel.
+        """
         name = split_host_and_port(host.lower())[0].strip("[]").rstrip(".")
         if name in self._names or is_loopback(name):
             return True
@@ -86,7 +89,7 @@ class Keys(Protocol):
         """The token of its user."""
 
     def callback_token(self, job: str) -> str:
-        """The token of a job. Every text gets one, also if there is no such job."""
+        """Return the token of a job. Every text gets one, also if there is no such job."""
 
 
 class AccessGate:
@@ -139,26 +142,26 @@ class AccessGate:
         return signed
 
     def _page_signature(self, request: HTTPServerRequest) -> Signed | None:
-        """The signature of a page that is signed in, of a request that was not taken before."""
+        """Return the signature of a signed-in page's request that was not taken before; None if there is none."""
         name, authorization = request.headers.get(SESSION_HEADER, ""), request.headers.get("Authorization", "")
         return self.sign_in.signed(name, authorization, request.method or "", self._signed_path(request))
 
     def _signed_path(self, request: HTTPServerRequest) -> str:
-        """The path by which requests are signed, with the query: whatever a proxy has put before it is left out."""
+        """Return the path that requests sign, with the query, without any prefix that a proxy has added."""
         return (request.uri or "").removeprefix(self._prefix)
 
     def has_token(self, request: HTTPServerRequest) -> bool:
-        """Whether a request has the manager's token."""
+        """Return whether a request has the manager's token."""
         return same(bearer(request), self._keys.token)
 
     async def is_own(self, request: HTTPServerRequest) -> bool:
-        """Whether the request needs no key, as it is from a program of this user or a page of this start."""
+        """Return whether the request needs no key, as it is from a program of this user or a page of this start."""
         if self.page_name and is_browser(request) and request.host_name.lower() != self.page_name:
             return False
         return self._peers is not None and await self._peers.is_own(request)
 
     async def better_host(self, request: HTTPServerRequest) -> str | None:
-        """The host under which a browser should open this page instead, with its port; None if it need not.
+        """Return the host under which a browser should open this page instead, with its port; None if it need not.
 
         The user's own browser goes to the page name, and a page of an earlier start to one that says what to do.
         """
@@ -172,7 +175,7 @@ class AccessGate:
         return f"localhost{port}" if is_former(request.host_name, self.page_name) else None
 
     def _has_ticket(self, request: HTTPServerRequest) -> bool:
-        """Whether a request has a ticket for its path, in its query or among the protocols of a WebSocket."""
+        """Return whether a request has a ticket for its path, in its query or among the protocols of a WebSocket."""
         protocols = request.headers.get("Sec-WebSocket-Protocol", "")
         offered = [word.strip() for word in protocols.split(",") if word.strip() != STREAM_PROTOCOL]
         given = [text.decode("utf-8", "replace") for text in request.query_arguments.pop(TICKET, [])]
@@ -197,18 +200,21 @@ class AccessGate:
 
 
 def bearer(request: HTTPServerRequest) -> str:
-    """The token of the Authorization header; "" if there is none."""
+    """Return the token of the Authorization header; "" if there is none."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def _follows_a_link(request: HTTPServerRequest) -> bool:
-    """Whether this opens an address in a tab, which a page of another site may do: it cannot see what is there."""
+    """Return whether this opens an address in a tab.
+
+    A page of another site may do that: it cannot see what is there.
+    """
     return request.method in _SAFE and request.headers.get("Sec-Fetch-Mode") == "navigate"
 
 
 def urlsplit_netloc(origin: str) -> str:
-    """Host and port of an Origin header; "" if it has none, as "null" has."""
+    """Return host and port of an Origin header; "" if it has none, as "null" has."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:

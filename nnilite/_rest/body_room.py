@@ -34,7 +34,7 @@ class BodyRoom:
             hold.release()
 
     def take(self, job: str, size: int) -> None:
-        """Raises: HttpRefusal if there is no room now."""
+        """Reserve room for a body. Raises: HttpRefusal if there is no room now."""
         if self._taken[job] + size > JOB_BYTES:
             raise HttpRefusal(503, "this trial has too many reports under way; send them one after the other")
         if self._all + size > ALL_BYTES:

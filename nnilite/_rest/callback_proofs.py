@@ -35,7 +35,7 @@ class Signed:
         return int(self.theirs.partition(".")[2]), self.count
 
     def proof(self, status: int, content: str) -> str:
-        """The proof for the keeper that the answer is the manager's. `content`: the digest of its body."""
+        """Return the proof for the keeper that the answer is the manager's. `content`: the digest of its body."""
         return code(self.token, "answer", self.mine, self.theirs, self.count, status, content)
 
 
@@ -47,19 +47,22 @@ class Proofs:
     """
 
     def __init__(self, numbers: Iterator[int] | None = None) -> None:
-        """`numbers`: those of the nonces, which grow."""
+        """Keep proofs. `numbers`: those of the nonces, which grow."""
         self._start = secrets.token_hex(16)  # makes signatures for an earlier manager invalid
         self._numbers = itertools.count(1) if numbers is None else numbers
         self._last: dict[str, tuple[int, int]] = {}
         self._forgotten = 0
 
     def meet(self, token: str, mine: str) -> dict[str, str]:
-        """The answer to a keeper's nonce, which begins a session."""
+        """Return the answer to a keeper's nonce, which begins a session."""
         theirs = f"{self._start}.{next(self._numbers)}"
         return {"nonce": theirs, "proof": code(token, "manager", mine, theirs)}
 
     def read(self, authorization: str, token: str, method: str, path: str) -> Signed | None:
-        """The signed request of an Authorization header; None if it proves nothing. `path` begins with /api/v1."""
+        """Return the signed request of an Authorization header; None if it proves nothing.
+
+        `path` begins with /api/v1.
+        """
         scheme, _, given = authorization.partition(" ")
         found = _SIGNED.fullmatch(given)
         if scheme.lower() != SCHEME.lower() or found is None or not found["theirs"].startswith(self._start):
@@ -70,7 +73,7 @@ class Proofs:
         return Signed(token, found["mine"], found["theirs"], int(found["count"]), found["content"])
 
     def take(self, job: str, signed: Signed, body: bytes) -> bool:
-        """Whether this body is the signed one, and comes after all batches taken of this job."""
+        """Return whether this body is the signed one, and comes after all batches taken of this job."""
         if digest(body) != signed.content or signed.place <= self._last.get(job, (self._forgotten, _END)):
             return False
         self._last.pop(job, None)

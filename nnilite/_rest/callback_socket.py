@@ -1,7 +1,7 @@
 """The callback for keepers on this machine: a Unix socket, as `nnilite._keeper.local_link` describes it.
 
-Its folder and the socket itself are for this user alone. All the same each request has the token of its job: whoever
-can open the socket is a trial, as a rule, and a trial may send anything.
+Its folder and the socket itself are for this user alone. Each request still has the token of its job: a program that
+can open the socket is usually a trial, and a trial may send anything.
 
 A request is one line, which begins with the job and its token. Of a longer line no more than this begin is read before
 the token has been checked. Connections that have not proven any job are few, and the oldest is closed for the next.
@@ -61,7 +61,7 @@ class _SocketCaller:
         return await self._loop.sock_recv(self.connection, most)
 
     async def send(self, data: bytes) -> None:
-        """Raises: OSError, also if it is not taken in time."""
+        """Send data. Raises: OSError, also if it is not taken in time."""
         with self.limit(_LINE_S):
             await self._loop.sock_sendall(self.connection, data)
 
@@ -81,7 +81,7 @@ class _SocketCaller:
 
 
 class CallbackSocket:
-    """Listens beside the file with the manager's address, if this system and its disk can do that.
+    """Listens next to the file with the manager's address, if this system and its disk support that.
 
     Without it, keepers use the REST callback.
     """
@@ -115,7 +115,7 @@ class CallbackSocket:
         self._accepting = asyncio.get_running_loop().create_task(self._accept(listening))
 
     def close(self) -> None:
-        """Serve nobody any more. What has not been answered counts as not taken."""
+        """Stop serving. What has not been answered counts as not taken."""
         if self._accepting is not None:
             self._accepting.cancel()
             self._accepting = None
@@ -173,7 +173,7 @@ class CallbackSocket:
             caller.connection.close()
 
     async def _turn(self, caller: _SocketCaller, most: int) -> bool:
-        """One request and its answer; False at the end."""
+        """Serve one request and its answer. Return False at the end."""
         with self._room.hold() as hold:
             try:
                 line = await self._line(caller, most, hold)
@@ -223,7 +223,7 @@ class CallbackSocket:
         return bytes(line)
 
     async def _answer(self, caller: _SocketCaller, line: bytes, hold: BodyHold) -> tuple[int, dict[str, Json]]:
-        """The status and the body of the answer to one request."""
+        """Return the status and the body of the answer to one request."""
         job = ""
         try:
             request = parse_body(line)
@@ -244,7 +244,7 @@ class CallbackSocket:
         return 200, answer
 
     def _job_of(self, request: Json) -> str:
-        """The job that the request proves to be from. Raises: HttpRefusal."""
+        """Return the job that the request proves to be from. Raises: HttpRefusal."""
         job, token = (request.get("job"), request.get("token")) if isinstance(request, dict) else (None, None)
         if not isinstance(job, str) or not isinstance(token, str) or not JOB_NAME.fullmatch(job):
             raise HttpRefusal(401, "a report needs the job and its token")
@@ -252,7 +252,7 @@ class CallbackSocket:
         return job
 
     def _check_token(self, job: str, token: str) -> None:
-        """Raises: HttpRefusal."""
+        """Check the token of a job. Raises: HttpRefusal."""
         known = self._backend.callback_token(job)
         if not hmac.compare_digest(token.encode("utf-8", "replace"), known.encode("ascii")):
             raise HttpRefusal(401, "this is not the token of that job")

@@ -89,7 +89,7 @@ CHANGES: Schema = {
 
 
 def read_changes(body: Json) -> dict[str, Json]:
-    """The requested changes, by the fields of ExperimentLimits, and `search_space`. Raises: ConfigError."""
+    """Return the requested changes, by the fields of ExperimentLimits, and `search_space`. Raises: ConfigError."""
     given = wire.strict_object(body, list(CHANGEABLE))
     if not given:
         raise ConfigError(f"say what to change: {', '.join(CHANGEABLE)}")
@@ -107,5 +107,5 @@ def _read(wire_name: str, value: Json) -> Any:
 
 
 def _whole(value: Json) -> Json:
-    """A number as an int if it is whole: in JSON, 2.0 is a whole number as well."""
+    """Return a number as an int if it is whole: in JSON, 2.0 is a whole number as well."""
     return int(value) if isinstance(value, float) and value.is_integer() else value

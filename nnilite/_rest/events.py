@@ -14,7 +14,7 @@ _VALUES_MAX = 200_000
 
 
 def parse_batch(body: bytes) -> list[KeeperEvent]:
-    """The events of a request's body. Raises: ConfigError that names the event and the field, HttpRefusal (too many).
+    """Return the events of a request's body. Raises: ConfigError with event and field, HttpRefusal (too many).
 
     Example: `parse_batch(b'{"events": []}')` is `[]`, a heartbeat.
     """
@@ -29,7 +29,7 @@ def parse_body(body: bytes) -> Json:
 
 
 def events_of(batch: Json) -> list[KeeperEvent]:
-    """The events of a body that has been parsed. Raises: ConfigError, HttpRefusal."""
+    """Return the events of a body that has been parsed. Raises: ConfigError, HttpRefusal."""
     events = batch.get("events") if isinstance(batch, dict) else None
     if not isinstance(events, list):
         raise ConfigError('the body must be {"events": [...]}', Place(field="events"))

@@ -77,7 +77,7 @@ class ExperimentsHandler(ApiHandler):
 
 
 def read_pairs(body: Json) -> list[tuple[Json, Json]]:
-    """Pairs of parameters and value from NNI's `[{"parameter": {...}, "value": ...}]`. Raises: ConfigError."""
+    """Return pairs of parameters and value from NNI's `[{"parameter": {...}, "value": ...}]`. Raises: ConfigError."""
     if not isinstance(body, list) or len(body) > IMPORT_MAX:
         raise ConfigError(f'results must be a list of at most {IMPORT_MAX} {{"parameter": {{...}}, "value": ...}}')
     return [_pair(number, item) for number, item in enumerate(body)]

@@ -49,7 +49,7 @@ async def send_texts(handler: ApiHandler, texts: AsyncIterator[str]) -> None:
 
 
 async def json_lines(trials: AsyncIterator[Trial], known: wire.Remarked) -> AsyncIterator[str]:
-    """One JSON array, a line for each trial."""
+    """Yield one JSON array, a line for each trial."""
     separator = "[\n"
     async for trial in trials:
         yield separator + wire.dumps(wire.remarked(trial, known))
@@ -58,7 +58,7 @@ async def json_lines(trials: AsyncIterator[Trial], known: wire.Remarked) -> Asyn
 
 
 async def columns_of(trials: AsyncIterator[Trial]) -> list[str]:
-    """The parameters and metrics that occur: nested choices give different trials different ones."""
+    """Return the parameters and metrics that occur: nested choices give different trials different ones."""
     found: dict[str, None] = {}
     async for trial in trials:
         found.update(dict.fromkeys(name for name, _ in cells_of(trial)))
@@ -77,7 +77,10 @@ async def csv_lines(trials: AsyncIterator[Trial], columns: Sequence[str], known:
 
 
 def cells_of(trial: Trial) -> list[tuple[str, Json]]:
-    """The cells by column: `parameter.<name>` and, for metrics that are objects, `metric.<name>`, with dotted names."""
+    """Return the cells by column: `parameter.<name>` and, for metrics that are objects, `metric.<name>`.
+
+    The names are dotted.
+    """
     cells = list(_flat("parameter", trial.parameters))
     if isinstance(trial.value, dict):
         cells += _flat("metric", trial.value)

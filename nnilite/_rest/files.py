@@ -4,8 +4,8 @@ A trial owns its folder and can put anything there: links to elsewhere, pipes, p
 opened one component at a time without following links, so that a trial cannot swap one in between. Only ordinary files
 are read. A browser shows only kinds of files that run nothing; all others are offered for download.
 
-A folder may also hang, as a network file system does whose server is away. So all this is done in threads of its own,
-of which only some may hang, and whoever asks is told after some seconds.
+A folder may also hang, like a network file system whose server is unreachable. So all this is done in threads of its
+own. Only some of them may hang, and callers get an error after some seconds.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _FILE_POLICY = "sandbox; default-src 'none'; frame-ancestors 'none'"
 
 
 def parts_of(relative: str) -> list[str]:
-    """The components of a relative path. Raises: NotFound if one could lead out of the folder."""
+    """Return the components of a relative path. Raises: NotFound if one could lead out of the folder."""
     parts = relative.split("/")
     if any(part in ("", ".", "..") or "\0" in part or "\\" in part for part in parts) or is_private(parts):
         raise NotFound(f"there is no file {relative!r} here")
@@ -58,7 +58,7 @@ def parts_of(relative: str) -> list[str]:
 
 
 def is_private(parts: Sequence[str]) -> bool:
-    """Whether a path is the keeper's. Its files lie in the trial's folder or, by attempt, one level deeper."""
+    """Return whether a path is the keeper's. Its files lie in the trial's folder or, by attempt, one level deeper."""
     return any(part in PRIVATE for part in parts[:2])
 
 
@@ -115,7 +115,7 @@ async def _send(handler: Answering, file: BinaryIO, media: str, root: Path) -> N
 
 
 async def _digest(file: BinaryIO, size: int, root: Path) -> str:
-    """SHA-256 of the first `size` bytes, in hex. Afterwards the file is at its beginning again."""
+    """Return the SHA-256 of the first `size` bytes, in hex. Afterwards the file is at its beginning again."""
     found = hashlib.sha256()
     while size > 0 and (taken := await in_folder(root, partial(_hash_piece, file, found.update, size))):
         size -= taken
@@ -133,6 +133,6 @@ def _hash_piece(file: BinaryIO, update: Callable[[bytes], None], most: int) -> i
 
 
 def _disposition(name: str, download: bool) -> str:
-    """The Content-Disposition header. It can have any name, percent-encoded in UTF-8 (RFC 6266)."""
+    """Return the Content-Disposition header. It can have any name, percent-encoded in UTF-8 (RFC 6266)."""
     kind = "attachment" if download else "inline"
     return f"{kind}; filename*=UTF-8''{quote(name.encode('utf-8', 'surrogateescape'), safe='')}"

@@ -1,8 +1,9 @@
-"""Finds the program that has a socket, and tells those that pass on what others send.
+"""Finds the program that has a socket, and recognizes those that forward what others send.
 
-A program that forwards a port runs as one user, and anybody who reaches its other end speaks through it: `ssh -L 8080`
-typed on a login node opens that port to all users of the node, and the server's kernel sees an sshd of the user who
-logged in. So such a program's connection says nothing of who asks, and neither does one whose program is not found.
+A program that forwards a port runs as one user, and any user who reaches its other end is connected through it: `ssh -L
+8080` typed on a login node opens that port to all users of the node, and the server's kernel sees an sshd of the user
+who logged in. So such a program's connection does not identify the sender, and neither does one whose program is not
+found.
 
 Linux lists the open files of a process in /proc/PID/fd, for its own user and for root. The processes of sshd are closed
 to their user, since they have been root's: they are not found, which comes to the same.
@@ -41,7 +42,7 @@ class Programs:
         self._recent: list[int] = []
 
     def owner(self, inode: str, user: int) -> int | None:
-        """The process of this user that has the socket; None if no such process can be seen."""
+        """Return the process of this user that has the socket; None if no such process can be seen."""
         wanted = f"socket:[{inode}]"
         with self._lock:
             recent = list(self._recent)
@@ -54,7 +55,7 @@ class Programs:
 
 
 def forwards(process: int) -> bool:
-    """Whether a process is known to pass on what others send, or cannot be told from one."""
+    """Return whether a process is known to forward what others send, or cannot be distinguished from one."""
     folder = PROCESSES / str(process)
     try:
         name = (folder / "comm").read_text("utf-8", "replace").rstrip("\n")
@@ -68,7 +69,7 @@ def forwards(process: int) -> bool:
 
 
 def _processes(user: int) -> Iterator[int]:
-    """The processes of a user, the latest first."""
+    """Yield the processes of a user, the latest first."""
     with os.scandir(PROCESSES) as entries:
         found = {int(entry.name): entry for entry in entries if entry.name.isdigit()}
     for process in sorted(found, reverse=True):
@@ -78,7 +79,7 @@ def _processes(user: int) -> Iterator[int]:
 
 
 def _has(process: int, wanted: str) -> bool:
-    """Whether a process has this file open. False if it cannot be seen."""
+    """Return whether a process has this file open. False if it cannot be seen."""
     try:
         with os.scandir(PROCESSES / str(process) / "fd") as entries:
             return any(_target(entry) == wanted for entry in entries)
@@ -87,7 +88,10 @@ def _has(process: int, wanted: str) -> bool:
 
 
 def _target(file: os.DirEntry[str]) -> str:
-    """What an open file is; "" if it has been closed. A look at the file itself might wait for its disk."""
+    """Return what an open file is; "" if it has been closed.
+
+    A look at the file itself might wait for its disk.
+    """
     try:
         return str(Path(file.path).readlink())
     except OSError:

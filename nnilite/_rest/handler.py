@@ -80,7 +80,7 @@ class Premises:
     bodies: BodyRoom = field(default_factory=BodyRoom)  # those of trials
 
     def idle_s(self) -> float:
-        """Seconds for which nobody has asked anything; 0 while a page is open."""
+        """Return the seconds since the last request; 0 while a page is open."""
         return 0.0 if self.streams.open else time.monotonic() - self.activity.last
 
 
@@ -134,7 +134,7 @@ class Answering(RequestHandler):
                 self.site.connections.busy(self._stream())
 
     def checks_sender(self) -> bool:
-        """Whether only requests of known senders pass the check."""
+        """Return whether only requests of known senders pass the check."""
         return True
 
     async def check(self) -> None:
@@ -151,7 +151,7 @@ class Answering(RequestHandler):
         self.finish()
 
     def drop_old_cookies(self) -> None:
-        """Have the browser forget the cookies by which earlier versions signed it in, and which it tells all ports."""
+        """Have the browser drop the cookies of sign-ins to earlier versions, which it sends to all ports."""
         for name in self.request.cookies:
             if name.startswith(OLD_COOKIE):
                 self.set_cookie(name, "", expires_days=-1, path=f"{self.site.options.prefix}/")
@@ -160,12 +160,12 @@ class Answering(RequestHandler):
         """Drop the body, which this handler does not use."""
 
     def claimed_bytes(self) -> int:
-        """The body's length by the headers. Tornado itself refuses a length that is not a number."""
+        """Return the body's length by the headers. Tornado itself refuses a length that is not a number."""
         claim = self.request.headers.get("Content-Length", "").partition(",")[0].strip()
         return int(claim[:18]) if claim.isascii() and claim.isdigit() else 0
 
     def _may_send_body_in_vain(self) -> bool:
-        """Whether the body of a refused request is read, although it is dropped; see `_refuse_after_body`."""
+        """Return whether the body of a refused request is read, although it is dropped; see `_refuse_after_body`."""
         if {"Transfer-Encoding", "Expect"} & set(self.request.headers):  # after an `Expect`, none is on its way yet
             return False
         known = self.is_users or self.sender() != self.request.remote_ip or self.site.gate.has_token(self.request)
@@ -197,7 +197,7 @@ class Answering(RequestHandler):
         return super().finish(chunk)
 
     def _is_begun(self) -> bool:
-        """Whether the answer has its proof already, or a part of it is on its way."""
+        """Return whether the answer has its proof already, or a part of it is on its way."""
         return self._headers_written or bool(self._write_buffer) or HEADER in self._headers
 
     def prove(self, signed: Signed, content: str) -> None:
@@ -223,7 +223,7 @@ class Answering(RequestHandler):
             stream.close()
 
     def _stream(self) -> IOStream | None:
-        """The connection; None once it has become a live stream."""
+        """Return the connection; None once it has become a live stream."""
         stream: IOStream | None = getattr(self.request.connection, "stream", None)
         return stream
 
@@ -312,7 +312,7 @@ class RouteHandler(Answering):
         return self._sender or super().sender()
 
     def job(self) -> str | None:
-        """The job that a worker's request is about."""
+        """Return the job that a worker's request is about."""
         job = self.path_kwargs.get("job") or self.request.headers.get("X-Nnilite-Job", "")
         return job if job and JOB_NAME.fullmatch(job) else None
 
@@ -339,7 +339,7 @@ class RouteHandler(Answering):
             self._body += chunk
 
     def json(self) -> Json:
-        """The request's body. Raises: ConfigError, HttpRefusal if it is not the one that was signed."""
+        """Return the request's body. Raises: ConfigError, HttpRefusal if it is not the one that was signed."""
         body = bytes(self._body)
         if self.signed is not None and digest(body) != self.signed.content:
             raise HttpRefusal(401, "the body is not as it was signed")

@@ -76,7 +76,7 @@ def read_cursor(text: str | None) -> PageCursor:
 
 
 def rows_text(table: Table, page: RowPage) -> str:
-    """The answer as text, since its rows are JSON already."""
+    """Return the answer as text, since its rows are JSON already."""
     cursor = f"{max(page.next.major, 0)}-{max(page.next.minor, 0)}" if page.next != PageCursor() else None
     about = wire.dumps({"columns": list(table.columns), "count": page.count, "next": cursor})
     return f'{about[:-1]},"rows":{page.rows}}}'

@@ -1,4 +1,4 @@
-"""NNI 3.0's REST interface over the same manager, so that scripts and pages written for NNI go on working.
+"""NNI 3.0's REST interface over the same manager, so that scripts and pages written for NNI keep working.
 
 Formats are NNI's (`nni_wire`), but refusals are nnilite's own: 404 for missing things, 400 with a sentence for
 impossible requests. Routes for NNI's own web page only (netron, /logs) are left out.
@@ -112,7 +112,7 @@ class NniClusterHandler(NniHandler):
 
 
 class NniTensorboardsHandler(NniHandler):
-    """The tasks of TensorBoard, of which there are none here."""
+    """The tasks of TensorBoard; the list is always empty here."""
 
     def get(self) -> None:
         self.send_json([])
@@ -237,7 +237,7 @@ class NniFileHandler(NniHandler):
 
 
 async def all_trials(backend: Backend, query: TrialQuery) -> AsyncIterator[Trial]:
-    """Every trial from `query.offset` on, by sequence, read page by page."""
+    """Yield every trial from `query.offset` on, by sequence, read page by page."""
     offset = query.offset
     while True:
         page = await backend.trials(TrialQuery(query.states, offset=offset, limit=query.limit))
@@ -249,7 +249,7 @@ async def all_trials(backend: Backend, query: TrialQuery) -> AsyncIterator[Trial
 
 
 async def records(backend: Backend, query: MetricQuery) -> AsyncIterator[Json]:
-    """NNI's records of all matching metrics of the current attempts, with one page of them in memory."""
+    """Yield NNI's records of all matching metrics of the current attempts, with one page of them in memory."""
     query = replace(query, limit=PAGE, size=_PAGE_BYTES, current=True)
     while True:
         page = await backend.metrics(query)

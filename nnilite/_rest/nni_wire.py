@@ -54,7 +54,7 @@ def profile(profile: Profile) -> Object:
 
 
 def changes(update: str, body: Json) -> Object:
-    """The change that an update requests. Raises: ConfigError."""
+    """Return the change that an update requests. Raises: ConfigError."""
     name = UPDATES[update]
     params = body.get("params") if isinstance(body, dict) else None
     if not isinstance(params, dict) or name not in params:
@@ -63,7 +63,7 @@ def changes(update: str, body: Json) -> Object:
 
 
 def entry(item: Listed, prefix: str = "") -> Object:
-    """An entry of NNI's list of experiments."""
+    """Return an entry of NNI's list of experiments."""
     return {
         "id": item.id,
         "port": item.port,
@@ -85,7 +85,7 @@ def statistics(counts: Mapping[TrialState, int]) -> list[Object]:
 
 
 def trial(trial: Trial, directory: str) -> Object:
-    """A trial in NNI's JSON. `directory` is the experiment's folder."""
+    """Return a trial in NNI's JSON. `directory` is the experiment's folder."""
     record = {
         "parameter_id": trial.parameter_id,
         "parameter_source": trial.source,
@@ -107,7 +107,7 @@ def trial(trial: Trial, directory: str) -> Object:
 
 
 def _end(trial: Trial, path: str) -> Object:
-    """The fields that NNI adds to ended trials. Its final metric has the time of the trial's end."""
+    """Return the fields that NNI adds to ended trials. Its final metric has the time of the trial's end."""
     found: Object = {}
     if trial.ended is not None:
         found["endTime"] = milliseconds(trial.ended)
@@ -135,10 +135,10 @@ def exported(trial: Trial) -> Object:
 
 
 def imported(pairs: Sequence[tuple[Json, Json]]) -> str:
-    """The results of one import as NNI keeps them, as one JSON text without spaces."""
+    """Return the results of one import as NNI keeps them, as one JSON text without spaces."""
     return wire.dumps([{"parameter": parameter, "value": value} for parameter, value in pairs])
 
 
 def value_text(value: Any) -> str:
-    """A metric as the JSON text that the trial sent, which may have NaN."""
+    """Return a metric as the JSON text that the trial sent, which may have NaN."""
     return json.dumps(value)

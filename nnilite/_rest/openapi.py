@@ -45,7 +45,7 @@ class OpenApiHandler(RouteHandler):
 
 
 def document(routes: Sequence[Route], prefix: str, about: str = "One experiment.") -> Object:
-    """The document for a server with its API below `<prefix>/api/v1`."""
+    """Return the document for a server with its API below `<prefix>/api/v1`."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -132,7 +132,7 @@ def _responses(route: Route, operation: Operation) -> Object:
 
 
 def refusals_of(route: Route, operation: Operation) -> list[int]:
-    """The error statuses an operation may answer with."""
+    """Return the error statuses an operation may answer with."""
     found = {*_ALWAYS, *operation.refusals}
     if route.params:
         found.add(404)

@@ -11,7 +11,10 @@ WEB_FOLDER = Path(__file__).resolve().parent.parent / "_web"
 
 @dataclass(frozen=True)
 class Options:
-    """The settings of the server. `bind` is the address on which it will listen, by which Host headers are checked."""
+    """The settings of the server.
+
+    `bind` is the address on which it will listen; Host headers are checked against it.
+    """
 
     bind: str = "127.0.0.1"
     hosts: Sequence[str] = ()  # further names by which people and workers call this server

@@ -22,7 +22,7 @@ Clock = Callable[[], float]
 
 
 def _moments(clock: Clock) -> Iterator[int]:
-    """Numbers for nonces that tell their age: milliseconds of the clock, each larger than the one before."""
+    """Yield numbers for nonces that show their age: milliseconds of the clock, each larger than the one before."""
     last = 0
     while True:
         last = max(last + 1, int(clock() * 1000))
@@ -39,11 +39,11 @@ class PageProofs:
         self._forgotten = 0  # exchanges up to this number are not taken any more
 
     def meet(self, key: str, mine: str) -> dict[str, str]:
-        """The answer to a page's nonce. A stranger who asks for it takes no memory."""
+        """Return the answer to a page's nonce. A stranger who asks for it takes no memory."""
         return self._proofs.meet(key, mine)
 
     def read(self, authorization: str, key: str, method: str, path: str) -> Signed | None:
-        """The signed request of an Authorization header; None if it proves nothing, is too old, or was taken before.
+        """Return the signed request of an Authorization header; None if it is invalid, too old, or was taken before.
 
         `path` begins with /api/v1.
         """

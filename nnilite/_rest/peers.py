@@ -1,4 +1,4 @@
-"""Tells whether this user's own program is at the other end of a connection from this machine.
+"""Finds out whether this user's own program is at the other end of a connection from this machine.
 
 Linux lists the sockets of a network namespace, with the user of each, in /proc/net/tcp and /proc/net/tcp6. The row of
 the other end is the one whose own address is the other end of the connection here. It is read once for a connection
@@ -15,7 +15,8 @@ User ids are those of this process's user namespace: a user who is root only in 
 id here. A user without an id in this namespace is listed with the kernel's overflow id (65534), which is believed only
 if all users have an id here.
 
-The program itself is looked for, too: one that forwards ports, or that cannot be found, is no proof (see `forwarders`).
+The program itself is looked for, too: one that forwards ports, or that cannot be found, proves nothing (see
+`forwarders`).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ Ends = tuple[tuple[str, int], tuple[str, int]]
 
 @dataclass(frozen=True)
 class TheirSocket:
-    """The socket at the other end of a connection: its user, and its number by which its program is found."""
+    """The socket at the other end of a connection: its user, and its number, which leads to its program."""
 
     user: int
     inode: str
@@ -67,7 +68,7 @@ class Peers:
         self._reader: asyncio.Task[None] | None = None
 
     async def is_own(self, request: HTTPServerRequest) -> bool:
-        """Whether the request comes from a program of these users itself. False if that is not known."""
+        """Return whether the request comes from a program of these users itself. False if that is not known."""
         stream = getattr(request.connection, "stream", None)
         if not isinstance(stream, IOStream) or _was_forwarded(request):
             return False
@@ -152,7 +153,7 @@ def _listed(table: Path, wanted: Iterable[Ends]) -> dict[Ends, TheirSocket]:
 
 
 def _as_listed(address: str, port: int, wide: bool) -> str:
-    """An address and port as the kernel prints them: words of four bytes in the machine's order, in hex.
+    """Return an address and port as the kernel prints them: words of four bytes in the machine's order, in hex.
 
     A program may reach an IPv4 address by an IPv6 socket, which is listed with ::ffff:127.0.0.1.
     """
@@ -164,7 +165,7 @@ def _as_listed(address: str, port: int, wide: bool) -> str:
 
 
 def _ends(stream: IOStream) -> Ends | None:
-    """The two ends of a connection; None if it is gone."""
+    """Return the two ends of a connection; None if it is gone."""
     try:
         theirs, ours = stream.socket.getpeername(), stream.socket.getsockname()
         return (theirs[0], theirs[1]), (ours[0], ours[1])
@@ -173,13 +174,13 @@ def _ends(stream: IOStream) -> Ends | None:
 
 
 def _was_forwarded(request: HTTPServerRequest) -> bool:
-    """Whether a proxy says in a header that it forwards the request."""
+    """Return whether a proxy says in a header that it forwards the request."""
     names = {name.lower() for name in request.headers}
     return bool(names & {"forwarded", "via", "x-real-ip"}) or any(name.startswith("x-forwarded") for name in names)
 
 
 def _may_be_anybody(user: int) -> bool:
-    """Whether this id stands for all users that have none in this user namespace."""
+    """Return whether this id stands for all users that have none in this user namespace."""
     try:
         return user == int(_OVERFLOW.read_text("ascii")) and _UID_MAP.read_text("ascii").split() != _ALL_USERS
     except (OSError, ValueError):

@@ -19,7 +19,7 @@ BACKLOG = 1024  # a thousand keepers may call at once after a resume
 
 
 def bind(hosts: Sequence[str], port: int) -> list[socket.socket]:
-    """Listening sockets on one port for all addresses of some hosts. "" means this machine, port 0 a free one.
+    """Return listening sockets on one port for all addresses of some hosts. "" means this machine, port 0 a free one.
 
     Raises: Conflict if the port is taken, ConfigError if the address or port is impossible.
     """
@@ -48,7 +48,7 @@ def _bound(hosts: Sequence[str], port: int) -> list[socket.socket]:
 
 
 def _addresses(hosts: Iterable[str]) -> list[tuple[socket.AddressFamily, tuple[Any, ...]]]:
-    """The addresses of some hosts, IPv4 first, which is the family to keep if only one works."""
+    """Return the addresses of some hosts, IPv4 first, which is the family to keep if only one works."""
     found = [
         item
         for host in hosts
@@ -58,7 +58,7 @@ def _addresses(hosts: Iterable[str]) -> list[tuple[socket.AddressFamily, tuple[A
 
 
 def _listening(family: socket.AddressFamily, address: tuple[Any, ...]) -> list[socket.socket]:
-    """One listening socket; none if the machine has no IPv6 although its host names say so (in containers)."""
+    """Return one listening socket; none if the machine has no IPv6 although its host names say so (in containers)."""
     try:
         one = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:

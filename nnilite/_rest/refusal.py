@@ -44,7 +44,7 @@ _STATUSES: tuple[tuple[type[NniliteError], int], ...] = (
 
 
 def status_of(error: BaseException | None) -> int:
-    """The HTTP status for an error; 500 for an unexpected one."""
+    """Return the HTTP status for an error; 500 for an unexpected one."""
     if isinstance(error, HttpRefusal):
         return error.status
     if isinstance(error, HTTPError):
@@ -53,7 +53,7 @@ def status_of(error: BaseException | None) -> int:
 
 
 def body_of(error: BaseException | None, status: int) -> dict[str, Json]:
-    """The JSON answer for an error. An unexpected one is only described in the log, as it may hold secrets."""
+    """Return the JSON answer for an error. An unexpected one is only described in the log, as it may hold secrets."""
     if isinstance(error, GapConflict):
         return {"error": str(error), **to_json(error.answer)}
     if isinstance(error, FencedConflict):

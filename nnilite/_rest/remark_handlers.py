@@ -36,13 +36,13 @@ class RemarksHandler(ApiHandler):
 
 
 async def remarks_of(backend: Backend, trial: str) -> TrialRemarks:
-    """The remarks of one trial, which has none if nobody has written any."""
+    """Return the remarks of one trial, empty if none have been written."""
     found = await backend.remarks(RemarksQuery(trials=[trial]))
     return found[0] if found else TrialRemarks(trial)
 
 
 def read_remarks(trial: str, body: Json) -> TrialRemarks:
-    """The remarks in a request. Raises: ConfigError."""
+    """Return the remarks in a request. Raises: ConfigError."""
     given = wire.strict_object(body, _FIELDS)
     for name in _FIELDS:
         if name not in given:

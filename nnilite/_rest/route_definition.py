@@ -43,7 +43,7 @@ class Param:
         return self.schema.get("default", [] if self.schema["type"] == "array" else None)
 
     def read(self, given: Sequence[str]) -> Json:
-        """The value of a query parameter that the query has once or more. Raises: ConfigError."""
+        """Return the value of a query parameter that the query has once or more. Raises: ConfigError."""
         if self.schema["type"] == "array":
             return [self._read_one(text, self.schema["items"]) for text in given]
         if len(given) > 1:
@@ -126,7 +126,7 @@ def _shape(schema: Schema) -> str:
 
 
 def read_query(params: Sequence[Param], given: Mapping[str, Sequence[bytes]]) -> dict[str, Json]:
-    """The query as values by snake_case name, with defaults. Raises: ConfigError."""
+    """Return the query as values by snake_case name, with defaults. Raises: ConfigError."""
     known = {param.wire_name: param for param in params}
     for name in given:
         if name not in known:

@@ -52,7 +52,7 @@ SORTS = ["sequence", "value", "started", "ended", "duration"]
 
 
 def record(**properties: Schema) -> Schema:
-    """The schema of an object with all of these properties."""
+    """Return the schema of an object with all of these properties."""
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 

@@ -51,7 +51,7 @@ _TELL_EVERY_S = 60.0
 
 
 def room(limit: int) -> int:
-    """How many of a process's file descriptors connections may take; `limit`: RLIMIT_NOFILE.
+    """Return how many of a process's file descriptors connections may take; `limit`: RLIMIT_NOFILE.
 
     >>> room(1024), room(128)
     (768, 64)
@@ -88,7 +88,7 @@ class ServerConnections:
 
     @contextmanager
     def checking(self, stream: IOStream | None) -> Iterator[None]:
-        """Leave a connection open while its request is checked: whoever it is, that takes a short time."""
+        """Leave a connection open while its request is checked, which takes a short time for any caller."""
         if stream is None or stream not in self._unproven:
             yield
             return
@@ -119,7 +119,7 @@ class ServerConnections:
             self._idle[stream] = None
 
     def is_proven(self, stream: IOStream) -> bool:
-        """Whether a request of this connection has passed a check."""
+        """Return whether a request of this connection has passed a check."""
         return stream in self._idle or stream in self._busy
 
     def closed(self, stream: IOStream) -> None:
@@ -146,7 +146,7 @@ class RestServer(HTTPServer):
     def initialize(  # type: ignore[override]
         self, application: Application, connections: ServerConnections, idle_timeout_s: float, **options: Any
     ) -> None:
-        """`idle_timeout_s`: how long a connection may wait between two requests."""
+        """Set up the server. `idle_timeout_s`: how long a connection may wait between two requests."""
         super().initialize(application, **options)
         self._open = connections
         self._most = room(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
@@ -183,7 +183,8 @@ class RestServer(HTTPServer):
     def turn_away(self) -> None:
         """Answer no new connection, and keep the port until `stop`.
 
-        Programs that still take this server for alive send it the user's token: nobody else may get the port so long.
+        Programs that still believe this server to be alive send it the user's token: until then, no other program may
+        get the port.
         """
         for number, one in self._sockets.items():
             self._handlers[number]()
@@ -286,7 +287,10 @@ class _Accepting:
 
 
 def _next_descriptor(listening: socket.socket) -> int:
-    """The number of the next file: the lowest free one, so a high number means that few are free. Raises: OSError."""
+    """Return the number of the next file, the lowest free one: a high number means that few are free.
+
+    Raises: OSError.
+    """
     number = os.dup(listening.fileno())
     os.close(number)
     return number

@@ -73,7 +73,7 @@ class TicketHandler(RouteHandler):
 
 
 def texts_of(body: Json, *names: str) -> list[str]:
-    """The fields of a body, which are all texts. Raises: ConfigError."""
+    """Return the fields of a body, which are all texts. Raises: ConfigError."""
     fields = wire.strict_object(body, names)
     for name in names:
         if not isinstance(fields.get(name), str):

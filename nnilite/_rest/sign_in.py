@@ -1,12 +1,12 @@
 """Keys of people and their browsers. All are kept in memory only, so none outlives this start of the server.
 
     link      opens the page, and is traded there for a session: once, within ten minutes
-    session   has a key by which the page signs each request (see `page_proofs`)
+    session   has a key with which the page signs each request (see `page_proofs`)
     ticket    opens one address once, within seconds, where a browser sends no headers: for the stream and downloads
 
-Neither a link nor the key of a session is ever sent by a page: whoever takes the port may hear all that an open page
-sends, while the server still runs and can be reached by another way. Both ends compute the key from the link's secret
-and a nonce of each, and name link and session by a code that only says which one is meant. With `code` of
+Neither a link nor the key of a session is ever sent by a page: a program that takes the port can read all that an open
+page sends, while the server still runs and can be reached by another way. Both ends compute the key from the link's
+secret and a nonce of each, and name link and session by a code that only says which one is meant. With `code` of
 `nnilite._keeper.proof`:
 
     NAME of a secret    code(SECRET, "name")
@@ -37,12 +37,12 @@ SESSIONS_MAX = 100
 
 
 def public_name(secret: str) -> str:
-    """What says which secret is meant, and nothing more about it."""
+    """Return a code that says which secret is meant, and nothing more about it."""
     return code(secret, "name")
 
 
 def _name_of(key: str) -> bytes:
-    """What a key is stored under. By its digest, no comparison reveals how much of a guess is right."""
+    """Return what a key is stored under. By its digest, no comparison reveals how much of a guess is right."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -56,7 +56,7 @@ class OneTimeKeys:
         self._kept: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
 
     def make(self, place: str = "") -> str:
-        """A new key for this place."""
+        """Return a new key for this place."""
         key = secrets.token_urlsafe(32)
         while len(self._kept) >= self._most:
             self._kept.popitem(last=False)
@@ -64,7 +64,7 @@ class OneTimeKeys:
         return key
 
     def use(self, key: str, place: str = "") -> bool:
-        """Whether the key opens this place. It is used up by this."""
+        """Return whether the key opens this place. The key is used up by this."""
         end, known = self._kept.pop(_name_of(key), (0.0, ""))
         return end > self._clock() and known == place
 
@@ -77,7 +77,7 @@ class Links:
         self._kept: OrderedDict[str, tuple[float, str]] = OrderedDict()
 
     def make(self) -> str:
-        """The secret of a new link."""
+        """Return the secret of a new link."""
         secret = secrets.token_hex(32)
         while len(self._kept) >= LINKS_MAX:
             self._kept.popitem(last=False)
@@ -85,7 +85,7 @@ class Links:
         return secret
 
     def use(self, name: str, mine: str, proof: str) -> str | None:
-        """The secret of the link of this name, which is used up; None unless the proof is made with it."""
+        """Return the secret of the link of this name, which is used up; None unless the proof is made with it."""
         end, secret = self._kept.get(name, (0.0, ""))
         if end <= self._clock() or not same(proof, code(secret, "link", mine)):
             return None
@@ -115,7 +115,7 @@ class Sessions:
         self._kept[public_name(key)] = _SignedIn(key, now, now)
 
     def key(self, name: str) -> str | None:
-        """The key of the session of this name; None if there is none, or not any more."""
+        """Return the key of the session of this name; None if there is none, or not any more."""
         session, now = self._kept.get(name), self._clock()
         if session is None:
             return None
@@ -144,7 +144,7 @@ class SignIn:
         self._proofs = PageProofs(clock)
 
     def link(self) -> str:
-        """The secret of a new link, for the page's address as `#key=`."""
+        """Return the secret of a new link, for the page's address as `#key=`."""
         return self._links.make()
 
     def trade(self, name: str, mine: str, proof: str, *, needs_key: bool) -> dict[str, str] | None:
@@ -163,7 +163,7 @@ class SignIn:
         return None if key is None else self._proofs.meet(key, mine)
 
     def signed(self, name: str, authorization: str, method: str, path: str) -> Signed | None:
-        """The request that a session of this name has signed, and that was not taken before."""
+        """Return the request that a session of this name has signed, and that was not taken before."""
         key = self._sessions.key(name)
         signed = None if key is None else self._proofs.read(authorization, key, method, path)
         if signed is not None:
@@ -175,7 +175,7 @@ class SignIn:
         self._sessions.end(name)
 
     def ticket(self, path: str) -> str:
-        """A new ticket for the path of one request."""
+        """Return a new ticket for the path of one request."""
         return self._tickets.make(path)
 
     def admits(self, ticket: str, path: str) -> bool:

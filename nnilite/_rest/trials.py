@@ -123,7 +123,7 @@ class FileHandler(ApiHandler):
 
 
 def oddity(space: Json, given: Sequence[Json]) -> str:
-    """A sentence on parameters outside of the search space; "" if all are inside."""
+    """Return a sentence on parameters outside of the search space; "" if all are inside."""
     try:
         known = SearchSpace.parse(space)
     except SpaceError:  # the user's own tuner has a search space of its own kind
@@ -171,7 +171,7 @@ def metric_query(trial: str | None, query: Any) -> MetricQuery:
 
 
 def workers_wanted(body: Json) -> int:
-    """The number of workers that a request sets."""
+    """Return the number of workers that a request sets."""
     workers: Any = wire.strict_object(body, ["workers"]).get("workers")
     number = isinstance(workers, int | float) and not isinstance(workers, bool)
     if not number or workers % 1 or not 1 <= workers <= WORKERS_MAX:  # 3.0 is a whole number in JSON
@@ -180,7 +180,7 @@ def workers_wanted(body: Json) -> int:
 
 
 def rerun_choice(body: Json) -> tuple[list[str], TrialState | None]:
-    """Trial ids, or a state, but not both."""
+    """Return trial ids, or a state, but not both."""
     choice = wire.strict_object(body, ["ids", "state"])
     if len(choice) != 1:
         raise ConfigError('say which trials: {"ids": [...]} or {"state": "FAILED"}')

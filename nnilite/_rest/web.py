@@ -1,7 +1,7 @@
 """Serves the user interface from nnilite/_web.
 
-By its security policy a page runs nothing but these files. They hold nothing of the experiment, so everybody gets them,
-and the page signs in by itself, with the key of a link or what it has kept of an earlier sign-in.
+By its security policy a page runs nothing but these files. They hold nothing of the experiment, so they need no
+sign-in, and the page signs in by itself, with the key of a link or what it has kept of an earlier sign-in.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class WebHandler(Answering, StaticFileHandler):
     def get_content(
         cls, abspath: str, start: int | None = None, end: int | None = None
     ) -> Generator[bytes, None, None]:
-        """The bytes of a file from `start` to before `end`, in small pieces."""
+        """Yield the bytes of a file from `start` to before `end`, in small pieces."""
         with Path(abspath).open("rb") as file:
             file.seek(start or 0)
             left = (file.seek(0, 2) if end is None else end) - (start or 0)
@@ -118,7 +118,7 @@ class PlainPage(WebHandler):
 
 
 def page(title: str, body: str) -> str:
-    """A whole page. `body` is HTML, so any text in it must be escaped already."""
+    """Return a whole page. `body` is HTML, so any text in it must be escaped already."""
     head = f'<meta charset="utf-8"><title>{escape(title)}</title>'
     return f'<!doctype html><html lang="en"><head>{head}</head><body><h1>{escape(title)}</h1>{body}</body></html>'
 

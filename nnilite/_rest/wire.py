@@ -30,7 +30,7 @@ _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
 def dumps(value: Json) -> str:
-    """Strict JSON in ASCII, so that even a lone surrogate in a user's text can be sent."""
+    """Return strict JSON in ASCII, so that even a lone surrogate in a user's text can be sent."""
     try:
         return _ENCODER.encode(value)
     except ValueError:
@@ -52,7 +52,7 @@ Remarked = Mapping[str, TrialRemarks]
 
 
 def remarked(item: Trial, known: Remarked) -> Object:
-    """A trial with its tags and its note."""
+    """Return a trial with its tags and its note."""
     mine = known.get(item.id) or TrialRemarks(item.id)
     return {**to_json(item), "tags": list(mine.tags), "note": mine.note}
 
@@ -68,7 +68,7 @@ def trial_page(page: TrialPage, known: Remarked) -> Object:
 
 
 def change(item: Change) -> Object:
-    """`{"type": "trial", "trial": {...}}`, and likewise metric, remarks, experiment; `{"type": "reset"}`."""
+    """Return `{"type": "trial", "trial": {...}}`, and likewise metric, remarks, experiment; `{"type": "reset"}`."""
     if isinstance(item, Trial):
         return {"type": "trial", "trial": to_json(item)}
     if isinstance(item, Metric):
@@ -81,7 +81,7 @@ def change(item: Change) -> Object:
 
 
 def default_metric(value: Json) -> Json:
-    """The number of a metric by NNI's rule: the metric itself, or its `default` if it is an object."""
+    """Return the number of a metric by NNI's rule: the metric itself, or its `default` if it is an object."""
     return value.get("default") if isinstance(value, dict) else value
 
 
@@ -146,5 +146,5 @@ _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 
 def clean(text: str, limit: int = 100) -> str:
-    """A piece of foreign text in a form for a one-line message."""
+    """Return a piece of foreign text in a form for a one-line message."""
     return _UNPRINTABLE.sub("?", text[:limit])

@@ -1,8 +1,8 @@
 """Experiments that run on this machine, seen from outside.
 
 launch              start a manager, and wait until it is ready or says why not
-manager_process     the process of a manager until it is ready; it can be started before it is told what to do
-managers            the running managers: speak to one, stop one, wait for its end
+manager_process     the process of a manager until it is ready; it can be started before its task is known
+managers            the running managers: connect to one, stop one, wait for its end
 manager_client      a client of one manager's REST interface
 offline             reads an experiment that is stopped, by serving its REST interface in this process
 handing_over        waits until trackers and webhooks have got everything

@@ -45,13 +45,13 @@ def wait_until_sent(manager: Client, tell: Callable[[str], None]) -> dict[str, A
 
 
 def may_owe(profile: Mapping[str, Any]) -> bool:
-    """Whether there is something to wait for: trackers or webhooks, and a manager that goes on."""
+    """Return whether there is something to wait for: trackers or webhooks, and a manager that keeps running."""
     config = profile.get("config") or {}
     return bool(config.get("trackers") or config.get("webhooks")) and profile["state"] != "STOPPED"
 
 
 def owed_of(profile: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What is owed by the profile of a manager; one of an earlier version does not tell."""
+    """Return what is owed by the profile of a manager; one of an earlier version does not have it."""
     return list(profile.get("owed") or [])
 
 
@@ -60,12 +60,12 @@ def amounts(owed: dict[str, Any]) -> int:
 
 
 def words(owed: Owed) -> str:
-    """`mlflow (tracker) has not got 2 trials and 40 results, webhook 1 has not got 3 messages`."""
+    """Return `mlflow (tracker) has not got 2 trials and 40 results, webhook 1 has not got 3 messages`."""
     return ", ".join(f"{one['name']} has not got {_amount(one)}" for one in owed)
 
 
 def sentence(owed: Owed, experiment: str) -> str:
-    """What is still owed to whom, and the command that sends it."""
+    """Return what is still owed and to which receiver, and the command that sends it."""
     return f"{words(owed)}; `nnictl resume {experiment} --foreground` sends the rest, and log/ may tell why"
 
 

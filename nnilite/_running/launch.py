@@ -145,7 +145,7 @@ def view(entry: RegistryEntry, *, options: ManagerOptions | None = None, detach:
 
 
 def token(entry: RegistryEntry) -> str | None:
-    """The token for the experiment's REST interface, if there is one that this user may read.
+    """Return the token for the experiment's REST interface, if there is one that this user may read.
 
     Raises: DamagedFile, UnreadableFile.
     """
@@ -156,7 +156,7 @@ def token(entry: RegistryEntry) -> str | None:
 
 
 def new_id() -> str:
-    """8 characters of [a-z0-9], beginning with a letter."""
+    """Return 8 characters of [a-z0-9], beginning with a letter."""
     letters = string.ascii_lowercase
     return secrets.choice(letters) + "".join(secrets.choice(letters + string.digits) for _ in range(7))
 

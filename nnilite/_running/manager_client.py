@@ -3,9 +3,9 @@
     with Client(url, token) as client:
         client.profile()["state"]
 
-A client speaks to one manager over one kept-open connection, may be used by several threads, and waits at most
-`timeout_s` for each answer. Answers are the JSON of the REST interface (`docs/reference/rest.md`) as dicts, in which
-metrics that are NaN, Infinity or -Infinity are floats again. Proxies are not used.
+A client uses one kept-open connection to one manager, may be used by several threads, and waits at most `timeout_s` for
+each answer. Answers are the JSON of the REST interface (`docs/reference/rest.md`) as dicts, in which metrics that are
+NaN, Infinity or -Infinity are floats again. Proxies are not used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TUNER_TIMEOUT_S = 150.0
 
 
 class Client(ManagerConnection):
-    """Speaks to the manager at `url` (`http[s]://host:port[/prefix]`), with the experiment's token if it has one.
+    """Calls the manager at `url` (`http[s]://host:port[/prefix]`), with the experiment's token if it has one.
 
     `certificate`: a PEM file to trust for https, besides those that the system trusts; the host name is not compared
     with that in the manager's own certificate. Raises, in every method: Unreachable, NotFound, Conflict, ConfigError
@@ -43,12 +43,12 @@ class Client(ManagerConnection):
     # The experiment
 
     def version(self) -> dict[str, Any]:
-        """The manager's version and the experiment's id."""
+        """Return the manager's version and the experiment's id."""
         found: dict[str, Any] = self.ask("GET", "/version")
         return found
 
     def profile(self) -> dict[str, Any]:
-        """The experiment: id, state, reason, config, limits, counts, best, hosts, waiting, ..."""
+        """Return the experiment: id, state, reason, config, limits, counts, best, hosts, waiting, ..."""
         profile: dict[str, Any] = self.ask("GET", "/experiment")
         if profile.get("best"):
             profile["best"] = _trial(profile["best"])
@@ -73,7 +73,7 @@ class Client(ManagerConnection):
         self.ask("POST", "/experiment/resume", body={})
 
     def sign_in_link(self) -> str:
-        """The address of the web page with a key that signs in once, within ten minutes."""
+        """Return the address of the web page with a key that signs in once, within ten minutes."""
         parts = urlsplit(self.url)
         link = self.ask("POST", "/sign-in-links", body={})
         # Managers of this version have a host name for each start, under which browsers open the page.
@@ -87,7 +87,7 @@ class Client(ManagerConnection):
     def import_data(self, data: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
         """Hand the tuner results from elsewhere, `{"parameter": ..., "value": ...}` each.
 
-        Returns how many were new, and a sentence on those from which the tuner may not learn ("" if there are none).
+        Return how many were new, and a sentence on those from which the tuner may not learn ("" if there are none).
         """
         answer = self.ask("POST", "/import", body=data)
         return int(answer["imported"]), str(answer["warning"])
@@ -103,7 +103,7 @@ class Client(ManagerConnection):
         descending: bool = False,
         limit: int | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """Trials in the order of `sort` (sequence, value, started, ended, duration), asked for page by page.
+        """Yield trials in the order of `sort` (sequence, value, started, ended, duration), read page by page.
 
         With `tags` only those that have all of them.
         """
@@ -120,7 +120,7 @@ class Client(ManagerConnection):
                 return
 
     def trial(self, trial: str) -> dict[str, Any]:
-        """One trial, with its `attempts`."""
+        """Return one trial, with its `attempts`."""
         return _trial(self.ask("GET", f"/trials/{_part(trial)}"))
 
     def add_trial(self, parameters: Any) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class Client(ManagerConnection):
         return _trial(self.ask("POST", f"/trials/{_part(trial)}/interrupt", body={}))
 
     def scale(self, trial: str, workers: int) -> dict[str, Any]:
-        """Change the number of workers of an elastic trial while it goes on."""
+        """Change the number of workers of an elastic trial while it runs."""
         return _trial(self.ask("PUT", f"/trials/{_part(trial)}/workers", body={"workers": workers}))
 
     def rerun(self, *, ids: Sequence[str] = (), state: str | None = None) -> list[dict[str, Any]]:
@@ -145,18 +145,18 @@ class Client(ManagerConnection):
         return [_trial(trial) for trial in answer["trials"]]
 
     def remarks(self, trial: str) -> dict[str, Any]:
-        """What people have written about a trial: `tags`, `note`, and the `revision` to be named with a change."""
+        """Return what people have written about a trial: `tags`, `note`, and the `revision` to name with a change."""
         found: dict[str, Any] = self.ask("GET", f"/trials/{_part(trial)}/remarks")
         return found
 
     def remark(self, trial: str, *, tags: Sequence[str], note: str, revision: int) -> dict[str, Any]:
-        """Replace the remarks of this revision. Raises: Conflict if somebody has changed them meanwhile."""
+        """Replace the remarks of this revision. Raises: Conflict if they have been changed meanwhile."""
         body = {"tags": list(tags), "note": note, "revision": revision}
         found: dict[str, Any] = self.ask("PUT", f"/trials/{_part(trial)}/remarks", body=body)
         return found
 
     def metrics(self, trial: str | None = None, *, kind: str | None = None) -> Iterator[dict[str, Any]]:
-        """Reported values, oldest first: of one trial or of all, of one kind (PERIODICAL, FINAL) or of both."""
+        """Yield reported values, oldest first: of one trial or of all, of one kind (PERIODICAL, FINAL) or of both."""
         path = "/metrics" if trial is None else f"/trials/{_part(trial)}/metrics"
         after = 0
         while True:
@@ -172,16 +172,19 @@ class Client(ManagerConnection):
     def output(
         self, trial: str, stream: str, offset: int = 0, *, attempt: int | None = None, limit: int = CHUNK_BYTES
     ) -> tuple[bytes, int]:
-        """A piece of a trial's stdout or stderr from byte `offset` (from the end if negative), and its end."""
+        """Return a piece of a trial's stdout or stderr from byte `offset` (from the end if negative), and its end."""
         query = {"offset": offset, "limit": limit, "attempt": attempt}
         return self.piece(f"/trials/{_part(trial)}/output/{_part(stream)}", query)
 
     def log(self, name: str, offset: int = 0, *, limit: int = CHUNK_BYTES) -> tuple[bytes, int]:
-        """A piece of the log of the `manager` or `tuner` from byte `offset` (from the end if negative), and its end."""
+        """Return a piece of the log `name` from byte `offset` (from the end if negative), and its end.
+
+        `name`: `manager` or `tuner`.
+        """
         return self.piece(f"/logs/{_part(name)}", {"offset": offset, "limit": limit})
 
     def files(self, trial: str, *, fetch: bool = True) -> list[dict[str, Any]]:
-        """The files of a trial: path (relative), size (bytes), modified, here (whether on the manager's machine).
+        """Return the files of a trial: path (relative), size (bytes), modified, here (on the manager's machine).
 
         `fetch`: those on the machine of the latest attempt are listed, too.
         """
@@ -209,7 +212,10 @@ class Client(ManagerConnection):
 
 
 def _part(text: str) -> str:
-    """One part of a path, escaped. A part of dots only would be read as a folder on the way to the manager."""
+    """Return one part of a path, escaped.
+
+    A part of dots only would be read as a folder on the way to the manager.
+    """
     if text in ("", ".", ".."):
         raise NotFound(f"There is no {text!r}.")
     return quote(text, safe="")
@@ -220,7 +226,7 @@ def _trial(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _numbers(value: Any) -> Any:
-    """A metric as it was reported: JSON cannot carry NaN and infinities, so they travel as strings."""
+    """Return a metric as it was reported: JSON cannot carry NaN and infinities, so they travel as strings."""
     if isinstance(value, str):
         return NUMBERS.get(value, value)
     if isinstance(value, dict):

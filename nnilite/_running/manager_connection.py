@@ -63,7 +63,7 @@ class ManagerConnection:
         self.close()
 
     def __del__(self) -> None:
-        """Close the connection of a client that nobody closed."""
+        """Close a connection that its client left open."""
         if getattr(self, "_connection", None) is not None:
             self._drop()
 
@@ -174,7 +174,7 @@ def _error(status: int, sentence: str, field: str | None) -> NniliteError:
 
 
 def _trust(certificate: Path | None) -> Any:
-    """A TLS context that trusts the manager's own certificate, known by its file, whatever host name it has."""
+    """Return a TLS context that trusts the manager's own certificate, known by its file, whatever host name it has."""
     import ssl
 
     context = ssl.create_default_context()
@@ -191,7 +191,7 @@ def _encoder(indent: int | None) -> json.JSONEncoder:
 
 
 def dumps(value: Any, indent: int | None = None) -> str:
-    """Strict JSON; NaN and infinities become strings, as on the wire."""
+    """Return strict JSON; NaN and infinities become strings, as on the wire."""
     try:
         return _encoder(indent).encode(value)
     except (TypeError, ValueError):
@@ -199,7 +199,7 @@ def dumps(value: Any, indent: int | None = None) -> str:
 
 
 def plain(value: Any) -> Any:
-    """JSON that any parser accepts, with NaN and the infinities as strings."""
+    """Return JSON that any parser accepts, with NaN and the infinities as strings."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return next(name for name, number in NUMBERS.items() if repr(number) == repr(value))
     if isinstance(value, Mapping):

@@ -1,7 +1,7 @@
 """The process of a manager, from its start until it is ready or says why it cannot be.
 
 What a manager needs takes as long to import as a configuration takes to read and check. So the process is started
-before it is known what it is to do: it stands by until it is told. If its starter ends before that, it ends, too, and
+before its task is known, and stands by until it receives one. If its starter ends before that, it ends, too, and
 nothing has begun. This module imports little, since all that it imports comes before the start of the process.
 """
 
@@ -30,10 +30,10 @@ _POLL_S = 0.02
 
 
 class ManagerProcess:
-    """A process that stands by to become a manager. As a context it is ended there, unless it was told to begin.
+    """A process that stands by to become a manager. Its context ends it, unless it was started.
 
-    `ready`: the pipe by which it says how its start goes. The end of the pipe means that all of its processes are gone.
-    `early_words`: the file of what it writes before it has its log.
+    `ready`: the pipe on which it reports the progress of its start. The end of the pipe means that all of its processes
+    are gone. `early_words`: the file of what it writes before it has its log.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], ready: RawIOBase, early_words: IO[bytes]) -> None:
@@ -63,7 +63,10 @@ class ManagerProcess:
             self._process.stdin.close()
 
     def answer(self, packing: Callable[[int, int], None] | None = None) -> dict[str, str] | None:
-        """Its last word on its start; None if it says nothing for a minute. While it packs the code, it says so."""
+        """Return its last word on its start; None if it says nothing for a minute.
+
+        While it packs the code, it says so.
+        """
         while select.select([self._ready], [], [], READY_TIMEOUT_S)[0]:
             line = self._ready.readline()
             if not line:
@@ -77,7 +80,7 @@ class ManagerProcess:
         return None
 
     def is_ready(self) -> bool:
-        """Whether it has reported by now that it is ready."""
+        """Return whether it has reported by now that it is ready."""
         while select.select([self._ready], [], [], 0)[0]:
             line = self._ready.readline()
             if not line or b'"ready"' in line:
@@ -87,8 +90,8 @@ class ManagerProcess:
     def end(self, is_alive: Callable[[], bool]) -> None:
         """End a manager that is not ready yet, and its children: in good order if possible, else at once.
 
-        The started process may have ended already; the detached one is in its group. A manager that gets ready just
-        now closes the pipe before it obeys: `is_alive` tells whether it still holds its lock.
+        The started process may have ended already; the detached one is in its group. A manager that gets ready just now
+        closes the pipe before it obeys: `is_alive` returns whether it still holds its lock.
         """
         self._end(is_alive)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -109,7 +112,7 @@ class ManagerProcess:
                 time.sleep(_POLL_S)
 
     def early_words(self) -> bytes:
-        """What it has written before it had its log, such as why something cannot be imported."""
+        """Return what it has written before it had its log, such as why something cannot be imported."""
         self._early_words.seek(0)
         return self._early_words.read()
 
@@ -150,7 +153,7 @@ def stand_by() -> ManagerProcess:
 
 
 def _scratch() -> IO[bytes]:
-    """A file without a name."""
+    """Return a file without a name."""
     if hasattr(os, "memfd_create"):  # needs no module, and no folder that can be written
         return os.fdopen(os.memfd_create("nnilite"), "w+b")
     import tempfile

@@ -31,7 +31,10 @@ class NotRunning(Conflict, RuntimeError):
 
 
 def connect(entry: RegistryEntry, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Client:
-    """A client of the experiment's manager. Raises: NotRunning; NniliteError if the files with its address are bad."""
+    """Return a client of the experiment's manager.
+
+    Raises: NotRunning; NniliteError if the files with its address are bad.
+    """
     if entry.alive and entry.damage:
         raise NniliteError(entry.damage)
     if entry.search and not entry.alive:
@@ -47,10 +50,10 @@ def _certificate(entry: RegistryEntry) -> Path | None:
 
 
 def page_address(entry: RegistryEntry) -> str:
-    """The address at which this user opens the web page. If a token is needed, it has a key that signs in once.
+    """Return the address at which this user opens the web page. If a token is needed, it has a key that signs in once.
 
-    Somebody who has logged in from another machine opens it there, through a forwarded port, and so needs the key.
-    It is only shown to people, so if the manager does not tell, it is the plain address.
+    A user who has logged in from another machine opens it there, through a forwarded port, and so needs the key. It is
+    only shown to people, so if the manager does not answer, it is the plain address.
     """
     try:
         with connect(entry) as manager, Client(manager.url, certificate=_certificate(entry)) as unknown:
@@ -66,7 +69,7 @@ def page_address(entry: RegistryEntry) -> str:
 
 
 def is_remote_shell() -> bool:
-    """Whether this program was started by somebody who is logged in by SSH."""
+    """Return whether this program was started from a login by SSH."""
     return "SSH_CONNECTION" in os.environ
 
 
@@ -77,12 +80,12 @@ def stop(entry: RegistryEntry) -> None:
 
 
 def left_behind(entry: RegistryEntry) -> str:
-    """A sentence on what a platform could not end or remove at the stop, with a cure; "" if there is nothing."""
+    """Return a sentence on what a platform could not end or remove at the stop, with a cure; "" if there is nothing."""
     return registry.last_word(entry.directory).left
 
 
 def is_view(entry: RegistryEntry) -> bool:
-    """Whether the experiment's manager only shows it."""
+    """Return whether the experiment's manager only shows it."""
     return registry.last_word(entry.directory).mode == "view"
 
 
@@ -113,7 +116,7 @@ def _terminate(entry: RegistryEntry) -> None:
 
 
 def was_stopped(entry: RegistryEntry) -> bool:
-    """Whether the manager's last record says that the experiment is stopped; else the manager has died."""
+    """Return whether the manager's last record says that the experiment is stopped; else the manager has died."""
     return registry.last_word(entry.directory).state == ExperimentState.STOPPED.value
 
 
@@ -135,9 +138,9 @@ def wait_until_ended(entry: RegistryEntry, timeout_s: float = END_TIMEOUT_S) -> 
 
 
 def kill(entry: RegistryEntry) -> None:
-    """Kill the manager at once. Its trials go on, and a resume finds them.
+    """Kill the manager at once. Its trials continue, and a resume finds them.
 
-    Raises: NniliteError if its process is not there, or does not end.
+    Raises: NniliteError if its process does not exist, or does not end.
     """
     if not entry.alive:
         return
@@ -156,7 +159,7 @@ def kill(entry: RegistryEntry) -> None:
 
 
 def _process(entry: RegistryEntry) -> int | None:
-    """The manager's process, found by its open files: on a full disk it may not have recorded its id."""
+    """Return the manager's process, found by its open files: on a full disk it may not have recorded its id."""
     import psutil
 
     opened: dict[int, set[str]] = {}
@@ -175,7 +178,10 @@ def _process(entry: RegistryEntry) -> int | None:
 
 
 def _check_not_paused(entry: RegistryEntry) -> None:
-    """Raises: NniliteError with the manager's own reason if something, such as a full disk, keeps it from ending."""
+    """Check that nothing, such as a full disk, keeps the manager from ending.
+
+    Raises: NniliteError with its own reason.
+    """
     said = _word(entry)
     if said.startswith("paused"):
         raise NniliteError(f"it cannot end now: {said}. {_force(entry)}")
@@ -186,13 +192,13 @@ def _force(entry: RegistryEntry) -> str:
 
 
 def _hindrance(entry: RegistryEntry) -> str:
-    """What keeps a manager from ending: its own reason, or else where to look for one."""
+    """Return what keeps a manager from ending: its own reason, or else where to look for one."""
     said = _word(entry)
     return f"it says: {said}" if said else f"{entry.directory / 'log' / 'manager.log'} may tell why"
 
 
 def _word(entry: RegistryEntry) -> str:
-    """The reason that the manager reports for its state; "" if there is none, or no answer."""
+    """Return the reason that the manager reports for its state; "" if there is none, or no answer."""
     try:
         with connect(entry, timeout_s=_LAST_WORD_S) as manager:
             return str(manager.profile()["reason"])

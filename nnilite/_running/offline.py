@@ -30,7 +30,7 @@ _HOST = "127.0.0.1"
 
 @contextmanager
 def opened(entry: RegistryEntry) -> Iterator[Client]:
-    """A client of the stopped experiment. Raises: NniliteError if its folder cannot be read."""
+    """Yield a client of the stopped experiment. Raises: NniliteError if its folder cannot be read."""
     serving = _Serving(entry.directory, entry.origin)
     thread = threading.Thread(target=serving.run, name="offline", daemon=True)
     thread.start()

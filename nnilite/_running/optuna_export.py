@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def study_of(manager: Client) -> Study:
-    """All trials of the experiment, with its name, objectives and directions. Raises: NniliteError."""
+    """Return all trials of the experiment, with its name, objectives and directions. Raises: NniliteError."""
     profile = manager.profile()
     return optuna_study.study_of(profile["id"], profile["searchSpace"], profile["objectives"], _ran(manager))
 

@@ -12,7 +12,7 @@ from nnilite._running.manager_client import Client
 
 @contextmanager
 def opened(entry: RegistryEntry, *, timeout_s: float = managers.ANSWER_TIMEOUT_S) -> Iterator[Client]:
-    """A client for reading. Raises: NniliteError if the manager does not answer, or the folder cannot be read."""
+    """Yield a client for reading. Raises: NniliteError if the manager does not answer, or the folder cannot be read."""
     if entry.alive:
         with managers.connect(entry, timeout_s=timeout_s) as found:
             yield found

@@ -10,7 +10,7 @@ from nnilite.errors import Conflict, NniliteError
 
 
 def check_stopped(entry: RegistryEntry, wish: str) -> RegistryEntry:
-    """The same entry. Raises: Conflict if its experiment is running, which `wish` ("deleted") does not allow."""
+    """Return the same entry. Raises: Conflict if its experiment is running, which `wish` ("deleted") does not allow."""
     if entry.is_running and not entry.alive:
         raise Conflict(f"{entry.id} is a search that a Python program runs; end that before it is {wish}.")
     if entry.alive:

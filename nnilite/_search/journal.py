@@ -1,9 +1,9 @@
-"""The folder of a search, in which its processes tell each other what they have done.
+"""The folder of a search, in which its processes share what they have done.
 
 It is the folder of an experiment, with its config and database, so all that reads experiments reads it. The processes
 take turns: in its turn a process first learns what the others have written, then decides, and writes all that follows
-in one transaction. So whatever ends a process, what it was told is there, and nothing is there twice. A trial belongs
-to the process that began its latest attempt; when that has gone, the next one that asks for a trial gets this one.
+in one transaction. So whatever ends a process, what was reported to it is stored, exactly once. A trial belongs to the
+process that began its latest attempt; when that has gone, the next one that asks for a trial gets this one.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Journal:
         _ALL.add(self)
 
     def _forget(self) -> None:
-        """Begin anew what belongs to one process alone."""
+        """Start afresh with what belongs to one process alone."""
         self._store: SharedStore | None = None
         self._presence = Presence(self.folder)
         self._mine: set[str] = set()  # the trials that this process has begun and not ended
@@ -106,7 +106,7 @@ class Journal:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[News]:
-        """The turn of this process; yields what others have written since its last one. Raises: StoreError."""
+        """Take the turn of this process; yield what others have written since its last one. Raises: StoreError."""
         with self._alone():
             store = self._use()
             now = store.cursor()
@@ -144,7 +144,7 @@ class Journal:
         self._write([s.SaveTrial(trial), s.SaveAttempt(self._attempt(trial)), self._call(1, call)], trial)
 
     def abandoned(self) -> Trial | None:
-        """The first trial whose process has gone before it ended the trial."""
+        """Return the first trial whose process has gone before it ended the trial."""
         for trial, attempt in self._use().running():
             owner = (attempt.handle or {}).get("process")
             if not (trial.id in self._mine or self._presence.is_given_by(owner)):
@@ -164,7 +164,7 @@ class Journal:
         self._write([s.SaveMetric(Metric(trial.id, trial.attempt, index, kind, index, value, time.time()))])
 
     def end(self, trial: Trial, reports: int, calls: Sequence[Call]) -> None:
-        """Write the end of a trial, its final result and what the tuner is told of it."""
+        """Write the end of a trial, its final result and the calls of the tuner about it."""
         records: list[s.Record] = []
         now = trial.ended or time.time()
         if trial.value is not None:
@@ -178,7 +178,7 @@ class Journal:
         self._mine.discard(trial.id)
 
     def next_numbers(self) -> tuple[int, int]:
-        """The next trial's sequence and parameter id."""
+        """Return the next trial's sequence and parameter id."""
         return self._use().next_numbers()
 
     # ------------------------------------------------------------ parts

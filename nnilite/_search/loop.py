@@ -89,7 +89,10 @@ class Loop:
                 raise
 
     def run_in_processes(self, concurrency: int) -> None:
-        """Raises: Conflict if the function cannot be sent to processes, NniliteError if these cannot begin."""
+        """Run trials in worker processes.
+
+        Raises: Conflict if the function cannot be sent to processes, NniliteError if these cannot begin.
+        """
         from nnilite._search.worker_processes import WorkerProcesses
 
         running: dict[str, Trial] = {}
@@ -161,7 +164,7 @@ class Loop:
             raise TrialStopped("stopped by the assessor")
 
     def _verdict(self, trial: Trial, value: Json) -> tuple[str, str]:
-        """The answer to a report of a worker process: see `worker`."""
+        """Return the answer to a report of a worker process: see `worker`."""
         from nnilite._search import worker
 
         try:

@@ -34,5 +34,5 @@ class TrialOutcome:
 
 
 def told(error: BaseException) -> str:
-    """An error in words."""
+    """Describe an error in words."""
     return str(error) if isinstance(error, ObjectiveFailed) else f"{type(error).__name__}: {error}"

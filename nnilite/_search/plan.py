@@ -37,7 +37,7 @@ class Plan:
     tuner_args: Mapping[str, Any] = field(default_factory=dict)
 
     def make_tuner(self) -> Tuner:
-        """The tuner, without its space. Raises: ConfigError, PluginError, Conflict."""
+        """Make the tuner, without its space. Raises: ConfigError, PluginError, Conflict."""
         if isinstance(self.tuner, Tuner):
             if self.tuner_args or self.seed is not None:
                 raise Conflict("seed and tuner arguments are for a tuner given by name; give them to your own tuner.")
@@ -50,14 +50,17 @@ class Plan:
         return construct(cls, {**given, **self.tuner_args})
 
     def make_assessor(self) -> Assessor | None:
-        """The assessor, if there is one. Raises: ConfigError, PluginError."""
+        """Make the assessor, if there is one. Raises: ConfigError, PluginError."""
         if self.assessor is None or isinstance(self.assessor, Assessor):
             return self.assessor
         cls = lookup.assessor_class(self.assessor)
         return construct(cls, _known(cls, optimize_mode=self.optimize))
 
     def config(self, folder: Path) -> CheckedConfig:
-        """The config of a new experiment, with a seed that all processes of the search share. Raises: ConfigError."""
+        """Make the config of a new experiment, with a seed that all processes of the search share.
+
+        Raises: ConfigError.
+        """
         from nnilite.config import ExperimentConfig
 
         config = ExperimentConfig("local")
@@ -74,7 +77,7 @@ class Plan:
         return config.checked(paths=False)
 
     def with_tuner(self) -> Plan:
-        """This plan with the best tuner that is installed and takes its space, if none is named. Raises: Conflict."""
+        """Return this plan with the best installed tuner that accepts its space, if none is named. Raises: Conflict."""
         if self.tuner != "":
             return self
         if self.tuner_args:
@@ -82,7 +85,7 @@ class Plan:
         return replace(self, tuner=_best_installed(self.space, self.optimize))
 
     def agreed(self, stored: CheckedConfig, folder: Path) -> Plan:
-        """This plan with the tuner and the seed of the search that is stored, where it names none.
+        """Return this plan with the tuner and the seed of the stored search, where it names none.
 
         Raises: Conflict if that is another search, ConfigError
         """
@@ -92,7 +95,7 @@ class Plan:
         return replace(plan, seed=seed) if plan.seed is None and isinstance(plan.tuner, str) else plan
 
     def _compare(self, stored: CheckedConfig, folder: Path) -> int | None:
-        """The stored seed."""
+        """Compare the plan with the stored config. Return the stored seed."""
         given = self.config(folder)
         kept = dict(stored.tuner.class_args)
         seed = kept.pop("seed", None)
@@ -127,7 +130,10 @@ class Plan:
 
 
 def _best_installed(space: Mapping[str, Any], optimize: str | Mapping[str, str]) -> str:
-    """GP finds most in few trials, where scikit-learn is installed and no choice is nested; TPE takes every space."""
+    """Return the best installed tuner.
+
+    GP finds most in few trials, where scikit-learn is installed and no choice is nested; TPE accepts every space.
+    """
     if not isinstance(optimize, str):
         return "NSGA2"
     try:
@@ -160,6 +166,6 @@ def _plain(value: Any) -> Json:
 
 
 def _known(cls: type, **arguments: Any) -> dict[str, Any]:
-    """Those of the arguments that the constructor has."""
+    """Return those of the arguments that the constructor has."""
     parameters = inspect.signature(cls).parameters
     return {name: value for name, value in arguments.items() if name in parameters}

@@ -1,4 +1,4 @@
-"""Tells how far a run of a search is: in a notebook by an output that is renewed, else by some lines."""
+"""Shows how far a run of a search is: in a notebook by an output that is renewed, else by some lines."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 It reads parameters, or None for the end, and writes tuples whose first item is the kind:
 
-    ("unusable", text)              the function cannot be had here
+    ("unusable", text)              the function cannot be loaded here
     ("ready",)                      it can
     ("report", value)               an intermediate result; the answer is (verdict, text)
     ("value", value)                the function has returned
@@ -50,7 +50,7 @@ def work(link: Connection, objective: bytes, takes_report: bool) -> None:
 
 
 def _nothing(*_: object) -> None:
-    """SIGINT does nothing."""
+    """Ignore SIGINT."""
 
 
 def _outcome(function: Callable[..., Any], parameters: Json, arguments: list[Any]) -> tuple[str, ...]:
@@ -78,7 +78,10 @@ def _reporter(link: Connection) -> Callable[[Json], None]:
 
 
 def _plain(value: Any) -> Json:
-    """The value as JSON would have it: nothing else travels. What is no JSON becomes a text, which is no result."""
+    """Return the value as JSON would have it: nothing else can be sent.
+
+    A value that is not JSON becomes a text, which does not count as a result.
+    """
     try:
         return json.loads(_text(value))
     except TypeError:

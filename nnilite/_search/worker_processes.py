@@ -69,7 +69,7 @@ class WorkerProcesses:
     """The worker processes of one run. They end with the `with` block, whatever they do then."""
 
     def __init__(self, objective: Callable[..., Json], takes_report: bool) -> None:
-        """Raises: Conflict if the function cannot be sent to other processes."""
+        """Set up the workers. Raises: Conflict if the function cannot be sent to other processes."""
         self._objective = _pickled(objective)
         self._takes_report = takes_report
         self._context = multiprocessing.get_context("spawn")
@@ -107,7 +107,7 @@ class WorkerProcesses:
             free.link.send(parameters)
 
     def wait(self) -> Iterator[ObjectiveReport | End]:
-        """What workers have to say, heard one by one; nothing after a second of silence.
+        """Yield what workers report, one by one; nothing after a second of silence.
 
         Raises: NniliteError if workers cannot begin.
         """
@@ -201,7 +201,7 @@ def _send(link: Connection, message: object) -> None:
 
 
 def _how(code: int | None) -> str:
-    """How a process ended, in words."""
+    """Describe how a process ended."""
     if code is None:
         return "has closed its connection"
     if code >= 0:

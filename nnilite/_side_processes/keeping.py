@@ -56,7 +56,7 @@ async def _keep(feeder: Feeder, over: asyncio.Event) -> None:
 
 
 async def _within(over: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
-    """Wait for the work, or until `over`, which is told."""
+    """Wait for the work, or until `over`. Return whether the wait ended because of `over`."""
     tasks = [asyncio.ensure_future(over.wait()), asyncio.ensure_future(work)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

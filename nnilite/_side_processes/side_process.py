@@ -1,4 +1,4 @@
-"""What the processes that a manager keeps beside it share: their config and log, their lock, and their end."""
+"""What the side processes of a manager share: their config and log, their lock, and their end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EVERY_S = 1.0
 
 
 def prepared(directory: Path) -> CheckedConfig:
-    """The config of the experiment in `directory`; the log is set up to hide its secrets."""
+    """Return the config of the experiment in `directory`, and set up the log to hide its secrets."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the manager, which ends this process in good order
     config = load_stored(directory, paths=False)
     logging.basicConfig(
@@ -33,7 +33,7 @@ def prepared(directory: Path) -> CheckedConfig:
 
 
 def is_alone(lock: IO[str]) -> bool:
-    """Whether this process has the lock, which it waits for until its end: that of a killed manager may still send."""
+    """Wait for the lock. Return whether this process has it: that of a killed manager may still send."""
     while not _is_taken(lock):
         if is_over():
             return False

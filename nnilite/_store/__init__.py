@@ -1,10 +1,10 @@
-"""The experiment's SQLite database and the files beside it. What is not committed there has not happened.
+"""The experiment's SQLite database and the files next to it. What is not committed there has not happened.
 
 recall              reads back what the manager needs to continue
 settings_of_config  the settings with which the rules begin, from a config
 writer              the writing side: one transaction for each round of the engine
 columns             the columns of trials and attempts, derived from the records
-stored_values       what the values of the database may be, and how they are read
+stored_values       which values the database may have, and how they are read
 database_schema     all tables, and the steps that bring an older database up to date
 shared              a database that several processes write in turn
 place               whether a database is still the file at its path, and how to write it back there

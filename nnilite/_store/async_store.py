@@ -51,7 +51,7 @@ class AsyncStore:
         self._settled.set()
 
     async def recall(self, key: JobKey) -> tuple[Trial, Attempt, MetricCursor] | None:
-        """What is known of an attempt, or None if there is no such trial or attempt. Raises: StoreError."""
+        """Return what is known of an attempt, or None if there is no such trial or attempt. Raises: StoreError."""
         known = await self._run(self._store.attempt, *key)
         if known is None:
             return None
@@ -74,12 +74,15 @@ class AsyncStore:
             raise StoreError(problem, busy=True) from error
 
     async def calls(self, until: int) -> list[Call]:
-        """The calls up to this number, for a new tuner. Those of a commit under way, too, of which the old one knew."""
+        """Return the calls up to this number, for a new tuner.
+
+        They include those of a commit under way, which the old one knew.
+        """
         await self._settled.wait()
         return await self._run(self._store.calls, until)
 
     async def histories(self) -> list[History]:
-        """The intermediate results, for a new assessor or advisor; those of a commit under way, too."""
+        """Return the intermediate results, for a new assessor or advisor; those of a commit under way, too."""
         await self._settled.wait()
         return await self._run(self._store.histories)
 
@@ -120,5 +123,8 @@ def _path(key: JobKey, stream: str) -> str:
 
 
 def _milestones(attempt: Attempt) -> tuple[bool, bool]:
-    """Whether the keeper has reported the attempt's start and its end. An assumed end (LOST) was not reported."""
+    """Return whether the keeper has reported the attempt's start and its end.
+
+    An assumed end (LOST) was not reported.
+    """
     return attempt.started is not None, attempt.state in _TOLD or attempt.reported_end is not None

@@ -45,7 +45,7 @@ class RecordTable:
 
     `first` names the columns of the first version of the table, `added` those of later versions until now: their order
     may not change. Other fields follow. `special`: fields that are kept or checked in another way than others of their
-    type. `beside`: columns that are no fields, or stand in the place of one.
+    type. `beside`: further columns that are not fields, or that replace one.
     """
 
     def __init__(
@@ -159,12 +159,12 @@ def _stored_as(hint: Any, required: bool) -> StoredAs:
 
 
 def enum(words: type[Enum]) -> StoredAs:
-    """A member of an enum, by its value."""
+    """Store a member of an enum by its value."""
     return StoredAs("TEXT", (str,), checks.one_of(*(one.value for one in words)), lambda one: one.value, words)
 
 
 def optional(kind: StoredAs) -> StoredAs:
-    """The same, or NULL for None."""
+    """Store the same, or NULL for None."""
     write, read = (None if convert is None else _unless_none(convert) for convert in (kind.write, kind.read))
     return StoredAs(kind.sql, (*kind.types, type(None)), checks.maybe(kind.check), write, read)
 

@@ -23,7 +23,7 @@ from nnilite.services.keeper_events import read_value
 
 
 def foreign_objects(db: sqlite3.Connection) -> list[str]:
-    """Objects that nnilite never makes, and that may run code or hide rows: triggers, views, ..."""
+    """Return objects that nnilite never makes, and that may run code or hide rows: triggers, views, ..."""
     found = db.execute(
         "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view') OR sql LIKE 'CREATE VIRTUAL%'"
     )
@@ -58,7 +58,7 @@ def check_rows(db: sqlite3.Connection) -> None:
 
 
 def checked_limits(text: str | None) -> Mapping[str, Any]:
-    """The limits as the user last changed them, named like the rules' settings. Raises: ValueError."""
+    """Return the limits as the user last changed them, named like the rules' settings. Raises: ValueError."""
     limits = json.loads(text or "{}")
     if not isinstance(limits, dict) or not all(name in _LIMITS and _LIMITS[name](v) for name, v in limits.items()):
         raise ValueError(f"limits cannot be {limits!r:.100}")
@@ -66,7 +66,7 @@ def checked_limits(text: str | None) -> Mapping[str, Any]:
 
 
 def moment_of(text: str | None) -> float | None:
-    """A time of the table `meta`. Raises: ValueError."""
+    """Return a time of the table `meta`. Raises: ValueError."""
     value = json.loads(text or "null")
     if not checks.maybe(checks.time)(value):
         raise ValueError(f"{value!r:.60} is no time")

@@ -27,7 +27,10 @@ _CATEGORIES_MAX = 100
 
 
 def flatten(parameters: Json, prefix: str = "") -> dict[str, Json]:
-    """Parameters by dotted names. A nested choice counts by its `_name`, under the name of the choice itself."""
+    """Return parameters by dotted names.
+
+    A nested choice counts by its `_name`, under the name of the choice itself.
+    """
     if not isinstance(parameters, Mapping):
         return {prefix or "value": parameters}
     flat: dict[str, Json] = {}
@@ -42,7 +45,7 @@ def flatten(parameters: Json, prefix: str = "") -> dict[str, Json]:
 
 
 def columns(trials: Sequence[Json]) -> dict[str, list[Json]]:
-    """The values of each parameter that varies, one for each trial, without gaps."""
+    """Return the values of each parameter that varies, one for each trial, without gaps."""
     flat = [flatten(parameters) for parameters in trials]
     names = sorted({name for one in flat for name in one})
     found = {name: _filled([one.get(name, _ABSENT) for one in flat]) for name in names}
@@ -72,7 +75,7 @@ def distribution(values: Sequence[Json]) -> BaseDistribution:
 
 
 def evaluator(method: str) -> tuple[str, BaseImportanceEvaluator]:
-    """The method that is really used, and its evaluator."""
+    """Return the method that is really used, and its evaluator."""
     from optuna.importance import FanovaImportanceEvaluator, PedAnovaImportanceEvaluator
 
     if method != "pedAnova":
@@ -85,7 +88,7 @@ def evaluator(method: str) -> tuple[str, BaseImportanceEvaluator]:
 
 
 def compute(method: str, trials: Sequence[tuple[Json, float]], direction: str) -> dict[str, Any]:
-    """The method used, shares by parameter, and the reason if there are none. `direction`: maximize or minimize."""
+    """Return the method, shares by parameter, and the reason if there are none. `direction`: maximize or minimize."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -1,7 +1,7 @@
 """Whether a database is still the file at its path, and how to write it back there if it is not.
 
-SQLite silently goes on writing to a file that has been deleted or replaced, and what is committed then is lost when
-the process ends. So this module compares the inodes of the files. The open connection still has the whole database,
+SQLite silently keeps writing to a file that has been deleted or replaced, and what is committed then is lost when the
+process ends. So this module compares the inodes of the files. The open connection still has the whole database,
 whatever has happened to the names; its content is copied to a new file, which takes the old one's place.
 """
 
@@ -20,7 +20,7 @@ FileId = tuple[int, int]
 
 
 def file_id(path: Path) -> FileId | None:
-    """Device and inode, None if there is no such file. Raises: OSError if the file cannot be looked at."""
+    """Return device and inode, None if there is no such file. Raises: OSError if the file cannot be examined."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -36,7 +36,7 @@ class PlaceOf:
         self._known = self._look()
 
     def is_kept(self) -> bool:
-        """Whether the files are still there. Raises: OSError if they cannot be looked at."""
+        """Return whether the files are still there. Raises: OSError if they cannot be examined."""
         return self._look() == self._known
 
     def write_back(self, db: sqlite3.Connection) -> None:

@@ -70,7 +70,7 @@ class Reader:
         return await self._run(self._trials, query)
 
     async def trial(self, trial: str) -> tuple[Trial, list[Attempt]]:
-        """One trial with its attempts. Raises: NotFound."""
+        """Return one trial with its attempts. Raises: NotFound."""
         return await self._run(self._trial, trial)
 
     async def metrics(self, query: MetricQuery) -> MetricPage:
@@ -80,7 +80,7 @@ class Reader:
         return await self._run(find_remarks, self._rows, query)
 
     async def ended(self) -> AsyncIterator[Trial]:
-        """All ended trials, by sequence."""
+        """Yield all ended trials, by sequence."""
         after = -1
         while True:
             found = await self._run(self._ended, after)
@@ -91,7 +91,7 @@ class Reader:
             after = found[-1].sequence
 
     async def imported(self) -> list[list[tuple[Json, Json]]]:
-        """The (parameters, value) pairs of each import so far."""
+        """Return the (parameters, value) pairs of each import so far."""
         return await self._run(self._imported)
 
     async def ask(self, work: Callable[..., T], *arguments: Any) -> T:
@@ -127,7 +127,7 @@ class Reader:
         return self._connection().execute(query, values)
 
     def _connection(self) -> sqlite3.Connection:
-        """The connection of this thread. Only `close` uses those of other threads, after their end."""
+        """Return the connection of this thread. Only `close` uses those of other threads, after their end."""
         db: sqlite3.Connection | None = getattr(self._local, "db", None)
         place = file_id(self._path)
         if db is not None and place in (None, self._local.place):
@@ -211,7 +211,7 @@ class Reader:
 
 
 def _within(size: int | None, rows: Iterable[Any]) -> Iterator[Any]:
-    """Rows of metrics until their values have `size` bytes, and at least one row."""
+    """Yield rows of metrics until their values have `size` bytes, and at least one row."""
     taken = 0
     for row in rows:
         yield row

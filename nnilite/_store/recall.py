@@ -42,17 +42,17 @@ class Recall:
         return None if found is None else str(found)
 
     def settings(self, defaults: s.Settings) -> s.Settings:
-        """The limits of the config, with the user's later changes."""
+        """Return the limits of the config, with the user's later changes."""
         with understood(self.path):
             return replace(defaults, **checked_limits(self.meta("limits")))
 
     def moment(self, key: str) -> float | None:
-        """`created` or `ended`, in seconds since the epoch."""
+        """Return `created` or `ended`, in seconds since the epoch."""
         with understood(self.path):
             return moment_of(self.meta(key))
 
     def snapshot(self, maximize: bool) -> s.Snapshot:
-        """What the rules need to continue."""
+        """Return what the rules need to continue."""
         with understood(self.path):
             counts = self._use().execute("SELECT state, COUNT(*) FROM trials GROUP BY state").fetchall()
             return s.Snapshot(
@@ -101,13 +101,13 @@ class Recall:
             )
 
     def ended_trials(self) -> list[tuple[str, int]]:
-        """The trials that have ended, in the order of their ends, and the number of the latest attempt of each."""
+        """Return the ended trials, in the order of their ends, and the number of the latest attempt of each."""
         query = f"SELECT id, attempt FROM trials WHERE state NOT IN {_UNENDED} ORDER BY ended, sequence"
         with understood(self.path):
             return [(str(trial), int(attempt)) for trial, attempt in self._use().execute(query)]
 
     def _spent(self) -> Iterator[tuple[str, float]]:
-        """What the attempts of each service have cost."""
+        """Yield what the attempts of each service have cost."""
         query = "SELECT service, SUM(cost) FROM attempts WHERE cost IS NOT NULL GROUP BY service"
         yield from ((str(service), float(cost)) for service, cost in self._use().execute(query))
 
@@ -121,14 +121,14 @@ class Recall:
             yield attempt_from(trial, tuple(row))
 
     def _last_intermediate(self, trial: Trial) -> tuple[Json, int]:
-        """The last intermediate result of the current attempt (None if there is none), and how many there are."""
+        """Return the last intermediate result of the current attempt (None if there is none), and their number."""
         where = "FROM metrics WHERE trial = ? AND attempt = ? AND final = 0"
         at = (trial.sequence, trial.attempt)
         last = self._one(f"SELECT value {where} ORDER BY idx DESC LIMIT 1", *at)
         return stored_value(last), int(self._one(f"SELECT COUNT(*) {where}", *at))
 
     def attempt(self, trial: str, number: int) -> tuple[Trial, Attempt, int] | None:
-        """A trial, its attempt with that number, and how many metrics that has reported; None if there is none."""
+        """Return a trial, its attempt with that number, and how many metrics that has reported; None if missing."""
         with understood(self.path):
             row = self._use().execute(f"SELECT {TRIAL_COLUMNS} FROM trials WHERE id = ?", (trial,)).fetchone()
             if row is None:
@@ -142,7 +142,7 @@ class Recall:
             return found, attempt_from(trial, row), int(metrics)
 
     def calls(self, until: int) -> list[Call]:
-        """The first `until` calls of the tuner, in order."""
+        """Return the first `until` calls of the tuner, in order."""
         query = (
             "SELECT c.kind, c.parameter_id, c.trial, t.parameters, c.value, c.success, c.customized FROM calls c "
             "LEFT JOIN trials t ON t.id = c.trial WHERE c.number <= ? ORDER BY c.number"
@@ -151,12 +151,12 @@ class Recall:
             return [call_from(row) for row in self._use().execute(query, (until,))]
 
     def last_space(self) -> Json:
-        """The search space as the user last changed it; None if it was never changed."""
+        """Return the search space as the user last changed it; None if it was never changed."""
         with understood(self.path):
             return stored_value(self._one("SELECT value FROM calls WHERE kind = 'space' ORDER BY number DESC LIMIT 1"))
 
     def busy_s(self) -> float:
-        """For how long at least one trial was running, in seconds."""
+        """Return for how long at least one trial was running, in seconds."""
         query = "SELECT started, COALESCE(ended, started) FROM attempts WHERE started IS NOT NULL ORDER BY started"
         busy, until = 0.0, 0.0
         with understood(self.path):
@@ -166,7 +166,7 @@ class Recall:
         return busy
 
     def histories(self) -> list[s.History]:
-        """(trial, attempt, intermediate results, ended, succeeded) of each trial that has such results, in order."""
+        """Return (trial, attempt, intermediate results, ended, succeeded) of each trial with such results, in order."""
         query = (
             "SELECT t.id, t.attempt, t.state, m.value FROM trials t "
             "JOIN metrics m ON m.trial = t.sequence AND m.attempt = t.attempt "

@@ -15,7 +15,7 @@ from nnilite.records import Json
 
 
 def results_of(path: Path) -> list[Json]:
-    """Parameters and final metric of each trial that succeeded, as `{"parameter": ..., "value": ...}`, in order.
+    """Return the results of the trials that succeeded, as `{"parameter": ..., "value": ...}`, in order.
 
     Trials of Microsoft NNI whose parameters are not known are left out. Raises: NotFound, StoreError.
     """

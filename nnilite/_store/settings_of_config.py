@@ -14,7 +14,7 @@ from nnilite.tuning.objectives import configured
 
 
 def settings_of(config: CheckedConfig, maximize: bool) -> s.Settings:
-    """The settings of the rules, from the config."""
+    """Return the settings of the rules, from the config."""
     return s.Settings(
         concurrency=config.trial_concurrency,
         max_trials=config.max_trial_number,
@@ -36,7 +36,7 @@ def settings_of(config: CheckedConfig, maximize: bool) -> s.Settings:
 
 
 def is_maximizing(tuner: Mapping[str, Json]) -> bool:
-    """Whether larger metrics are better, by the tuner's arguments or else by its own default."""
+    """Return whether larger metrics are better, by the tuner's arguments or else by its own default."""
     mode = (tuner.get("classArgs") or {}).get("optimize_mode")
     if mode is None and tuner.get("name"):
         try:

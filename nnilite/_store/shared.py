@@ -55,7 +55,7 @@ class SharedStore(Store):
                 raise StoreError(f"{self.path} is damaged: {error}; restore it from a copy.") from error
 
     def keep_place(self) -> None:
-        """Raises: StoreError if the database was removed: only one process could write it back."""
+        """Check that the database was not removed, as only one process could write it back. Raises: StoreError."""
         try:
             kept = self._place is None or self._place.is_kept()
         except OSError as error:
@@ -64,7 +64,7 @@ class SharedStore(Store):
             raise StoreError(f"{self.path} was removed or replaced while the search runs; restore it from a copy.")
 
     def cursor(self) -> SharedCursor:
-        """The end of all that is written by now. Later writes of this process count on from here."""
+        """Return the end of all that is written by now. Later writes of this process count on from here."""
         with understood(self.path):
             self._revision = int(self._one("SELECT COALESCE(MAX(revision), 0) FROM trials"))
             return SharedCursor(
@@ -74,12 +74,12 @@ class SharedStore(Store):
             )
 
     def after(self, seen: SharedCursor) -> News:
-        """What was written after this. Raises: StoreError."""
+        """Return what was written after this. Raises: StoreError."""
         with understood(self.path):
             return News(list(self._trials(seen)), list(self._calls(seen)), list(self._metrics(seen)))
 
     def running(self) -> list[tuple[Trial, Attempt]]:
-        """The trials that have not ended, with their latest attempts."""
+        """Return the trials that have not ended, with their latest attempts."""
         query = f"SELECT {ATTEMPT_COLUMNS} FROM attempts a WHERE a.trial = ? AND a.number = ?"  # by its primary key
         open_ = f"SELECT {TRIAL_COLUMNS} FROM trials WHERE state IN ('WAITING', 'RUNNING', 'UNKNOWN') ORDER BY sequence"
         with understood(self.path):
@@ -91,7 +91,7 @@ class SharedStore(Store):
             return found
 
     def next_numbers(self) -> tuple[int, int]:
-        """The next trial's sequence and parameter id."""
+        """Return the next trial's sequence and parameter id."""
         with understood(self.path):
             return (
                 int(self._one("SELECT COALESCE(MAX(sequence) + 1, 0) FROM trials")),
@@ -125,7 +125,7 @@ def _sound(trial: Trial) -> Trial:
 
 
 def create(path: Path, experiment: str, created: float) -> None:
-    """Make a new database that is whole or not there at all. Raises: StoreError, OSError."""
+    """Make a new database, whole or not at all. Raises: StoreError, OSError."""
     draft = path.with_name(f".{path.name}.new")
     for suffix in ("", "-wal", "-shm"):
         draft.with_name(draft.name + suffix).unlink(missing_ok=True)

@@ -53,7 +53,10 @@ class StoredAttempt:
 
 
 class SoundnessCheck:
-    """The checks of one database, which no manager may have open. `counts` tells how much there was to check."""
+    """The checks of one database, which no manager may have open.
+
+    `counts` has the number of things that were checked.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -61,7 +64,7 @@ class SoundnessCheck:
         self.counts: Mapping[str, int] = {}
 
     def __enter__(self) -> SoundnessCheck:
-        """Open the database. Raises: StoreError if it is no database of this version of nnilite."""
+        """Open the database. Raises: StoreError if it is not a database of this version of nnilite."""
         if not self._path.is_file():
             raise StoreError(f"there is no database {self._path}; restore it from a copy.")
         with understood(self._path):
@@ -82,7 +85,7 @@ class SoundnessCheck:
             self._db = None
 
     def findings(self, experiment: str) -> Iterator[Defect]:
-        """All contradictions. If rows cannot be read at all, that alone. Raises: StoreError."""
+        """Yield all contradictions. If rows cannot be read at all, that alone. Raises: StoreError."""
         with understood(self._path):
             broken = list(self._unreadable())
             if broken:
@@ -95,7 +98,7 @@ class SoundnessCheck:
                 yield from _capped(check(self._rows))
 
     def attempts(self) -> Iterator[StoredAttempt]:
-        """All attempts that have ended, in order."""
+        """Yield all attempts that have ended, in order."""
         query = (
             "SELECT t.id, a.number, t.sequence, t.parameters, t.parameter_id, a.state, a.exit_code FROM attempts a "
             "JOIN trials t ON t.sequence = a.trial WHERE a.state NOT IN ('WAITING', 'RUNNING', 'UNKNOWN') "
@@ -106,14 +109,14 @@ class SoundnessCheck:
                 yield StoredAttempt(trial, number, sequence, stored_value(parameters), *rest)
 
     def metrics(self, attempt: StoredAttempt) -> dict[int, tuple[bool, str]]:
-        """The attempt's metrics by their index: whether it is the final one, and its value as JSON text."""
+        """Return the attempt's metrics by their index: whether it is the final one, and its value as JSON text."""
         query = "SELECT idx, final, value FROM metrics WHERE trial = ? AND attempt = ?"
         with understood(self._path):
             rows = self._rows(query, attempt.sequence, attempt.number)
             return {index: (bool(final), json.dumps(stored_value(value))) for index, final, value in rows}
 
     def state(self) -> str:
-        """The state of the experiment, as last committed."""
+        """Return the state of the experiment, as last committed."""
         return _meta(self._rows).get("state", "")
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
@@ -232,7 +235,7 @@ def _metric_numbers(rows: Rows) -> Iterator[Defect]:
 
 
 def _values(rows: Rows) -> Iterator[Defect]:
-    """As in NNI, the first final metric of the current attempt is the trial's value."""
+    """Check that the first final metric of the current attempt is the trial's value, as in NNI."""
     first = (
         "SELECT m.value FROM metrics m WHERE m.trial = t.sequence AND m.attempt = t.attempt AND m.final = 1 "
         "AND m.value <> 'null' ORDER BY m.idx LIMIT 1"
@@ -247,7 +250,7 @@ def _values(rows: Rows) -> Iterator[Defect]:
 
 
 def _calls(rows: Rows) -> Iterator[Defect]:
-    """The tuner is rebuilt from its calls, so they must tell of the same trials."""
+    """Check the tuner's calls: the tuner is rebuilt from them, so they must be about the same trials."""
     for number, kind, trial in rows(
         "SELECT number, kind, trial FROM calls WHERE trial IS NOT NULL AND trial NOT IN (SELECT id FROM trials)"
     ):

@@ -32,7 +32,7 @@ def text(value: Any) -> bool:
 
 
 def at_most(length: int) -> Check:
-    """A text of at most so many characters."""
+    """Check a text of at most `length` characters."""
     return lambda value: isinstance(value, str) and len(value) <= length
 
 
@@ -85,7 +85,7 @@ def end(value: Any) -> bool:
 
 
 def stored_end(text: str) -> Exited:
-    """An end that a keeper has reported. Raises: ValueError."""
+    """Return an end that a keeper has reported. Raises: ValueError."""
     fields = read_value(text)[0]
     event = parse_event({**fields, "type": "exit"} if isinstance(fields, dict) else None)
     if not isinstance(event, Exited):
@@ -94,5 +94,5 @@ def stored_end(text: str) -> Exited:
 
 
 def stored_value(text: str | None) -> Json:
-    """A user's value as it was stored; None if it could not be stored today, as earlier versions accepted more."""
+    """Return a user's value as it was stored; None if it is no longer allowed, as earlier versions accepted more."""
     return None if text is None else read_value(text)[0]

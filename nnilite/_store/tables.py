@@ -77,7 +77,7 @@ class Insight:
         return await self.reader.ask(_curves, trials, points, key)
 
     async def importance(self, method: ImportanceMethod, key: str) -> Importance:
-        """How much each parameter matters for the number `key` of the final results.
+        """Return how much each parameter matters for the number `key` of the final results.
 
         Raises: ServiceError if the computation takes too long or fails.
         """
@@ -130,7 +130,7 @@ def _count_results(rows: Rows) -> int:
 
 
 def _scored(rows: Rows, key: str) -> list[tuple[str, float]]:
-    """Parameters (JSON) and the number `key` of all trials that have it, or of evenly spread ones if they are many."""
+    """Return parameters (JSON) and the number `key` of all trials that have it, evenly spread ones if they are many."""
     found = rows(
         "SELECT parameters, value FROM (SELECT parameters, value, ROW_NUMBER() OVER (ORDER BY sequence) AS place "
         "FROM trials WHERE state = 'SUCCEEDED' AND value IS NOT NULL) WHERE place % ? = 0",
@@ -150,7 +150,7 @@ async def _compute(method: ImportanceMethod, scored: Sequence[tuple[str, float]]
 
 
 async def _ask_child(question: str) -> bytes:
-    """The answer of the child process that computes importance. Raises: ServiceError."""
+    """Return the answer of the child process that computes importance. Raises: ServiceError."""
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "nnilite._store.importance"),
         stdin=asyncio.subprocess.PIPE,

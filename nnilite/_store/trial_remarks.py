@@ -1,9 +1,9 @@
 """What people have written about trials: tags and notes, in the table `remarks`.
 
 The engine knows nothing of them. So a manager, a viewer and a command that has opened a stopped experiment write them
-in the same way, in a transaction of their own. Each change gets the next `revision` of all remarks: whoever writes says
-on which one their change is based, so that nobody's words are overwritten unseen; and whoever has read all until one
-revision asks for the later ones.
+in the same way, in a transaction of their own. Each change gets the next `revision` of all remarks: a change names the
+revision that it is based on, so that no text is overwritten unseen, and a reader asks for the revisions after its last
+one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WITH_TAG = (
 
 
 def find_remarks(rows: Callable[..., list[Any]], query: RemarksQuery) -> list[TrialRemarks]:
-    """The remarks that are asked for, by revision; `rows(query, *values)` reads from the database."""
+    """Return the remarks that are asked for, by revision; `rows(query, *values)` reads from the database."""
     condition, values = "", []
     if query.trials is not None:
         condition, values = "AND t.id IN (SELECT value FROM json_each(?)) ", [json.dumps(list(query.trials))]
@@ -45,9 +45,9 @@ def find_remarks(rows: Callable[..., list[Any]], query: RemarksQuery) -> list[Tr
 
 
 def write_remarks(path: Path, remarks: TrialRemarks) -> TrialRemarks:
-    """Replace the remarks of this trial and revision in the database. Returns them with their new revision.
+    """Replace the remarks of this trial and revision in the database. Return them with their new revision.
 
-    Raises: NotFound, Conflict if somebody has changed them meanwhile, StoreError.
+    Raises: NotFound, Conflict if they have been changed meanwhile, StoreError.
     """
     with translated(path), _transaction(path) as db:
         place = db.execute("SELECT sequence FROM trials WHERE id = ?", (remarks.trial,)).fetchone()
@@ -65,7 +65,10 @@ def write_remarks(path: Path, remarks: TrialRemarks) -> TrialRemarks:
 
 @contextlib.contextmanager
 def _transaction(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection in a transaction, which is on the disk after the end of the block, or undone after an error."""
+    """Yield a connection in a transaction.
+
+    It is on the disk after the end of the block, or undone after an error.
+    """
     if not path.is_file():
         raise StoreError(f"{path} is not in its place; try again in a moment", busy=True)
     db = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, isolation_level=None, timeout=_PATIENCE_S)

@@ -32,7 +32,7 @@ def translated(path: Path) -> Iterator[None]:
 
 @contextmanager
 def understood(path: Path) -> Iterator[None]:
-    """The same, also for rows that nnilite does not write, such as a text that is not JSON. For reading only."""
+    """Do the same, also for rows that nnilite does not write, such as a text that is not JSON. For reading only."""
     try:
         with translated(path):
             yield
@@ -42,7 +42,7 @@ def understood(path: Path) -> Iterator[None]:
 
 
 def closed(path: Path) -> StoreError:
-    """The error for a request that comes while the manager ends: it may be asked again."""
+    """Return the error for a request that comes while the manager ends: it may be repeated."""
     sentence = f"this manager is ending, and does not use {path} any more; ask again in a moment"
     return StoreError(sentence, busy=True)
 

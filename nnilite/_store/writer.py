@@ -2,7 +2,7 @@
 
 The engine hands over all records of one round; they are committed together (group commit), with an fsync, before
 anything follows from them. Readers see only committed data. `score` is the finite number that a final metric stands
-for, kept beside it for sorting; `revision` counts the writes, so that a client can ask for later changes.
+for, kept with it for sorting; `revision` counts the writes, so that a client can ask for later changes.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class Store(Recall):
     def claim(self) -> None:
         """Make this the only manager that can write: from now on, those of an earlier one are refused.
 
-        The lock of the experiment keeps managers apart; this still does so if somebody has removed the lock.
+        The lock of the experiment keeps managers apart; this still does so if the lock has been removed.
         """
         self._claim = secrets.token_hex(16)
         self._put_meta("manager", self._claim)
@@ -211,7 +211,7 @@ class Store(Recall):
             raise StoreError(f"{self.path} has been taken over by another manager; this one ends.")
 
     def secret(self) -> str:
-        """The secret from which the tokens of callbacks are derived; it is made if missing, as in a loaded copy."""
+        """Return the secret for the tokens of callbacks, which is made if missing, as in a loaded copy."""
         found = self.meta("secret")
         if found is None or not _SECRET.fullmatch(found):
             found = secrets.token_hex(32)

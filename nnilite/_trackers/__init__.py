@@ -21,7 +21,7 @@ from nnilite.config import CheckedConfig
 
 
 def trackers_of(directory: Path, config: CheckedConfig) -> list[Feeder]:
-    """The processes that feed the trackers of a config."""
+    """Return the processes that feed the trackers of a config."""
     return [
         Feeder(
             f"{tracker.name} (tracker)",

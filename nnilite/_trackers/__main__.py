@@ -23,7 +23,10 @@ _LAST_S = 60
 
 
 def runs_of(tracker: TrackerConfig, config: CheckedConfig, directory: Path) -> Runs:
-    """The tracker that a config describes. Raises: ImportError if its library is missing, and what that raises."""
+    """Return the tracker that a config describes.
+
+    Raises: ImportError if its library is missing, and what that raises.
+    """
     project = tracker.project or config.experiment_name or "nnilite"
     folder = Path(tracker.directory or directory / FOLDER / tracker.name)
     if tracker.name == "mlflow":

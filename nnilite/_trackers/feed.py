@@ -51,7 +51,7 @@ class Feed:
         self._runs.close()
 
     def step(self) -> bool:
-        """Hand over what is new; whether there was anything."""
+        """Hand over what is new. Return whether there was anything."""
         row = self._rows("SELECT COALESCE(MAX(rowid), 0) FROM metrics")[0][0]
         revision = self._rows("SELECT COALESCE(MAX(revision), 0) FROM trials")[0][0]
         if (revision, row) == (self._revision, self._row):
@@ -68,7 +68,7 @@ class Feed:
         return True
 
     def _touched(self, revision: int, row: int) -> list[tuple[Any, ...]]:
-        """All trials that have changed, or have reported, since the position."""
+        """Return all trials that have changed, or have reported, since the position."""
         return self._rows(
             f"{_TRIALS} WHERE revision > ? AND revision <= ? OR sequence IN "
             "(SELECT DISTINCT trial FROM metrics WHERE rowid > ? AND rowid <= ?) ORDER BY sequence",
@@ -107,7 +107,7 @@ class Feed:
         self._runs.end(run, state)
 
     def _points(self, run: Run, index: int) -> Iterator[tuple[int, list[CurvePoint]]]:
-        """The points of a run from a report on, in batches, each with the number of its last report."""
+        """Yield the points of a run from a report on, in batches, each with the number of its last report."""
         while rows := self._rows(
             "SELECT idx, final, value, time FROM metrics WHERE trial = ? AND attempt = ? AND idx >= ? "
             "ORDER BY idx LIMIT ?",
@@ -128,7 +128,7 @@ class Feed:
 
 
 def position_of(directory: Path, number: int, name: str) -> Path:
-    """The file that keeps the position of a tracker of an experiment; `number` is its place in the config."""
+    """Return the file that keeps the position of a tracker of an experiment; `number` is its place in the config."""
     return directory / FOLDER / f"{number}-{name}.json"
 
 
@@ -143,21 +143,21 @@ def unsent(database: Path, position: Path) -> tuple[int, int]:
 
 
 def _handed(position: Path) -> int:
-    """How many of the trials after the position have been handed over already."""
+    """Return how many of the trials after the position have been handed over already."""
     with contextlib.suppress(FileNotFoundError, DamagedFile):
         return read_document(position, _CURE).whole("handed", 0, 2**53) or 0
     return 0
 
 
 def _opened(database: Path) -> sqlite3.Connection:
-    """A connection that only reads."""
+    """Return a connection that only reads."""
     db = sqlite3.connect(f"file:{quote(str(database))}?mode=ro", uri=True, isolation_level=None, timeout=10)
     db.execute("PRAGMA trusted_schema = OFF")
     return db
 
 
 def read_position(path: Path) -> tuple[int, int]:
-    """The position that was reached; the beginning if there is none that can be read."""
+    """Return the position that was reached; the beginning if there is none that can be read."""
     with contextlib.suppress(FileNotFoundError, DamagedFile):
         found = read_document(path, _CURE)
         return found.whole("revision", 0, 2**53) or 0, found.whole("row", 0, 2**53) or 0

@@ -71,7 +71,7 @@ class Runs(ABC):
 
 
 def points_of(value: Json, step: int, time: float, *, final: bool) -> Iterator[CurvePoint]:
-    """The numbers in a reported value. A final result has curves of its own, with one point each.
+    """Yield the numbers in a reported value. A final result has curves of its own, with one point each.
 
     >>> [point.key for point in points_of({"default": 0.5, "loss": 1}, 3, 0.0, final=False)]
     ['default', 'loss']
@@ -85,7 +85,7 @@ def points_of(value: Json, step: int, time: float, *, final: bool) -> Iterator[C
 
 
 def flat(parameters: Json, prefix: str = "") -> dict[str, str | int | float | bool | None]:
-    """Parameters with dots in their names in place of objects in objects.
+    """Return parameters with dots in their names in place of objects in objects.
 
     >>> flat({"lr": 0.1, "layer": {"_name": "conv", "size": 3}})
     {'lr': 0.1, 'layer._name': 'conv', 'layer.size': 3}
@@ -101,6 +101,6 @@ def flat(parameters: Json, prefix: str = "") -> dict[str, str | int | float | bo
 
 
 def _plain(key: str) -> str:
-    """A name that all trackers take: letters, digits, and a few marks."""
+    """Return a name that all trackers accept: letters, digits, and a few marks."""
     text = "".join(mark if mark.isascii() and (mark.isalnum() or mark in "_-. /") else "_" for mark in str(key))
     return text[:_KEY_MAX].strip("/") or "_"

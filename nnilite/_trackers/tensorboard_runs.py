@@ -11,7 +11,7 @@ from nnilite._trackers.runs import FINAL, CurvePoint, Run, Runs
 
 
 class TensorBoardRuns(Runs):
-    """Event files in `directory`. A run that is begun again is written anew from its first point."""
+    """Event files in `directory`. A run that begins again is rewritten from its first point."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

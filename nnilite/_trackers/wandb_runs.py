@@ -14,7 +14,7 @@ from nnilite._trackers.runs import FINAL, CurvePoint, Run, Runs
 class WandbRuns(Runs):
     """Runs of `project`. Offline, they are written to `directory`, and `wandb sync` sends them.
 
-    Offline a run that is begun again is written anew; online the server leaves out the steps that it has.
+    Offline a run that begins again is rewritten; online the server leaves out the steps that it has.
     """
 
     def __init__(self, directory: Path, project: str, mode: str) -> None:

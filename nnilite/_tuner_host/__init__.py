@@ -4,7 +4,7 @@ tuner_client   the manager's side: calls the child, and rebuilds it after a cras
 tuner_process  the child as a process, from its start to its end
 answer_check   checks what the child answers
 child          the child's side: makes the tuner and obeys line by line
-hearing        what an advisor of NNI hears of intermediate results
+hearing        which intermediate results an advisor of NNI receives
 later_trials   tuners that send trials later, by the st_callback of NNI
 """
 

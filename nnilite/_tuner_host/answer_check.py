@@ -2,7 +2,7 @@
 
 The user's code runs in that process and can write anything to its connection, or leave a process behind that does. So
 an answer is one line of JSON that carries the number of its request, and its value has the type that the request asks
-for. Anything else raises WrongAnswer: nobody knows then what the process has done, and a new one takes its place.
+for. Anything else raises WrongAnswer: the state of the process is then unknown, and a new one takes its place.
 """
 
 from __future__ import annotations

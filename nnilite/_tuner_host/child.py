@@ -4,7 +4,7 @@ It runs as `python -m nnilite._tuner_host.child FD`. Requests and answers are JS
 each request, in order and with its number. The output of the user's code goes to the log. Its exceptions are answered
 as errors with the user's traceback, and the manager decides what to do.
 
-Processes that the user's code forks or starts are no tuner: they do not get the connection.
+Processes that the user's code forks or starts do not get the connection.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Child:
         self._use().apply(call)
 
     def _assess(self, request: Message) -> bool:
-        """Whether the trial may go on. The assessor and an advisor see every new value, as with NNI."""
+        """Return whether the trial may continue. The assessor and an advisor see every new value, as with NNI."""
         wanted = self._hearing is None or not self._hearing.hears or self._hearing.tell(request)
         if self._assessor is None:
             return wanted
@@ -203,7 +203,7 @@ def _sentence(error: BaseException) -> str:
 
 
 def _user_traceback(error: BaseException | None) -> str:
-    """The traceback without the frames of the manager, the base classes and Python's import; "" if nothing is left."""
+    """Return the traceback without frames of the manager, the base classes and Python's import; "" if empty."""
     if error is None:
         return ""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
@@ -219,7 +219,7 @@ def _is_users(file: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """The JSON of numpy scalars and arrays, which many tuners propose."""
+    """Return the JSON of numpy scalars and arrays, which many tuners propose."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} cannot be sent as JSON")

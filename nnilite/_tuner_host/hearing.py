@@ -1,6 +1,6 @@
-"""What an advisor of NNI hears of intermediate results: each one once, those of a trial in their order.
+"""Passes intermediate results to an advisor of NNI: each one once, those of a trial in their order.
 
-Other tuners hear of final results only. A new process gets the stored results with the recorded calls; there the
+Other tuners receive final results only. A new process gets the stored results with the recorded calls; there the
 results of a trial come before its end, or before the proposal that needs them.
 """
 
@@ -17,7 +17,7 @@ from nnilite.tuner import Call, Tuner
 
 @dataclass
 class _HeardTrial:
-    """The intermediate results of a trial's attempt: all that are known, and how many the advisor has heard."""
+    """The intermediate results of a trial's attempt: all that are known, and how many the advisor has received."""
 
     attempt: int
     values: list[Any] = field(default_factory=list)
@@ -25,7 +25,7 @@ class _HeardTrial:
 
 
 class Hearing:
-    """Tells one tuner of intermediate results, if it has ears for them."""
+    """Passes intermediate results to one tuner, if it wants them."""
 
     def __init__(self, tuner: Tuner) -> None:
         self._tuner = tuner
@@ -38,11 +38,11 @@ class Hearing:
         return hasattr(self._tuner, "hear_intermediate")
 
     def remember(self, trial: str, attempt: int, values: list[Any]) -> None:
-        """Take the stored results of a trial, which the advisor hears in `replay` or later."""
+        """Take the stored results of a trial, which the advisor receives in `replay` or later."""
         self._trials[trial] = _HeardTrial(attempt, list(values))
 
     def tell(self, request: dict[str, Any]) -> bool:
-        """Tell of new results. Returns whether the trial may go on."""
+        """Pass on new results. Return whether the trial may continue."""
         trial, before, values = request["trial"], request["before"], request["values"]
         known = self._trials.get(trial)
         if known is None or known.attempt != request["attempt"]:
@@ -54,7 +54,7 @@ class Hearing:
         return trial not in getattr(self._tuner, "unwanted", ())
 
     def before(self, call: Call) -> None:
-        """Tell what was not told yet of a trial whose result or end comes now."""
+        """Pass on the remaining results of a trial whose final result or end comes now."""
         if self.hears and call.kind in (CallKind.RESULT, CallKind.END) and call.trial_job_id is not None:
             self._hear_all(call.trial_job_id, call.parameter_id)
         if call.kind == CallKind.END and call.trial_job_id is not None:
@@ -74,7 +74,10 @@ class Hearing:
         self._ids = {}
 
     def _propose_again(self, number: int) -> None:
-        """The advisor may have proposed this for an intermediate result, so it hears the next ones until it does."""
+        """Replay intermediate results until the advisor proposes this again.
+
+        One of them may have caused the proposal.
+        """
         while True:
             try:
                 self._tuner.generate_parameters(number)

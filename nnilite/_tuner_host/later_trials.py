@@ -1,4 +1,4 @@
-"""NNI's `st_callback`, by which a tuner sends a trial before it returns, or later, when it has been told of a result.
+"""NNI's `st_callback`, which a tuner calls to send a trial before it returns, or later, when it has received a result.
 
 NNI passes it to `generate_multiple_parameters`, and by that to `generate_parameters`, as a function of a parameter id
 and parameters. A tuner that has no trial for an id now keeps both, and sends the trial from `receive_trial_result` or
@@ -29,9 +29,9 @@ _NAME = "st_callback"
 
 
 def wants_callback(tuner: Tuner) -> bool:
-    """Whether the code of a tuner's own classes names `st_callback`. Other tuners never get it, and need not take it.
+    """Return whether the code of a tuner's own classes names `st_callback`.
 
-    An advisor has trials that are sent later by other means.
+    Other tuners never get it, and need not accept it. An advisor has trials that are sent later by other means.
     """
     if hasattr(tuner, "hear_intermediate"):
         return False
@@ -59,14 +59,14 @@ class LaterTrials(Tuner):
     # ------------------------------------------------------------ trials
 
     def generate_multiple_parameters(self, parameter_id_list: list[int], **kwargs: Any) -> list[Any]:
-        """What the tuner has sent, and what it has when it is asked for the rest."""
+        """Return what the tuner has sent, and what it has when it is asked for the rest."""
         wanted = len(parameter_id_list) - len(self._sent) - len(self._owed)
         if wanted > 0:
             self._ask(wanted)
         return [self._hand_out(number) for number in parameter_id_list[: len(self._sent)]]
 
     def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
-        """The same for one id. Raises: NoMoreTrialError if nothing was sent."""
+        """Return the same for one id. Raises: NoMoreTrialError if nothing was sent."""
         found = self.generate_multiple_parameters([parameter_id])
         if not found:
             raise NoMoreTrialError("the tuner has no trial now")
@@ -101,7 +101,7 @@ class LaterTrials(Tuner):
         return own_id
 
     def _send(self, parameter_id: int, parameters: Any) -> None:
-        """What a tuner calls as `st_callback`."""
+        """Accept a trial: a tuner calls this as `st_callback`."""
         self._owed.discard(parameter_id)
         self._sent.append((parameter_id, parameters))
 

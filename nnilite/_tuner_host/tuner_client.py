@@ -116,7 +116,7 @@ class TunerHost:
             yield answer
 
     async def _send_all(self, requests: list[dict[str, Any]]) -> bool:
-        """False if there is no process that could take them."""
+        """Send all requests. Return False if there is no process that could take them."""
         if self._process is None:
             return False
         try:
@@ -140,7 +140,7 @@ class TunerHost:
     async def close(self, *, committed: bool = True) -> None:
         """Let the tuner end in good order, in which it may save its state, then end the process.
 
-        It is not to save what a resume would not know: one that was told of something that is not `committed`, or does
+        It must not save what a resume would not know: a tuner that knows of something that is not `committed`, or does
         not know the whole history yet, is ended at once.
         """
         if not (committed and self._revived):
@@ -156,7 +156,7 @@ class TunerHost:
     # ------------------------------------------------------------ one call, made until it works
 
     async def _insist(self, request: dict[str, Any], after: int, failed: _Broken | None) -> Any:
-        """`failed`: how the first try has ended, if there was one."""
+        """Repeat a request until it succeeds. `failed`: how the first try has ended, if there was one."""
         broken = failed or _Broken("")
         for attempt in range(_TRIES):
             try:
@@ -188,7 +188,7 @@ class TunerHost:
         return await self._answer(request, timeout_s)
 
     async def _answer(self, request: dict[str, Any], timeout_s: float) -> Any:
-        """The answer to the earliest request that has none yet, which is this one."""
+        """Return the answer to the earliest request that has none yet, which is this one."""
         line = await self._line(_named(request), timeout_s)
         try:
             answer = read_answer(line, self._answered, request)
@@ -225,7 +225,7 @@ class TunerHost:
     # ------------------------------------------------------------ the process
 
     async def _start_patiently(self, after: int) -> None:
-        """Wait where this machine is in trouble: the tuner has not failed. Raises: TunerError if that is for good."""
+        """Wait while this machine has problems: the tuner has not failed. Raises: TunerError if they do not end."""
         trouble = ""
         while True:
             try:
@@ -277,7 +277,7 @@ class TunerHost:
 
 
 def _request(action: TunerCall) -> tuple[dict[str, Any], int]:
-    """The request of the child, and the number of the recorded call before it."""
+    """Return the request of the child, and the number of the recorded call before it."""
     if isinstance(action, Ask):
         return {"do": "generate", "ids": list(action.parameter_ids)}, action.after
     if isinstance(action, Tell):
@@ -288,7 +288,7 @@ def _request(action: TunerCall) -> tuple[dict[str, Any], int]:
 
 
 def _named(request: dict[str, Any]) -> str:
-    """The call in words, with its input."""
+    """Describe the call, with its input."""
     kind = request["do"]
     if kind == "generate":
         return f"generate_parameters for ids {request['ids']}"

@@ -1,8 +1,8 @@
 """The child process of the tuner host: its start, the lines to and from it, and its end.
 
-What counts is the process itself, and not who holds its connection: the user's code may fork processes that live on
-with all that they have inherited. So its end is awaited, and then the connection is shut and its group is killed.
-Its successor gets another connection.
+What counts is the process itself, and not who holds its connection: the user's code may fork processes that survive
+with all that they have inherited. So its end is awaited, and then the connection is shut and its group is killed. Its
+successor gets another connection.
 """
 
 from __future__ import annotations
@@ -63,12 +63,15 @@ class TunerProcess:
         return self._process.pid
 
     async def send(self, lines: Sequence[bytes]) -> None:
-        """Raises: OSError if nobody is there to take them."""
+        """Send lines. Raises: OSError if no process is there to take them."""
         self._writer.write(b"".join(line + b"\n" for line in lines))
         await self._writer.drain()
 
     async def line(self) -> bytes:
-        """The next line from it, which has no end if the process ended. Raises: OSError, ValueError if too long."""
+        """Return the next line from it, which has no end if the process ended.
+
+        Raises: OSError, ValueError if too long.
+        """
         return await self._reader.readline()
 
     async def end(self) -> None:
@@ -79,14 +82,14 @@ class TunerProcess:
         await asyncio.wait([self._watch], timeout=_CLOSE_TIMEOUT_S)
 
     async def exit_word(self) -> str:
-        """How it has ended; "" if it has not."""
+        """Return how it has ended; "" if it has not."""
         with contextlib.suppress(asyncio.TimeoutError):
             code = await asyncio.wait_for(self._process.wait(), _CLOSE_TIMEOUT_S)
             return f" by signal {-code}" if code < 0 else f" with exit code {code}"
         return ""
 
     async def _await_end(self) -> None:
-        """End the connection and the group with the process, whoever else still has them."""
+        """End the connection and the group with the process, whichever processes still have them."""
         await self._process.wait()
         self._kill_group()
         # What it has written can still be read; what others write to it from now on is refused by the system.

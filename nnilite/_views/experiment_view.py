@@ -64,7 +64,7 @@ def about_experiment(directory: Path, config: CheckedConfig, store: Store, maxim
 
 
 def service_states(config: CheckedConfig) -> tuple[ServiceState, ...]:
-    """The services of an experiment as its config has them."""
+    """Return the services of an experiment as its config has them."""
     shares = [(name, platform, config.share(name)) for name, platform, _ in config.services]
     return tuple(
         ServiceState(
@@ -79,5 +79,5 @@ def service_states(config: CheckedConfig) -> tuple[ServiceState, ...]:
 
 
 def located(about: About, address: Address) -> About:
-    """The same facts with the address where the manager listens."""
+    """Return the same facts with the address where the manager listens."""
     return replace(about, port=address.port, url=address.url)

@@ -22,7 +22,7 @@ def listing_of(folder: Path) -> FileListing:
 
 
 def merged(here: FileListing, elsewhere: Sequence[TrialFile], note: str) -> FileListing:
-    """One list of what is on this machine and of what an attempt has elsewhere, as `listed` gives it."""
+    """Return one list of what is on this machine and of what an attempt has elsewhere, as `listed` gives it."""
     known = {one.path: one for one in here.files}
     for one in elsewhere:
         copy = known.get(one.path)
@@ -35,7 +35,7 @@ def merged(here: FileListing, elsewhere: Sequence[TrialFile], note: str) -> File
 
 
 def is_same(here: TrialFile, there: TrialFile) -> bool:
-    """Whether a copy is what is listed elsewhere. Output that comes by itself may be longer here."""
+    """Return whether a copy is what is listed elsewhere. Output that comes by itself may be longer here."""
     if here.path.rpartition("/")[2] in GROWING:
         return here.size >= there.size
     return here.size == there.size and abs(here.modified - there.modified) < _SAME_TIME_S

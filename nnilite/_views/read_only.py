@@ -23,7 +23,7 @@ class ReadOnly:
         raise self._refusal("stopped")
 
     async def uses(self) -> Mapping[str, TrialUse]:
-        """Nothing runs."""
+        """Return nothing, as nothing runs."""
         return {}
 
     async def add_trial(self, parameters: Json) -> Trial:

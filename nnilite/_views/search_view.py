@@ -1,4 +1,4 @@
-"""Shows a search that a Python program makes, while its processes go on with it."""
+"""Shows a search that a Python program makes, while its processes work on it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CHUNK = 1000
 
 
 class SearchView(Viewer):
-    """A viewer that reads the progress anew each time. `read_progress` blocks, and is called once at a time."""
+    """A viewer that rereads the progress each time. `read_progress` blocks, and is called once at a time."""
 
     def __init__(
         self, about: About, read_progress: Callable[[], ExperimentProgress], reader: Reader, token: str
@@ -36,7 +36,7 @@ class SearchView(Viewer):
         self._viewed = True
 
     def progress(self) -> ExperimentProgress:
-        """As it was when the profile was asked for last."""
+        """Return the progress as it was when the profile was last requested."""
         was = self._progress
         if not self._viewed:
             return was
@@ -93,7 +93,7 @@ class SearchView(Viewer):
         return search_folder.cannot_be_resumed(self.about.id, self.about.directory)
 
     async def resume(self) -> None:
-        """Raises: Conflict, as only its program can go on with it."""
+        """Refuse to resume, as only its program can resume it. Raises: Conflict."""
         raise Conflict(self.cannot_resume)
 
     def _refusal(self, what: str) -> Conflict:

@@ -53,7 +53,7 @@ class Viewer(ReadOnly, Insight):
 
     @property
     def cannot_resume(self) -> str:
-        """Why nobody can resume it, "" if it can be resumed."""
+        """Why it cannot be resumed, "" if it can."""
         return ""
 
     def __init__(
@@ -76,13 +76,13 @@ class Viewer(ReadOnly, Insight):
         return self._progress
 
     def show_as_viewed(self) -> None:
-        """From now on the state is VIEWED, and the reason says which one the experiment had."""
+        """Show the state VIEWED from now on, with the experiment's own state in the reason."""
         was = self._progress
         reason = f"it is open for reading, and was {was.state.value}" + (f": {was.reason}" if was.reason else "")
         self._progress = replace(was, state=ExperimentState.VIEWED, reason=reason)
 
     async def watch(self) -> None:
-        """Publish what others change while this shows it; nobody changes an ordinary experiment meanwhile."""
+        """Publish changes from outside while this shows the experiment; an ordinary one does not change meanwhile."""
 
     async def profile(self) -> Profile:
         owed = await asyncio.to_thread(self._debts.look, self.reader.path) if self._debts.is_possible else ()
@@ -158,11 +158,11 @@ class Viewer(ReadOnly, Insight):
         return await in_folder(folder, lambda: listing_of(folder))
 
     async def bring(self, trial: str) -> None:
-        """Nothing is elsewhere that could be asked."""
+        """Do nothing, as nothing is elsewhere that could be copied."""
         await self.reader.trial(trial)
 
     async def bring_file(self, trial: str, path: str) -> None:
-        """Nothing is elsewhere that could be asked."""
+        """Do nothing, as nothing is elsewhere that could be copied."""
         await self.reader.trial(trial)
 
     async def directory(self, trial: str) -> Path:

@@ -1,4 +1,4 @@
-"""Tells the addresses in a config's `webhooks` of new best results, failed trials and the end of the experiment.
+"""Sends new best results, failed trials and the experiment's end to the addresses in a config's `webhooks`.
 
 Each address is served by a process of its own, which only reads the experiment's database, as those of trackers do:
 it can hold up nothing, and what could not be sent is sent later.
@@ -19,7 +19,7 @@ from nnilite.config import CheckedConfig
 
 
 def webhooks_of(directory: Path, config: CheckedConfig, maximize: bool) -> list[Feeder]:
-    """The processes for the webhooks of a config. What they have to say goes to the manager's log."""
+    """Return the processes for the webhooks of a config. Their messages to the user go to the manager's log."""
     better = "maximize" if maximize else "minimize"
     return [
         Feeder(f"webhook {number + 1}", ("nnilite._webhooks", str(directory), str(number), better))

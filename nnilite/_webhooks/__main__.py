@@ -1,6 +1,6 @@
 """The process that serves one webhook: `python -m nnilite._webhooks DIRECTORY NUMBER maximize|minimize`.
 
-It ends when its standard input does, after one more try for what is not told yet.
+It ends when its standard input does, after one more try for what is not sent yet.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PAUSE_S = (1.0, 300.0)
 
 
 class Teller:
-    """Tells one address what is new. What fails is tried again, with growing pauses, and said once."""
+    """Sends the news to one address. What fails is tried again, with growing pauses, and logged once."""
 
     def __init__(self, hook: WebhookConfig, news: NewsReader, position: Path, title: str) -> None:
         self._hook, self._news, self._path, self._title = hook, news, position, title
@@ -37,7 +37,7 @@ class Teller:
         self._not_before = 0.0
 
     def step(self, last: bool = False) -> bool:
-        """Tell what is new, unless it is time for a pause; whether everything is told."""
+        """Send what is new, unless it is time for a pause. Return whether everything is sent."""
         if time.monotonic() < self._not_before and not last:
             return False
         reached = self._position
@@ -53,7 +53,7 @@ class Teller:
         return True
 
     def _send(self, message: Message) -> bool:
-        """Whether the message needs no further try."""
+        """Return whether the message needs no further try."""
         try:
             send(self._hook, message)
         except (CallRefused, Contradiction) as error:

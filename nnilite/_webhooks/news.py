@@ -26,7 +26,7 @@ _COLUMNS = "revision, sequence, id, state, reason, parameters, value, service, s
 
 @dataclass(frozen=True)
 class Position:
-    """How far the address has been told: trials by the order of their changes, the best score, and ends."""
+    """How much the address has received: trials by the order of their changes, the best score, and ends."""
 
     revision: int = 0
     sequence: int = -1
@@ -55,7 +55,7 @@ class NewsReader:
         self._failures: set[str] = set()  # that were told; a trial may change after its end
 
     def since(self, position: Position) -> Iterator[tuple[Message | None, Position]]:
-        """What has happened after the position, in order, each with the position once it is told."""
+        """Yield what has happened after the position, in order, each with the position once it is sent."""
         while found := self._trials(position):
             for row in found:
                 message, position = self._of_trial(row, position)
@@ -71,7 +71,7 @@ class NewsReader:
             yield None, replace(position, over=False)
 
     def told(self, message: Message) -> None:
-        """The message is not to come again from this process."""
+        """Note that the message must not come again from this process."""
         if message.kind == "failure":
             self._failures.add(message.id)
 
@@ -131,7 +131,7 @@ class NewsReader:
 
 
 def read_position(path: Path) -> Position:
-    """The position in a file; the beginning if there is none that can be read."""
+    """Return the position in a file; the beginning if there is none that can be read."""
     try:
         found = read_document(path, "remove it, and everything is told again")
         best = found.fields.get("best")
@@ -149,7 +149,7 @@ def read_position(path: Path) -> Position:
 
 
 def write_position(path: Path, position: Position) -> None:
-    """Raises: OSError."""
+    """Write the position. Raises: OSError."""
     fields = {"revision": position.revision, "sequence": position.sequence + 1, "best": position.best}
     write_json(path, {**fields, "ends": position.ends, "over": position.over})
 

@@ -42,13 +42,13 @@ async def _send(hook: WebhookConfig, message: Message) -> None:
 
 
 def payload(message: Message, now: float) -> dict[str, object]:
-    """The JSON that is sent. `text` is a sentence for people, where chat programs look for one."""
+    """Return the JSON that is sent. `text` is a sentence for people, where chat programs look for one."""
     at = datetime.fromtimestamp(now, timezone.utc).isoformat()
     return {"type": message.kind, "timestamp": at, "text": message.text, "data": message.data}
 
 
 def signed(secret: str | None, message: str, now: float, body: bytes) -> dict[str, str]:
-    """The headers that name and sign a message."""
+    """Return the headers that name and sign a message."""
     stamp = str(int(now))
     headers = {"webhook-id": message, "webhook-timestamp": stamp}
     if secret:

@@ -1,9 +1,9 @@
 """The code directory: what of it is sent to workers, and the package that is sent.
 
-`list_files` walks the directory once and makes *the* list: it is what the cap is checked against, what is
-hashed and what is packed. `pack` turns the list into `<hash>.tar.gz`; the hash covers names, modes and bytes,
-so equal code has an equal name on every machine. An index of file times beside the archives makes a second
-`pack` of unchanged code a mere walk.
+`list_files` walks the directory once and makes *the* list: it is what the cap is checked against, what is hashed and
+what is packed. `pack` turns the list into `<hash>.tar.gz`; the hash covers names, modes and bytes, so equal code has an
+equal name on every machine. An index of file times next to the archives makes a second `pack` of unchanged code a mere
+walk.
 
 What is left out
     What `.nniignore` files say, in any folder, by git's rules: patterns are relative to the folder of their
@@ -13,7 +13,7 @@ What is left out
 
 Symbolic links
     To something that is sent: stays a link, made relative. To a file outside the tree: sent as that file. To
-    a folder outside, to something left out, or to nothing: left out. All but the first are said in `notes`.
+    a folder outside, to something left out, or to nothing: left out. `notes` mentions all but the first.
 
 Empty folders are sent, since programs expect to write there, and count as a file. Sockets, pipes and devices
 are not.

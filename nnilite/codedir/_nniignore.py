@@ -21,7 +21,10 @@ class _Rule:
     leaves_out: bool
 
     def matches(self, path: str, is_folder: bool) -> bool:
-        """pathspec marks the slash after a matched folder by the expression's only group."""
+        """Return whether the rule matches a path.
+
+        pathspec marks the slash after a matched folder by the expression's only group.
+        """
         whole = self.expression.search(path)
         if whole is not None and whole.lastindex is None:
             return True
@@ -41,7 +44,7 @@ class IgnoreRules:
 
     @classmethod
     def of(cls, lines: Iterable[str], folder: str = "", outer: IgnoreRules | None = None) -> IgnoreRules:
-        """The rules of an ignore file in `folder` ("" is the root), which win over those of `outer`."""
+        """Return the rules of an ignore file in `folder` ("" is the root), which win over those of `outer`."""
         from pathspec import GitIgnoreSpec
 
         patterns = GitIgnoreSpec.from_lines([_as_git_reads(line) for line in lines]).patterns
@@ -49,7 +52,7 @@ class IgnoreRules:
         return cls(f"{folder}/" if folder else "", rules, outer)
 
     def leave_out(self, path: str, is_folder: bool) -> bool:
-        """Whether the entry at `path` (relative to the root, with "/") is to be left out."""
+        """Return whether the entry at `path` (relative to the root, with "/") is to be left out."""
         own = path[len(self.prefix) :].replace("\n", "\x01")  # "." and "$" treat a line's end in their own way
         for rule in reversed(self.rules):
             if rule.matches(own, is_folder):
@@ -58,11 +61,14 @@ class IgnoreRules:
 
 
 def _as_git_reads(line: str) -> str:
-    """What pathspec takes otherwise: a carriage return, and "a/**/", the folders below a but not a itself."""
+    """Return the line without what pathspec reads differently from git: a carriage return, and "a/**/".
+
+    For git, "a/**/" means the folders below a but not a itself.
+    """
     line = line.rstrip("\r")
     return f"{line}*/" if line.endswith("/**/") else line
 
 
 def lines_of(text: bytes) -> list[str]:
-    """The lines of an ignore file; names that are not UTF-8 come as Python's file functions give them."""
+    """Return the lines of an ignore file; names that are not UTF-8 come as Python's file functions give them."""
     return text.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape").split("\n")

@@ -33,13 +33,13 @@ class Size:
 
 
 def megabytes(n_bytes: int) -> str:
-    """ "300 MB", "1.5 MB", "12.3 kB"; a MB is 1024 kB, a kB 1024 bytes."""
+    """Return "300 MB", "1.5 MB", "12.3 kB"; a MB is 1024 kB, a kB 1024 bytes."""
     number, unit = (n_bytes / 1024**2, "MB") if n_bytes >= 1024**2 / 10 else (n_bytes / 1024, "kB")
     return f"{number:,.1f}".removesuffix(".0") + f" {unit}"
 
 
 def shown(path: str) -> str:
-    """A path as it can be printed: line ends and bytes that are no characters are written as escapes."""
+    """Return a path as it can be printed: line ends and bytes that are not characters become escapes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in path)
 
 
@@ -66,13 +66,13 @@ class Tree:
         self._sizes[folder] += size
 
     def _weight(self, part: str) -> float:
-        """Size in units of the cap, counting only what there is too much of."""
+        """Return the size in units of the cap, counting only what exceeds it."""
         size = self._sizes[part]
         weight = self._over.files * size.files / max(self._cap.files, 1)
         return weight + self._over.n_bytes * size.n_bytes / max(self._cap.n_bytes, 1)
 
     def largest(self) -> list[tuple[str, Size]]:
-        """The parts to leave out, largest first, until the rest fits; at most five. Folders end in "/"."""
+        """Return the parts to leave out, largest first, until the rest fits; at most five. Folders end in "/"."""
         found: list[tuple[str, Size]] = []
         while self._inside[""] and not self._sizes[""].fits(self._cap) and len(found) < _LINES:
             part = self._heaviest()
@@ -98,7 +98,7 @@ class Tree:
 
 
 def _parts(path: str) -> list[str]:
-    """ "a/b/c" -> "a/", "a/b/", "a/b/c"; "x.png" -> "/*.png", "x.png"."""
+    """Yield the parts of a path: "a/b/c" -> "a/", "a/b/", "a/b/c"; "x.png" -> "/*.png", "x.png"."""
     names = path.split("/")
     if len(names) == 1:
         ending = PurePosixPath(path).suffix
@@ -107,7 +107,7 @@ def _parts(path: str) -> list[str]:
 
 
 def ignore_line(part: str) -> str:
-    """The `.nniignore` line that leaves out `part` and nothing else."""
+    """Return the `.nniignore` line that leaves out `part` and nothing else."""
     if part.startswith("/*"):
         return "/*" + _escape(part[2:])
     return "/" + _escape(part)
@@ -119,7 +119,7 @@ def _escape(text: str) -> str:
 
 
 def advice(files: Iterable[tuple[str, int]], cap: Size, root: str) -> str:
-    """The error's text: how large the tree is, what is largest in it, and which lines would help."""
+    """Return the error's text: how large the tree is, what is largest in it, and which lines would help."""
     tree = Tree(files, cap)
     parts = tree.largest()
     named = ", ".join(f"{shown(part.lstrip('/'))} ({size})" for part, size in parts)

@@ -285,7 +285,7 @@ def _unreadable(paths: Sequence[str]) -> str:
 
 
 def _packed(listing: FileList, cache: Path, counter: _Counter) -> str:
-    """The hash of the listed files, once their archive is in the cache."""
+    """Return the hash of the listed files, once their archive is in the cache."""
     index = _Index(listing, cache)
     digest = index.known()
     if digest is None:
@@ -339,7 +339,7 @@ def _reading(listing: FileList, file: CodeFile, digest: hashlib._Hash, counter: 
 
 
 def _header(file: CodeFile) -> bytes:
-    """What tells this entry from any other, but the bytes: parts cannot run into each other."""
+    """Return the identity of this entry without its bytes: its parts cannot run into each other."""
     parts = (os.fsencode(file.path), b"%o" % file.mode, b"%d" % file.size, os.fsencode(file.target or ""))
     return b"\0".join(parts) + b"\0"
 
@@ -409,7 +409,7 @@ class _Index:
         self._youngest_s = max((max(f.stamp[1:3]) for f in listing.files if f.stamp), default=0) / 1e9
 
     def known(self) -> str | None:
-        """The hash, if an archive was made of just these files and none was being written just then."""
+        """Return the hash, if an archive was made of exactly these files and none was being written at that time."""
         try:
             with open_ordinary(str(self._place)) as file:
                 record = json.load(file)

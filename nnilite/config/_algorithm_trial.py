@@ -33,7 +33,7 @@ def construct_all(config: ExperimentConfig, source: ConfigSource) -> list[str]:
 
 
 def _constructed(word: str, algorithm: Any, here: At) -> type | None:
-    """The class of an installed algorithm, after one instance was made of it."""
+    """Return the class of an installed algorithm, after one instance was made of it."""
     if not algorithm or not algorithm.name:
         return None
     tuner = word == "tuner"
@@ -53,7 +53,7 @@ def _constructed(word: str, algorithm: Any, here: At) -> type | None:
 
 
 def _mode(algorithm: Any, found: type | None) -> Any:
-    """The optimize mode of an algorithm, from its arguments or by default; None if it is not known."""
+    """Return the optimize mode of an algorithm, from its arguments or by default; None if it is not known."""
     given = algorithm.class_args.get("optimize_mode") if algorithm else None
     return default_of(found, "optimize_mode") if given is None and found is not None else given
 
@@ -62,7 +62,7 @@ _LIBRARIES = {"mlflow": "mlflow", "tensorboard": "tensorboardX", "wandb": "wandb
 
 
 def look_for_libraries(trackers: list[str], *, webhooks: bool = False) -> None:
-    """See whether the library of each tracker is installed, without importing it. Raises: ConfigError."""
+    """Check whether the library of each tracker is installed, without importing it. Raises: ConfigError."""
     if webhooks and importlib.util.find_spec("requests") is None:
         raise ConfigError(
             "needs requests, which is not installed; `pip install 'nnilite[http]'`", Place(field="webhooks")

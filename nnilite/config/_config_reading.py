@@ -44,7 +44,7 @@ class ConfigReading:
     shortcuts: Mapping[str, Any] = field(default_factory=dict)  # top-level fields that services take over
 
     def finish(self) -> None:
-        """Raises: ConfigError (SpaceError for a fault in the search space) if there were faults."""
+        """End the reading. Raises: ConfigError (SpaceError for a fault in the search space) if there were faults."""
         found = list({str(error): error for error in self.errors}.values())
         if len(found) == 1:
             raise found[0]
@@ -60,7 +60,7 @@ class At:
     path: Where = ()
 
     def below(self, *keys: str | int) -> At:
-        """A place below this one."""
+        """Return a place below this one."""
         return At(self.reading, (*self.path, *keys))
 
     def fault(self, message: str, misspelt: bool = False) -> Any:
@@ -85,7 +85,7 @@ class At:
 
 
 def _line(error: ConfigError) -> tuple[bool, int]:
-    """The sort key that puts faults of this file in the order of its lines, and others last."""
+    """Return the sort key that puts faults of this file in the order of its lines, and others last."""
     return error.place.line is None, error.place.line or 0
 
 

@@ -172,7 +172,7 @@ class ExperimentConfig(Fields):
         return f"<ExperimentConfig {self.experiment_name or ''!r} on {places or 'nothing yet'}>"
 
     def as_mapping(self) -> dict[str, Any]:
-        """All fields that are set, under the names that YAML has."""
+        """Return all fields that are set, under the names that YAML has."""
         pairs = ((entry, getattr(self, entry.name)) for entry in record_of(ExperimentConfig).entries)
         unset = (None, "")
         given = ((entry.key, value) for entry, value in pairs if not any(value is item for item in unset))
@@ -194,11 +194,11 @@ class ExperimentConfig(Fields):
         return self._check(ConfigReading(self._source, self._base, paths=paths))
 
     def canonical_copy(self) -> CheckedConfig:
-        """NNI's name of `checked`."""
+        """Do the same as `checked`, under NNI's name."""
         return self.checked()
 
     def validate(self) -> None:
-        """NNI's way to ask for the errors of `checked` alone. Raises: ConfigError."""
+        """Raise the errors of `checked` alone, as in NNI. Raises: ConfigError."""
         self.checked()
 
     def _check(self, reading: ConfigReading) -> CheckedConfig:
@@ -224,14 +224,14 @@ class ExperimentConfig(Fields):
         return [*self._warnings, *storage]
 
     def json(self, secrets: bool = False) -> dict[str, Json]:
-        """All set fields in camelCase, checked first if necessary. Secrets are hidden without `secrets`.
+        """Return all set fields in camelCase, checked first if necessary. Secrets are hidden without `secrets`.
 
         Raises: ConfigError.
         """
         return self.checked().json(secrets)
 
     def to_json(self) -> dict[str, Json]:
-        """NNI's canonical form: as `json`, with trialCommand and the like in each training service's part, too."""
+        """Return NNI's canonical form: as `json`, but with trialCommand and the like in each service's part."""
         return nni_form(self.json())
 
     def save(self, path: str | Path) -> None:
@@ -361,7 +361,7 @@ class CheckedConfig(ExperimentConfig):
         return self._secrets
 
     def json(self, secrets: bool = False) -> dict[str, Json]:
-        """All set fields in camelCase. Secrets are hidden without `secrets`."""
+        """Return all set fields in camelCase. Secrets are hidden without `secrets`."""
         written: dict[str, Json] = record_of(ExperimentConfig).write(self, secrets)
         return written
 
@@ -380,7 +380,7 @@ _OBJECTS = {
 
 
 def _object(name: str, value: Any) -> Any:
-    """The object that a mapping describes. `checked` reports what is wrong with other values."""
+    """Return the object that a mapping describes. `checked` reports what is wrong with other values."""
     if name == "training_service":
         several = isinstance(value, (list, tuple))
         return [service_object(item) for item in value] if several else service_object(value)

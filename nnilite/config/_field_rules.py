@@ -92,13 +92,13 @@ def _algorithm(word: str, values: Values, at: At) -> None:
 
 
 def _spelled(word: str, name: str) -> str | None:
-    """The name as its plugin spells it; None if there is no such plugin."""
+    """Return the name as its plugin spells it; None if there is no such plugin."""
     known = {plain(item): item for item in lookup.names(_GROUPS[word])}
     return known.get(plain(name)) or known.get(plain(name).removesuffix(word))
 
 
 def _installed(word: str, name: str, here: At) -> str:
-    """The name as its plugin spells it. The plugin is not imported here; the tuner host does that."""
+    """Return the name as its plugin spells it. The plugin is not imported here; the tuner host does that."""
     if (spelling := _spelled(word, name)) is not None:
         return spelling
     try:
@@ -123,7 +123,10 @@ def _own(algorithm: Any, here: At) -> None:
 
 
 def _source(text: str, base: Path) -> str:
-    """An experiment's id as it is, a path absolute. That it is there is checked when a new experiment reads it."""
+    """Return an experiment's id as it is, a path absolute.
+
+    A new experiment checks that it exists when it reads it.
+    """
     path = base / Path(text).expanduser()
     return str(path.resolve()) if "/" in text or text.startswith("~") or path.exists() else text
 
@@ -198,7 +201,7 @@ def _services(values: Values, at: At) -> CheckedServices:
 
 
 def _money(values: Values, shares: dict[str, ServiceShare], told: bool, at: At) -> None:
-    """Check that what counts money has prices to count. `told`: a platform tells what its jobs cost."""
+    """Check that limits on money have prices to count. `told`: whether a platform reports what its jobs cost."""
     free = [name for name, share in shares.items() if share.cost is None]
     if values.get("placement") == "cheapest" and free and len(shares) > 1:
         at.below("placement").fault(f"cheapest needs the cost of each service; {free[0]} has none (0 is free)")
@@ -207,7 +210,7 @@ def _money(values: Values, shares: dict[str, ServiceShare], told: bool, at: At) 
 
 
 def _settings(section: ServiceConfig, values: Values, at: At) -> TrialSettings:
-    """A service's own settings, completed by those at the top level."""
+    """Return a service's own settings, completed by those at the top level."""
     found: dict[str, Any] = {}
     for entry in SHORTCUTS.entries:
         own = getattr(section._settings, entry.name)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 
 def camel(name: str) -> str:
-    """The name of a field in YAML: `trialCommand` for `trial_command`."""
+    """Return the name of a field in YAML: `trialCommand` for `trial_command`."""
     first, *others = name.split("_")
     return first + "".join(part.capitalize() for part in others)
 
 
 def plain(name: str) -> str:
-    """The form in which all spellings of a name are equal: without underscores, in lower case."""
+    """Return the form in which all spellings of a name are equal: without underscores, in lower case."""
     return name.replace("_", "").lower()
 
 
@@ -37,7 +37,7 @@ _OLDER = {
 
 
 def meant_by(given: str, known: Iterable[str]) -> str | None:
-    """The known name that is nearest to a misspelt one; None if none is near."""
+    """Return the known name that is nearest to a misspelt one; None if none is near."""
     by_plain = {plain(name): name for name in known}
     older = by_plain.get(plain(_OLDER.get(plain(given), "")))
     if older:
@@ -47,7 +47,7 @@ def meant_by(given: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """The end of a sentence on an unknown name: the nearest known one, or all of them."""
+    """Return the end of a sentence on an unknown name: the nearest known one, or all of them."""
     names = list(known)
     meant = meant_by(given, names)
     if meant:
@@ -71,7 +71,7 @@ class Fields:
 
 
 def as_mapping(value: Any) -> Any:
-    """The mapping that the YAML would have for a config object; other values are returned unchanged."""
+    """Return the mapping that the YAML would have for a config object; other values are returned unchanged."""
     if hasattr(value, "as_mapping"):
         return value.as_mapping()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -81,7 +81,7 @@ def as_mapping(value: Any) -> Any:
 
 
 def find(mapping: Mapping[Any, Any], name: str) -> Any:
-    """The value of a field, whatever the spelling of its key; None if it is missing."""
+    """Return the value of a field, whatever the spelling of its key; None if it is missing."""
     for key, value in mapping.items():
         if isinstance(key, str) and plain(key) == plain(name):
             return value

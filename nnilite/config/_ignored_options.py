@@ -1,6 +1,6 @@
-"""Which options of a checked config have no effect, by what the services declare in `TrainingService.ignores`.
+"""Finds the options of a checked config that have no effect, by what the services declare in `TrainingService.ignores`.
 
-Only options that somebody has set to something else than their default are named.
+Only options that differ from their defaults are named.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def options_without_effect(config: CheckedConfig) -> list[OptionWithoutEffect]:
 
 
 def _holds(one: IgnoredOption, service: Service, settings: Mapping[str, Json]) -> bool:
-    """Whether this is such a case. That cannot be told where a file that the section names is gone."""
+    """Return whether this is such a case. That is unknown where a file that the section names is gone."""
     try:
         return one.holds(service.config, settings)
     except NniliteError:
@@ -107,7 +107,7 @@ def _holds(one: IgnoredOption, service: Service, settings: Mapping[str, Json]) -
 
 
 def _is_set(option: str, service: Service, config: CheckedConfig) -> bool:
-    """Whether an option of a service's section, or else of the experiment, is not as it would be by default."""
+    """Return whether an option of a service's section, or else of the experiment, differs from its default."""
     first, *rest = option.split(".")
     own = _entry(service.config, first)
     shared = SHORTCUTS.entry(first)
@@ -122,7 +122,7 @@ def _is_set(option: str, service: Service, config: CheckedConfig) -> bool:
 
 
 def _differs(value: Any, default: Any, path: Sequence[str]) -> bool:
-    """Whether a value, or what it has at a path, differs from its default. Of a list, one element is enough."""
+    """Return whether a value, or its part at a path, differs from its default. Of a list, one element is enough."""
     if value is None:
         return False
     if path and isinstance(value, (list, tuple)):
@@ -134,13 +134,13 @@ def _differs(value: Any, default: Any, path: Sequence[str]) -> bool:
 
 
 def _entry(value: object, key: str) -> ConfigField | None:
-    """The field of an object of a config class; None if it has none of this name."""
+    """Return the field of an object of a config class; None if it has none of this name."""
     cls: type = type(value)
     return record_of(cls).entry(key)
 
 
 def _of_the_manager(config: CheckedConfig) -> Iterator[OptionWithoutEffect]:
-    """What the manager itself ignores, whatever the platforms."""
+    """Yield what the manager itself ignores, whatever the platforms."""
     of_a_service = any(section._settings.debug for section in _sections(config))
     if config.debug and config.log_level != "debug" and not of_a_service:
         yield OptionWithoutEffect("debug", "", f"logLevel counts, and is {config.log_level}")

@@ -30,19 +30,19 @@ class FieldKind(ABC):
 
     @abstractmethod
     def read(self, raw: Any, at: At) -> Any:
-        """The value that `raw` stands for."""
+        """Return the value that `raw` stands for."""
 
     def fits(self, raw: Any) -> bool:
-        """Whether `raw` looks like a value of this kind, by which a union chooses between its members."""
+        """Return whether `raw` looks like a value of this kind. A union uses this to choose between its members."""
         return True
 
     def write(self, value: Any, secrets: bool) -> Json:
-        """JSON that `read` understands."""
+        """Return JSON that `read` understands."""
         return value
 
     @abstractmethod
     def json_schema(self) -> dict[str, Any]:
-        """JSON Schema of what may stand in the YAML."""
+        """Return the JSON Schema of the values that the YAML may have."""
 
 
 class Leaf(FieldKind):

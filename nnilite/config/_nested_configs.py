@@ -68,7 +68,7 @@ class TrackerConfig(Fields):
 
 @dataclass
 class WebhookConfig(Fields):
-    """An address that is told when something happens, by a POST with JSON."""
+    """An address that is notified of events by a POST with JSON."""
 
     url: Annotated[Secret, "where to send it; hidden as secrets are, since to know it is often enough to write there"]
     events: Annotated[
@@ -89,7 +89,7 @@ class WebhookConfig(Fields):
 
 
 def _check_hook(url: str) -> None:
-    """Raises: ConfigError, which does not show the address."""
+    """Check the address. Raises: ConfigError, which does not show the address."""
     try:
         parts = urlsplit(url)
         wrong = parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0

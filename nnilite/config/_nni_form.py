@@ -11,7 +11,7 @@ _TAKEN = {"trialCommand": None, "trialCodeDirectory": None, "trialGpuNumber": No
 
 
 def nni_form(config: Mapping[str, Json]) -> dict[str, Json]:
-    """A config's JSON as NNI's programs expect it. What NNI does not know stays in."""
+    """Return a config's JSON as NNI's programs expect it. What NNI does not know stays in."""
     services = config.get("trainingService")
     if isinstance(services, list):
         return {**config, "trainingService": [_part(one, config) for one in services]}

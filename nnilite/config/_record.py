@@ -57,7 +57,10 @@ class ConfigField:
 
     @property
     def default(self) -> Any:
-        """The default, made anew as it may depend on the environment. None if the field is required or has none."""
+        """The default, computed each time as it may depend on the environment.
+
+        None if the field is required or has none.
+        """
         return self.make_default()
 
 
@@ -93,7 +96,10 @@ class Record(FieldKind):
             return at.fault(str(error))
 
     def read_fields(self, raw: Any, at: At) -> Any:
-        """All fields that are set, some perhaps INVALID. Fields that are not set and have a default are left out."""
+        """Return all fields that are set, some perhaps INVALID.
+
+        Fields that are not set and have a default are left out.
+        """
         raw = as_mapping(raw)
         if not isinstance(raw, Mapping):
             shown = masked(raw, at.path)
@@ -120,7 +126,7 @@ class Record(FieldKind):
         return entry is not None
 
     def entry(self, key: str) -> ConfigField | None:
-        """The field with this key; None if there is none."""
+        """Return the field with this key; None if there is none."""
         for entry in self.entries:
             if plain(key) in (plain(entry.name), *map(plain, entry.aliases)):
                 return entry
@@ -130,7 +136,10 @@ class Record(FieldKind):
         return ", ".join(entry.key for entry in self.entries[:4]) + (", ..." if len(self.entries) > 4 else "")
 
     def _likely(self, raw: Any) -> str:
-        """A hint for a text in place of a mapping: it was mostly meant as the first field, such as a tuner's name."""
+        """Return a hint for a text in place of a mapping.
+
+        It was mostly meant as the first field, such as a tuner's name.
+        """
         first = next(iter(self.entries), None)
         return (
             f"; did you mean {{{first.key}: {raw}}}?" if first and isinstance(raw, str) and first.kind is TEXT else ""
@@ -144,7 +153,7 @@ class Record(FieldKind):
         return self.schema_of(self.entries)
 
     def schema_of(self, entries: tuple[ConfigField, ...]) -> dict[str, Any]:
-        """JSON Schema of an object with some of the fields."""
+        """Return the JSON Schema of an object with some of the fields."""
         schema: dict[str, Any] = {
             "type": "object",
             "properties": {entry.key: property_schema(entry) for entry in entries},
@@ -155,7 +164,10 @@ class Record(FieldKind):
 
 
 def property_schema(entry: ConfigField) -> dict[str, Any]:
-    """JSON Schema of one field, with its description and default. Null is the same as leaving it out."""
+    """Return the JSON Schema of one field, with its description and default.
+
+    Null is the same as leaving it out.
+    """
     schema = entry.kind.json_schema()
     if not entry.required and schema:
         schema = {"anyOf": [*schema["anyOf"], {"type": "null"}]} if set(schema) == {"anyOf"} else schema
@@ -184,12 +196,12 @@ def _annotated(hint: Any) -> bool:
 
 @cache
 def record_of(cls: type) -> Record:
-    """The kind of a dataclass."""
+    """Return the kind of a dataclass."""
     return Record(cls)
 
 
 def kind_of(hint: Any) -> FieldKind:
-    """The kind of a type hint. Raises: PluginError for a type that YAML cannot hold."""
+    """Return the kind of a type hint. Raises: PluginError for a type that YAML cannot hold."""
     if _annotated(hint):
         return _kind_of_annotated(hint)
     if hint in _SIMPLE:

@@ -18,7 +18,7 @@ _SPACE = {"$ref": "#/$defs/searchSpace"}
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of a config file, with the sections of the installed platforms."""
+    """Return the JSON Schema (2020-12) of a config file, with the sections of the installed platforms."""
     schema = record_of(ExperimentConfig).json_schema()
     properties = schema["properties"]
     for word, group in (("tuner", lookup.TUNERS), ("assessor", lookup.ASSESSORS)):
@@ -72,7 +72,7 @@ _PARTS = (
 
 
 def reference_markdown() -> str:
-    """All fields as Markdown tables, for the reference documentation."""
+    """Return all fields as Markdown tables, for the reference documentation."""
     parts = [_section("The experiment", record_of(ExperimentConfig).entries)]
     parts += [_section(title, record_of(cls).entries) for title, cls in _PARTS]
     parts.append(_section("trainingService, on every platform", (*SHORTCUTS.entries, *SHARE.entries)))
@@ -83,7 +83,10 @@ def reference_markdown() -> str:
 
 
 def _platform_sections(platform: str, described: dict[type, str]) -> list[str]:
-    """`described`: the platforms before, by the classes of their sections."""
+    """Return the fields of one platform's section.
+
+    `described`: the platforms before, by the classes of their sections.
+    """
     try:
         record = service_record(platform)
     except ConfigError as error:

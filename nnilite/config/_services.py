@@ -159,13 +159,13 @@ class ServiceConfig:
         return f"ServiceConfig({self.platform!r}, {', '.join(f'{name}=...' for name in self._values)})"
 
     def as_mapping(self) -> dict[str, Any]:
-        """The section as a mapping, as in YAML."""
+        """Return the section as a mapping, as in YAML."""
         given = {camel(name): value for name, value in self._values.items() if value is not None}
         return {"platform": self.platform, **given}
 
 
 def service_object(raw: Any) -> Any:
-    """The ServiceConfig of a mapping. Other values are returned unchanged, for `checked` to report them."""
+    """Return the ServiceConfig of a mapping. Other values are returned unchanged, for `checked` to report them."""
     platform = find(raw, "platform") if isinstance(raw, Mapping) else None
     try:
         section = ServiceConfig(platform) if isinstance(platform, str) else None
@@ -180,12 +180,12 @@ def service_object(raw: Any) -> Any:
 
 
 def shortcuts(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the top level that services take over, by their Python names."""
+    """Return the fields of the top level that services adopt, by their Python names."""
     return {entry.name: raw[entry.key] for entry in SHORTCUTS.entries if entry.key in raw}
 
 
 def service_record(platform: str) -> Record:
-    """The fields of a platform's Config. Raises: ConfigError if there is no such platform."""
+    """Return the fields of a platform's Config. Raises: ConfigError if there is no such platform."""
     try:
         return record_of(lookup.training_service_class(platform).Config)
     except PluginError as error:
@@ -193,7 +193,7 @@ def service_record(platform: str) -> Record:
 
 
 def platforms() -> list[str]:
-    """The installed training services."""
+    """Return the names of the installed training services."""
     return lookup.names(lookup.SERVICES)
 
 
@@ -227,7 +227,7 @@ class ServiceKind(FieldKind):
 
     @staticmethod
     def _parts(raw: Mapping[Any, Any], record: Record) -> tuple[dict[Any, Any], dict[str, Any], dict[str, Any]]:
-        """The fields that the plugin reads, and those that every service has: of its trials, and of its share."""
+        """Split a section into the plugin's fields, and those of every service: of its trials, and of its share."""
         texts = {key: value for key, value in raw.items() if isinstance(key, str)}
         settings = {key: value for key, value in texts.items() if SHORTCUTS.entry(key)}
         share = {key: value for key, value in texts.items() if SHARE.entry(key)}
@@ -252,13 +252,16 @@ class ServiceKind(FieldKind):
 
 
 def _hidden(record: Record, mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """A section that is not checked yet, of which only simple values can be shown."""
+    """Return a section that is not checked yet, so that only its simple values can be shown."""
     simple = (bool, int, float)
     return {key: item if isinstance(item, simple) or key == "platform" else HIDDEN for key, item in mapping.items()}
 
 
 def _completed(record: Record, own: dict[Any, Any], at: At) -> dict[Any, Any]:
-    """The plugin's part, completed by the top level. Unknown keys are noted as faults and left out."""
+    """Return the plugin's part, completed by the top level.
+
+    Unknown keys are noted as faults and left out.
+    """
     known = {key: value for key, value in own.items() if isinstance(key, str) and record.entry(key)}
     names = [entry.key for entry in (*record.entries, *SHORTCUTS.entries, *SHARE.entries)]
     for key in own:
@@ -289,7 +292,10 @@ def _checked_section(
 
 
 def section_schema(platform: str) -> dict[str, Any]:
-    """JSON Schema of one platform's section; if the platform's libraries are missing, one that allows anything."""
+    """Return the JSON Schema of one platform's section.
+
+    It allows anything if the platform's libraries are missing.
+    """
     try:
         record = service_record(platform)
     except ConfigError:

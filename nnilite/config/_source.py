@@ -1,4 +1,4 @@
-"""Where each field of a config stands in its file."""
+"""The place of each field of a config in its file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ConfigSource:
         self.origins = origins or {}
 
     def place(self, path: tuple[str | int, ...]) -> Place:
-        """The place of a field, or of the nearest field around it."""
+        """Return the place of a field, or of the nearest field around it."""
         path = self._origin(path)
         line = _line(self.root, path) if self.root is not None else None
         return Place(self.file, line, masked_text(dotted(path)) or None)

@@ -1,7 +1,7 @@
-"""The form in which an experiment keeps its checked config: every field, including those that nobody has set.
+"""The form in which an experiment keeps its checked config: every field, including those with default values.
 
-So an experiment goes on as it began when a later version has other defaults. Where a default was a mistake, the
-experiment gets the new one. Only a mark in the file tells the old default from the same value that a user has set.
+So an experiment continues as it began when a later version has other defaults. Where a default was a mistake, the
+experiment gets the new one. A mark in the file distinguishes the old default from the same value that a user has set.
 """
 
 from __future__ import annotations

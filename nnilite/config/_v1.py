@@ -187,7 +187,7 @@ class Converted:
 
 
 def recognised(data: Mapping[Any, Any]) -> bool:
-    """Whether a file is in the older format."""
+    """Return whether a file is in the older format."""
     return any(isinstance(key, str) and plain(key) == "trainingserviceplatform" for key in data)
 
 
@@ -230,7 +230,7 @@ class _V1Converter:
         raise ConfigError(message, self.source.place(path))
 
     def _get(self, path: Where) -> Any:
-        """A value of the old config, None if it is missing. Its place counts as read."""
+        """Return a value of the old config, None if it is missing. Its place counts as read."""
         node: Any = self.old
         written: Where = ()
         for part in path:
@@ -358,7 +358,7 @@ class _V1Converter:
 
 
 def _unknown(platform: str, known: Iterable[str]) -> str:
-    """Why a platform cannot be carried over."""
+    """Return why a platform cannot be carried over."""
     if platform.lower() in _NO_MORE:
         return _NO_MORE[platform.lower()]
     why = lookup.why_missing(lookup.SERVICES, platform)

@@ -34,7 +34,7 @@ def without_secrets(value: Json) -> Json:
 
 
 def masked(raw: Any, path: Sequence[str | int] = ()) -> Any:
-    """The value at `path` in a form that an error may quote."""
+    """Return the value at `path` in a form that an error may quote."""
     raw = as_mapping(raw)
     if any(isinstance(part, str) and _is_suspect(part) for part in path):
         return HIDDEN
@@ -48,7 +48,10 @@ def masked(raw: Any, path: Sequence[str | int] = ()) -> Any:
 
 
 def masked_space(space: Json) -> Json:
-    """A search space in a form that errors may quote. A parameter may be called `token`, but then it is an object."""
+    """Return a search space in a form that errors may quote.
+
+    A parameter may be called `token`, but then it is an object.
+    """
     if isinstance(space, Mapping):
         return {key: _masked_parameter(str(key), item) for key, item in space.items()}
     if isinstance(space, list):
@@ -62,17 +65,17 @@ def _masked_parameter(name: str, item: Json) -> Json:
 
 
 def masked_text(text: str) -> str:
-    """A text without secrets that somebody may have put into it, as in `password:x` or `https://me:x@host`."""
+    """Return a text without secrets that a user may have put into it, as in `password:x` or `https://me:x@host`."""
     return _IN_ADDRESS.sub(rf"\g<1>{HIDDEN}@", _IN_TEXT.sub(rf"\g<1>{HIDDEN}", text))
 
 
 def masked_problem(problem: str, line: str) -> str:
-    """A parser's message on a line, without its quotations if that line has a secret."""
+    """Return a parser's message on a line, without its quotations if that line has a secret."""
     return problem if masked_text(line) == line else _QUOTED.sub(HIDDEN, problem)
 
 
 def fault_of(parse: Callable[[Any], Any], raw: Any, path: Sequence[str | int], message: str) -> str:
-    """The message of `parse` on `raw`; if that could show a secret, its message on the masked value."""
+    """Return the message of `parse` on `raw`; if that could show a secret, its message on the masked value."""
     shown = masked(raw, path)
     if shown == raw:
         return message

@@ -66,7 +66,7 @@ class SharedStorageConfig(Fields):
             raise ConfigError("must be a URL, such as https://minio.lab:9000", Place(field="endpoint"))
 
     def hints(self) -> list[str]:
-        """Sentences on what has another effect than in NNI."""
+        """Return sentences on what has another effect than in NNI."""
         kinds = [(name, kind) for kind, names in _OF_KINDS.items() for name in names if self.storage_type not in kind]
         unused = [
             f"sharedStorage.{camel(name)} has no effect: it is for {' and '.join(kind)}, and storageType is "
@@ -82,13 +82,13 @@ class SharedStorageConfig(Fields):
         return unused
 
     def mount_command(self) -> str:
-        """The command that mounts an NFS folder on this machine."""
+        """Return the command that mounts an NFS folder on this machine."""
         server, folder = self.nfs_server or "SERVER", self.exported_directory or "/EXPORTED"
         return f"sudo mount -t nfs {server}:{folder} {self.local_mount_point}"
 
 
 def account_key(text: str) -> bytes:
-    """The bytes of an Azure account's key. Raises: ConfigError."""
+    """Return the bytes of an Azure account's key. Raises: ConfigError."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

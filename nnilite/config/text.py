@@ -37,12 +37,12 @@ _JSON = json.JSONDecoder(parse_int=_int)
 
 
 def read_yaml(path: Path) -> tuple[Any, ConfigSource]:
-    """The content of a YAML (or JSON) file. Raises: ConfigError with the line."""
+    """Return the content of a YAML (or JSON) file. Raises: ConfigError with the line."""
     return parse_yaml(read_text(path), str(path))
 
 
 def read_space(path: Path) -> tuple[Any, ConfigSource]:
-    """The content of a search space file: JSON if it is JSON, otherwise YAML. Raises: ConfigError."""
+    """Return the content of a search space file: JSON if it is JSON, otherwise YAML. Raises: ConfigError."""
     text = read_text(path)
     value, source = _loaded(text, path)
     if source is None:
@@ -54,12 +54,12 @@ def read_space(path: Path) -> tuple[Any, ConfigSource]:
 
 
 def read_document(path: Path) -> Any:
-    """The content without its lines, which take half a minute to find in a hundred thousand results."""
+    """Return the content without its lines, which take half a minute to find in a hundred thousand results."""
     return _loaded(read_text(path), path)[0]
 
 
 def _loaded(text: str, path: Path) -> tuple[Any, ConfigSource | None]:
-    """The content, and the source if it is YAML rather than JSON."""
+    """Return the content, and the source if it is YAML rather than JSON."""
     try:
         value = _JSON.decode(text)
     except json.JSONDecodeError as error:
@@ -85,7 +85,7 @@ def _lenient(text: str, path: Path, error: json.JSONDecodeError) -> tuple[Any, C
 
 
 def _nodes(text: str) -> yaml.Node | None:
-    """The nodes of JSON with their lines; None if it is not YAML as well, or too large for that."""
+    """Return the nodes of JSON with their lines; None if it is not YAML as well, or too large for that."""
     try:
         return yaml.compose(text.replace("\t", "    "), Loader=BoundedLoader)
     except yaml.YAMLError:
@@ -93,7 +93,7 @@ def _nodes(text: str) -> yaml.Node | None:
 
 
 def parse_yaml(text: str, file: str | None, numbers: bool = False) -> tuple[Any, ConfigSource]:
-    """Content and lines. `numbers`: 1e-5 is a number everywhere, not only in search space and classArgs."""
+    """Return content and lines. `numbers`: 1e-5 is a number everywhere, not only in search space and classArgs."""
     try:
         loader = BoundedLoader(text)
     except ReaderError as error:

@@ -10,8 +10,8 @@
 It uses `requests` in threads of its own, and not tornado's AsyncHTTPClient, which is here anyway: machines on which
 managers run often reach a platform only through the proxy that the environment names (HTTPS_PROXY, NO_PROXY), which
 tornado's own client cannot use; and a connection that is kept saves a TLS handshake with each call. What requests does
-not do is done here: a limit for the whole time of a call, a limit for the size of an answer, and no credentials for
-anybody but the platform (no .netrc, no cookies, redirects only to the platform's own address).
+not do is done here: a limit for the whole time of a call, a limit for the size of an answer, and no credentials for any
+host but the platform (no .netrc, no cookies, redirects only to the platform's own address).
 
 Each call has an end: `timeout_s` for one try, and `patience_s` for all tries together. Calls that may be repeated
 safely (GET, HEAD, PUT, DELETE, and others with `repeat=True`) are tried again, with growing pauses, where the platform
@@ -28,7 +28,7 @@ What a call may raise. Each error has `status`, 0 where there was no answer, and
 | `Untrusted` | ServiceError | the platform's certificate is not one that this machine trusts |
 | `AccessRefused` | ServiceError | 401 or 403: a login that has expired says nothing of the jobs that run |
 | `Missing` | NotFound | 404 or 410 |
-| `Contradiction` | Conflict | 409 or 412, as a rule because there is something of this name already |
+| `Contradiction` | Conflict | 409 or 412, mostly because there is something of this name already |
 | `CallRefused` | ConfigError | 400, 413, 422 and others: the same request can never work |
 
 A service whose platform has a client of its own, which blocks, can raise the same errors, and call it by `in_thread`.

@@ -76,16 +76,16 @@ _KINDS: Mapping[int, tuple[type[Problem], str]] = {
 
 
 def kind_and_cure(status: int) -> tuple[type[Problem], str]:
-    """What an answer with this status means, where it is no success, and what helps; "" where nothing in general does.
+    """Return the error for a status that is not a success, and its cure; "" where there is no general one.
 
-    >>> kind_and_cure(429)
+    ⏎>>> kind_and_cure(429)
     (<class 'nnilite.platform_http._problems.Throttled'>, 'the platform wants fewer calls')
     """
     return _KINDS.get(status, (Outage, "") if status >= 500 else (CallRefused, ""))
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
-    """An error, and those that it was made of."""
+    """Yield an error, and those that it was made of."""
     known: list[BaseException] = [error]
     for each in known:
         yield each
@@ -94,7 +94,7 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def words(error: BaseException) -> str:
-    """What went wrong, without the URL, which may hold a secret."""
+    """Describe what went wrong, without the URL, which may hold a secret."""
     found = list(chain(error))
     for each in found:
         if isinstance(each, OSError) and each.strerror and not isinstance(each, requests.RequestException):
@@ -107,7 +107,7 @@ def words(error: BaseException) -> str:
 
 
 def reply(content: bytes, content_type: str) -> str:
-    """The platform's own words, from JSON where it sends that; a page for browsers says nothing."""
+    """Return the platform's own words, from JSON where it sends that; a page for browsers says nothing."""
     try:
         data = json.loads(content)
     except (ValueError, RecursionError):
@@ -123,13 +123,13 @@ def reply(content: bytes, content_type: str) -> str:
 
 
 def _told(data: dict[str, Any]) -> str:
-    """The sentence in an error's JSON: many platforms have an object there, with the sentence in it."""
+    """Return the sentence in an error's JSON: many platforms have an object there, with the sentence in it."""
     found = next((data[name] for name in ("message", "error", "detail", "msg", "reason") if data.get(name)), "")
     return _told(found) or str(found) if isinstance(found, dict) else str(found)
 
 
 def retry_after_s(value: str) -> float:
-    """Seconds of the header, which has a number of them, or a date; 0 if it has neither."""
+    """Return the seconds of the header, which has a number of them, or a date; 0 if it has neither."""
     try:
         seconds = float(int(value))
     except ValueError:

@@ -66,7 +66,7 @@ def patience_of_at_most(seconds: float) -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class HttpConfig:
-    """The fields of a `Config` by which users say how to reach a platform. To be inherited."""
+    """Fields for the address of a platform and the way to it. To be inherited by a `Config`."""
 
     ca_cert: FilePath | None = field(
         default=None,
@@ -128,7 +128,10 @@ class HttpAnswer:
         return self.content.decode("utf-8", "replace")
 
     def json(self) -> Any:
-        """Raises: Outage if it is not JSON, as where a proxy has answered in the place of the platform."""
+        """Return the JSON.
+
+        Raises: Outage if it is not JSON, as where a proxy has answered in the place of the platform.
+        """
         try:
             return json.loads(self.content)
         except (ValueError, RecursionError):
@@ -167,7 +170,7 @@ class PlatformHttp:
             log.warning("insecureSkipTlsVerify: nobody checks that it is %s who answers at %s", name, self._address)
 
     async def get(self, path: str, query: Mapping[str, str | int] | None = None) -> HttpAnswer:
-        """Raises: Problem, as all calls."""
+        """Send a GET request. Raises: Problem, as all calls."""
         return await self.call(HttpRequest("GET", path, query or {}))
 
     async def post(self, path: str, body: Json | bytes = None) -> HttpAnswer:
@@ -180,7 +183,7 @@ class PlatformHttp:
         return await self.call(HttpRequest("DELETE", path))
 
     async def call(self, request: HttpRequest) -> HttpAnswer:
-        """The answer to a request. Raises: Problem."""
+        """Return the answer to a request. Raises: Problem."""
         deadline = time.monotonic() + min(request.patience_s, _longest_patience_s.get())
         pause_s, longest_s = _PAUSE_S
         renews = self._credential.renew is not None and not request.anonymous
@@ -214,7 +217,7 @@ class PlatformHttp:
         self._session.close()
 
     async def _renew(self, old: str) -> None:
-        """Get another token than this one, if nobody has meanwhile."""
+        """Get another token than this one, unless another call has done so meanwhile."""
         async with self._renewal:
             if self._credential.token == old and self._credential.renew is not None:
                 token = await self._credential.renew()
@@ -233,7 +236,7 @@ class PlatformHttp:
         await asyncio.sleep(wait_s)
 
     async def _try(self, request: HttpRequest, token: str) -> HttpAnswer:
-        """One try, in a thread. Raises: _NoAnswer."""
+        """Make one try, in a thread. Raises: _NoAnswer."""
         timeout_s = request.timeout_s or float(self._config.request_timeout)
         deadline = time.monotonic() + timeout_s
         async with self._turns:
@@ -249,7 +252,7 @@ class PlatformHttp:
         return answer
 
     def _exchange(self, request: HttpRequest, token: str, deadline: float) -> HttpAnswer:
-        """Blocks. Raises: _NoAnswer."""
+        """Exchange request and answer; blocks. Raises: _NoAnswer."""
         headers = {**(self._credential.spell(token) if token else {}), **request.headers}
         url = f"{self._address}/{request.path.lstrip('/')}"
         # A kept connection may just have been closed by the other end. What cannot be sent twice gets one of its own.
@@ -289,7 +292,7 @@ class PlatformHttp:
         return HttpAnswer(response.status_code, response.headers, bytes(content), self._place(request))
 
     def _place(self, request: HttpRequest) -> str:
-        """A request as messages name it: what it asks for may be a secret."""
+        """Return a request as messages name it: what it asks for may be a secret."""
         return redact(f"{request.method} {self._address}/{request.path.lstrip('/')}")
 
     def _outage(self, request: HttpRequest, what: str) -> Outage:
@@ -302,7 +305,7 @@ class PlatformHttp:
         )
 
     def _problem(self, request: HttpRequest, answer: HttpAnswer) -> Problem:
-        """What a status of 300 and more means."""
+        """Return the error for a status of 300 and more."""
         kind, cure = kind_and_cure(answer.status)
         reply = redact(reply_of(answer.content, answer.headers.get("Content-Type", "")))
         told = "; ".join(part for part in (reply, cure) if part)
@@ -325,7 +328,7 @@ class _Sending:
     deadline: float
 
     def send(self, url: str, query: Mapping[str, str | int]) -> requests.Response:
-        """The head of the answer."""
+        """Return the head of the answer."""
         body = self.request.body
         opened: Any = body.open("rb") if isinstance(body, Path) else nullcontext(body)
         with opened as content:
@@ -347,7 +350,7 @@ class _Sending:
 
 @contextmanager
 def as_config_error(config_field: str = "") -> Iterator[None]:
-    """Where a service opens: a wrong login, certificate or address is a ConfigError at this field.
+    """Turn a wrong login, certificate or address, while a service opens, into a ConfigError at this field.
 
     >>> with as_config_error("token"):
     ...     pass
@@ -366,7 +369,7 @@ def _session() -> requests.Session:
 
 
 def _checked(name: str, address: str) -> str:
-    """An address without a slash at its end. Raises: ConfigError."""
+    """Return an address without a slash at its end. Raises: ConfigError."""
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ConfigError(f"{redact(address)!r} is no address of {name}; write it as https://host:port/path")

@@ -18,53 +18,56 @@ class HasStudy(Protocol):
     """An `Experiment`, a `Search` or a `SearchResult`."""
 
     def to_optuna(self) -> Study:
-        """All trials, as a study."""
+        """Return all trials, as a study."""
 
 
 Source: TypeAlias = "HasStudy | Study"
 
 
 def history(source: Source, objective: str | None = None) -> Figure:
-    """The values of all trials in their order, and the best so far."""
+    """Draw the values of all trials in their order, and the best so far."""
     return _draw("plot_optimization_history", source, objective)
 
 
 def importance(source: Source, objective: str | None = None, parameters: Sequence[str] | None = None) -> Figure:
-    """How much each parameter matters for the objective."""
+    """Draw how much each parameter matters for the objective."""
     return _draw("plot_param_importances", source, objective, parameters, several=True)
 
 
 def slices(source: Source, objective: str | None = None, parameters: Sequence[str] | None = None) -> Figure:
-    """The objective over each parameter."""
+    """Draw the objective over each parameter."""
     return _draw("plot_slice", source, objective, parameters)
 
 
 def contour(source: Source, objective: str | None = None, parameters: Sequence[str] | None = None) -> Figure:
-    """The objective over each pair of parameters."""
+    """Draw the objective over each pair of parameters."""
     return _draw("plot_contour", source, objective, parameters, several=True)
 
 
 def parallel_coordinates(
     source: Source, objective: str | None = None, parameters: Sequence[str] | None = None
 ) -> Figure:
-    """One line for each trial, across its parameters and the objective."""
+    """Draw one line for each trial, across its parameters and the objective."""
     return _draw("plot_parallel_coordinate", source, objective, parameters)
 
 
 def rank(source: Source, objective: str | None = None, parameters: Sequence[str] | None = None) -> Figure:
-    """Pairs of parameters, coloured by the rank of the objective."""
+    """Draw pairs of parameters, coloured by the rank of the objective."""
     return _draw("plot_rank", source, objective, parameters, several=True)
 
 
 def edf(*sources: Source, objective: str | None = None) -> Figure:
-    """Which share of the trials reached which value; of several sources, a line each."""
+    """Draw which share of the trials reached which value; a line for each source."""
     if not sources:
         raise Conflict("edf needs an experiment, a search result or a study.")
     return _draw("plot_edf", sources[0], objective, more=sources[1:])
 
 
 def front(source: Source) -> Figure:
-    """The trials in two or three objectives, and those that no other one beats. Raises: Conflict for another number."""
+    """Draw the trials in two or three objectives, and those that no other one beats.
+
+    Raises: Conflict for another number.
+    """
     study = _study(source)
     if len(study.directions) not in (2, 3):
         raise Conflict(f"a front is drawn for two or three objectives, and here {_amount(len(study.directions))}.")
@@ -73,7 +76,7 @@ def front(source: Source) -> Figure:
 
 
 def intermediate_values(source: Source) -> Figure:
-    """The intermediate results of each trial, step by step; with several objectives, of the first."""
+    """Draw the intermediate results of each trial, step by step; with several objectives, of the first."""
     study = _study(source)
     if not any(trial.intermediate_values for trial in study.get_trials(deepcopy=False)):
         raise Conflict("no trial has reported an intermediate result that is a number.")
@@ -81,7 +84,7 @@ def intermediate_values(source: Source) -> Figure:
 
 
 def timeline(source: Source) -> Figure:
-    """When each trial ran, and how it ended."""
+    """Draw when each trial ran, and how it ended."""
     study = _study(source)
     if not study.get_trials(deepcopy=False):
         raise Conflict("there are no trials yet.")

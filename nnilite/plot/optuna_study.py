@@ -1,4 +1,4 @@
-"""An experiment or a search as a study of optuna, so that all that optuna draws and computes can be had of it.
+"""An experiment or a search as a study of optuna, for all that optuna draws and computes.
 
 A parameter keeps its name; one inside a nested choice gets the names of the choices and options above it, as in
 `model.cnn.layers`, and only trials that have it get it. Trials that succeeded are COMPLETE, with their values in
@@ -41,7 +41,7 @@ class Ran:
 
 
 def study_of(name: str, space: Mapping[str, Any], objectives: Mapping[str, str], ran: Iterable[Ran]) -> Study:
-    """A study in memory, which optuna draws and goes on with. Raises: SpaceError."""
+    """Return a study in memory, which optuna can draw and continue. Raises: SpaceError."""
     import optuna
 
     names = _ParameterNames(SearchSpace.parse(dict(space)))
@@ -55,7 +55,7 @@ def study_of(name: str, space: Mapping[str, Any], objectives: Mapping[str, str],
 
 
 def of_one_objective(study: Study, at: int) -> Study:
-    """The study as it would be with one of its objectives alone, by its number."""
+    """Return the study as it would be with one of its objectives alone, by its number."""
     import optuna
 
     if len(study.directions) == 1:
@@ -116,7 +116,7 @@ class _ParameterNames:
         self.seen: dict[str, list[float]] = {}
 
     def params(self, parameters: Json) -> dict[str, Any]:
-        """The values of a trial by name; {} for parameters that are not in the space."""
+        """Return the values of a trial by name; {} for parameters that are not in the space."""
         given = parameters
         if isinstance(given, Mapping):
             extras = EXTRAS - {one.name for one in self.space.children()}
@@ -205,7 +205,7 @@ def _state(one: Ran, objectives: Mapping[str, str]) -> tuple[str, list[float] | 
 
 
 def _steps(one: Ran, objectives: Mapping[str, str]) -> dict[int, float]:
-    """The intermediate results of the first objective."""
+    """Return the intermediate results of the first objective."""
     first = next(iter(objectives))
     found = ((step, scalar(value, first)) for step, value in enumerate(one.intermediate))
     return {step: number for step, number in found if number is not None}
@@ -224,7 +224,7 @@ def _attributes(trial: Trial, in_space: bool) -> Iterator[tuple[str, Json]]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without optuna's lines on each study and trial, and without its warnings of what is experimental."""
+    """Silence optuna's lines on each study and trial, and its warnings of what is experimental."""
     import optuna
     from optuna.exceptions import ExperimentalWarning
 

@@ -31,7 +31,10 @@ COUNT = whole_number(0)
 
 
 def storable(text: str) -> str:
-    """A text without what some stores cannot keep: a lone surrogate has no encoding, and NUL ends strings in C."""
+    """Return a text without what some stores cannot keep.
+
+    A lone surrogate has no encoding, and NUL ends strings in C.
+    """
     if text.isascii():
         return text.replace("\0", "")
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "")
@@ -119,7 +122,7 @@ class Trial:
     cost: Annotated[float | None, "of its attempts that have ended; null: nothing is known of their price"] = None
 
     def _repr_html_(self) -> str:
-        """What notebooks show."""
+        """Return what notebooks show."""
         from nnilite._notebook import html
 
         return html.trial(self)

@@ -1,7 +1,7 @@
 """One description per wire shape: a frozen dataclass says how it travels as JSON.
 
 From its type hints follow JSON out (`to_json`), JSON in, checked strictly (`read_fields`), and the schema for the
-OpenAPI document (`schema_of`). Names travel in camelCase. What the hint alone does not say stands in `Annotated`:
+OpenAPI document (`schema_of`). Names travel in camelCase. `Annotated` has what the hint alone does not say:
 
     reason: Annotated[str, "why it waits"] = ""              a description
     duration_s: Annotated[float, Key("duration")] = 0.0      another name on the wire
@@ -70,7 +70,7 @@ class _Field:
 
 
 def whole_number(least: int, most: int | None = None) -> Form:
-    """A whole number within bounds, both included."""
+    """Return the form of a whole number within bounds, both included."""
     bounds = {"minimum": least, **({} if most is None else {"maximum": most})}
     sentence = f"must be a whole number from {least}" + ("" if most is None else f" to {most}")
 
@@ -83,7 +83,7 @@ def whole_number(least: int, most: int | None = None) -> Form:
 
 
 def text(most: int, clean: Callable[[str], str]) -> Form:
-    """A string of at most so many characters; `clean` makes of it what is kept."""
+    """Return the form of a string of at most `most` characters; `clean` makes of it what is kept."""
 
     def read(value: Json) -> str:
         if type(value) is not str or len(value) > most:
@@ -94,7 +94,7 @@ def text(most: int, clean: Callable[[str], str]) -> Form:
 
 
 def seconds_since_epoch(most: float | None = None) -> Form:
-    """A point in time. A larger one than `most` is in milliseconds."""
+    """Return the form of a point in time. A larger one than `most` is in milliseconds."""
     schema: Schema = {"type": "number", "description": "seconds since the epoch"}
     if most is not None:
         schema = {"type": "number", "minimum": 0, "maximum": most}
@@ -109,7 +109,7 @@ def seconds_since_epoch(most: float | None = None) -> Form:
 
 
 def choice(values: type[Enum] | tuple[str, ...]) -> Form:
-    """One of the values of an enum, or of some words."""
+    """Return the form of one of the values of an enum, or of some words."""
     known = {value: value for value in values} if isinstance(values, tuple) else {m.value: m for m in values}
     words = [word for word in known if word]
     sentence = f"must be {', '.join(words[:-1])} or {words[-1]}" + (", or empty" if "" in known else "")
@@ -184,7 +184,7 @@ def _mapping(key: Form, value: Form) -> Form:
 
 
 def form_of(hint: Any) -> Form:
-    """The form of a type hint. Raises: TypeError for one that does not travel."""
+    """Return the form of a type hint. Raises: TypeError for one that is not sent."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _annotated(arguments[0], arguments[1:])
@@ -217,7 +217,7 @@ def _annotated(hint: Any, marks: tuple[Any, ...]) -> Form:
 
 
 def camel(name: str) -> str:
-    """`max_trial_number` -> `maxTrialNumber`."""
+    """Turn `max_trial_number` into `maxTrialNumber`."""
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
 
@@ -244,14 +244,14 @@ def _writers(cls: type) -> tuple[tuple[str, str, Callable[[Any], Json] | None], 
 
 
 def to_json(record: Any) -> Schema:
-    """The JSON object of a record."""
+    """Return the JSON object of a record."""
     cls: type = type(record)
     values = vars(record)
     return {key: values[name] if write is None else write(values[name]) for key, name, write in _writers(cls)}
 
 
 def read_fields(cls: type, data: Mapping[str, Json]) -> dict[str, Any]:
-    """The arguments that make a record of this JSON object; other keys are left out. Raises: Mismatch."""
+    """Return the arguments that make a record of this JSON object; other keys are left out. Raises: Mismatch."""
     found: dict[str, Any] = {}
     for field in _fields(cls):
         if field.key not in data:
@@ -275,21 +275,21 @@ def _read(field: _Field, value: Json) -> Any:
 
 
 def wire_names(cls: type) -> dict[str, str]:
-    """The names on the wire of a record's fields, by those of the fields."""
+    """Return the names on the wire of a record's fields, by those of the fields."""
     return {field.name: field.key for field in _fields(cls)}
 
 
 def properties_of(cls: type) -> dict[str, Schema]:
-    """The schemas of a record's fields, by their names on the wire."""
+    """Return the schemas of a record's fields, by their names on the wire."""
     return {field.key: dict(field.form.schema) for field in _fields(cls)}
 
 
 def required_of(cls: type) -> list[str]:
-    """What has to be there in JSON that comes in."""
+    """Return the names that JSON that comes in must have."""
     return [field.key for field in _fields(cls) if field.is_required]
 
 
 def schema_of(cls: type) -> Schema:
-    """JSON Schema of what `to_json` makes: every property is there."""
+    """Return the JSON Schema of what `to_json` makes: every property is there."""
     properties = properties_of(cls)
     return {"type": "object", "properties": properties, "required": list(properties)}

@@ -14,9 +14,9 @@ keeper_folder     what services learn of an attempt from its folder, or from the
 keeper_events     what a keeper reports, read from JSON
 bootstrap         the command that becomes the keeper, for platforms that run a command in an image
 callback_address  where the machines of a platform reach the manager
-job_turns         calls about single jobs, of which a slow one holds up no other
+job_turns         calls about single jobs, so that a slow one holds up no other
 gpu               handing out the GPUs of one machine
-slots             slots that experiments share: who is next, and whom one waits for
+slots             slots that experiments share: which job is next, and what the others wait for
 worker_side       what the programs of plugins on workers share with the keeper
 cluster           trials as jobs of a scheduler with a login node and a shared file system: a package
 _host_use         how much of a machine is in use

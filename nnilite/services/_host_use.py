@@ -1,4 +1,4 @@
-"""How much of this machine is in use. Python 3.8 and the standard library alone; only Linux tells.
+"""How much of this machine is in use. Python 3.8 and the standard library alone; only Linux reports it.
 
 meter = HostMeter()
 meter.read()        {"cpuPercent": 12.5, "memoryUsed": 3100000000, "memoryTotal": 8000000000}
@@ -31,7 +31,7 @@ class HostMeter:
         self._last = self._read_memory()
 
     def read(self) -> Dict[str, float]:
-        """What was seen at the last look: bytes of memory, and percent of the processors."""
+        """Return what was seen at the last look: bytes of memory, and percent of the processors."""
         with self._lock:
             if self._clock() - self._looked >= EVERY_S:
                 self._look()
@@ -46,7 +46,7 @@ class HostMeter:
             self._last["cpuPercent"] = round(100 * min(max(share, 0.0), 1.0), 1)
 
     def _read_ticks(self) -> Optional[Tuple[int, int]]:
-        """Busy and all ticks of all processors since the start of the machine."""
+        """Return busy and all ticks of all processors since the start of the machine."""
         try:
             with open(self._proc + "/stat", encoding="ascii") as file:
                 # user nice system idle iowait irq softirq steal; guests are in user and nice already

@@ -15,7 +15,7 @@
             return self.handle(job, id=made)
 
 A handle is {"job": its name, "report": how it reports, "soft_s": how long its keeper gets to end the trial}, and what
-the service adds to that, as a rule the platform's "id".
+the service adds to that, usually the platform's "id".
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
         """Make the client. Nothing is asked yet. Raises: ConfigError."""
 
     async def log_in(self, api: ApiT) -> None:
-        """See whether the platform lets this user in. Raises: ConfigError if it never will, Problem."""
+        """Check whether the platform lets this user in. Raises: ConfigError if it never will, Problem."""
 
     async def check_trials(self, api: ApiT) -> None:
-        """See whether a trial could ever run. Raises: ConfigError if it could not, Problem."""
+        """Check whether a trial could ever run. Raises: ConfigError if it could not, Problem."""
 
     async def check_way_back(self, api: ApiT) -> None:
-        """See whether the trials of a new experiment can reach this manager, which listens by now.
+        """Check whether the trials of a new experiment can reach this manager, which listens by now.
 
         Raises: ConfigError if they cannot, Problem.
         """
@@ -192,7 +192,7 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
         self._jobs, self._listed = jobs, time.monotonic()
 
     def hosts(self) -> list[Host]:
-        """The nodes on which trials were last seen to run."""
+        """Return the nodes on which trials were last seen to run."""
         running: dict[str, int] = {}
         for watch in self._watches.values():
             if watch.host and watch.over is None:
@@ -202,10 +202,10 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
     # ------------------------------------------------------------ the end
 
     async def cancel(self, handle: Handle) -> None:
-        """The keeper of a running trial hears it from the manager first, and ends the trial softly.
+        """Cancel a running trial softly: its keeper learns of it from the manager first, and ends the trial.
 
-        The platform is asked for a hard end when the time for that is over, by `poll`; at once where the keeper does
-        not hear the manager, or the trial does not run yet.
+        `poll` asks the platform for a hard end when the time for that is over; at once where the keeper has no contact
+        with the manager, or the trial does not run yet.
         """
         await self.watched(handle).cancel(float(handle.get("soft_s") or 0))
 

@@ -19,11 +19,11 @@ manager of another version there. The code from the manager is fetched by the ke
 
 The image needs a POSIX `/bin/sh` and a Python of 3.8 or later, under any of its usual names; without one the job ends
 with a sentence that says so. SIGTERM to the job reaches the keeper, which keeps the job's process id. What the keeper
-could not deliver to the manager stands in the job's log, for `keeper_folder.read_log`, and so does why it never ran.
+could not deliver to the manager is in the job's log, for `keeper_folder.read_log`, and so does why it never ran.
 
-Limits: Linux takes 128 kB for each word of a command and each environment variable, and about 2 MB for all of them.
-The command is about 7 kB; the keeper is 48 kB packed, and 63 kB in a variable. `environment` splits
-what is longer. Where there is room for 107 kB, the keeper of `with_bytecode` lets trials start earlier.
+Limits: Linux accepts 128 kB for each word of a command and each environment variable, and about 2 MB for all of them.
+The command is about 7 kB; the keeper is 48 kB packed, and 63 kB in a variable. `environment` splits what is longer.
+Where there is room for 107 kB, the keeper of `with_bytecode` lets trials start earlier.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Supply:
 
 @dataclass(frozen=True)
 class Instructions:
-    """What a job is told: it holds the trial's token, so it is a secret."""
+    """The instructions of a job. They hold the trial's token, so they are a secret."""
 
     spec: Mapping[str, Json]
     """Of `Job.spec_for`. A relative `callback_file` is beside the instructions."""
@@ -91,7 +91,7 @@ class Instructions:
     """Whether all processes of the job have one folder."""
 
     def packed(self) -> bytes:
-        """The bytes to hand over."""
+        """Return the bytes to hand over."""
         content = {
             "spec": dict(self.spec),
             "keeper": {**_entry(self.keeper), "sha256": self.keeper_sha256},
@@ -124,10 +124,10 @@ def command(
     files: str = "",
     checkpoints: str = "",
 ) -> list[str]:
-    """The command of a job, as a list of words.
+    """Return the command of a job, as a list of words.
 
-    `source` is where the instructions are, `work` the folder where the job may write. `message_file` is a file of which
-    the platform tells the content when the job has ended; `files`, the folder for relative names of supplies;
+    `source` is where the instructions are, `work` the folder where the job may write. `message_file` is a file whose
+    content the platform shows when the job has ended; `files`, the folder for relative names of supplies;
     `checkpoints`, the folder for checkpoints.
 
     >>> command("/var/run/secret", "/tmp/nnilite")[-4:]
@@ -148,7 +148,7 @@ def command(
 
 
 def python_command(program: str, *arguments: str) -> list[str]:
-    """A command that runs the text of a program for Python 3.8 or later by whatever Python the image has."""
+    """Return a command that runs a program's text for Python 3.8 or later with whatever Python the image has."""
     text = base64.b64encode(pack(program.encode())).decode()
     # `binascii` is a part of the interpreter, and `base64` would load `re`.
     loader = f"import binascii, zlib; exec(zlib.decompress(binascii.a2b_base64({text!r})))"
@@ -156,7 +156,7 @@ def python_command(program: str, *arguments: str) -> list[str]:
 
 
 def environment(name: str, data: bytes) -> dict[str, str]:
-    """Environment variables for data of any kind: NAME, and NAME_1, NAME_2 and so on where one would be too long.
+    """Return environment variables for any data: NAME, and NAME_1, NAME_2 and so on where one would be too long.
 
     >>> environment("NNILITE_START", b"abc")
     {'NNILITE_START': 'YWJj'}

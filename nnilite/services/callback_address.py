@@ -5,7 +5,7 @@
 
 The address is the one that the user has given (`nniManagerIp`, in the service's section or at the top), or the
 manager's own, or, where that is one of this machine's loopback, the address that this machine has on the way to the
-platform: trials are mostly on the same side of it. Trials run in containers as a rule, so where the platform is on this
+platform: trials are mostly on the same side of it. Trials usually run in containers, so where the platform is on this
 machine, too, loopback would be the container itself, and the address on the way to everywhere else is taken.
 """
 
@@ -43,16 +43,16 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def callback_socket(context: ServiceContext) -> Path:
-    """The manager's Unix socket, by which it takes the same batches of events as by its callback, one JSON line each.
+    """Return the manager's Unix socket, which takes the same batches of events as its callback, one JSON line each.
 
-    A service with a connection of its own to where its trials run may hand the lines of keepers on by it; the manager
-    checks their tokens. It is not there where the system or the disk has no sockets.
+    A service with a connection of its own to its trials' machines may hand the lines of keepers on to it; the manager
+    checks their tokens. It does not exist where the system or the disk has no sockets.
     """
     return context.directory / ("callback" + SUFFIX)
 
 
 def connect_to_socket(path: Path) -> socket.socket:
-    """A connection to a Unix socket, however long its name, that does not block. Raises: OSError."""
+    """Return a connection to a Unix socket, however long its name, that does not block. Raises: OSError."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     # Where too many wait already, that is an error: its server may be this event loop, which would wait for itself.
     connection.setblocking(False)
@@ -65,7 +65,7 @@ def connect_to_socket(path: Path) -> socket.socket:
 
 
 def callback_address(context: ServiceContext, given: str | None, platform: str) -> str:
-    """The manager's URL as the platform's machines see it.
+    """Return the manager's URL as the platform's machines see it.
 
     `given` is the service's own nniManagerIp, `platform` the URL of the platform's interface. May wait for a name to be
     resolved: call it in a thread. Raises: ServiceError where this machine has no way to the platform.
@@ -80,7 +80,7 @@ def callback_address(context: ServiceContext, given: str | None, platform: str) 
 
 
 def check_callback_address(context: ServiceContext, given: str | None, platform: str) -> None:
-    """See whether the manager listens where trials will look for it, if nobody has said where that is.
+    """Check that the manager listens where trials will look for it, unless the user has given an address.
 
     A given address may be a proxy's or a tunnel's, which this machine may not be able to reach. Call it in a thread: it
     tries for up to 5 s. Raises: ConfigError, with the cure; ServiceError.
@@ -107,7 +107,7 @@ def check_callback_address(context: ServiceContext, given: str | None, platform:
 
 
 def reachable_callback_address(context: ServiceContext, given: str | None, platform: str) -> str:
-    """The manager's URL as the platform's machines see it, if the manager listens there.
+    """Return the manager's URL as the platform's machines see it, if the manager listens there.
 
     Else a trial waits: a resumed experiment must not end, with trials that run, because its manager listens elsewhere
     now. Call it in a thread. Raises: NoCapacity, with the cure; ServiceError.
@@ -139,7 +139,7 @@ def given_callback_address(context: ServiceContext, given: str | None, machines:
 
 
 def with_host(url: str, host: str, port: int | None = None) -> str:
-    """A URL at another host, and at another port if one is given.
+    """Return a URL at another host, and at another port if one is given.
 
     >>> with_host("http://127.0.0.1:8080/x", "fe80::1", 40001)
     'http://[fe80::1]:40001/x'
@@ -159,7 +159,7 @@ def _listens(host: str, port: int) -> bool:
 
 
 def _own_address(platform: str) -> str:
-    """The address of this machine on the way to the platform. Raises: ServiceError."""
+    """Return the address of this machine on the way to the platform. Raises: ServiceError."""
     parts = urlsplit(platform)
     try:
         found = _address_towards(parts.hostname or "", parts.port or 443)
@@ -174,7 +174,7 @@ def _own_address(platform: str) -> str:
 
 
 def _address_towards(host: str, port: int) -> str:
-    """Nothing is sent. Raises: OSError."""
+    """Return this machine's address on the way to a host; nothing is sent. Raises: OSError."""
     family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect(place)

@@ -60,7 +60,10 @@ class MountedStorage:
         return f"nni/{self.experiment}/code"
 
     def put(self, name: str, source: Path) -> str:
-        """Copy a file whose name tells its content, unless it is there; its path in jobs. Raises: ServiceError."""
+        """Copy a file whose name identifies its content, unless it is there.
+
+        Return its path in jobs. Raises: ServiceError.
+        """
         try:
             known = size_below(self.here, f"{self.code_folder}/{name}")
         except OSError:  # the attempt to write says what is wrong
@@ -75,7 +78,7 @@ class MountedStorage:
         return f"{self.there}/{self.code_folder}/{name}"
 
     def has(self, name: str) -> bool:
-        """Whether there is a file of this name. Raises: OSError."""
+        """Return whether there is a file of this name. Raises: OSError."""
         return size_below(self.here, f"{self.code_folder}/{name}") is not None
 
     def _write(self, name: str, content: Path | bytes) -> None:
@@ -130,7 +133,7 @@ class Delivery:
         return keeper_spec(job, folder, self.callback, **more)
 
     def instructions(self, job: Job, folder: str, **more: Any) -> Instructions:
-        """Return what the job is told. `more` are other fields of `Instructions`."""
+        """Return the job's instructions. `more` are other fields of `Instructions`."""
         spec = more.pop("spec", None) or self.spec(job, folder)
         return Instructions(spec, self.keeper, self.keeper_sha256, self.code, self.code_hash, **more)
 

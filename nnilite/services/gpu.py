@@ -3,11 +3,11 @@
 read_gpus()                what NVML says of the machine. It blocks, so call it in a thread, as `GpuReader` does
 choose(gpus, wanted, ...)  which GPUs a job gets, or NoCapacity with the reason. Pure
 use_of(gpus)               how busy they are, for people
-environment(indices)       the variables by which the job's programs see those GPUs and no others
+environment(indices)       the variables that let the job's programs see those GPUs and no others
 
-A GPU is free for a job if it works, is allowed, has fewer than `max_jobs` jobs of this experiment, and,
-unless `use_active` says that it does not matter, no process of anybody else. A job gets as many whole GPUs as
-it wants: all GPUs of the machine are a fair wish, and so is the only one.
+A GPU is free for a job if it works, is allowed, has fewer than `max_jobs` jobs of this experiment, and, unless
+`use_active` says that it does not matter, no process of other users or programs. A job gets as many whole GPUs as it
+wants: all GPUs of the machine are a fair wish, and so is the only one.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def choose(
     booked: Mapping[str, Sequence[int]],
     own: Callable[[int], bool] = lambda pid: False,
 ) -> tuple[int, ...]:
-    """The indices of the GPUs for one more job, sorted: those with the fewest jobs, then the least used ones.
+    """Return the indices of the GPUs for one more job, sorted: those with the fewest jobs, then the least used ones.
 
-    `booked` maps the names of running jobs to the GPUs they hold; `own(pid)` tells the processes of these
-    jobs from those of others. Raises: NoCapacity, saying what is in the way of each GPU.
+    `booked` maps the names of running jobs to the GPUs they hold; `own(pid)` distinguishes the processes of these jobs
+    from those of others. Raises: NoCapacity, saying what is in the way of each GPU.
 
         >>> choose([Gpu(0), Gpu(1)], 1, GpuRules(), booked={"other": [0]})
         (1,)
@@ -77,7 +77,7 @@ def choose(
 
 
 def impossible(gpus: Sequence[Gpu], wanted: int, rules: GpuRules) -> str | None:
-    """Why `wanted` GPUs can never be had on this machine, or None."""
+    """Return why `wanted` GPUs are impossible on this machine, or None."""
     missing = sorted(set(rules.allowed or ()) - {gpu.index for gpu in gpus})
     if missing:
         has = f"GPUs {_list(gpu.index for gpu in gpus)}" if gpus else "no GPU"
@@ -103,7 +103,7 @@ def environment(indices: Sequence[int] | None) -> dict[str, str]:
 
 
 def use_of(gpus: Iterable[Gpu]) -> list[dict[str, Any]]:
-    """How busy each GPU is, for `Host.details["gpuUse"]`: `percent` (null: it does not tell) and bytes of memory."""
+    """Return how busy each GPU is, for `Host.details["gpuUse"]`: `percent` (null: unknown) and bytes of memory."""
     return [
         {
             "index": gpu.index,
@@ -117,7 +117,7 @@ def use_of(gpus: Iterable[Gpu]) -> list[dict[str, Any]]:
 
 
 def _obstacle(gpu: Gpu, rules: GpuRules, jobs: int, own: Callable[[int], bool]) -> str:
-    """Why this GPU is not free, or ""."""
+    """Return why this GPU is not free, or ""."""
     if gpu.fault:
         return gpu.fault
     if jobs >= rules.max_jobs:
@@ -202,7 +202,7 @@ def _read_gpu(nvml: Any, index: int) -> Gpu:
 
 
 def _told(nvml: Any, question: Callable[[Any], Any], device: Any, otherwise: Any) -> Any:
-    """The answer of a GPU, or `otherwise` of one that does not know the question (MIG, vGPU, shared memory)."""
+    """Return a GPU's answer, or `otherwise` if it does not support the question (MIG, vGPU, shared memory)."""
     try:
         return question(device)
     except nvml.NVMLError_NotSupported:
@@ -210,10 +210,10 @@ def _told(nvml: Any, question: Callable[[Any], Any], device: Any, otherwise: Any
 
 
 class GpuReader:
-    """Reads GPUs beside the event loop, in a thread of its own that a hanging driver may keep.
+    """Reads GPUs in a thread of its own, apart from the event loop; a hanging driver may block it.
 
-    There is never more than one such thread; while it hangs, callers wait `timeout_s` once, then get their
-    error at once. A reading is good for `fresh_s` seconds.
+    There is never more than one such thread; while it hangs, callers wait `timeout_s` once, then get their error at
+    once. A reading is valid for `fresh_s` seconds.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class GpuReader:
         self._gpus: list[Gpu] = []
 
     async def gpus(self) -> list[Gpu]:
-        """The GPUs, as they were a second ago at most. Raises: ServiceError, also if the driver is silent."""
+        """Return the GPUs, as they were a second ago at most. Raises: ServiceError, also if the driver is silent."""
         now_s = time.monotonic()
         if now_s - self._read_s < self._fresh_s:
             return self._gpus

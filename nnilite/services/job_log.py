@@ -56,7 +56,7 @@ class JobLog(ABC):
         """Ask the platform for what is new, and feed it in. Raises: Problem."""
 
     def is_foreign(self, line: bytes) -> bool:
-        """Whether neither the keeper nor the trial has printed this line."""
+        """Return whether neither the keeper nor the trial has printed this line."""
         return False
 
     async def follow(self) -> None:

@@ -1,7 +1,7 @@
-"""Calls to a platform about single jobs: one at a time for each job, and one that is slow holds up no other job.
+"""Calls to a platform about single jobs: one at a time for each job, so that a slow one holds up no other job.
 
-The log of a job may lie on a node that is down, or its folder on a disk that hangs. So whoever looks at many jobs gives
-each a limit: what takes longer goes on beside the other calls, and what it finds counts at the next look.
+The log of a job may lie on a node that is down, or its folder on a disk that hangs. So a look at many jobs gives each a
+limit: what takes longer continues during the other calls, and its result counts at the next look.
 
     self._turns = JobTurns()
     ...
@@ -12,7 +12,7 @@ each a limit: what takes longer goes on beside the other calls, and what it find
         async with self._turns.turn(str(handle["job"])):
             return await self._read(handle)
 
-A service of which `reports` works so sets `reports_aside`. `close` has to be awaited at the end.
+A service whose `reports` works like this sets `reports_aside`. `close` has to be awaited at the end.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class JobTurns:
         self._looks: dict[str, asyncio.Task[JobStatus]] = {}
 
     async def statuses(self, calls: Sequence[tuple[str, StatusCall]]) -> list[JobStatus]:
-        """Return the status of each job, given its name and the call; UNKNOWN where it is not there within the limit.
+        """Return the status of each job, given its name and the call; UNKNOWN where it does not come within the limit.
 
         Raises: what a call raises.
         """

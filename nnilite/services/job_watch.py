@@ -1,6 +1,6 @@
-"""What becomes of one job: from what its platform tells, its log, and what was seen of it before.
+"""What becomes of one job, according to its platform, its log, and earlier observations.
 
-This is the same on all platforms that take a job, tell of it when they are asked, and keep its log. A service writes
+This is the same on all platforms that take a job, report on it when they are asked, and keep its log. A service writes
 what is its own:
 
     class MyWatch(JobWatch[MyJob]):
@@ -62,7 +62,7 @@ class Patience:
 
 @dataclass(frozen=True)
 class SeenJob:
-    """What a platform tells of a job now, in words that all platforms share."""
+    """What a platform reports about a job now, in terms that all platforms share."""
 
     state: JobState
     """WAITING, RUNNING or UNKNOWN; an end where the platform says so. LOST needs no log, and is the end at once."""
@@ -136,11 +136,11 @@ class JobWatch(ABC, Generic[JobT]):
         return found
 
     def knows_enough(self) -> bool:
-        """Whether all was learned of the running job that is needed before its end."""
+        """Return whether all was learned of the running job that is needed before its end."""
         return self._learned
 
     def is_this(self, found: JobT) -> bool:
-        """Whether what was found by the id is this job; platforms may use an id again."""
+        """Return whether what was found by the id is this job; platforms may use an id again."""
         return True
 
     def taken_away(self, found: JobT, seen: SeenJob) -> JobStatus:
@@ -149,7 +149,7 @@ class JobWatch(ABC, Generic[JobT]):
         return seen.status(JobState.LOST, f"{reason}: {seen.reason}" if seen.reason else reason)
 
     def speaks(self, found: JobT, seen: SeenJob) -> bool:
-        """Whether the log of an ended job should tell how it ended, so that it is worth waiting for."""
+        """Return whether the log of an ended job should say how it ended, so that it is worth waiting for."""
         return self.ran and not (seen.state is JobState.CANCELED and self.canceled)
 
     # ------------------------------------------------------------ its status
@@ -159,7 +159,7 @@ class JobWatch(ABC, Generic[JobT]):
         self._submitted, self._known = time.monotonic(), True
 
     def lasts_s(self, what: str, holds: bool = True) -> float:
-        """Return for how long something has been so, by what this was told; 0 if it is not so."""
+        """Return the seconds for which `what` has held, according to the calls of this; 0 if it does not hold."""
         if not holds:
             self._since.pop(what, None)
             return 0.0
@@ -201,7 +201,7 @@ class JobWatch(ABC, Generic[JobT]):
         return JobStatus(JobState.LOST, f"{self.platform} has no such job (any more)")
 
     async def _found(self, found: JobT) -> JobStatus:
-        """Raises: Problem, ServiceError."""
+        """Take up what the platform found. Raises: Problem, ServiceError."""
         self.lasts_s("missing", False)
         if self._cancel_at is not None and not self.canceled and time.monotonic() >= self._cancel_at:
             await self._kill()
@@ -273,7 +273,7 @@ class JobWatch(ABC, Generic[JobT]):
         self._cancel_at = time.monotonic() + (soft_s if runs else 0.0)
 
     async def _kill(self) -> None:
-        """Raises: Problem, ServiceError if the platform refuses it for a job that has not ended."""
+        """End the job. Raises: Problem, ServiceError if the platform refuses it for a job that has not ended."""
         try:
             await self.kill()
         except NotFound:
@@ -284,7 +284,7 @@ class JobWatch(ABC, Generic[JobT]):
         self.canceled = True
 
     async def remove(self) -> None:
-        """End it, if it has not ended or still holds something. Raises: ServiceError while it goes on, Problem."""
+        """End it, if it has not ended or still holds something. Raises: ServiceError while it still runs, Problem."""
         try:
             seen = self.words(await self._fetched())
             if seen.holds or not (_has_ended(seen) or seen.is_stopping):
@@ -298,7 +298,7 @@ class JobWatch(ABC, Generic[JobT]):
     # ------------------------------------------------------------ its log
 
     async def reports(self) -> Sequence[KeeperEvent]:
-        """Return what its log has that is new; once it has ended, all of it once more. Raises: Problem."""
+        """Return the news of its log; once it has ended, all of it again. Raises: Problem."""
         if self.over is not None and not self._read_whole:
             self._read_whole = True
             self.log.rewind()
@@ -316,7 +316,7 @@ class JobWatch(ABC, Generic[JobT]):
 
 
 def _has_ended(seen: SeenJob) -> bool:
-    """A job that is lost may still be there, and be begun again."""
+    """Return whether the job has ended. A job that is lost may still be there, and be begun again."""
     return seen.state.ended and seen.state is not JobState.LOST
 
 

@@ -26,10 +26,10 @@ _FEW_VALUES = 10_000
 
 
 def read_batch(events: Sequence[Json]) -> list[KeeperEvent]:
-    """The events of one callback, in order. Raises: ConfigError that names the event and the field.
+    """Return the events of one callback, in order. Raises: ConfigError that names the event and the field.
 
     The order is checked, too: metrics count up by one, pieces of output do not overlap, and a trial starts once, ends
-    once, reports nothing after its end, and what it uses is told once at most.
+    once, reports nothing after its end, and what it uses is reported once at most.
     """
     order = _Order()
     found: list[KeeperEvent] = []
@@ -45,7 +45,7 @@ def read_batch(events: Sequence[Json]) -> list[KeeperEvent]:
 
 
 def parse_event(event: Json) -> KeeperEvent:
-    """One event as a keeper writes it. Raises: ConfigError that names the field."""
+    """Return one event as a keeper writes it. Raises: ConfigError that names the field."""
     try:
         return _parsed(event)
     except Mismatch as error:
@@ -124,7 +124,7 @@ _LENIENT = json.JSONDecoder(parse_int=_int)
 
 
 def read_value(text: str) -> tuple[Json, str]:
-    """The value of a metric's JSON text, which may have NaN and Infinity; or None, and why it is refused."""
+    """Return the value of a metric's JSON text, which may have NaN and Infinity; or None, and why it is refused."""
     try:
         if not text.isascii():
             text = storable(text)
@@ -143,7 +143,7 @@ def read_value(text: str) -> tuple[Json, str]:
 
 
 def check_value(value: Any) -> tuple[Json, str]:
-    """The same for a value that is already parsed."""
+    """Return the same for a value that is already parsed."""
     try:
         return read_value(json.dumps(value))
     except (TypeError, ValueError, RecursionError) as error:
@@ -163,7 +163,7 @@ def _count_separators(text: bytes) -> int:
 
 
 def deeper(value: Json, depth: int) -> bool:
-    """Whether a value is nested more than `depth` deep."""
+    """Return whether a value is nested more than `depth` deep."""
     level = [value]
     for _ in range(depth + 1):
         level = [item for box in level if isinstance(box, dict | list) for item in _items(box)]

@@ -89,11 +89,11 @@ class KeeperFolder:
         self._files.create(spec)
 
     def spec(self) -> Mapping[str, Any]:
-        """The specification; {} if there is none (any more)."""
+        """Return the specification; {} if there is none (any more)."""
         return self._files.spec()
 
     def grace_s(self) -> float:
-        """What the trial was promised between SIGTERM and SIGKILL, in seconds."""
+        """Return the time that the trial was promised between SIGTERM and SIGKILL, in seconds."""
         return _time(self.spec().get("grace_s")) or 0.0
 
     def forget_spec(self) -> None:
@@ -101,7 +101,7 @@ class KeeperFolder:
         self.spec_file.unlink(missing_ok=True)
 
     def forget(self) -> None:
-        """Take away what nobody needs of an ended job: its specification and the note. The trial's files stay."""
+        """Remove what is no longer needed of an ended job: its specification and the note. The trial's files stay."""
         self.forget_spec()
         self._files.forget_note()
 
@@ -113,11 +113,11 @@ class KeeperFolder:
         return self._files.tidy()
 
     def is_tidied(self) -> bool:
-        """Whether a trial has run here of which only its own files are left."""
+        """Return whether a trial has run here and only its own files are left."""
         return self._files.is_tidied()
 
     def note(self) -> Mapping[str, Any] | None:
-        """What the service has noted of its job here, such as the handle; None if it has not."""
+        """Return what the service has noted of its job here, such as the handle; None if it has not."""
         return self._files.note()
 
     def keep_note(self, note: Mapping[str, Json]) -> None:
@@ -125,31 +125,31 @@ class KeeperFolder:
         self._files.keep_note(note)
 
     def run_command(self, keeper: Path) -> list[str]:
-        """The command that runs the attempt on this machine."""
+        """Return the command that runs the attempt on this machine."""
         return [sys.executable, "-I", "-S", str(keeper), "run", str(self.spec_file)]
 
     def deliver_command(self, keeper: Path) -> list[str]:
-        """The command that ends what a keeper has left that was killed, and delivers what it had not."""
+        """Return the command that ends what a killed keeper has left, and delivers what it had not."""
         return deliver_command(sys.executable, str(keeper), self._files)
 
     def started(self) -> float | None:
-        """When the trial's command started, in seconds since the epoch; None if it has not."""
+        """Return when the trial's command started, in seconds since the epoch; None if it has not."""
         record = self._files.started()
         return _time(record.get("time")) if record else None
 
     def trial(self) -> Mapping[str, Any] | None:
-        """The keeper's record of the trial's process, for `worker_side.running_groups`; None if there is none."""
+        """Return the keeper's record of the trial's process, for `worker_side.running_groups`; None if missing."""
         return self._files.started()
 
     def ended(self, host: str = "") -> JobStatus | None:
-        """How the trial ended, by its keeper's word; None if there is none."""
+        """Return how the trial ended, according to its keeper; None if there is no record."""
         record = self._files.exited()
         return None if record is None else end_status(record, host, self.started())
 
     def status(self, runs: Callable[[], bool], host: str = "") -> JobStatus:
-        """The status of the job. `runs` tells whether its keeper runs; LOST if that is gone without a word.
+        """Return the status of the job. `runs` returns whether its keeper runs; LOST if that ended without a record.
 
-        That is asked first, and then how the trial ended: the other way round, an end in between looks like a loss.
+        `runs` is called first, and then the end is read: in the other order, an end in between looks like a loss.
         """
         kept = runs()
         ended = self.ended(host)
@@ -163,31 +163,31 @@ class KeeperFolder:
         return JobStatus(JobState.RUNNING, host=host, started=started)
 
     def was_begun(self) -> bool:
-        """Whether a keeper has ever been at work here."""
+        """Return whether a keeper has ever been at work here."""
         return self._files.was_begun()
 
     def has_keeper(self) -> bool:
-        """Whether a keeper is at work here, by the lock that it holds."""
+        """Return whether a keeper is at work here, by the lock that it holds."""
         return self._files.has_keeper()
 
     def waits_for_keeper(self) -> bool:
-        """Whether the attempt is to be run and no keeper has begun."""
+        """Return whether the attempt is to be run and no keeper has begun."""
         return self._files.waits_for_keeper()
 
     def may_have_keeper(self) -> bool:
-        """The same, but True as well where no keeper has begun yet, or the file system has no locks."""
+        """Return the same, but True as well where no keeper has begun yet, or the file system has no locks."""
         return self._files.waits_for_keeper() or self._files.is_locked() is not False
 
     def keeper(self) -> int:
-        """The process id of the keeper at work here, looked for among all processes; 0 if there is none. Slow."""
+        """Return the process id of the keeper at work here, searched among all processes; 0 if there is none. Slow."""
         return self._files.keeper()
 
     def events(self) -> list[KeeperEvent]:
-        """What the keeper's files tell: see `read_events`."""
+        """Return the events in the keeper's files: see `read_events`."""
         return read_events(self.path)
 
     def output(self, stream: str, offset: int, limit: int) -> bytes:
-        """A piece of "stdout" or "stderr"; b"" where there is nothing (yet). Raises: OSError."""
+        """Return a piece of "stdout" or "stderr"; b"" where there is nothing (yet). Raises: OSError."""
         try:
             with open_below(self.path, f"trial.{stream}") as file:
                 file.seek(offset)
@@ -236,9 +236,9 @@ def _readable(folder: Path) -> Iterator[None]:
 
 
 def end_status(exited: Mapping[str, Any], host: str = "", started: float | None = None) -> JobStatus:
-    """The status of a job that has ended, by its keeper's record: `code`, `message`, `cause` and `time`.
+    """Return the status of a job that has ended, by its keeper's record: `code`, `message`, `cause` and `time`.
 
-    The trial may have written to that record: what cannot be is left out.
+    The trial may have written to that record: impossible values are left out.
     """
     code = exited["code"] if type(exited.get("code")) is int else None
     message = str(exited.get("message") or "")
@@ -249,17 +249,17 @@ def end_status(exited: Mapping[str, Any], host: str = "", started: float | None 
 
 
 def _time(value: Json) -> float | None:
-    """Seconds, as far as any clock goes; of NaN no comparison is true."""
+    """Return seconds, as far as any clock goes; of NaN no comparison is true."""
     fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= TIME_MAX
     return float(value) if fits else None
 
 
 def read_events(directory: Path) -> list[KeeperEvent]:
-    """What the files of an attempt tell: its start, its metrics, its end; [] if there is nothing yet.
+    """Return the events in an attempt's files: its start, its metrics, its end; [] if there is nothing yet.
 
     `directory` is the attempt's folder, `<experiment>/trials/<trial>/<attempt>`. Output is not among the events. The
-    trial can write to these files too: a start or an end that cannot be one is left out.
-    Raises: OSError if one of them is there and cannot be read now.
+    trial can write to these files too: an impossible start or end is left out.
+    Raises: OSError if one of them exists and cannot be read now.
 
     >>> read_events(Path("trials/Xy12z/0"))  # doctest: +SKIP
     [Started(time=1.5, host='box', pid=12), Reported(index=0, kind=FINAL, ...), Exited(time=9.0, code=0)]
@@ -274,7 +274,7 @@ def read_events(directory: Path) -> list[KeeperEvent]:
 
 
 def _with_remark(event: KeeperEvent, remark: str) -> KeeperEvent:
-    """The end as its keeper would tell it: with what could not be read of the reports."""
+    """Return the end as its keeper would report it: with what could not be read of the reports."""
     if not remark or not isinstance(event, Exited):
         return event
     return replace(event, message="\n".join(filter(None, [event.message, remark])))
@@ -291,7 +291,7 @@ def _event(kind: str, record: Json, directory: Path) -> list[KeeperEvent]:
 
 
 def read_metrics(directory: Path, ended: bool = False) -> Iterator[Reported]:
-    """The metrics of an attempt, in order. `ended`: also a last line without a line end."""
+    """Yield the metrics of an attempt, in order. `ended`: also a last line without a line end."""
     return _reported(SpoolReader(Folder(str(directory)).metrics), ended, "")
 
 
@@ -317,7 +317,7 @@ class SpoolCopy:
 
     @property
     def wants_more(self) -> bool:
-        """Whether what follows would be read. It is not once there was too much, or too much that is no report."""
+        """Whether what follows would be read. It is not after too many bytes, or too many that are not reports."""
         return self.size < MOST_REPORTS_BYTES and not self._reader.given_up
 
     def add(self, piece: bytes) -> None:
@@ -352,10 +352,10 @@ async def copied_events(folder: Path, read: Callable[[str, int], Awaitable[bytes
 async def missing_output(
     here: Path, read: Callable[[str, int], Awaitable[bytes]], events: Sequence[KeeperEvent] = ()
 ) -> list[Output]:
-    """What a trial has written that has not come to its folder here; at most 32 MB of each stream.
+    """Return what a trial has written that has not come to its folder here; at most 32 MB of each stream.
 
-    For `TrainingService.reports`: after the end nobody waits for output that a keeper still delivers. `read` gives a
-    piece of "trial.stdout" or "trial.stderr" from an offset, b"" at its end. `events`: what the same folder tells of
+    For `TrainingService.reports`: after the end there is no wait for output that a keeper still delivers. `read` gives
+    a piece of "trial.stdout" or "trial.stderr" from an offset, b"" at its end. `events`: what the same folder says of
     its run; the output is of that run, too.
     """
     found: list[Output] = []
@@ -371,7 +371,7 @@ async def missing_output(
 
 
 def read_log(text: str | bytes) -> list[KeeperEvent]:
-    """The events in the output of a keeper that reports to standard output. Lines that are cut are left out."""
+    """Return the events in the output of a keeper that reports to standard output. Lines that are cut are left out."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     events: list[KeeperEvent] = []

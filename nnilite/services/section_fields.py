@@ -1,4 +1,4 @@
-"""Fields that the sections of several platforms have, with their descriptions, and checks of what stands in them.
+"""Fields that the sections of several platforms have, with their descriptions, and checks of their values.
 
 @dataclass(frozen=True, kw_only=True)
 class MyConfig:

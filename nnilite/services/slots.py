@@ -1,13 +1,13 @@
-"""Slots that experiments share, for services: who is next, whom one waits for, and a folder in which experiments meet.
+"""Slots that experiments share, for services: the order of trials, and a folder in which experiments meet.
 
-`reason_to_wait` is the rule, and pure. Higher priorities first; within a priority, who asked first. Nobody passes
-somebody who is ahead, even if there is room only for the one behind: otherwise an experiment that allows few slots
-would never find so few of them taken.
+`reason_to_wait` is the rule, and pure. Higher priorities come first; within a priority, earlier requests. Trials never
+overtake each other, even if there is room only for a later one: otherwise an experiment that allows few slots would
+never find few enough of them taken.
 
 `SlotDesk` is one experiment's part in a folder that several managers, or their agents on a worker, can reach: a file
-for each experiment, and a lock. Who holds a slot is told by the trial's own folder, so a slot of a dead manager is free
-when its trial has ended. A claim counts only as long as it is renewed: that of a manager that was killed, stopped or
-cut off holds nobody up, and has its old place again when the manager goes on.
+for each experiment, and a lock. The trial's own folder shows whether it holds a slot, so a slot of a dead manager is
+free when its trial has ended. A claim counts only as long as it is renewed: that of a manager that was killed, stopped
+or cut off delays no other, and has its old place again when the manager continues.
 
 Thousands of trials may ask every second, so one that asks looks at the first claim of each experiment alone, which is
 enough for the rule; files of others are read only when they have changed, and the own file is written when its first
@@ -68,13 +68,13 @@ class _Busy(Exception):
 
 @dataclass(frozen=True)
 class SlotTerms:
-    """How an experiment takes part: in slots, and in whole numbers of which higher ones are served first."""
+    """How an experiment takes part: `limit` counts slots, and higher numbers of `priority` are served first."""
 
     limit: Optional[int] = None  # how many trials may run at once, in all experiments that have a limit; None: no part
     priority: int = 0
 
     def changed(self, limit: Optional[int], priority: Optional[int]) -> "SlotTerms":
-        """These terms, but for what is not None.
+        """Return these terms, replaced where an argument is not None.
 
         >>> SlotTerms(4, 1).changed(None, 7)
         SlotTerms(limit=4, priority=7)
@@ -100,9 +100,9 @@ class Claim:
 def reason_to_wait(
     mine: Claim, waiting: Collection[Claim], holders: Sequence[str], limit: int, where: str = "this machine"
 ) -> str:
-    """Whom the trial waits for; "" if it may start.
+    """Return what the trial waits for; "" if it may start.
 
-    `waiting`: who else waits. `holders`: the experiment of each slot that is taken. `where`: whose slots they are.
+    `waiting`: the other claims. `holders`: the experiment of each slot that is taken. `where`: whose slots they are.
 
     >>> reason_to_wait(Claim("b", "B", 0, 2.0), [Claim("a", "A", 0, 1.0)], ["A"], 2)
     'waits for experiment A, which asked before'
@@ -120,7 +120,7 @@ def reason_to_wait(
 
 
 class _Line:
-    """The claims of one experiment's file, of which only the first one matters to others."""
+    """The claims of one experiment's file. Only the first one matters to others."""
 
     def __init__(self, times: Mapping[str, Tuple[float, float]]) -> None:
         self.times = dict(times)  # by job: when it asked first, and last
@@ -141,7 +141,10 @@ class _Line:
         return self.times.pop(job, None) is not None
 
     def first(self, now: float) -> Optional[Tuple[float, str]]:
-        """Since when the first job waits that counts now, and the job. Others come back when they ask again."""
+        """Return the first claim that counts now: since when it waits, and its job.
+
+        Others count again when they ask again.
+        """
         while self._line:
             since, job = self._line[0]
             first, seen = self.times.get(job, (math.nan, math.nan))
@@ -175,7 +178,7 @@ class _SlotFiles:
         self.changes = 0  # how often anything was different
 
     def parts(self) -> Dict[str, _Part]:
-        """By the name of the file. Raises: SlotTrouble."""
+        """Return the parts by the names of their files. Raises: SlotTrouble."""
         there: Dict[str, _Part] = {}
         for name in os.listdir(str(self._place)):
             if name.endswith(".json") and name != self._own:
@@ -208,7 +211,7 @@ class SlotDesk:
     """One experiment's part in the slots of one folder. The methods block, and are for one thread at a time."""
 
     def __init__(self, file: Path, experiment: str, runs: Runs, patience_s: float = 2.0) -> None:
-        """`file`: this service's own, whose name begins with the experiment's id and a dot, beside those of others.
+        """Open the desk. `file`: this service's own among others; its name begins with the experiment's id and a dot.
 
         `patience_s`: for how long the lock is tried.
         """
@@ -225,7 +228,7 @@ class SlotDesk:
         self._taken: Tuple[float, int, List[str]] = (-math.inf, 0, [])  # when slots were counted, of what, and by whom
 
     def take(self, job: str, directory: Path, terms: SlotTerms) -> str:
-        """A slot for one more job, whose folder this is: "", or whom it waits for. Raises: SlotTrouble.
+        """Take a slot for one more job, whose folder this is. Return "", or what it waits for. Raises: SlotTrouble.
 
         A job that waits must ask again within RENEWED_S, or it counts as not waiting. Terms may change meanwhile.
         """
@@ -271,16 +274,16 @@ class SlotDesk:
             raise
 
     def knows(self, job: str) -> bool:
-        """Whether the job holds a slot, waits for one, or has waited."""
+        """Return whether the job holds a slot, waits for one, or has waited."""
         return job in self._asked or job in self._own.held
 
     def give_back(self, job: str) -> None:
-        """The job cannot use its slot now, if it has one. When it asks again it has its old place."""
+        """Give back the slot of a job that cannot use it now. When the job asks again it has its old place."""
         if self._let_go(job):
             self._write()
 
     def free(self, job: str) -> None:
-        """The job needs no slot any more. Where that cannot be written down now, its folder tells it."""
+        """Free the slot of a job that has ended. Where that cannot be written down now, the job's folder shows it."""
         self._asked.pop(job, None)
         has_held, has_waited = self._let_go(job), self._own.line.leave(job)
         # Jobs that go on waiting write it down when they ask next, so that many that leave at once cost little.
@@ -288,7 +291,7 @@ class SlotDesk:
             self._write()
 
     def leave(self) -> None:
-        """Nothing waits any more. What is left of a folder that nobody uses goes. Trials that run keep their slots."""
+        """Stop waiting, and remove the files of a folder that is no longer used. Running trials keep their slots."""
         if not self._place.is_dir():
             return
         with contextlib.suppress(_Busy, SlotTrouble):  # all of it ends by itself, too
@@ -317,7 +320,7 @@ class SlotDesk:
             log.warning("%s", error)
 
     def _holders(self, now: float, others: Mapping[str, _Part], most_age_s: float) -> List[str]:
-        """The experiment of each slot that is taken, or was taken some time ago."""
+        """Return the experiment of each slot that is taken, or was taken some time ago."""
         looked_at, changes, known = self._taken
         if changes == self._others.changes and abs(now - looked_at) < most_age_s:
             return known
@@ -363,7 +366,7 @@ class SlotDesk:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Raises: _Busy if another manager has the lock for long, SlotTrouble."""
+        """Hold the lock. Raises: _Busy if another manager has the lock for long, SlotTrouble."""
         lock = self._take_lock()
         try:
             yield
@@ -419,14 +422,14 @@ def _experiment_of(name: str) -> str:
 
 
 def _unreadable(file: Path, error: OSError) -> Exception:
-    """FileNotFoundError, or the trouble: what cannot be read now may hold slots."""
+    """Return FileNotFoundError, or the error to raise: what cannot be read now may hold slots."""
     if error.errno in _GONE:
         return FileNotFoundError(str(file))
     return SlotTrouble(f"{file} cannot be read: {error.strerror}")
 
 
 def _content(file: Path) -> bytes:
-    """What is in a file; b"" for what is none. Raises: FileNotFoundError, SlotTrouble."""
+    """Return what is in a file; b"" for anything else. Raises: FileNotFoundError, SlotTrouble."""
     try:
         with open_ordinary(str(file)) as opened:
             return opened.read(_MOST_BYTES)
@@ -437,7 +440,7 @@ def _content(file: Path) -> bytes:
 
 
 def _parsed(content: bytes, file: Path) -> _Part:
-    """What an experiment has written. A file that is broken counts as empty, which its experiment writes anew."""
+    """Return what an experiment has written. A broken file counts as empty; its experiment rewrites it."""
     try:
         found = json.loads(content)
         held = {str(job): (_path(place), _time(since)) for job, (place, since) in found["held"].items()}

@@ -73,7 +73,7 @@ _MODULES = (
 
 
 def sources() -> Dict[str, str]:
-    """The texts of these modules by their names, packages with "", each after those that it imports."""
+    """Return the texts of these modules by their names, packages with "", each after those that it imports."""
     folder = Path(__file__).parent.parent
     names = {name: name[: -len(".py")].replace("/", ".") for name in _MODULES}
     texts = {"nnilite." + names[name]: (folder / name).read_text(encoding="ascii") for name in _MODULES}

@@ -75,7 +75,7 @@ class Parameter:
 
     @property
     def categorical(self) -> bool:
-        """As NNI's tuners see it: choice and randint have no order."""
+        """Whether its values have no order. NNI's tuners see choice and randint as such."""
         return self.kind in (ParameterKind.CHOICE, ParameterKind.RANDINT)
 
     @property
@@ -97,7 +97,7 @@ class Parameter:
         return 1 if self.low == self.high else None
 
     def points(self) -> Iterator[int | float]:
-        """All raw values in ascending order. Raises: SpaceError if `count` is None."""
+        """Yield all raw values in ascending order. Raises: SpaceError if `count` is None."""
         count = self.count
         if count is None:
             raise SpaceError(f"{shown(self.path)} is continuous: its values cannot be listed")
@@ -110,7 +110,7 @@ class Parameter:
         return iter(range(first, first + count))
 
     def sample(self, rng: random.Random) -> int | float:
-        """One raw value at random, distributed as NNI does."""
+        """Return one raw value at random, distributed as NNI does."""
         if self.kind is ParameterKind.CHOICE:
             return rng.randrange(len(self.values))
         if self.kind is ParameterKind.RANDINT:
@@ -125,7 +125,7 @@ class Parameter:
         return math.exp(rng.uniform(math.log(low), math.log(high))) if self.log else rng.uniform(low, high)
 
     def legal(self, value: float) -> float:
-        """A real number made legal: rounded to `q` (halves to even), then moved into [low, high]."""
+        """Return a real number made legal: rounded to `q` (halves to even), then moved into [low, high]."""
         number = float(value)
         if not math.isfinite(number):
             raise SpaceError(f"{shown(self.path)}: {number} is not a finite number")
@@ -136,7 +136,7 @@ class Parameter:
         return float(number)
 
     def raw(self, value: Json) -> int | float:
-        """The raw value for `value`, which a trial got. Raises: SpaceError if it is not of this parameter."""
+        """Return the raw value for `value`, which a trial got. Raises: SpaceError if it is not of this parameter."""
         if self.kind is ParameterKind.CHOICE:
             return self._option(value)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
@@ -192,12 +192,12 @@ class Parameter:
 
 
 def text_of(value: Json) -> str:
-    """A JSON text that is the same for equal values, whatever the order of keys; 1, 1.0 and true are three."""
+    """Return a JSON text that is the same for equal values, in any order of keys; 1, 1.0 and true are three."""
     return json.dumps(value, sort_keys=True)
 
 
 def whole(value: Json) -> int | None:
-    """The integer that a number is (of numpy's kinds too), None if it is not one."""
+    """Return the integer that a number is (of numpy's kinds too), None if it is not one."""
     try:
         number = int(value)
     except (TypeError, ValueError, OverflowError):
@@ -206,17 +206,17 @@ def whole(value: Json) -> int | None:
 
 
 def _alike(option: Json, value: Json) -> bool:
-    """Numbers that went through another language: 1.0 comes back as 1."""
+    """Compare numbers that went through another language: 1.0 comes back as 1."""
     numbers = [isinstance(v, (int, float)) and not isinstance(v, bool) for v in (option, value)]
     return all(numbers) and bool(option == value)
 
 
 def shown(path: Key) -> str:
-    """A path for people: the names without the options."""
+    """Return a path for people: the names without the options."""
     return ".".join(str(part) for part in path[::2])
 
 
 def brief(value: Json) -> str:
-    """A value for people, cut to a line."""
+    """Return a value for people, cut to a line."""
     text = repr(value)
     return text if len(text) <= 120 else text[:117] + "..."

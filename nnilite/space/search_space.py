@@ -26,7 +26,7 @@ class SearchSpace:
 
     @classmethod
     def parse(cls, json: Json, place: Place | None = None) -> SearchSpace:
-        """Check NNI's JSON, which stands at `place`. Raises: SpaceError for the first fault."""
+        """Check NNI's JSON from `place`. Raises: SpaceError for the first fault."""
         parameters, faults = check(json)
         if faults:
             path, message = faults[0]
@@ -48,7 +48,7 @@ class SearchSpace:
         return children
 
     def children(self, path: Key | None = None, option: int = 0) -> tuple[Parameter, ...]:
-        """What option `option` of the nested choice at `path` brings; without a path, the top level."""
+        """Return what option `option` of the nested choice at `path` brings; without a path, the top level."""
         return self._children.get(None if path is None else (path, option), ())
 
     @cached_property
@@ -69,11 +69,11 @@ class SearchSpace:
         return total
 
     def sample(self, rng: random.Random) -> dict[str, Json]:
-        """One set of parameters at random, nested."""
+        """Return one set of parameters at random, nested."""
         return self.build({parameter.path: parameter.sample(rng) for parameter in self.parameters})
 
     def active(self, flat: Mapping[Key, int | float]) -> list[Parameter]:
-        """The parameters that count: those at the top, and what the options chosen in `flat` bring."""
+        """Return the parameters that count: those at the top, and what the options chosen in `flat` bring."""
         found = []
         waiting = list(reversed(self.children()))
         while waiting:
@@ -85,7 +85,7 @@ class SearchSpace:
         return found
 
     def build(self, flat: Mapping[Key, int | float]) -> dict[str, Json]:
-        """What the trial gets. Inactive parameters in `flat` are ignored; real numbers are made legal.
+        """Return what the trial gets. Inactive parameters in `flat` are ignored; real numbers are made legal.
 
         Raises: SpaceError if an active parameter is missing or a choice or randint is out of range.
         """
@@ -120,7 +120,7 @@ class SearchSpace:
         return option
 
     def flatten(self, parameters: Json) -> dict[Key, int | float]:
-        """The raw values of all active parameters: the inverse of `build`.
+        """Return the raw values of all active parameters: the inverse of `build`.
 
         Raises: SpaceError if the parameters are not in this space.
         """
@@ -146,7 +146,7 @@ class SearchSpace:
                 self._flatten(given[parameter.name], self.children(parameter.path, int(raw)), below, flat)
 
     def contains(self, parameters: Json) -> str | None:
-        """None if the parameters are in this space, otherwise why not, in a sentence."""
+        """Return None if the parameters are in this space, otherwise why not, in a sentence."""
         try:
             self.flatten(parameters)
         except SpaceError as error:

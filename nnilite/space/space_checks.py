@@ -31,7 +31,7 @@ _SHAPE = {
 
 
 def check(space: Json) -> tuple[list[Parameter], list[Fault]]:
-    """The flattened parameters, and what is wrong (then the parameters mean nothing)."""
+    """Return the flattened parameters, and what is wrong (then the parameters mean nothing)."""
     reader = _SpaceReader()
     if not isinstance(space, Mapping):
         reader.faults.append(((), f"a search space is an object of parameters, such as {{'x': {_EXAMPLE}}}"))
@@ -43,7 +43,7 @@ def check(space: Json) -> tuple[list[Parameter], list[Fault]]:
 
 
 def dotted(path: Sequence[str | int]) -> str:
-    """A place in JSON for people: `layer._value[1].size`."""
+    """Return a place in JSON for people: `layer._value[1].size`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -109,7 +109,7 @@ class _SpaceReader:
                 self.level(option, (*path, k), (*at, k), (path, k))
 
     def distinct(self, options: Sequence[Json], at: Key, nested: bool) -> bool:
-        """Whether all options are JSON, and different; subspaces have different names."""
+        """Return whether all options are JSON, and different; subspaces have different names."""
         seen: dict[str, int] = {}
         for k, option in enumerate(options):
             fault = _not_json(option)
@@ -128,7 +128,10 @@ class _SpaceReader:
         return True
 
     def sensible(self, options: Sequence[Json], named: Sequence[bool], at: Key) -> bool:
-        """Unless all options are subspaces none is, and a parameter in one would reach the trial as it is."""
+        """Return whether all options are subspaces or none is.
+
+        A parameter in a mixture would reach the trial as it is.
+        """
         if all(named):
             return True
         for k, option in enumerate(options):
@@ -213,7 +216,7 @@ def _step_fault(q: float | None, largest: float) -> str | None:
 
 
 def _not_json(value: Json) -> str | None:
-    """What in a choice's option would not reach the trial as it is."""
+    """Return what in a choice's option would not reach the trial as it is."""
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             return f"{value!r} has a key that is not text"

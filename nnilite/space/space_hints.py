@@ -26,7 +26,7 @@ class Hint:
 
 
 def space_hints(space: SearchSpace, *, tuner: str = "", max_trials: int | None = None) -> list[Hint]:
-    """What in the space is hardly meant. The tuner's name decides whether the size of a grid matters.
+    """Return what in the space looks like a mistake. The tuner's name decides whether the size of a grid matters.
 
     `tuner` is the name of the tuner, in any case; `max_trials` is how many trials there will be (None: no limit).
     """

@@ -19,7 +19,7 @@ class AnswerSink:
     """Takes the output of one command."""
 
     def __init__(self, save: Path | None) -> None:
-        """Begin; with `save` the output goes to that file, of our own name. Raises: OSError."""
+        """Begin; with `save` the output goes to a file with that name, chosen by us. Raises: OSError."""
         self._room = None if save is None else DiskRoom(save.parent)
         self._file = None if save is None else save.open("wb")
         self._pieces: list[bytes] = []

@@ -1,6 +1,6 @@
 """Getting connected: TCP, the machine's key, who we are; hop by hop. It blocks: for a thread.
 
-A cut link says nothing, so nobody else does it for us: TCP gives up when what was sent stays unanswered
+A cut link says nothing, so nothing else detects it: TCP gives up when what was sent stays unanswered
 (`TCP_USER_TIMEOUT`), and the SSH layer sends something every few seconds.
 """
 
@@ -44,7 +44,7 @@ class Connection:
         return self._transports[-1]
 
     def close(self) -> None:
-        """From the far end on; does not wait."""
+        """Close all hops, beginning at the far end; does not wait."""
         for transport in reversed(self._transports):
             transport.close()
 
@@ -130,7 +130,7 @@ def _algorithms(kind: str) -> tuple[str, ...]:
 
 
 def _sign_in(transport: paramiko.Transport, hop: Hop) -> None:
-    """Raises: MachineError that says what was tried."""
+    """Sign in. Raises: MachineError that says what was tried."""
     tried: list[str] = []
     try:
         if hop.password is not None:
@@ -185,7 +185,7 @@ def _try_keys(transport: paramiko.Transport, hop: Hop, agent: paramiko.Agent | N
 
 
 def _keys(hop: Hop, agent: paramiko.Agent | None, tried: list[str]) -> Iterator[tuple[str, paramiko.PKey]]:
-    """ssh-agent's keys first, since they need no passphrase; then the files."""
+    """Yield ssh-agent's keys first, since they need no passphrase; then the files."""
     offered: set[bytes] = set()
     wanted = {data for data in (_public_half(path) for path in hop.key_files) if data}
     for key in agent.get_keys() if agent is not None else ():
@@ -205,7 +205,7 @@ def _keys(hop: Hop, agent: paramiko.Agent | None, tried: list[str]) -> Iterator[
 
 
 def _load(path: Path, passphrase: str | None) -> paramiko.PKey:
-    """Raises: SSHException, PasswordRequiredException, OSError, ValueError."""
+    """Load a key. Raises: SSHException, PasswordRequiredException, OSError, ValueError."""
     for kind in (paramiko.Ed25519Key, paramiko.ECDSAKey):
         try:
             return kind.from_private_key_file(str(path), passphrase)
@@ -225,7 +225,7 @@ def _ask_agent() -> paramiko.Agent | None:
 
 
 def _public_half(path: Path) -> bytes | None:
-    """The public key that lies beside a private one."""
+    """Return the public key that lies next to a private one."""
     try:
         return base64.b64decode(path.with_name(path.name + ".pub").read_text("ascii").split()[1], validate=True)
     except (OSError, ValueError, IndexError):

@@ -6,7 +6,7 @@ from nnilite.errors import ServiceError
 
 
 def words(error: BaseException) -> str:
-    """What it says, or its kind where it says nothing, as a connection's EOFError does."""
+    """Return what it says, or its kind where it says nothing, as a connection's EOFError does."""
     return str(error) or type(error).__name__
 
 

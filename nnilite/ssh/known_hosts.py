@@ -43,7 +43,7 @@ class HostKey:
 
     @property
     def fingerprint(self) -> str:
-        """As `ssh` shows it."""
+        """The fingerprint as `ssh` shows it."""
         digest = base64.b64encode(hashlib.sha256(self.data).digest()).decode("ascii").rstrip("=")
         return f"{self.kind} SHA256:{digest}"
 
@@ -74,11 +74,11 @@ class KnownHosts:
         self._policy = policy
 
     def kinds(self, name: str) -> list[str]:
-        """The kinds of keys that are known of a machine: it should be asked for one of these."""
+        """Return the known kinds of a machine's keys. A connection should ask it for one of these."""
         return list(dict.fromkeys(line.key.kind for line in self._lines() if line.covers(name) and not line.revoked))
 
     def check(self, name: str, key: HostKey) -> None:
-        """Raises: MachineError if the machine `name` must not have this key."""
+        """Check the key of a machine. Raises: MachineError if the machine `name` must not have this key."""
         if self._policy is HostKeyPolicy.IGNORE:
             return
         lines = [line for line in self._lines() if line.covers(name)]
@@ -135,7 +135,7 @@ class KnownHosts:
 
 
 def host_name(address: str, port: int) -> str:
-    """The name under which a machine stands in the files."""
+    """Return the name of a machine in the files."""
     return address.lower() if port == 22 else f"[{address.lower()}]:{port}"
 
 

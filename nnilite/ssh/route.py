@@ -1,8 +1,8 @@
-"""The way to a machine: through which hops, as whom, with which keys, as OpenSSH's configuration file has it.
+"""The way to a machine: its hops, users and keys, as OpenSSH's configuration file has them.
 
-Of ~/.ssh/config counts: Host, Match, HostName, Port, User, IdentityFile, IdentitiesOnly, ProxyJump (several hops,
-and hops that have hops), HostKeyAlias, UserKnownHostsFile, IdentityAgent none. What the experiment's config says goes
-first.
+These keywords of ~/.ssh/config count: Host, Match, HostName, Port, User, IdentityFile, IdentitiesOnly, ProxyJump
+(several hops, and hops that have hops), HostKeyAlias, UserKnownHostsFile, IdentityAgent none. What the experiment's
+config says goes first.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ class RouteMap:
             raise MachineError(f"{self._place} cannot be used: {error}", lasting=True) from error
 
     def hops(self, machine: SshMachine) -> list[Hop]:
-        """All hops to a machine; the last one is the machine itself. Raises: MachineError."""
+        """Return all hops to a machine; the last one is the machine itself. Raises: MachineError."""
         options = self._options(machine.host)
         own = self._hop(options, machine.user, machine.port, machine)
         jump = machine.proxy_jump if machine.proxy_jump is not None else options.get("proxyjump")
         return [*self._jumps(jump, machine.host, ()), own]
 
     def _jumps(self, jump: str | None, target: str, seen: tuple[str, ...]) -> list[Hop]:
-        """Like `ssh`: the hops are gone through in order, and the first one may itself have hops."""
+        """Return the hops in order, like `ssh`; the first one may itself have hops."""
         if not jump or jump.lower() == "none":
             return []
         hops: list[Hop] = []
@@ -121,7 +121,7 @@ class RouteMap:
 
 
 def _split(text: str, target: str) -> tuple[str | None, str, int | None]:
-    """`[user@]host[:port]`, also as a URL with `ssh://`. Raises: MachineError."""
+    """Split `[user@]host[:port]`, also as a URL with `ssh://`. Raises: MachineError."""
     user, at, rest = text.removeprefix("ssh://").rpartition("@")
     host, colon, port = rest.rpartition(":")
     bare_address = rest.count(":") > 1 and not rest.startswith("[")  # of IPv6

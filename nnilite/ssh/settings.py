@@ -1,4 +1,4 @@
-"""The fields of a `Config` by which users say how to reach a machine. To be inherited."""
+"""Fields for the way to a machine, to be inherited by a `Config`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SshMachine:
 
     @property
     def ssh_command(self) -> list[str]:
-        """By which a person gets there."""
+        """The `ssh` command for this machine."""
         options = {"-p": self.port, "-i": self.ssh_key_file, "-J": self.proxy_jump}
         given = [word for option, value in options.items() if value for word in (option, str(value))]
         return ["ssh", *given, f"{self.user}@{self.host}" if self.user else self.host]
@@ -75,6 +75,6 @@ class SshSettings:
 
 
 def check_word(name: str, value: str | None) -> None:
-    """Whether a value can be a word of a command. Raises: ConfigError at the field."""
+    """Check that a value can be a word of a command. Raises: ConfigError at the field."""
     if value is not None and (not value or value.startswith("-") or any(c in value for c in "\0\n\r")):
         raise ConfigError(f"{value!r} cannot be used", Place(field=name.replace("_p", "P")))

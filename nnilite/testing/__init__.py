@@ -1,4 +1,4 @@
-"""What plugins and the manager are tested with. Needs pytest, and nothing beside it.
+"""Tools for tests of plugins and the manager. They need only pytest.
 
 ServiceContract     the tests that every training service passes: subclass it, and give it `make_service`
 BatchContract       the tests of what goes wrong on a batch platform: give it `trouble`, a BatchTrouble

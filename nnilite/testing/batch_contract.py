@@ -75,7 +75,7 @@ class BatchTrouble(ABC):
 
     @abstractmethod
     def is_over(self, job: str) -> bool:
-        """Whether a job neither waits nor runs."""
+        """Return whether a job neither waits nor runs."""
 
 
 class BatchContract:
@@ -92,12 +92,12 @@ class BatchContract:
 
     @pytest.fixture
     def trouble(self) -> BatchTrouble:
-        """To be overridden: an open bench, and the platform that misbehaves."""
+        """Yield an open bench, and the platform that misbehaves. To be overridden."""
         raise NotImplementedError("define the fixture trouble")
 
     @pytest.fixture
     def bench(self, trouble: BatchTrouble) -> ReadingBench:
-        """An open service and its surroundings."""
+        """Return an open service and its surroundings."""
         return trouble.bench
 
     # what says nothing of jobs
@@ -201,7 +201,7 @@ def _running(bench: ReadingBench, **spec: float) -> str:
 
 
 def _poll_refusal(bench: ReadingBench, name: str) -> NniliteError | None:
-    """The error of a poll, once the list of a moment ago does not count any more."""
+    """Return the error of a poll, once the list of a moment ago does not count any more."""
     return bench.eventually(lambda: bench.refusal(bench.service.poll([bench.handles[name]])))
 
 

@@ -1,7 +1,7 @@
 """The surroundings of a training service under test: a manager's side of everything, without a manager.
 
-The service lives on an event loop in a thread of its own, as it would in a manager; tests are plain functions that
-call it by `ServiceBench.call`. All paths are hostile: spaces, quotes, a dollar sign and a line end.
+The service runs on an event loop in a thread of its own, as it would in a manager; tests are plain functions that call
+it through `ServiceBench.call`. All paths are hostile: spaces, quotes, a dollar sign and a line end.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def eventually(ask: Callable[[], T], limit_s: float = LIMIT_S) -> T:
 
 @functools.lru_cache(maxsize=1)
 def keeper_zipapp() -> Path:
-    """The keeper, built once for this process in a folder that goes with it."""
+    """Build the keeper once for this process, in a folder that is removed with it."""
     folder = Path(tempfile.mkdtemp(prefix="nnilite-keeper-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return build(folder / "keeper.pyz")
@@ -111,7 +111,10 @@ class ServiceBench(Meeting):
             self.receiver.stop()
 
     def call(self, what: Coroutine[Any, Any, T], limit_s: float = LIMIT_S) -> T:
-        """The result of a service's method, run on the service's loop. Raises: TimeoutError after `limit_s` seconds."""
+        """Return the result of a service's method, run on the service's loop.
+
+        Raises: TimeoutError after `limit_s` seconds.
+        """
         answer = asyncio.run_coroutine_threadsafe(what, self._loop)
         if not concurrent.futures.wait([answer], limit_s).done:
             answer.cancel()
@@ -119,7 +122,7 @@ class ServiceBench(Meeting):
         return answer.result()
 
     def context(self) -> ServiceContext:
-        """What the manager would give to the service."""
+        """Return what the manager would give to the service."""
         return ServiceContext(
             experiment=self._experiment,
             directory=self.folder / "experiment",
@@ -145,13 +148,13 @@ class ServiceBench(Meeting):
         self.call(self._service.open())
 
     def close(self) -> None:
-        """Let the service go. Jobs go on."""
+        """Let the service go. Jobs continue."""
         if self._service is not None:
             service, self._service = self._service, None
             self.call(service.close())
 
     def restart(self) -> None:
-        """What a manager does that is stopped and resumed. Handles go through JSON, as through its store."""
+        """Act like a manager that is stopped and resumed. Handles go through JSON, as through its store."""
         self.close()
         self.handles = json.loads(json.dumps(self.handles))
         self.open()
@@ -169,7 +172,7 @@ class ServiceBench(Meeting):
     # jobs
 
     def job(self, command: str, trial: str = "", parameters: Json = None, gpus: int | None = None, **spec: Json) -> Job:
-        """A job as the manager makes it; `spec` replaces parts of its specification."""
+        """Make a job as the manager does; `spec` replaces parts of its specification."""
         sequence = len(self.receiver.jobs)
         trial = trial or f"T{sequence}x{secrets.token_hex(2)}"
         name = f"nni-{self._experiment}-{trial}-0"
@@ -200,7 +203,7 @@ class ServiceBench(Meeting):
         return Job(name, self._experiment, trial, 0, sequence, whole, gpus)
 
     def submit(self, job: Job) -> str:
-        """Hand a job to the service; its name."""
+        """Hand a job to the service. Return its name."""
         handle = self.call(self.service.submit(job))
         self.handles[job.name] = json.loads(json.dumps(handle))
         return job.name
@@ -214,11 +217,11 @@ class ServiceBench(Meeting):
         return self.run(self.interpreter(program), **more)
 
     def received(self, name: str) -> Received:
-        """What has come of a job."""
+        """Return what has come of a job."""
         return self.receiver.jobs[name]
 
     def status(self, name: str) -> JobStatus:
-        """What the service says of a job now."""
+        """Return what the service says of a job now."""
         return self.call(self.service.poll([self.handles[name]]))[0]
 
     def wait(self, name: str, state: JobState | None = None, limit_s: float = 0.0) -> JobStatus:
@@ -251,7 +254,7 @@ class ServiceBench(Meeting):
         self.eventually(lambda: self.refusal(self.service.remove(handle)) is None)
 
     def refusal(self, what: Coroutine[Any, Any, object]) -> NniliteError | None:
-        """The error that a call of the service raises, None if it does not."""
+        """Return the error that a call of the service raises, None if it does not."""
         try:
             self.call(what)
         except NniliteError as error:
@@ -260,6 +263,6 @@ class ServiceBench(Meeting):
 
 
 async def _turns() -> None:
-    """A connection that was closed a moment ago is gone some turns of the loop later."""
+    """Wait some turns of the loop, after which a connection that was closed a moment ago is gone."""
     for _ in range(10):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Training services without a platform, to test the manager with: one that does as told, and four that misbehave.
+"""Training services without a platform, to test the manager with: one that obeys, and four that misbehave.
 
     context = fake_context(folder)
     service = FakeService("fake", NoConfig(), context)
@@ -42,24 +42,24 @@ class FakeJob:
         self._wake = wake
 
     def start(self) -> None:
-        """The command runs."""
+        """Start the command."""
         self._become(JobStatus(JobState.RUNNING, host="fake", started=time.time()))
 
     def wait(self, reason: str) -> None:
-        """The platform lets it wait, for this reason."""
+        """Let the job wait, for this reason."""
         self._become(JobStatus(JobState.WAITING, reason))
 
     def finish(self, exit_code: int = 0, reason: str = "") -> None:
-        """The command has ended."""
+        """End the command."""
         state = JobState.FAILED if exit_code else JobState.SUCCEEDED
         self._become(JobStatus(state, reason, exit_code, "fake", started=self.status.started, ended=time.time()))
 
     def lose(self, reason: str = "the node is gone") -> None:
-        """The platform has lost it."""
+        """Lose the job."""
         self._become(JobStatus(JobState.LOST, reason, started=self.status.started, ended=time.time()))
 
     def cancel(self) -> None:
-        """What the service does when it is asked to cancel."""
+        """Do what the service does when it is asked to cancel."""
         self.cancels += 1
         if self.obeys and not self.status.state.ended:
             self._become(JobStatus(JobState.CANCELED, started=self.status.started, ended=time.time()))
@@ -233,7 +233,7 @@ class LyingService(FakeService):
     """Polls wrong, in the way that `lie` names.
 
     "short"     fewer statuses than handles
-    "garbage"   something that is no status
+    "garbage"   something that is not a status
     "state"     a status with a state that does not exist
     "alive"     all jobs run, also those that have ended
     "dead"      all jobs are lost, also those that run
@@ -267,7 +267,7 @@ _LIES: dict[str, Any] = {
 
 
 def fake_context(directory: Path, **more: Any) -> ServiceContext:
-    """A context without a manager behind it; `more` replaces parts of it."""
+    """Return a context without a manager behind it; `more` replaces parts of it."""
 
     def package() -> CodePackage:
         raise ServiceError("there is no code directory here")

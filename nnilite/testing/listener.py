@@ -81,7 +81,7 @@ class Listener:
             server.break_connections()
 
     def break_connections(self) -> None:
-        """All clients have to connect anew."""
+        """Break all connections, so that clients have to reconnect."""
         if self._server is not None:
             self._server.break_connections()
 
@@ -95,7 +95,10 @@ class Handler(BaseHTTPRequestHandler):
     owner: Any
 
     def body(self) -> bytes:
-        """What came with the request, which its client may have left unfinished when it was killed: ConnectionError."""
+        """Return what came with the request.
+
+        Raises: ConnectionError if its client was killed in the middle of it.
+        """
         length = int(self.headers.get("Content-Length") or 0)
         data = self.rfile.read(length)
         if len(data) < length:
@@ -103,15 +106,15 @@ class Handler(BaseHTTPRequestHandler):
         return data
 
     def authorization(self) -> str:
-        """By which the client says who it is."""
+        """Return the header with which the client proves its identity."""
         return self.headers.get("Authorization") or ""
 
     def token(self) -> str:
-        """The same, where it is a token as such."""
+        """Return the same, where it is a token as such."""
         return self.authorization().removeprefix("Bearer ")
 
     def send(self, status: int, kind: str, data: bytes, **headers: str) -> None:
-        """A whole answer; `headers` have `_` for `-`."""
+        """Send a whole answer; `headers` have `_` for `-`."""
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
@@ -121,7 +124,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
+        """Print nothing."""
 
 
 class _HttpServer(ThreadingHTTPServer):
@@ -141,7 +144,7 @@ class _HttpServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that breaks is nothing to print about, unlike a mistake of a handler."""
+        """Ignore a connection that breaks, unlike a mistake of a handler."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 

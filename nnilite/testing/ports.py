@@ -15,23 +15,23 @@ _SIZE = (_LAST - _FIRST) // _SHARES
 
 
 def free_ports(number: int) -> list[int]:
-    """So many ports of loopback on which nobody listens.
+    """Return unused ports of loopback.
 
-    Nobody gets one by chance while its server is still being started, or is down for a moment in the middle of a test:
-    each process of a parallel test run has a share of its own, and takes one port after the other.
-    Raises: OSError if there are too few.
+    No other test gets one by chance while its server is still being started, or is down for a moment in the middle of a
+    test: each process of a parallel test run has a share of its own, and takes one port after the other. Raises:
+    OSError if there are too few.
     """
     with contextlib.ExitStack() as held:
         return [_hold(held) for _ in range(number)]
 
 
 def free_port() -> int:
-    """One such port."""
+    """Return one such port."""
     return free_ports(1)[0]
 
 
 def _ports_of(share: int) -> itertools.cycle[int]:
-    """All ports of a share, again and again, from anywhere: other test runs may be at work on this machine."""
+    """Return all ports of a share, again and again, from anywhere: other test runs may be at work on this machine."""
     first, begin = _FIRST + share % _SHARES * _SIZE, secrets.randbelow(_SIZE)
     return itertools.cycle(first + (begin + place) % _SIZE for place in range(_SIZE))
 

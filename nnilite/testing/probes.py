@@ -9,17 +9,17 @@ from pathlib import Path
 
 
 def quoted(path: Path) -> str:
-    """A path as a word of a shell command."""
+    """Return a path as a word of a shell command."""
     return shlex.quote(str(path))
 
 
 def python(program: str) -> str:
-    """A shell command that runs a Python program; arguments may follow."""
+    """Return a shell command that runs a Python program; arguments may follow."""
     return " ".join([shlex.quote(sys.executable), "-c", shlex.quote(program)])
 
 
 def holds(path: Path, text: str) -> bool:
-    """Whether a file has this text in it."""
+    """Return whether a file has this text in it."""
     try:
         return text.encode() in path.read_bytes()
     except FileNotFoundError:
@@ -27,13 +27,13 @@ def holds(path: Path, text: str) -> bool:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
+    """Return whether a process runs; a zombie does not."""
     found = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, check=False, timeout=10)
     state = found.stdout.decode().strip()
     return bool(state) and not state.startswith("Z")
 
 
 def command_lines() -> list[str]:
-    """The command lines of all processes."""
+    """Return the command lines of all processes."""
     found = subprocess.run(["ps", "-eo", "args", "-ww"], capture_output=True, check=True, timeout=10)
     return found.stdout.decode("utf-8", "replace").splitlines()

@@ -33,7 +33,10 @@ class ReadingBench(ServiceBench):
         return job
 
     def status(self, name: str) -> JobStatus:
-        """What the service says of a job now. The reports of all jobs are read too: some logs go with their jobs."""
+        """Return what the service says of a job now.
+
+        The reports of all jobs are read too: some logs go with their jobs.
+        """
         found = super().status(name)
         for job in self._followed & self.handles.keys():
             if not self.received(job).exits:
@@ -54,6 +57,6 @@ class ReadingBench(ServiceBench):
 
 
 def _sent(event: KeeperEvent) -> Json:
-    """An event as keepers send it."""
+    """Return an event as keepers send it."""
     value = {"value": json.dumps(event.value)} if isinstance(event, Reported) else {}
     return {"type": _TYPES[type(event)], **to_json(event), **value}

@@ -99,7 +99,7 @@ class Receiver:
         self._listener.stop()
 
     def post(self, job: str, path: str, authorization: str, body: bytes) -> tuple[int, Json, Signed | None] | None:
-        """The answer to a batch, and what it has to be proven by; None: break the connection."""
+        """Return the answer to a batch, and what it has to be proven by; None: break the connection."""
         with self._lock:
             received = self.jobs.get(job)
             if self.break_requests:
@@ -122,7 +122,7 @@ class Receiver:
             return status, self._cursors(received), signed
 
     def is_known(self, job: str, path: str, authorization: str) -> bool:
-        """Whether the head of a batch has the proof of a job that is expected."""
+        """Return whether the head of a batch has the proof of a job that is expected."""
         received = self.jobs.get(job)
         if received is None:
             return False
@@ -135,7 +135,7 @@ class Receiver:
         return {"cancel": received.cancel, "metrics": len(received.metrics), "output": output}
 
     def meet(self, job: str, nonce: str) -> Json:
-        """Our proof for the keeper of a job; None for a job that is not expected."""
+        """Return our proof for the keeper of a job; None for a job that is not expected."""
         received = self.jobs.get(job)
         if received is None:
             return None
@@ -143,7 +143,7 @@ class Receiver:
         return self.proofs.meet(received.token, nonce)
 
     def package(self, path: str, authorization: str) -> tuple[bytes, Signed | None] | None:
-        """The archive of that path's hash, for any job's token."""
+        """Return the archive of that path's hash, for any job's token."""
         name = path.removeprefix(_CODE)
         for received in self.jobs.values():
             signed = self.proofs.read(authorization, received.token, "GET", path)

@@ -46,14 +46,14 @@ class ServiceContract:
 
     @pytest.fixture
     def make_service(self) -> Callable[[ServiceContext], TrainingService]:
-        """To be overridden: makes a service that has not been opened."""
+        """Return a function that makes a service that has not been opened. To be overridden."""
         raise NotImplementedError("define the fixture make_service")
 
     @pytest.fixture
     def bench(
         self, tmp_path: Path, make_service: Callable[[ServiceContext], TrainingService]
     ) -> Iterator[ServiceBench]:
-        """An open service and its surroundings."""
+        """Yield an open service and its surroundings."""
         with ServiceBench(tmp_path, make_service) as bench:
             yield bench
 

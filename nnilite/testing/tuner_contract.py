@@ -31,8 +31,8 @@ class TunerContract:
     - what it proposes is JSON and lies in the search space; nested choices are searched, or refused at once
     - while trials run, their parameters are not proposed again
     - results may come late, in any order, as numbers or dicts, or never
-    - what a replay makes of a new tuner goes on as the old one would have
-    - when it has no more to propose it says so by NoMoreTrialError, as often as it is asked
+    - a new tuner after a replay continues as the old one would have
+    - when it has no more to propose it raises NoMoreTrialError, as often as it is asked
     """
 
     deterministic = True  # equal tuners with equal histories propose equally
@@ -62,18 +62,18 @@ class TunerContract:
 
     @pytest.fixture
     def make_tuner(self) -> MakeTuner:
-        """To be overridden: makes a tuner that has not been given a search space."""
+        """Return a function that makes a tuner that has not been given a search space. To be overridden."""
         raise NotImplementedError("define the fixture make_tuner")
 
     @pytest.fixture
     def tuner(self, make_tuner: MakeTuner) -> Tuner:
-        """A tuner with `space`."""
+        """Return a tuner with `space`."""
         tuner = make_tuner()
         tuner.update_search_space(self.space)
         return tuner
 
     def outside(self, space: Any, parameters: Any) -> str | None:
-        """Why parameters do not lie in a space; None if they do."""
+        """Return why parameters do not lie in a space; None if they do."""
         chosen = {key: value for key, value in parameters.items() if key not in self.extra_keys}
         return SearchSpace.parse(space).contains(chosen)
 
@@ -187,7 +187,7 @@ class TunerContract:
 
 
 def _proposal(tuner: Tuner, number: int) -> Any:
-    """Parameters, or None if there are no more."""
+    """Return parameters, or None if there are no more."""
     try:
         return tuner.generate_parameters(number)
     except NoMoreTrialError:
@@ -195,7 +195,10 @@ def _proposal(tuner: Tuner, number: int) -> Any:
 
 
 def _play(tuner: Tuner, space: Any, trials: int) -> tuple[list[Call], list[Any]]:
-    """A short search, two trials at a time, the second of a pair ending first: its calls and its proposals."""
+    """Play a short search, two trials at a time, the second of a pair ending first.
+
+    Return its calls and its proposals.
+    """
     calls = [Call(CallKind.SPACE, value=space)]
     tuner.update_search_space(space)
     proposals: list[Any] = []

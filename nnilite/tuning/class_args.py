@@ -63,21 +63,21 @@ def _fault(name: str, message: str) -> ConfigError:
 
 
 def number(name: str, value: Any, low: float | None = None, high: float | None = None) -> float:
-    """`value` as a float if it is a finite number in [low, high]. Raises: ConfigError."""
+    """Return `value` as a float if it is a finite number in [low, high]. Raises: ConfigError."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not _within(low, value, high):
         raise _fault(name, f"must be a number{_range(low, high)}, not {value!r}")
     return float(value)
 
 
 def whole_number(name: str, value: Any, low: int | None = None, high: int | None = None) -> int:
-    """`value` if it is an integer in [low, high]. Raises: ConfigError."""
+    """Return `value` if it is an integer in [low, high]. Raises: ConfigError."""
     if not isinstance(value, int) or isinstance(value, bool) or not _within(low, value, high):
         raise _fault(name, f"must be a whole number{_range(low, high)}, not {value!r}")
     return value
 
 
 def one_of(name: str, value: Any, choices: Sequence[Any]) -> Any:
-    """`value` if it is one of the choices. Raises: ConfigError."""
+    """Return `value` if it is one of the choices. Raises: ConfigError."""
     if any(value is choice or (type(value) is type(choice) and value == choice) for choice in choices):
         return value
     names = ", ".join(repr(choice) for choice in choices)
@@ -85,7 +85,7 @@ def one_of(name: str, value: Any, choices: Sequence[Any]) -> Any:
 
 
 def default_of(plugin: type, name: str) -> Any:
-    """What its constructor takes for an argument that is not given; None if there is no such thing."""
+    """Return the constructor's default for an argument; None if there is none."""
     argument = inspect.signature(plugin).parameters.get(name)
     return None if argument is None or argument.default is argument.empty else argument.default
 

@@ -113,16 +113,16 @@ class LearningTuner(Tuner):
         """Raise SpaceError for a space that this tuner cannot search."""
 
     def _restart(self) -> None:
-        """`self.space` is new. Forget the model: all points that fit follow through `_opened` and `_closed`."""
+        """Forget the model, as `self.space` is new: all points that fit follow through `_opened` and `_closed`."""
 
     def _opened(self, point: Point) -> None:
-        """This point runs now; it need not be one that `_suggest` proposed."""
+        """Note that this point runs now; it need not be one that `_suggest` proposed."""
 
     def _closed(self, point: Point) -> None:
-        """This point has ended, as its state says."""
+        """Note that this point has ended, as its state says."""
 
     def _losses(self, value: Json) -> tuple[float, ...] | None:
-        """What the tuner minimises, or None if the value holds no finite number."""
+        """Return what the tuner minimises, or None if the value holds no finite number."""
         number = scalar(value)
         return None if number is None else (self.sign * number,)
 
@@ -188,11 +188,11 @@ class LearningTuner(Tuner):
     # Random numbers and repetition
 
     def rng(self, parameter_id: int, attempt: int = 0) -> random.Random:
-        """Random numbers that depend on nothing but the seed and these two."""
+        """Return random numbers that depend on nothing but the seed and these two."""
         return random.Random(derived_seed(self.seed, parameter_id, attempt))
 
     def _unseen(self, parameters: Json, parameter_id: int) -> Json:
-        """These parameters or, if they were tried already, others: by the model, by chance, by enumeration."""
+        """Return these parameters or, if they were tried already, others: by the model, by chance, by enumeration."""
         if self.space.size is not None and len(self._seen) >= self.space.size:
             raise NoMoreTrialError
         for attempt in range(1, _MODEL_TRIES + _RANDOM_TRIES):
@@ -215,7 +215,7 @@ class LearningTuner(Tuner):
         self._introduce(point)
 
     def _learn(self, parameters: Json, value: Json, parameter_id: int | None) -> None:
-        """A result of parameters that are not running: customised, imported, late or from elsewhere."""
+        """Learn a result of parameters that are not running: customised, imported, late or from elsewhere."""
         flat = self._flat(parameters)
         if flat is None:
             log.info("a result for parameters outside of the search space is left out: %.200r", parameters)
@@ -259,18 +259,21 @@ _RANDOM_TRIES = 50
 
 
 def derived_seed(*parts: int) -> int:
-    """A well-mixed seed of 32 bits from whole numbers."""
+    """Return a well-mixed seed of 32 bits from whole numbers."""
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big")
 
 
 def canonical(parameters: Json) -> str:
-    """Equal for equal parameters, whatever the order of their keys."""
+    """Return a text that is equal for equal parameters, whatever the order of their keys."""
     return json.dumps(parameters, sort_keys=True, default=repr)
 
 
 def grid(space: SearchSpace, values_of: Callable[[Parameter], Iterable[int | float]]) -> Iterator[Flat]:
-    """All combinations of the raw values that `values_of` gives for each parameter; the last one changes fastest."""
+    """Yield all combinations of the raw values that `values_of` gives for each parameter.
+
+    The last one changes fastest.
+    """
     return _grid(space, space.children(), values_of)
 
 

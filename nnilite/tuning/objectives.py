@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def configured(class_args: Mapping[str, Json] | None) -> dict[str, str]:
-    """The objectives of a tuner, with their directions, by its `classArgs`; {} if it names none.
+    """Return the objectives of a tuner, with their directions, by its `classArgs`; {} if it names none.
 
     A tuner of the user's own may mean anything by this argument.
     """
@@ -30,19 +30,19 @@ def configured(class_args: Mapping[str, Json] | None) -> dict[str, str]:
 
 
 def directions(class_args: Mapping[str, Json] | None, optimize: str) -> dict[str, str]:
-    """The objectives of an experiment with their directions: those of its tuner, or `default` with `optimize`."""
+    """Return the objectives of an experiment with directions: those of its tuner, or `default` with `optimize`."""
     return configured(class_args) or {"default": optimize}
 
 
 def signs(directions: Mapping[str, str], argument: str = "objectives") -> dict[str, float]:
-    """1 for each objective that is maximised, -1 for one that is minimised. Raises: ConfigError."""
+    """Return 1 for each objective that is maximised, -1 for one that is minimised. Raises: ConfigError."""
     for name, direction in directions.items():
         one_of(f"{argument}.{name}", direction, DIRECTIONS)
     return {name: 1.0 if direction == "maximize" else -1.0 for name, direction in directions.items()}
 
 
 def gains(value: Json, signs: Mapping[str, float]) -> tuple[float, ...] | None:
-    """What a result is worth in each objective, more is better; None if it has no finite number for one of them."""
+    """Return a result's worth in each objective, more is better; None without a finite number for one of them."""
     by_name = value if isinstance(value, dict) else {"default": value}
     numbers = [scalar(by_name, name) for name in signs]
     known = tuple(sign * number for sign, number in zip(signs.values(), numbers, strict=True) if number is not None)
@@ -50,7 +50,7 @@ def gains(value: Json, signs: Mapping[str, float]) -> tuple[float, ...] | None:
 
 
 def front(found: Iterable[tuple[T, Json]], signs: Mapping[str, float]) -> list[T]:
-    """Those that no other one beats, by their results; the best in the first objective comes first.
+    """Return those that no other one beats, by their results; the best in the first objective comes first.
 
     A result without a finite number for each objective does not count; of equal ones the first does.
     """

@@ -19,7 +19,7 @@ _TAIL = 1e-9  # the normal types have no end: so near to 0 and 1 is far enough
 
 
 def position(parameter: Parameter, raw: int | float) -> float:
-    """The position of a raw value, in [0, 1]."""
+    """Return the position of a raw value, in [0, 1]."""
     if parameter.count is not None:
         return (_cell(parameter, raw) + 0.5) / parameter.count
     if parameter.mu is not None and parameter.sigma is not None:
@@ -30,7 +30,7 @@ def position(parameter: Parameter, raw: int | float) -> float:
 
 
 def raw_at(parameter: Parameter, place: float) -> int | float:
-    """The raw value at a position in [0, 1]; what lies outside is moved to the nearest end."""
+    """Return the raw value at a position in [0, 1]; what lies outside is moved to the nearest end."""
     place = min(max(place, 0.0), 1.0)
     if parameter.count is not None:
         return _in_cell(parameter, min(int(place * parameter.count), parameter.count - 1))
@@ -43,9 +43,10 @@ def raw_at(parameter: Parameter, place: float) -> int | float:
 
 
 def neighbour(parameter: Parameter, raw: int | float, width: float, rng: random.Random) -> int | float:
-    """A value near to `raw`: normally distributed in position with standard deviation `width`; of a choice, any other.
+    """Return a value near to `raw`.
 
-    A finite parameter with more than one value changes always.
+    It is normally distributed in position with standard deviation `width`; for a choice, it is any other option. A
+    finite parameter with more than one value changes always.
     """
     count = parameter.count
     if parameter.kind is ParameterKind.CHOICE or (count is not None and count <= 2):

@@ -75,7 +75,10 @@ def _become_the_real_one() -> None:
 
 
 def _is_this(path: str) -> bool:
-    """Whether a file is this one or a copy: below `python -m nnilite` a trial has two on its path."""
+    """Return whether a file is this one or a copy.
+
+    Below `python -m nnilite` a trial has two on its path.
+    """
     try:
         with open(path, "rb") as other, open(__file__, "rb") as own:
             return other.read() == own.read()
@@ -97,7 +100,7 @@ def _not_here(name: str) -> str:
 
 
 def _cure() -> str:
-    """What helps depends on what this program is: a tuner's process, a trial, or any other."""
+    """Return the cure, which depends on what this program is: a tuner's process, a trial, or any other."""
     if "nnilite._tuner_host" in sys.modules:
         return (
             "In a tuner, derive from nni.tuner.Tuner or a class of nni.algorithms.hpo, and take what else you need "

@@ -10,52 +10,52 @@ if TYPE_CHECKING:
 
 
 def choice(options: Any, random_state: Any) -> Any:
-    """One of the options."""
+    """Return one of the options."""
     return options[random_state.randint(len(options))]
 
 
 def randint(lower: int, upper: int, random_state: Any) -> int:
-    """A whole number from `lower` to below `upper`."""
+    """Return a whole number from `lower` to below `upper`."""
     return int(random_state.randint(lower, upper))
 
 
 def uniform(low: float, high: float, random_state: Any) -> float:
-    """A number between the two."""
+    """Return a number between the two."""
     return float(random_state.uniform(low, high))
 
 
 def quniform(low: float, high: float, q: float, random_state: Any) -> float:
-    """The same, a multiple of `q` within the bounds."""
+    """Return a number between the two that is a multiple of `q` within the bounds."""
     return min(max(_multiple(uniform(low, high, random_state), q), low), high)
 
 
 def loguniform(low: float, high: float, random_state: Any) -> float:
-    """A number whose logarithm is uniform."""
+    """Return a number whose logarithm is uniform."""
     return math.exp(uniform(math.log(low), math.log(high), random_state))
 
 
 def qloguniform(low: float, high: float, q: float, random_state: Any) -> float:
-    """The same, a multiple of `q` within the bounds."""
+    """Return a number whose logarithm is uniform, as a multiple of `q` within the bounds."""
     return min(max(_multiple(loguniform(low, high, random_state), q), low), high)
 
 
 def normal(mu: float, sigma: float, random_state: Any) -> float:
-    """A number from the normal distribution."""
+    """Return a number from the normal distribution."""
     return float(random_state.normal(mu, sigma))
 
 
 def qnormal(mu: float, sigma: float, q: float, random_state: Any) -> float:
-    """The same, a multiple of `q`."""
+    """Return a number from the normal distribution, as a multiple of `q`."""
     return _multiple(normal(mu, sigma, random_state), q)
 
 
 def lognormal(mu: float, sigma: float, random_state: Any) -> float:
-    """A number whose logarithm is normal."""
+    """Return a number whose logarithm is normal."""
     return math.exp(normal(mu, sigma, random_state))
 
 
 def qlognormal(mu: float, sigma: float, q: float, random_state: Any) -> float:
-    """The same, a multiple of `q`."""
+    """Return a number whose logarithm is normal, as a multiple of `q`."""
     return _multiple(lognormal(mu, sigma, random_state), q)
 
 

@@ -56,27 +56,27 @@ class ClassArgsValidator:
         """Raise for arguments that are wrong."""
 
     def choices(self, key: str, *args: Any) -> Any:
-        """A check by the package `schema`: one of these."""
+        """Return a check by the package `schema`: one of these."""
         from schema import Or
 
         return Or(*args, error=f"{key} must be one of {args}")
 
     def range(self, key: str, keyType: type, start: Any, end: Any) -> Any:
-        """A check by the package `schema`: of this type, from start to end."""
+        """Return a check by the package `schema`: of this type, from start to end."""
         from schema import And
 
         error = f"{key} must be of type {keyType.__name__}, from {start} to {end}"
         return And(keyType, lambda value: start <= value <= end, error=error)
 
     def path(self, key: str) -> Any:
-        """A check by the package `schema`: a path that exists."""
+        """Return a check by the package `schema`: a path that exists."""
         from schema import And
 
         return And(os.path.exists, error=f"{key} must be a path that exists")
 
 
 def extract_scalar_reward(value: Any, scalar_key: str = "default") -> float | int:
-    """The number that a metric stands for: itself, or a dict's `default`. Raises: RuntimeError."""
+    """Return the number that a metric stands for: itself, or a dict's `default`. Raises: RuntimeError."""
     reward = value.get(scalar_key) if isinstance(value, dict) else value
     if isinstance(reward, (int, float)):
         return reward
@@ -86,19 +86,19 @@ def extract_scalar_reward(value: Any, scalar_key: str = "default") -> float | in
 
 
 def extract_scalar_history(trial_history: Any, scalar_key: str = "default") -> list[float]:
-    """The numbers that the intermediate results of a trial stand for. Raises: RuntimeError."""
+    """Return the numbers that the intermediate results of a trial stand for. Raises: RuntimeError."""
     return [extract_scalar_reward(value, scalar_key) for value in trial_history]
 
 
 def convert_dict2tuple(value: Any) -> Any:
-    """Parameters as something that can be a key: nested tuples, sorted by name."""
+    """Return parameters as something that can be a key: nested tuples, sorted by name."""
     if isinstance(value, dict):
         return tuple(sorted((name, convert_dict2tuple(part)) for name, part in value.items()))
     return value
 
 
 def split_index(params: Any) -> Any:
-    """Parameters without the index of each choice, as trials get them."""
+    """Return parameters without the index of each choice, as trials get them."""
     if not isinstance(params, dict):
         return params
     if NodeType.INDEX in params:
@@ -107,7 +107,7 @@ def split_index(params: Any) -> Any:
 
 
 def json2space(x: Any, oldy: Any = None, name: str = NodeType.ROOT) -> list[str]:
-    """The names of all parameters of a search space, such as `root[lr]-uniform`; only of those in use in `oldy`.
+    """Return the names of all parameters of a search space, such as `root[lr]-uniform`; only those in use in `oldy`.
 
     Raises: RuntimeError for a nested choice without a name.
     """
@@ -136,10 +136,10 @@ def _of_option(part: Any, old: Any, name: str, place: int) -> list[str]:
 def json2parameter(
     x: Any, is_rand: Any, random_state: Any, oldy: Any = None, Rand: bool = False, name: str = NodeType.ROOT
 ) -> Any:
-    """Parameters from a search space, with the index of each choice; see `split_index`.
+    """Draw parameters from a search space, with the index of each choice; see `split_index`.
 
-    Drawn anew are those that `is_rand` says by their names (see `json2space`), and all below them; the others are as
-    in `oldy`.
+    `is_rand` says by their names which ones are redrawn (see `json2space`), with all below them; the others are as in
+    `oldy`.
     """
     if isinstance(x, list):
         parts = enumerate(x)

@@ -85,7 +85,7 @@ class _Stream:
 
 
 def _entries(text: bytes) -> list[Json]:
-    """What `find` has printed of each entry. The last one may be cut, and is left out."""
+    """Return what `find` has printed of each entry. The last one may be cut, and is left out."""
     words = text.decode("utf-8", "surrogateescape").split("\0")
     found: list[Json] = []
     for facts, target in zip(words[0:-1:2], words[1:-1:2], strict=False):

@@ -29,7 +29,7 @@ class AttemptReader:
         self._spool = SpoolCopy(Path(self._copy.name))
 
     async def events(self, sizes: Mapping[str, int], with_output: bool) -> list[KeeperEvent]:
-        """All reports, and the output that is new since the last call. Raises: ServiceError."""
+        """Return all reports, and the output that is new since the last call. Raises: ServiceError."""
         names = GROWING if with_output else GROWING[:1]
         output: list[Output] = []
         while wanted := list(self._unread(names, sizes)):

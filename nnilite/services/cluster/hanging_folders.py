@@ -1,7 +1,7 @@
-"""Folders of attempts that hang, so that one of them holds up no look at the others.
+"""Folders of attempts that hang, so that one of them does not delay a look at the others.
 
-All files are looked at by one command, as a rule. If that does not come to its end, each folder is tried alone, and
-those that do not answer are set aside: they are left out of the looks, and tried again from time to time.
+Usually, one command looks at all files. If it does not come to its end, each folder is tried alone, and those that do
+not answer are set aside: they are left out of the looks, and tried again from time to time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class HangingFolders:
         return frozenset(self._aside)
 
     def check(self, name: str) -> None:
-        """Raises: ServiceError if the file is in a folder that is set aside."""
+        """Check that the file is not in a folder that is set aside. Raises: ServiceError."""
         folder = attempt_folder(name)
         if folder in self._aside:
             raise ServiceError(no_answer(folder, self._host.title))
@@ -87,10 +87,10 @@ def attempt_folder(name: str) -> str:
 
 
 def no_answer(folder: str, title: str) -> str:
-    """The sentence on a folder that is set aside."""
+    """Return the sentence on a folder that is set aside."""
     return f"its folder {folder} on {title} cannot be read now: it does not answer"
 
 
 def was_killed(answer: ShellAnswer) -> bool:
-    """Whether a command has come to its limit."""
+    """Return whether a command has come to its limit."""
     return answer.status in _KILLED

@@ -2,7 +2,7 @@
 
 An attempt runs once: the first job that makes the folder `claim` has it, and the file `owner` has its id. A job may
 have been submitted twice, when the scheduler was slow to answer; the other one ends at once. A scheduler may also start
-a job again, of which the file `again` tells. The file `failed` says why a trial was not started.
+a job again, which the file `again` shows. The file `failed` says why a trial was not started.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def set_up(commands: Sequence[str]) -> Iterator[str]:
 
 
 def keeper_command(keeper: str, python_path: str | None, before: str = "") -> str:
-    """The command that becomes the keeper, after `JOB_START`. `before`: words that put it into a container."""
+    """Return the command that becomes the keeper, after `JOB_START`. `before`: words that put it into a container."""
     pythons = " ".join(shlex.quote(path) for path in pythons_of(python_path))
     return f'{before}/bin/sh -c "$start" nnilite "$root/cache/{keeper}" "$PWD/spec.json" {pythons}'
 
 
 def pythons_of(python_path: str | None) -> list[str]:
-    """Where Python may be, in the order in which it is looked for."""
+    """Return where Python may be, in the order in which it is looked for."""
     if python_path is None:
         return list(_USUAL_PYTHONS)
     folder = python_path.rstrip("/") or "/"
@@ -48,5 +48,5 @@ def pythons_of(python_path: str | None) -> list[str]:
 
 
 def run_limit_s(time_limit: float | None, grace_s: float) -> float | None:
-    """When the keeper ends the trial, in seconds from its start, so that all is over before the scheduler's limit."""
+    """Return when the keeper ends the trial, in seconds from its start, to finish before the scheduler's limit."""
     return None if time_limit is None else max(1.0, time_limit - SETTLE_S - grace_s)

@@ -71,7 +71,7 @@ class QueueService(TrainingService):
         """Return the script for a job."""
 
     def _names(self, watch: QueueWatch) -> tuple[str, ...]:
-        """Under which names the scheduler may know a job. Another job may have got its number."""
+        """Return the names under which the scheduler may know a job. Another job may have got its number."""
         return (watch.name, "")
 
     # ------------------------------------------------------------ lifecycle
@@ -101,7 +101,7 @@ class QueueService(TrainingService):
         self._api = api
 
     async def _checked(self, api: SchedulerApi) -> None:
-        """Whether the scheduler is there and would take a trial. Raises: ConfigError, ServiceError."""
+        """Check that the scheduler is there and would take a trial. Raises: ConfigError, ServiceError."""
         try:
             await api.check()
         except MachineError as error:
@@ -161,7 +161,7 @@ class QueueService(TrainingService):
         return await api.submit(folder, job.name, self._script(job.name, job.gpus), job.gpus)
 
     def describe(self, job: Job) -> dict[str, Json]:
-        """The script that would be sent, and the specification beside it, without secrets."""
+        """Return the script that would be sent, and the specification with it, without secrets."""
         directory = self.config.directory
         root = directory if directory.startswith(("/", "~")) else f"~/{directory}"
         callback = None if job.spec.get("report") == "stdout" else self.config.nni_manager_ip or ""

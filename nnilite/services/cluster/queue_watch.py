@@ -1,8 +1,8 @@
-"""What becomes of one job: from the scheduler's word, its keeper's, and what was seen of it before.
+"""What becomes of one job, according to the scheduler, its keeper, and earlier observations.
 
-The keeper's record of the end stands in the attempt's folder and tells more than the scheduler, which in turn knows why
-a keeper was killed. A network file system may show a file some time after it was written elsewhere, so its absence
-counts late.
+The keeper's record of the end is in the attempt's folder and says more than the scheduler, which in turn knows why a
+keeper was killed. A network file system may show a file some time after it was written elsewhere, so its absence counts
+late.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SIGNS = ("canceled", "script", "spec.json")
 
 @dataclass
 class QueueWatch:
-    """One job. All that it remembers is a cache, but for the times since when something is so."""
+    """One job. All that it remembers is a cache, except for the times at which a condition was first seen."""
 
     title: str  # of the scheduler
     name: str
@@ -45,7 +45,7 @@ class QueueWatch:
     clock: Callable[[], float] = time.monotonic
 
     def files(self, growing: tuple[str, ...]) -> list[str]:
-        """What has still to be looked for."""
+        """Return what has still to be looked for."""
         wanted = [name for name in (*NOTES, *SIGNS) if name not in self.notes]
         return [f"{self.folder}/{name}" for name in (*wanted, *growing)]
 
@@ -71,7 +71,7 @@ class QueueWatch:
         return self.notes.get(name, b"").decode("utf-8", "replace").strip()
 
     def record(self, name: str) -> Mapping[str, Any] | None:
-        """A record of the keeper; None if there is none. The trial may have written to it."""
+        """Return a record of the keeper; None if there is none. The trial may have written to it."""
         try:
             value = json.loads(self.notes[name])
         except (KeyError, ValueError, RecursionError):
@@ -88,14 +88,14 @@ class QueueWatch:
         return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
     def for_s(self, what: str) -> float:
-        """For how long something is so."""
+        """Return the seconds since this was first seen."""
         now = self.clock()
         return now - self.since.setdefault(what, now)
 
     # ------------------------------------------------------------ the verdict
 
     def status(self, job: QueuedJob | None) -> JobStatus:
-        """The status, given the scheduler's word; None: it knows no such job (any more)."""
+        """Return the status, given what the scheduler reports; None: it knows no such job (any more)."""
         if job is None:
             return self._unlisted()
         if job.phase is QueuePhase.WAITING:

@@ -31,7 +31,7 @@ class SchedulerApi(ABC):
 
     @abstractmethod
     async def check(self) -> None:
-        """See whether the scheduler is there. Raises: ConfigError if it is not."""
+        """Check that the scheduler is there. Raises: ConfigError if it is not."""
 
     async def try_out(self, script: str, gpus: int | None) -> None:
         """Have the scheduler look at a script without submitting it. Raises: ConfigError if it will never take it."""

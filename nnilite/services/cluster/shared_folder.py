@@ -64,10 +64,10 @@ class SharedFolder:
         stored_code: Callable[[str], Mapping[str, Json] | None],
         pythons: Sequence[str],
     ) -> None:
-        """See that keeper and code are in the cache. `files`: by name, the keeper first.
+        """Bring keeper and code into the cache, unless they are there. `files`: by name, the keeper first.
 
-        `stored_code` says where the shared storage has the code; the login host takes it from there if it can.
-        Raises: ConfigError, ServiceError.
+        `stored_code` says where the shared storage has the code; the login host takes it from there if it can. Raises:
+        ConfigError, ServiceError.
         """
         keeper = next(iter(files))
         for name in await self.prepare(directory, files):
@@ -163,7 +163,7 @@ class SharedFolder:
         return None if was_killed(answer) else answer
 
     async def pieces(self, wanted: Sequence[tuple[str, int, int]]) -> list[bytes]:
-        """Read pieces of files: name, offset, length, all of which must be there."""
+        """Read pieces of files: name, offset, length. All of them must exist."""
         output = await self._read_pieces(wanted, _READ_S)
         if len(output) != sum(length for _, _, length in wanted):
             raise ServiceError(f"files on {self.host.title} have changed while they were read")

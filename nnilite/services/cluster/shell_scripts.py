@@ -1,6 +1,6 @@
 """The shell scripts that are run where the scheduler's commands are, and the parts of the script of a job.
 
-They are in `_sh`. Those that are run beside the scheduler's commands get the folder of all files as $1, and say what
+They are in `_sh`. Those that are run where the scheduler's commands are get the folder of all files as $1, and say what
 their other arguments are. Those named `job_` are parts of the script that a node runs (see `job_script`).
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def read_script(module: str, name: str) -> str:
-    """Return a script of the folder `_sh` beside a module. `module`: its `__file__`."""
+    """Return a script of the folder `_sh` next to a module. `module`: its `__file__`."""
     return (Path(module).with_name("_sh") / f"{name}.sh").read_text("ascii")
 
 

@@ -95,7 +95,7 @@ class WatchedJobs:
     async def _forgotten(
         self, api: SchedulerApi, watches: Iterable[QueueWatch], listed: Mapping[str, QueuedJob]
     ) -> tuple[Mapping[str, QueuedJob], str]:
-        """What its records tell of jobs that are not listed and have left no word; or why they cannot be asked."""
+        """Return what its records say of jobs that are not listed and left no record; or why they cannot be asked."""
         gone = [watch.id for watch in watches if watch.id and watch.id not in listed and watch.exited is None]
         try:
             return (await api.history(gone) if gone else {}), ""
@@ -123,7 +123,7 @@ class WatchedJobs:
         self._cancels[watch.name] = (first, now)
 
     async def _press(self, api: SchedulerApi, watch: QueueWatch, handle: Handle, job: QueuedJob | None) -> None:
-        """Ask again for the end of a job that was canceled and goes on, in the end by the scheduler's own kill."""
+        """Ask again for the end of a canceled job that still runs, finally by the scheduler's own kill."""
         if not watch.canceled or job is None or job.phase.is_over or job.phase is QueuePhase.UNKNOWN:
             return
         now = time.monotonic()

@@ -1,6 +1,6 @@
 """`nni.experiment`: launching experiments from Python. It needs the whole nnilite.
 
-config  the classes by which NNI's users write a config in Python
+config  the classes with which NNI's users write a config in Python
 """
 
 from nnilite import Experiment  # tells what to do where the rest of the package is not

@@ -42,7 +42,10 @@ RemoteConfig = partial(ServiceConfig, "remote")
 
 
 def CustomAlgorithmConfig(class_name: str | None = None, code_directory: Any = ".", class_args: Any = None) -> Any:
-    """A tuner or assessor of one's own; as in NNI, its module is in the current folder unless said otherwise."""
+    """Return a custom tuner or assessor.
+
+    As in NNI, its module is in the current folder unless the arguments say otherwise.
+    """
     return AlgorithmConfig(class_name=class_name, code_directory=code_directory, class_args=class_args or {})
 
 

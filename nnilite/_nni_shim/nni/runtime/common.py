@@ -2,5 +2,5 @@
 
 
 def multi_phase_enabled() -> bool:
-    """Always False."""
+    """Return False, always."""
     return False

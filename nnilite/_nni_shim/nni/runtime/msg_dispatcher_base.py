@@ -67,14 +67,14 @@ class MsgDispatcherBase(Tuner):
         raise NotImplementedError("an advisor must implement handle_import_data")
 
     def handle_add_customized_trial(self, data: Any) -> None:
-        """Kept for NNI's advisors; nnilite does not call it."""
+        """Keep the name for NNI's advisors; nnilite does not call it."""
 
     def handle_report_metric_data(self, data: dict[str, Any]) -> None:
         """Learn a result: parameter_id, trial_job_id, type, sequence, value (JSON text)."""
         raise NotImplementedError("an advisor must implement handle_report_metric_data")
 
     def handle_trial_end(self, data: dict[str, Any]) -> None:
-        """A trial has ended: trial_job_id, event, hyper_params (JSON text)."""
+        """Handle the end of a trial: trial_job_id, event, hyper_params (JSON text)."""
         raise NotImplementedError("an advisor must implement handle_trial_end")
 
     def process_command(self, command: CommandType, data: Any) -> None:
@@ -120,7 +120,7 @@ class MsgDispatcherBase(Tuner):
         self.process_command(CommandType.ReportMetricData, {**said, "value": json.dumps(value)})
 
     def trial_end(self, parameter_id: int | None, success: bool, **kwargs: Any) -> None:
-        """Become the request that tells of the end."""
+        """Become the request that reports the end."""
         record = self._records.get(parameter_id)
         if record is not None:
             said = {"trial_job_id": kwargs.get("trial_job_id"), "event": "SUCCEEDED" if success else "FAILED"}

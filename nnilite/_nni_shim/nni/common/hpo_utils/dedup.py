@@ -26,8 +26,8 @@ class Deduplicator:
         ...
         return deformat_parameters(self.dedup(formatted), self.space)
 
-    Two parameters are the same if they are so for a trial. Where a parameter at the top of the space is continuous,
-    nothing counts as tried before.
+    Two sets of parameters are equal if a trial cannot distinguish them. Where a parameter at the top of the space is
+    continuous, nothing counts as tried before.
     """
 
     def __init__(self, formatted_search_space: FormattedSearchSpace) -> None:
@@ -39,7 +39,10 @@ class Deduplicator:
         self._grid: Any = None
 
     def __call__(self, formatted_parameters: FormattedParameters) -> FormattedParameters:
-        """Raises: nni.NoMoreTrialError if the whole space was tried; ValueError for parameters outside it."""
+        """Return these parameters, or others if they were tried before.
+
+        Raises: nni.NoMoreTrialError if the whole space was tried; ValueError for parameters outside it.
+        """
         if self._endless or self._is_new(formatted_parameters):
             return formatted_parameters
         if self._grid is None:
@@ -51,7 +54,7 @@ class Deduplicator:
                 return found
 
     def add_history(self, formatted_parameters: FormattedParameters) -> None:
-        """From now on, these parameters were tried before."""
+        """Note that these parameters have been tried."""
         if not self._endless:
             self._is_new(formatted_parameters)
 

@@ -58,18 +58,18 @@ class ParameterSpec(NamedTuple):
     log_distributed: Optional[bool] = None
 
     def is_activated_in(self, partial_parameters: FormattedParameters) -> bool:
-        """Whether its parent is among these parameters and has chosen the option that brings it."""
+        """Return whether its parent is among these parameters and has chosen the option that brings it."""
         return len(self.key) == 1 or bool(partial_parameters.get(self.key[:-2]) == self.key[-2])
 
     def is_nested(self) -> bool:
-        """Whether an option of a choice brings it."""
+        """Return whether an option of a choice brings it."""
         return len(self.key) > 1
 
 
 def format_search_space(search_space: Any) -> FormattedSearchSpace:
-    """Each parameter by its path, in the order written, parents before their children.
+    """Return each parameter by its path, in the order written, parents before their children.
 
-    Raises: ValueError for what is no parameter of one of NNI's ten types.
+    Raises: ValueError for a value that is not a parameter of one of NNI's ten types.
     """
     found: FormattedSearchSpace = {}
     _collect((), search_space, found)
@@ -77,7 +77,7 @@ def format_search_space(search_space: Any) -> FormattedSearchSpace:
 
 
 def format_parameters(parameters: Any, formatted_search_space: FormattedSearchSpace) -> FormattedParameters:
-    """The formatted parameters for plain ones; names that are not in the space are left out.
+    """Return the formatted parameters for plain ones; names that are not in the space are left out.
 
     Raises: ValueError for a parameter that is missing or that its type cannot have.
     """
@@ -89,7 +89,7 @@ def format_parameters(parameters: Any, formatted_search_space: FormattedSearchSp
 
 
 def deformat_parameters(formatted_parameters: FormattedParameters, formatted_search_space: FormattedSearchSpace) -> Any:
-    """The plain parameters for formatted ones; those that are not active are left out.
+    """Return the plain parameters for formatted ones; those that are not active are left out.
 
     Raises: ValueError for a path that is not in the space, or an option that a choice does not have.
     """
@@ -197,7 +197,7 @@ def _given(parameters: Any, key: ParameterKey) -> Any:
 
 
 def _is_active(spec: ParameterSpec, parameters: FormattedParameters) -> bool:
-    """Whether each choice above it has chosen the option on its path."""
+    """Return whether each choice above it has chosen the option on its path."""
     steps = range(1, len(spec.key), 2)
     return all(parameters.get(spec.key[:place]) == spec.key[place] for place in steps)
 

@@ -12,7 +12,7 @@ __all__ = ["validate_search_space"]
 
 
 def validate_search_space(search_space: Any, support_types: Any = None, raise_exception: bool = False) -> bool:
-    """Whether a search space is sound by nnilite's rules and by NNI's stricter ones, and of the supported types.
+    """Return whether a search space is sound by nnilite's and NNI's stricter rules, and of the supported types.
 
     Raises: ValueError that says what is wrong, if `raise_exception`; else that is logged.
     """
@@ -41,7 +41,7 @@ def _wrong(search_space: Any, support_types: Any) -> str:
 
 
 def _stricter(kind: str, values: Any) -> str:
-    """What NNI's tuners cannot take, though nnilite's can; empty if there is nothing."""
+    """Return what NNI's tuners do not accept, though nnilite's do; empty if there is nothing."""
     if kind == "choice":
         named = bool(values) and isinstance(values[0], dict) and "_name" in values[0]
         plain = named or all(isinstance(option, (int, float, str)) for option in values)
