@@ -1,5 +1,6 @@
-"""Runs the manager of one experiment as the first process of a container: creates the experiment once, and goes on
-with it ever after.
+"""Runs the manager of one experiment as the first process of a container.
+
+The first start creates the experiment, and later starts resume it.
 
     manager.py CONFIG
     manager.py --probe    exit code 0 if the manager answers

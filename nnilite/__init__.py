@@ -226,7 +226,7 @@ class checkpoint:
 
 
 class _ThisTrial:
-    """This process's view of its trial."""
+    """The view that this process has of its trial."""
 
     def __init__(self) -> None:
         self.current: Any = None  # NNI's record, once it has been read

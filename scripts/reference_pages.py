@@ -149,7 +149,7 @@ def options() -> str:
 
 
 def _matrix(classes: Mapping[str, type[TrainingService]]) -> str:
-    """The table of platforms and options."""
+    """Return the table of platforms and options."""
     rows = [["", *(f"`{option}`" for option in BY_WORKERS)], ["---"] * (len(BY_WORKERS) + 1)]
     rows += [[f"[{name}](#{name})", *(_effect(cls, option) for option in BY_WORKERS)] for name, cls in classes.items()]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)

@@ -59,7 +59,7 @@ class Name:
 
 
 def page() -> str:
-    """The page. Raises: ValueError for a name that is missing without a reason, or a reason without such a name."""
+    """Return the page. Raises: ValueError for a name that is missing without a reason, or a reason without a name."""
     data = yaml.safe_load(NAMES.read_text("utf-8"))
     missing, differs = data["missing"], data["differs"]
     rows, parts, used = [], [], set()

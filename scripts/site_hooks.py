@@ -64,7 +64,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def navigation(docs: Path) -> Nav:
-    """The headings of docs/README.md are the sections, the lines between them and their lists are groups of pages."""
+    """Return the navigation: headings of docs/README.md are sections, lines with their lists are groups of pages."""
     sections: Nav = [{"Start": "README.md"}]
     group: Nav = []
     for line in (docs / "README.md").read_text("utf-8").splitlines():
@@ -83,7 +83,7 @@ def navigation(docs: Path) -> Nav:
 
 
 def pages_below(docs: Path, target: str) -> str | list[Any]:
-    """The page itself; of an index also all pages beside it and below it."""
+    """Return the page itself; for an index also all pages next to it and below it."""
     if not target.endswith("/index.md"):
         return OTHERS.get(target.removeprefix("../"), target)
     index = docs / target
@@ -110,7 +110,7 @@ def example_page(folder: Path) -> str:
 
 
 def notebook_text(path: Path) -> str:
-    """The cells of a notebook, without what they have printed."""
+    """Return the cells of a notebook, without what they have printed."""
     cells = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(path.read_text("utf-8"))["cells"]]
     return "\n\n".join(
         f"```python\n{text}\n```" if kind == "code" else re.sub(r"^#", "###", text, flags=re.MULTILINE)
@@ -119,5 +119,5 @@ def notebook_text(path: Path) -> str:
 
 
 def anchor(name: str) -> str:
-    """The anchor of a heading that is a file's name."""
+    """Return the anchor of a heading that is a file's name."""
     return re.sub(r"[^\w\- ]", "", name.lower())

@@ -72,7 +72,7 @@ class NniExperimentHandler(NniHandler):
 
 
 class NniMetadataHandler(NniHandler):
-    """This experiment as an entry of the machine's list."""
+    """The experiment as an entry of the machine's list."""
 
     async def get(self) -> None:
         profile = await self.backend.profile()

@@ -143,7 +143,8 @@ def _with_defaults(spec: Json, limits: Sequence[Json]) -> Json:
 
 
 def _shown(amount: Decimal) -> str:
-    """
+    """Return an amount with the unit that fits it.
+
     >>> _shown(Decimal("8.000")), _shown(Decimal(16 * 2**30))
     ('8', '16Gi')
     """

@@ -86,8 +86,10 @@ class HostCheckpoints:
 
 
 def rank(machine: Machine, traces: Mapping[Machine, HostTrace]) -> int:
-    """A place in the order of machines: first those with the checkpoints, last those that have lost the trial, or do
-    not answer."""
+    """Return a place in the order of machines.
+
+    Machines with the checkpoints come first; those that have lost the trial, or do not answer, come last.
+    """
     trace = traces.get(machine)
     if trace is None or trace.lost:
         return 1

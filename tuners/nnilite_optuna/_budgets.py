@@ -284,7 +284,7 @@ class _Density(OptunaTuner):
             self.end(point, True)
 
     def show(self, point: Point) -> None:
-        """This point runs now, on whichever budget."""
+        """Note that the point runs now, on whichever budget."""
         copy = point.notes[_COPY] = Point(point.parameters, point.flat)
         self._opened(copy)
 
