@@ -16,7 +16,7 @@ class ExperimentState(str, Enum):
     NO_MORE_TRIAL = "NO_MORE_TRIAL"  # a limit is reached; the last trials still run
     TUNER_NO_MORE_TRIAL = "TUNER_NO_MORE_TRIAL"  # the tuner has no more to propose; the last trials still run
     DONE = "DONE"
-    ERROR = "ERROR"  # the experiment cannot go on; `reason` says why
+    ERROR = "ERROR"  # the experiment cannot continue; `reason` says why
     STOPPING = "STOPPING"
     STOPPED = "STOPPED"
     VIEWED = "VIEWED"  # opened read-only

@@ -70,7 +70,7 @@ class RunMode(Enum):
 
     Background = "background"  # it ends with this program
     Foreground = "foreground"  # ... and its log is shown on this program's standard error
-    Detach = "detach"  # it goes on when this program ends; `connect` finds it again
+    Detach = "detach"  # it keeps running when this program ends; `connect` finds it again
 
 
 class _LogView(threading.Thread):
@@ -285,7 +285,7 @@ class Experiment:
     def _known(self) -> RegistryEntry:
         if self.id is None:
             raise NotFound("Which experiment? Give its id: Experiment(id=...).")
-        return registry.find(self.id, read_only=True)  # whoever cannot work with one of NNI says so
+        return registry.find(self.id, read_only=True)  # callers that cannot work with one of NNI say so
 
     def _resume(self, port: int | None, wait_completion: bool, debug: bool) -> bool | None:
         entry = launch.resume(self._known(), options=self._options(port, debug), detach=False)
@@ -317,7 +317,7 @@ class Experiment:
         """Wait until trackers and webhooks have everything, as long as they take something."""
         if self._client is None or not handing_over.may_owe(profile):
             return
-        with suppress(Unreachable):  # somebody has stopped it meanwhile
+        with suppress(Unreachable):  # it was stopped meanwhile
             owed = handing_over.owed_of(handing_over.wait_until_sent(self._client, self._tell))
             if owed:
                 log.warning("%s.", handing_over.sentence(owed, str(self.id)))

@@ -81,10 +81,10 @@ LISTED_MAX = 10_000
 
 _CHUNK_BYTES = 1 << 20
 _MOST_TIME_S = 1e11
-# Entries that are looked at for one list: folders and what is left out count, too.
+# Entries that are examined for one list: folders and what is left out count, too.
 _LOOKED_AT_MAX = 10 * LISTED_MAX
 
-_ENTRY_BYTES = 4096  # what a folder or an empty file takes on most disks
+_ENTRY_BYTES = 4096  # what a folder or an empty file occupies on most disks
 GROWING = ("trial.stdout", "trial.stderr")
 """What the manager writes, too, as it comes: there may be more here than in a copy that was begun earlier."""
 

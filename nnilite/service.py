@@ -95,7 +95,7 @@ class JobSpec:
     heartbeat_s: float = 10
     # How long the keeper stays after the trial's end to deliver everything.
     linger_s: float = 86400
-    # The trial is ended after so long without an answer of the manager.
+    # The trial is ended after this time without an answer of the manager.
     orphan_s: float | None = None
     max_duration_s: float | None = None
     # How far the command steps back behind other programs where all processors are busy, up to 19.

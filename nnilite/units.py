@@ -216,7 +216,7 @@ class Unit:
 
     name: str  # what the reference calls the type
     parse: Callable[[Any], Any]  # raises ValueError with a sentence
-    json_schema: Mapping[str, Any] = field(default_factory=dict)  # what may stand in the YAML
+    json_schema: Mapping[str, Any] = field(default_factory=dict)  # the values that the YAML may have
     secret: bool = False
     spell: Callable[[Any], str] = str  # as people would write it
 

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LAST_S = 10.0  # so long the end of the manager waits for what is still to be deleted
+LAST_S = 10.0  # how long the end of the manager waits for what is still to be deleted
 _PAUSE_S = (1.0, 60.0)
 _MOST_PASSES = 3
 _MOST_TOLD = 10
@@ -58,7 +58,7 @@ class CheckpointTidier:
         self._blocking = blocking
         # The ended trials by the time of their end, with the number of their latest attempt.
         self._ended = dict(ended)
-        # Those of which nobody has asked yet whether the place has something.
+        # Those for which the place has not been asked yet.
         self._unseen = tuple(self._ended)
         # The trials to look at. Each reason to do so is an object of its own, so that one which comes during a look
         # leads to another look.
@@ -68,7 +68,7 @@ class CheckpointTidier:
         self._may_be_large = True
         self._best = self._best_now()
         self._held: dict[asyncio.Future[None], str] = {}
-        self._slow: dict[str, asyncio.Future[Any]] = {}  # by trial, what goes on though nobody waits for it
+        self._slow: dict[str, asyncio.Future[Any]] = {}  # by trial, work that continues although no caller waits for it
         self._failures = 0
         self._told: set[str] = set()
         self._wake = asyncio.Event()
@@ -190,7 +190,7 @@ class CheckpointTidier:
     async def _clear(self, trial: str, attempt: int, stay: Stay) -> None:
         for _ in range(_MOST_PASSES):
             clearing = await self._within(trial, self._blocking(partial(self._place.look, trial, attempt, stay)))
-            # It may have been run again meanwhile, or even have ended once more.
+            # It may have been run again meanwhile, or even have ended again.
             if clearing is None or trial in self._rules.live or self._ended.get(trial) != attempt:
                 return
             setting_aside = asyncio.ensure_future(self._blocking(clearing.set_aside))
@@ -209,13 +209,13 @@ class CheckpointTidier:
         try:
             done, _ = await asyncio.wait([working], timeout=_SLOW_S)
         except asyncio.CancelledError:
-            # Whoever cancels us does not end that step.
+            # A cancellation of this task does not end that step.
             if working not in self._held:
                 working.cancel()
             raise
         if not done:
             self._slow[trial] = working
-            # Nobody asks for its result any more.
+            # No caller waits for its result any more.
             working.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             raise ServiceError(f"those of trial {trial} take longer than {_SLOW_S:.0f} s, and others come first")
         return working.result()

@@ -26,7 +26,7 @@ MOST_BYTES = 50 << 30
 MOST_RATIO = 100
 """Text with many repetitions shrinks to a fiftieth, and a file that was made to fill a disk to a thousandth."""
 
-_ALWAYS_BYTES = 100 << 20  # any archive, however small, may unpack to so much
+_ALWAYS_BYTES = 100 << 20  # any archive, however small, may unpack to this size
 LARGEST_ABOUT = 64 << 10
 _ENTRY_BYTES = 400  # the size of a file's entry in the archive's directory: 46 bytes and its name
 _DEEPEST = 100

@@ -103,7 +103,7 @@ class Parser(argparse.ArgumentParser):
 
 def nearest(given: str, known: Iterable[str]) -> str:
     """Return the known word that is nearest to the given one; "" if there is none."""
-    import difflib  # who makes no mistake does not wait for it
+    import difflib  # a command without a mistake does not wait for it
 
     return next(iter(difflib.get_close_matches(given, list(known), 1)), "")
 

@@ -93,7 +93,7 @@ def _of_config(config: CheckedConfig, options: argparse.Namespace, taken: bool) 
     if options.no_trial or any(finding.cure for finding in asked):
         return
     manager = access.manager_options(options)
-    # Another program has the port; the rest can be tried all the same.
+    # Another program has the port; the rest can still be tried.
     manager = dataclasses.replace(manager, port=0) if taken else manager
     yield from rehearsal.rehearse(options.config, config, manager, options.timeout)
 

@@ -24,7 +24,7 @@ _RATE = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*/\s*([a-z]+)\s*")
 _HIGHEST_PER_S = 10.0
 _OVER = ("DONE", "ERROR", "STOPPING", "STOPPED")
 _LOOK_EVERY_S = 1.0
-# A command has the grace of its experiment to end, and its service some seconds to tell.
+# A command has the grace of its experiment to end, and its service some seconds to report it.
 _SETTLE_S = 60.0
 _COMPARED = 20
 
@@ -137,7 +137,7 @@ def interrupt_trials(options: argparse.Namespace) -> int:
             drill.settle()
         except KeyboardInterrupt:
             stopped = True
-        except NniliteError as error:  # the manager has ended with its experiment, or is away
+        except NniliteError as error:  # the manager has ended with its experiment, or is unreachable
             from nnilite._cli.nnictl import warn
 
             warn(f"The drill ends: {error}")

@@ -49,7 +49,7 @@ def follow(entry: RegistryEntry, *, as_json: bool = False) -> int:
             if as_json:
                 screen.show_json(profile)
     except managers.NotRunning as error:
-        # The manager died between its start and the first question: that is told like a later death.
+        # The manager died between its start and the first question: that is reported like a later death.
         profile = _gone(entry, None, error)
     except KeyboardInterrupt:
         return stop(entry, as_json=as_json)

@@ -81,7 +81,7 @@ def run(arguments: Sequence[str]) -> int:
     with interrupt.Quitting():
         try:
             parser = _parser(name)
-        except NniliteError as error:  # a command whose arguments are a plugin's, which lacks something
+        except NniliteError as error:  # a command whose arguments are a plugin's, and the plugin lacks something
             complain(str(error))
             return exit_code(error)
         if name is not None and name not in COMMANDS:

@@ -22,7 +22,7 @@ def hand_over(manager: Client, profile: dict[str, Any], say: Callable[[str], Non
         return handing_over.wait_until_sent(manager, say)
     except KeyboardInterrupt:
         say("\nEnding without waiting any longer; what is not sent is kept.")
-    except Unreachable:  # somebody has stopped it meanwhile
+    except Unreachable:  # it was stopped meanwhile
         pass
     return profile
 
@@ -44,5 +44,5 @@ def _left(entry: RegistryEntry) -> list[dict[str, Any]]:
             return []
         with reading.opened(registry.entry(entry.id) or entry) as client:
             return handing_over.owed_of(client.profile())
-    except (NniliteError, OSError):  # it is gone, or cannot be read, of which other commands tell
+    except (NniliteError, OSError):  # it is gone, or cannot be read, which other commands report
         return []

@@ -130,7 +130,7 @@ def show_owed(profile: dict[str, Any]) -> None:
 
 def show_services(profile: dict[str, Any]) -> None:
     """Print the training services, if there are several or one is set aside: what each has, costs and has cost."""
-    # A manager of an earlier version, which still runs, does not tell them.
+    # A manager of an earlier version, which still runs, does not send them.
     services = profile.get("services", [])
     if len(services) < 2 and not any(one["reason"] or one["cost"] is not None for one in services):
         return

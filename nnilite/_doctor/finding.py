@@ -20,7 +20,7 @@ class Level(str, Enum):
 class Finding:
     """One line about one thing. `cure` is what to do about it, "" if nothing has to be done."""
 
-    check: str  # what was looked at, such as `disk`
+    check: str  # what was examined, such as `disk`
     level: Level
     what: str
     cure: str = ""

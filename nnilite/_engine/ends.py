@@ -91,7 +91,7 @@ class Ends:
             self.lose(live, ": ".join(filter(None, [_LOST[end.cause], end.message])))
         elif live.held is None:
             live.held = self._state.lived
-            # The keeper is told that its report is stored.
+            # The keeper learns that its report is stored.
             self._recorder.put_attempt(live, reported_end=end)
             self._recorder.say(live, f"{INTERRUPTED}; waiting for what its platform says")
 
@@ -189,7 +189,7 @@ class Ends:
         if value is not None:
             self._recorder.tell(known)
         self._recorder.tell(replace(known, kind=CallKind.END, value=None, success=state is TrialState.SUCCEEDED))
-        # The assessor does not know a trial of which it saw no intermediate result.
+        # The assessor knows only trials whose intermediate results it saw.
         if self._state.settings.assess and live.reported:
             self._recorder.act(s.AssessEnd(trial.id, state is TrialState.SUCCEEDED, self._state.calls))
         self._state.note_best(trial)
@@ -215,7 +215,7 @@ class Ends:
         if self._state.is_over:
             return
         self._recorder.become(ExperimentState.ERROR, reason)
-        # Trials that run may go on to their results; those that wait would never start.
+        # Running trials may continue to their results; those that wait would never start.
         for live in [x for x in self._state.live.values() if x.phase is Phase.QUEUED]:
             self.cancel(live, TrialState.SYS_CANCELED, "the experiment ended with an error")
 

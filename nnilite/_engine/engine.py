@@ -37,11 +37,11 @@ log = logging.getLogger(__name__)
 _CANCELS = 5
 _MOST_CALLS = 100  # of the tuner that are sent at once
 _TICK_S = 1.0
-_LATER_S = 0.05  # for so long an input that nobody waits for may wait for others
+_LATER_S = 0.05  # how long an input without an impatient caller may wait for others
 # A longer time between two ticks means that the process was stopped or suspended meanwhile.
 _LONGEST_TICK_S = 3.0
 _STORE_RETRY_S = 2.0
-# A stop waits so long for the platforms, after the time that the trials themselves have to end.
+# How long a stop waits for the platforms, after the time that the trials themselves have to end.
 _ABANDON_AFTER_S = 30.0
 
 
@@ -333,7 +333,7 @@ class Engine:
         except TunerError as error:
             log.error("%s", error)
             self.put(s.TunerFailed(str(error)))
-        # Without a tuner, the running trials may still go on to their ends.
+        # Without a tuner, the running trials may still continue to their ends.
         await asyncio.Event().wait()
 
     async def _next_calls(self) -> list[s.TunerCall]:

@@ -107,7 +107,7 @@ class EventGate:
         # A keeper that gets no answer in time sends its batch again and again: not all of these need to wait in memory.
         if len(turn.works) >= _MOST_WAITING:
             raise ServiceError("earlier reports of this trial still wait for the disk")
-        # If its caller gives up meanwhile, the next batch must wait for the commit of this one all the same.
+        # Even if its caller gives up meanwhile, the next batch must wait for the commit of this one.
         work = asyncio.create_task(self._in_turn(turn, key, events, over_gaps))
         for works in (turn.works, self.works):
             works.add(work)

@@ -28,10 +28,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 _CALL_TIMEOUT_S = 50.0
 _REOPEN_EVERY_S = 60.0
-# One that has failed is tried again after so long, and after twice the time if it fails again.
+# One that has failed is tried again after this time, and after twice the time if it fails again.
 _ASIDE_S = 15.0
 _LONGEST_ASIDE_S = 600.0
-# One that had no room is not taken for a place to move to for so long.
+# How long one that had no room does not count as a place to move to.
 _FULL_FOR_S = 60.0
 # Shorter than the manager's own limit, so that one member that hangs does not hide what the others report.
 _CLOSE_TIMEOUT_S = 9.0

@@ -13,7 +13,7 @@ from nnilite.records import CallKind, ExperimentState, TrialState
 from nnilite.tuner import Call
 
 _SAVE_DURATION_EVERY_S = 10.0
-# A platform has so long to say why it ended an attempt: more than the 40 s that the end of a pod may take.
+# How long a platform has to say why it ended an attempt: more than the 40 s that the end of a pod may take.
 _PLATFORM_WORD_S = 60.0
 
 
@@ -105,10 +105,10 @@ class Limits:
             self._recorder.act(s.Cancel(live.attempt))
             self._ends.lose(live, f"no sign of life for {silent_s:.0f} s")
         # Only the member of a hybrid service that was asked knows whether it has the job. A further attempt may go to
-        # another one; if it turns out that this one has the job, its keeper is told that the attempt is fenced.
+        # another one; if it turns out that this one has the job, its keeper learns that the attempt is fenced.
         elif live.is_with_silent_member() and live.lost < self._state.settings.retries_lost:
             service = live.attempt.service if live.attempt is not None else ""
-            # The keeper's word of the end stands, although nothing can be freed at that member.
+            # The keeper's report of the end stands, although nothing can be freed at that member.
             if live.end is not None:
                 self._ends.heard_of_end(live)
                 return
@@ -118,7 +118,7 @@ class Limits:
         state = self._state
         if state.state is ExperimentState.STOPPED:
             return
-        # The reason of an experiment that was over before stays: it says more than that somebody stopped it.
+        # The reason of an experiment that was over before stays: it says more than that it was stopped.
         over = state.state in (ExperimentState.DONE, ExperimentState.ERROR)
         self._recorder.become(ExperimentState.STOPPING, state.reason if over else message.reason)
         for live in list(state.live.values()):

@@ -9,7 +9,7 @@ from nnilite.errors import NniliteError
 
 log = logging.getLogger(__name__)
 
-# What a member has said of so many jobs in a row holds for all of them.
+# What a member has said of this many jobs in a row holds for all of them.
 _ENOUGH = 3
 
 

@@ -36,13 +36,13 @@ class Settings(ExperimentLimits):
     """The part of the config that the rules use: the limits, and what stays as it is."""
 
     prices: Mapping[str, float] = field(default_factory=dict)  # by service, per hour and slot
-    move_after_s: float | None = None  # a trial may leave a queue in which it has waited for so long
+    move_after_s: float | None = None  # a trial may leave a queue in which it has waited for this time
     retries_lost: int = 1  # further attempts for a trial whose worker was lost
     retries_failed: int = 0  # further attempts for a trial whose command failed
     retry_exit_codes: frozenset[int] = frozenset()  # these exit codes are treated like a lost worker
     max_failed: int | None = None
     stop_on_same_error: int = 0  # 0: never
-    silence_s: float = 900.0  # an attempt without a sign of life for so long counts as lost
+    silence_s: float = 900.0  # an attempt without a sign of life for this time counts as lost
     maximize: bool = True
     objectives: tuple[str, ...] = ("default",)  # what a final result must have numbers for
     assess: bool = False  # an assessor is configured

@@ -23,7 +23,7 @@ class LivePlacementNotes:
         """Return the member that was asked last to take a job, "" if none was."""
         live = self._rules.live.get(job.trial)
         attempt = live.attempt if live is not None else None
-        # After a clear refusal by all, none of them has it, and the placement decides anew.
+        # After a clear refusal by all, none of them has it, and the placement decides again.
         if live is None or not live.unanswered:
             return ""
         return attempt.service if attempt is not None and attempt.number == job.attempt else ""

@@ -121,7 +121,7 @@ class Recorder:
         state = self._state
         if (wanted, reason) != (state.state, state.reason):
             state.state, state.reason = wanted, reason
-            # An experiment that goes on after DONE, because its limits were raised, has no end yet.
+            # An experiment that continues after DONE, because its limits were raised, has no end yet.
             if wanted not in _ENDED:
                 state.ended = None
             elif state.ended is None:

@@ -49,7 +49,7 @@ class ReportReader:
     def __init__(self, service: TrainingService, inbox: ReportInbox) -> None:
         self._service = service
         self._inbox = inbox
-        self._unread: dict[JobKey, float] = {}  # ended jobs whose reports cannot be had, and since when
+        self._unread: dict[JobKey, float] = {}  # ended jobs whose reports are unavailable, and since when
         self._untaken: dict[JobKey, list[KeeperEvent]] = {}  # events that services may not give again
         self._readings: dict[JobKey, asyncio.Task[None]] = {}
         self._until = 0.0  # when the poll waits for no reading any more

@@ -86,7 +86,7 @@ class Reports:
         if live.phase is Phase.SUBMITTED:
             self._ends.heard_of_end(live)
         # Before the service has answered there is no handle to remove the job by: `_submitted` takes up this end.
-        # The keeper is told that it is stored, so the next manager must know of it, too.
+        # The keeper learns that it is stored, so the next manager must know of it, too.
         elif live.attempt is not None and live.attempt.reported_end is None:
             self._recorder.put_attempt(live, reported_end=live.end)
 
@@ -162,7 +162,7 @@ class Reports:
         if status.state.ended:
             self._ended_by_platform(live, message)
             return
-        # This is no sign of life, so that `seen` stays: the attempt is given up if it lasts too long.
+        # This is not a sign of life, so that `seen` stays: the attempt is abandoned if it lasts too long.
         if status.state is JobState.UNKNOWN:
             self._recorder.say(live, status.reason)
             self._recorder.wait(live, status.reason or live.trial.reason)
@@ -180,7 +180,7 @@ class Reports:
         code = {JobState.SUCCEEDED: 0, JobState.FAILED: status.exit_code or None}.get(status.state, status.exit_code)
         if status.state is JobState.LOST:
             self._ends.lose(live, status.reason or "its worker was lost")
-        # A drill has ended it, unless it has come to its end all the same.
+        # A drill has ended it, unless it has still come to its end.
         elif live.drilled and live.cancel is None and not (code == 0 and live.trial.value is not None):
             self._ends.lose(live, DRILLED)
         # The keeper reported SIGTERM from its platform, whose reason for it was awaited.

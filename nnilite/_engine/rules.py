@@ -74,7 +74,7 @@ class Rules:
             case _:
                 s.assert_never(message)
 
-    # ------------------------------------------------------------ where the experiment stands
+    # ------------------------------------------------------------ the progress of the experiment
 
     @property
     def settings(self) -> s.Settings:

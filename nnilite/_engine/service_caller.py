@@ -100,7 +100,7 @@ class ServiceCaller:
         self.service = service
         if isinstance(service, HybridService):
             service.notes = inbox.notes
-        self._follow = follow  # services whose trials report by their logs, which are read while they run, too
+        self._follow = follow  # services whose trials report by their logs, which are read during the run, too
         self.trouble = ""  # why the last poll failed, "" if it did not
         self._inbox = inbox
         self._job = job

@@ -12,7 +12,7 @@ from nnilite.records import ExperimentState, Trial, TrialState
 from nnilite.tuner import scalar
 
 _ACTIVE = (ExperimentState.RUNNING, ExperimentState.NO_MORE_TRIAL, ExperimentState.TUNER_NO_MORE_TRIAL)
-# So long a manager goes on asking for removals after the last trial has ended.
+# For this long, a manager keeps asking for removals after the last trial has ended.
 _LAST_REMOVALS_S = 10.0
 _DELIVERING_S = 3.0  # keepers with more to send do so several times a second
 _STOPS = (ExperimentState.STOPPING, ExperimentState.STOPPED)
@@ -38,12 +38,12 @@ class State:
         self.abandoned: tuple[str, ...] = ()
         self.spending = Spending(settings.prices, snapshot.spent)
         self.now = now
-        # Seconds in which this manager could hear its trials. The silence of a trial is measured in them, not in time.
+        # Seconds in which this manager could receive reports. The silence of a trial is measured in them, not in time.
         self.lived = 0.0
         self.next_parameter_id = snapshot.next_parameter_id
         # Whether the tuner is there, is being asked for parameters, and has none left to propose.
         self.ready = self.asking = self.exhausted = False
-        # Whether the tuner wants intermediate results; until it is ready, nobody knows, and they are kept for it.
+        # Whether the tuner wants intermediate results. Until it is ready, this is unknown, and they are kept for it.
         self.hears = True
 
     @property

@@ -12,7 +12,7 @@ from nnilite.records import Attempt, Exited, JobState, Json, Trial, TrialState
 _BUSY_PAUSE_S = 1.0
 # A canceled trial is submitted up to so many times more, to learn from the answer whether its service has it.
 _CANCEL_TRIES = 3
-# A refusal that hardly passes by itself is final after so many in a row, which takes two minutes.
+# A refusal that hardly passes by itself is final after this many in a row, which takes two minutes.
 _LASTING_TRIES = 8
 
 
@@ -96,7 +96,7 @@ class Submissions:
 
     def _asked(self, message: s.Asked) -> None:
         live = self._state.current(message.trial, message.attempt)
-        # The trial was abandoned meanwhile (`Limits`): nobody may be asked to take it any more.
+        # The trial was abandoned meanwhile (`Limits`): no member may be asked to take it any more.
         if live is None or live.phase is not Phase.SUBMITTING:
             self._recorder.outcome.too_late = True
             return

@@ -113,7 +113,7 @@ def read_content(path: Path, cure: str) -> bytes:
             facts = os.fstat(file)
             if not stat.S_ISREG(facts.st_mode):
                 raise DamagedFile(path, "it is no regular file", cure)
-            # So much memory is taken before anything is read.
+            # This is the most memory that is taken before anything is read.
             with os.fdopen(file, "rb", closefd=False) as opened:
                 content = opened.read(min(facts.st_size, MOST_BYTES) + 1)
         finally:

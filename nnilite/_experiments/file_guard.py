@@ -81,7 +81,7 @@ class Guard:
         self._looking = threading.Lock()
         self._is_closed = False
         self._log_file = directory / "log" / "manager.log"
-        # A manager that somebody started by hand writes its log elsewhere.
+        # A manager that was started by hand writes its log elsewhere.
         self._logs = is_open_as(2, self._log_file)
         self._missed = 0
         self._trouble = ""

@@ -20,7 +20,7 @@ _TRIES = 10
 _PAUSE_S = 0.05
 _NO_FOLDER_LOCKS = {errno.EBADF, errno.EINVAL, errno.EISDIR, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 
-# With these nothing is said about the file: not that there is none, and not that nobody holds it.
+# These errors say nothing about the file: neither that it is missing, nor that it is free.
 _NOT_NOW = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE}
 
 
@@ -78,7 +78,7 @@ class ManagerLock:
                 raise
             if is_open_as(file, self._path):
                 return file
-            # Somebody removed the file between these lines, so its lock protects nothing.
+            # The file was removed between these lines, so its lock protects nothing.
             os.close(file)
 
 

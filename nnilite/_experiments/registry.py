@@ -64,7 +64,7 @@ class RegistryEntry:
     ended: float | None = None
     alive: bool = False
     damage: str = ""  # one sentence with a cure; "" if its files are whole
-    # What Microsoft NNI left of it, if NNI has made it. `directory` is then the folder of ours that stands for it.
+    # What Microsoft NNI left of it, if NNI has made it. `directory` is then the nnilite folder that represents it.
     origin: NniExperiment | None = None
     remarks: Remarks = NO_REMARKS  # of people; `name` is theirs if they gave it another one
     search: bool = False  # a Python program makes it, and no manager
@@ -209,7 +209,7 @@ def find(
 
 
 def _usable(entry: RegistryEntry, damaged: bool) -> RegistryEntry:
-    # Of one that cannot be read now nobody knows where its folder is, so it cannot be deleted either.
+    # If it cannot be read now, its folder is unknown, so it cannot be deleted either.
     if entry.damage and (not damaged or entry.state == UNREADABLE) and not entry.directory.is_dir():
         raise NniliteError(entry.damage)
     return entry

@@ -51,7 +51,7 @@ def read_state(directory: Path) -> tuple[ExperimentState, float | None]:
     state = found.text("state")
     if state not in (ExperimentState.RUNNING.value, ExperimentState.DONE.value):
         raise found.wrong("state", "RUNNING or DONE")
-    # Whoever ran it has ended in the middle.
+    # The process that ran it has ended in the middle.
     return (ExperimentState.DONE if state == "DONE" else ExperimentState.STOPPED), found.time("ended")
 
 
@@ -76,7 +76,7 @@ class Presence:
         if self._file < 0:
             path = self._directory / f"{self.token}.lock"
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._file, fcntl.LOCK_EX)  # nobody else knows this name yet
+            fcntl.flock(self._file, fcntl.LOCK_EX)  # no other process knows this name yet
 
     def take_back(self) -> None:
         """Take the sign back. Harmless if there is none."""

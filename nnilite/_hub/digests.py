@@ -67,7 +67,7 @@ class Digests:
 
     def _read_later(self, entry: RegistryEntry) -> None:
         self._asked.add(entry.id)
-        # A page may ask once more while the hub is being closed, and gets what is known.
+        # A page may ask again while the hub is being closed, and gets what is known.
         with contextlib.suppress(RuntimeError):
             self._workers[entry.alive].submit(self._read, entry)
 

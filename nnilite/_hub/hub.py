@@ -79,7 +79,7 @@ class Hub:
             entry = self.find(experiment)
             if entry.origin is not None:
                 raise Conflict(f"Experiment {experiment} was made by Microsoft NNI; only NNI deletes it.")
-            # It also refuses an experiment of which nobody knows at the moment where it is.
+            # It also refuses an experiment whose folder is unknown at the moment.
             removal.delete(registry.find(entry.id, damaged=True))
 
     def remark(self, experiment: str, remarks: Remarks, based_on: int) -> Remarks:

@@ -150,7 +150,7 @@ def version():
 '''
 _QUOTE = '"'
 _QUOTES = _QUOTE * 3
-_FUTURE = "from __future__ import annotations\n"  # only allowed at the top of a program, where it stands already
+_FUTURE = "from __future__ import annotations\n"  # only allowed at the top of a program, where it is already
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 

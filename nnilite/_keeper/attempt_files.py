@@ -21,7 +21,7 @@ from .folder import Folder
 
 _ASKED = ("canceled", "interrupted")
 _LOST = ("machine", "fenced")
-# The end goes first and the proof last: wherever this stops, what is there is true, and it can be done again.
+# The end goes first and the proof last: wherever this stops, what remains is true, and it can be repeated.
 _TIDIED = ("exit", "metrics", "started", "lock", "delivered")
 _MAX_BYTES = 100_000_000
 _LSOF = "/usr/sbin/lsof"

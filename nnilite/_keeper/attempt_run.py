@@ -38,7 +38,7 @@ ABANDONED = 6
 UNDELIVERED = 7
 
 _POLL_S = (0.01, 0.2)  # the time between two looks at the files: while they grow, and while nothing happens
-_FIRST_LOOK_S = 0.25  # nothing is sent before, unless the trial ends, of which a signal tells
+_FIRST_LOOK_S = 0.25  # nothing is sent before, unless the trial ends, which a signal reports
 _OUTPUT_EVERY_S = 0.5  # output alone is not sent more often than this
 _MESSAGE_CHARS = 2000
 _LAST_TRY_S = 10.0

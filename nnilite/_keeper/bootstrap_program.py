@@ -150,7 +150,7 @@ def _start(options: Mapping[str, str], words: Sequence[str]) -> int:
     sys.stdout.flush()
     if hidden:
         _be_replaced([keeper, "job", os.path.join(place, _START), *words], hidden)
-    # To start Python once more, and to import all this again, would cost as much time as the rest of the start.
+    # To start Python again, and to import all this again, would cost as much time as the rest of the start.
     sys.argv = [keeper, "job"]
     sys.path.insert(0, keeper)
     sys.modules["nnilite._keeper.bootstrap_program"] = sys.modules[__name__]

@@ -124,7 +124,7 @@ class Courier:
         """Connect while the trial runs, since another trial may be waiting for its end."""
         try:
             self._link.prepare()
-        except LinkDown:  # the first delivery tells of it, and tries again
+        except LinkDown:  # the first delivery reports it, and tries again
             return
 
     def _await_work(self) -> bool:
@@ -165,7 +165,7 @@ class Courier:
             return []
         try:
             if self._meter is None:
-                from .use import TrialMeter  # few trials live so long
+                from .use import TrialMeter  # few trials run for this time
 
                 began, env = self._process_began, self._spec.env
                 self._meter = TrialMeter(self._process["pid"], self._process["start"], env, began)

@@ -28,7 +28,7 @@ _CHUNK_BYTES = 1 << 20
 _DRAFT, _DRAFT_END = ".nnilite-", ".part"
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DRAFT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# O_NONBLOCK: nobody waits at a pipe.
+# O_NONBLOCK: a pipe does not block the caller.
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _UPDATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # What the system says where a component is a link, a file or a pipe, and no folder.
@@ -139,7 +139,7 @@ class EnclosedFolder:
         if make:
             os.makedirs(root, mode=0o700, exist_ok=True)
         self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        # The folder of the last file, since most files lie beside the one before.
+        # The folder of the last file, since most files are in the same folder as the one before.
         self._last: Optional[Tuple[Tuple[str, ...], int]] = None
 
     def __enter__(self) -> EnclosedFolder:

@@ -41,7 +41,7 @@ _MAX_LINE_BYTES = 1_000_000
 _READ_BYTES = 65536
 _MAX_PATH_BYTES = 65536
 _WAIT_S = 60.0
-_FREE_S = 5.0  # a keeper that is free leaves after so long
+_FREE_S = 5.0  # a keeper without a job leaves after this time
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _CRASHED = 70
 _MOST_LOG_BYTES = 1_000_000
@@ -158,7 +158,7 @@ class _ForkServer:
                     keeper.job = spec.job
                     self._say_started(keeper)
                     return True
-            except OSError:  # it has died, of which the next turn hears
+            except OSError:  # it has died, which the next turn detects
                 self._forget_link(keeper)
         return False
 
@@ -172,7 +172,7 @@ class _ForkServer:
             self._refuse(path, "no keeper can be forked: {}".format(error.strerror))
             pid = -1
         if pid == 0:
-            for other in self._links.values():  # otherwise these would not hear of the end of this server
+            for other in self._links.values():  # otherwise these would not see the end of this server
                 other.close()
             if link is not None:
                 link[0].close()

@@ -153,9 +153,9 @@ class RestLink:
         """Let the other end prove that it is the manager. Raises: one of the network's errors, Unproven among them."""
         self._session = ProofSession(self._spec.token)
         connection.connect()
-        # Otherwise http.client would connect anew by itself, to an unproven other end.
+        # Otherwise http.client would reconnect by itself, to an unproven other end.
         connection.auto_open = 0
-        # A stranger could send byte by byte for ever, and so keep this keeper from the manager, which may have moved.
+        # A stranger could send byte by byte without end, and so keep this keeper from the manager that has moved.
         watch = threading.Timer(_TIMEOUT_S, _cut, [connection.sock])
         watch.daemon = True
         watch.start()
@@ -178,7 +178,7 @@ class RestLink:
 
         context = ssl.create_default_context(cadata=self._spec.callback_ca)
         if self._spec.callback_ca:
-            # The manager's own certificate is pinned, so the address by which it is reached does not matter.
+            # The manager's own certificate is pinned, so the address of the connection does not matter.
             context.check_hostname = False
         return context
 

@@ -28,9 +28,9 @@ SUFFIX = ".sock"
 
 _TIMEOUT_S = 30.0
 _MAX_ANSWER_BYTES = 1_000_000
-_LONGEST_NAME = 100  # bytes; the system takes few more
+_LONGEST_NAME = 100  # bytes; the system accepts few more
 
-_kept: Dict[str, socket.socket] = {}  # by path: the next attempt of this process goes on with the connection
+_kept: Dict[str, socket.socket] = {}  # by path: the next attempt of this process reuses the connection
 
 
 class LocalLink(RestLink):
@@ -59,7 +59,7 @@ class LocalLink(RestLink):
         """Return the status and the answer; None if the socket is of no use now."""
         kept = self._path in _kept
         found = self._exchange_by_socket(content)
-        if found is None and kept:  # the manager may have begun anew since
+        if found is None and kept:  # the manager may have restarted since
             found = self._exchange_by_socket(content)
         return found
 

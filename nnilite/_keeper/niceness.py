@@ -37,7 +37,7 @@ class Niceness:
 
     def __init__(self, group: int, by: int, proc: str = "/proc") -> None:
         self._by = min(by, _LEAST)
-        self._autogroup: Optional[str] = None  # the file in which this is still to be said
+        self._autogroup: Optional[str] = None  # the file to which this is still to be written
         if self._by > 0:
             self._autogroup = "{}/{}/autogroup".format(proc, group)
             _renice(group, self._by)

@@ -19,7 +19,7 @@ from .spool import Report, SpoolReader
 _MAX_EVENTS = 5_000
 _MAX_BYTES = 4_000_000  # a high estimate of a batch's JSON; a body may have 8 MB
 _OUTPUT_PIECE_BYTES = 256 * 1024
-_PATIENCE_S = 120.0  # for so long, unreadable files of an ended trial are tried again
+_PATIENCE_S = 120.0  # for this time, unreadable files of an ended trial are tried again
 
 T = TypeVar("T")
 

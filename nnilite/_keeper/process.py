@@ -148,7 +148,7 @@ def reap(command: int) -> Optional[int]:
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:  # its end was never to be seen, since somebody ignores SIGCHLD
+        except ChildProcessError:  # its end was never to be seen, since SIGCHLD is ignored
             return 0
         if pid == 0:
             return None

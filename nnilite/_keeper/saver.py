@@ -253,7 +253,7 @@ class Saver:
                 files[path] = self._files[path]
                 continue
             facts = self._send(storage, path)
-            if facts is None:  # it is being written: the version before has to do, and the next look takes it
+            if facts is None:  # it is being written: keep the version before, and take it at the next look
                 states.pop(path)
                 facts = self._files.get(path)
             elif "size" in facts:

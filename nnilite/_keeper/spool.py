@@ -35,7 +35,7 @@ _WORDS = {b"intermediate": PERIODICAL, b"final": FINAL}
 _MAX_LINE_BYTES = 1 << 20  # a little more than the SDK and NNI's own SDK allow
 _MAX_TIME_S = 1e11
 _MAX_JUNK_BYTES = 64 << 20
-_JUNK_OF_A_LINE = 64  # what a line that is no report counts at least, since an empty one takes time, too
+_JUNK_OF_A_LINE = 64  # what a line that is not a report counts at least, since an empty one takes time, too
 
 
 class Report(NamedTuple):
@@ -65,7 +65,7 @@ class SpoolReader:
         self.count = 0
         self.unreadable = 0
         self.example = ""  # the first unreadable line
-        self.given_up = False  # there was so much else than reports that nothing more is read
+        self.given_up = False  # whether nothing more is read, as there was too much else than reports
         self._junk_bytes = 0
         self._intermediates = 0
         self._in_long_line = False

@@ -63,7 +63,7 @@ def start(command: str, directory: str, env: Mapping[str, str], stdout: str, std
         try:
             # A shell would set this, too.
             return _spawn(words, directory, {**env, "PWD": directory}, stdout, stderr)
-        except (OSError, ValueError):  # a script without `#!`, for example, which a shell runs all the same
+        except (OSError, ValueError):  # a script without `#!`, for example, which a shell can still run
             words = []
     shell = next((shell for shell in _SHELLS if os.path.exists(shell)), "/bin/sh")
     return _spawn([shell, "-c", command], directory, env, stdout, stderr)

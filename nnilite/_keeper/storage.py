@@ -130,7 +130,7 @@ class FolderStorage(Storage):
         return os.path.join(self._found, *name.split("/"))
 
     def _error(self, error: Exception, path: str) -> StorageError:
-        self._found = None  # it may be mounted anew, at another place
+        self._found = None  # it may be mounted again, at another place
         cure = "give this user the right to write there" if isinstance(error, PermissionError) else "look at its server"
         what = getattr(error, "strerror", None) or str(error)
         return StorageError("{}: {}; {}".format(path, what, cure), away=not isinstance(error, PermissionError))

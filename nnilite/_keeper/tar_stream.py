@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _BLOCK_BYTES = 512
 _CHUNK_BYTES = 1 << 20
 _MOST_HEADER_BYTES = 64 << 10
-_MOST_HEADERS = 8  # entries that only tell more of the next one, before it
+_MOST_HEADERS = 8  # entries that only extend the header of the next one, before it
 _MOST_SIZE_BYTES = 1 << 60
 _MOST_TIME_S = 1e11
 _MOST_ENTRIES = 200_000
@@ -61,7 +61,7 @@ class TarStream:
                 return
             kind, size = block[156:157], _number(block[124:136])
             if kind in b"xgLK" and kind:
-                # Nobody counts these, so an endless row of them would fill the memory.
+                # Entries like these are not counted, so an endless row of them would fill the memory.
                 headers += 1
                 if headers > _MOST_HEADERS:
                     raise DamagedTar("one of its files has more than {} headers".format(_MOST_HEADERS))

@@ -13,7 +13,7 @@ _PATTERNS = (
     re.compile(r"(?i)(bearer\s+)[^\s'\",)]+"),
     re.compile(r"(?i)((?:(?:set-)?cookie|x-nnilite-session|sec-websocket-protocol)['\"]?\s*[:=]\s*)[^\n]+"),
 )
-# A shorter text stands in too many words.
+# A shorter text occurs in too many words.
 _SHORTEST = 4
 _hidden: set[str] = set()
 

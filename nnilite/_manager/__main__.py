@@ -51,7 +51,7 @@ from nnilite.records import ExperimentState
 
 log = logging.getLogger("nnilite.manager")
 
-_LAST_WORDS_S = 0.5  # for so long clients can still read the final state
+_LAST_WORDS_S = 0.5  # for this time, clients can still read the final state
 _CLOSE_TIMEOUT_S = 10.0
 _MOST_NAMED = 5
 _LOOK_S = 1.0
@@ -88,7 +88,7 @@ class Program:
         self._stopping = asyncio.Event()
         self.resumed = False  # whether this viewer is to become a running manager
         self._own_user = False  # whether this user's own programs need no token
-        # The names, beside its address, by which workers call this manager.
+        # The names, apart from its address, under which workers reach this manager.
         self._names: list[str] = []
         self._site: Premises | None = None
         self._idle_timeout_s = math.inf
@@ -181,7 +181,7 @@ class Program:
         await self._serve_view(viewer, store)
 
     async def _serve_view(self, reading: Viewer, store: Store) -> None:
-        # An open database has files beside it, which may not go away once the lock says that nobody is here.
+        # An open database has files next to it, which may not go away once the lock says that the folder is free.
         with contextlib.closing(store), contextlib.closing(reading.reader):
             await self._show(reading)
 
@@ -241,13 +241,13 @@ class Program:
             short_way.close()
             parts.manager.reserve.release()
             if self._files.guard is not None:
-                # The thread of a look goes on when its task is canceled.
+                # The thread of a look continues when its task is canceled.
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(asyncio.to_thread(self._files.guard.close), _CLOSE_TIMEOUT_S)
             await self._close(parts)
             with contextlib.suppress(OSError):  # the tuner's process may have printed until it was ended
                 self._limits().look()
-            # The lock, by which others take this manager for alive, is given back right after the port.
+            # The lock, which shows others that this manager is alive, is given back right after the port.
             server.stop()
 
     async def _open(self, parts: assembly.Assembled) -> None:
@@ -350,7 +350,7 @@ class Program:
         parts.store.close()
         parts.reader.close()
 
-    # ------------------------------------------------------------ telling others
+    # ------------------------------------------------------------ reports to others
 
     def _listen(self, backend: Viewer) -> Any:
         options = self._options

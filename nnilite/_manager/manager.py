@@ -50,10 +50,10 @@ from nnilite.tuning.learning import canonical
 log = logging.getLogger(__name__)
 
 _PROFILE_EVERY_S = 0.3
-_HOSTS_EVERY_S = 10.0  # how busy hosts are is told also while nothing else changes
+_HOSTS_EVERY_S = 10.0  # how busy hosts are is reported also while nothing else changes
 _OVER = (ExperimentState.ERROR, ExperimentState.STOPPING, ExperimentState.STOPPED)
 _MOST_RERUN = 1000
-# A stop waits so long for its commit, so that a database that is locked for a moment does not matter.
+# How long a stop waits for its commit, so that a database that is locked for a moment does not matter.
 _STOP_PATIENCE_S = 3.0
 
 
@@ -203,7 +203,7 @@ class Manager(Viewer):
 
     async def _check_space(self, space: Json) -> None:
         """Try a search space: its later refusal would end the experiment. Raises: ConfigError, TunerError."""
-        # A tuner of the user's own may take any search space.
+        # A custom tuner may accept any search space.
         if not (self.about.config.get("tuner") or {}).get("className"):
             SearchSpace.parse(space, Place(field="searchSpace"))
         await self._parts.tuner.try_space(space)
@@ -222,7 +222,7 @@ class Manager(Viewer):
             self.engine.commit_again()
         while not (await asyncio.wait([stopping], timeout=_STOP_PATIENCE_S))[0]:
             if self.engine.commits_held_up:
-                # Nobody awaits this task any more, so its exception is fetched here, or asyncio would complain.
+                # Nothing awaits this task any more, so its exception is fetched here, or asyncio would complain.
                 stopping.add_done_callback(lambda done: done.cancelled() or done.exception())
                 raise ServiceError(f"it will stop as soon as it can write that down: {self.engine.commits_held_up}")
         try:
@@ -299,7 +299,7 @@ class Manager(Viewer):
         if rules.state in _OVER:
             raise Conflict(f"The experiment is {rules.state.value} and takes no further trials: {rules.reason}.")
 
-    # ------------------------------------------------------------ what keepers say
+    # ------------------------------------------------------------ what keepers report
 
     async def events(self, job: str, events: Sequence[KeeperEvent]) -> CallbackAnswer:
         trial, attempt = self._parts.jobs.parse(job)

@@ -24,7 +24,7 @@ class Starter:
 
     def __init__(self, pipe: int | None) -> None:
         self._pipe = pipe
-        # The code is packed in a thread, which may go on when a start has failed and the pipe is closed.
+        # The code is packed in a thread, which may still run when a start has failed and the pipe is closed.
         self._lock = threading.Lock()
         self._told_s = 0.0
 
@@ -48,6 +48,6 @@ class Starter:
 
 
 def _write(pipe: int, words: Mapping[str, Json]) -> None:
-    # Who does not wait any more need not hear it.
+    # A process that does not wait any more does not need the message.
     with contextlib.suppress(BrokenPipeError), open(pipe, "wb", closefd=False) as out:
         out.write(json.dumps(words).encode() + b"\n")

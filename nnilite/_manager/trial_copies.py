@@ -45,7 +45,7 @@ PAGE_FILE_BYTES = 256 << 20
 _LIST_TIMEOUT_S = 20.0
 _FILE_TIMEOUT_S = 600.0
 _ALL_TIMEOUT_S = 3600.0
-# The list of a running trial's files is not asked for again for so long; that of an ended one hardly changes.
+# How long the list of a running trial's files is not requested again; that of an ended one hardly changes.
 _LISTED_FOR_S = 5.0
 _ENDED_FOR_S = 60.0
 _LOOK_EVERY_S = 1.0
@@ -61,7 +61,7 @@ class TrialCopies:
         self._folder = folder
         self._service = service
         self._lists: dict[Key, tuple[float, Sequence[TrialFile]]] = {}
-        self._whole: set[Key] = set()  # ended attempts of which all is here
+        self._whole: set[Key] = set()  # ended attempts that are here completely
         self._locks: defaultdict[Key, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._tidied: set[Key] = set()
         self._scratches = folder.with_name(".copies")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from nnilite._rest.refusal import HttpRefusal
 from nnilite._rest.route_definition import BODY_MAX
 
-JOB_BYTES = 2 * BODY_MAX  # a batch, and the one that its keeper has given up meanwhile
+JOB_BYTES = 2 * BODY_MAX  # a batch, and the one that its keeper has abandoned meanwhile
 ALL_BYTES = 8 * BODY_MAX  # several times what is committed before keepers give up waiting
 
 

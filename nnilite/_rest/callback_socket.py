@@ -39,7 +39,7 @@ UNPROVEN_MOST = 128
 """How many connections may be open that have not proven any job."""
 
 _BACKLOG = 1024  # as many keepers may call at once after a resume
-_HEAD_BYTES = 4096  # so much of a line may be read before its token has been checked
+_HEAD_BYTES = 4096  # how much of a line may be read before its token has been checked
 _READ_BYTES = 65536
 _PROOF_S = 60.0  # from a connection to its first proof
 _LINE_S = 60.0  # for a whole line, and for taking an answer
@@ -124,7 +124,7 @@ class CallbackSocket:
         for caller in list(self._open):
             self._close(caller)
 
-    # ------------------------------------------------------------ who is there
+    # ------------------------------------------------------------ the callers
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()

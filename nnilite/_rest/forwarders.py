@@ -38,7 +38,7 @@ class Programs:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # A browser opens many connections: its process is looked at first.
+        # A browser opens many connections: its process is examined first.
         self._recent: list[int] = []
 
     def owner(self, inode: str, user: int) -> int | None:

@@ -42,7 +42,7 @@ SECURITY_HEADERS = {
 API_POLICY = "default-src 'none'; frame-ancestors 'none'"
 OLD_COOKIE = "nnilite-"
 JOB_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
-STRANGERS_BODY_MAX = 64 * 1024  # bytes that are read, and dropped, of somebody who is refused
+STRANGERS_BODY_MAX = 64 * 1024  # bytes of a refused request that are read, and dropped
 _BODY_METHODS = ("POST", "PUT", "PATCH")
 
 
@@ -334,7 +334,7 @@ class RouteHandler(Answering):
             raise HttpRefusal(415, "send JSON, with the header Content-Type: application/json")
 
     def data_received(self, chunk: bytes) -> None:
-        # No other method has a body by HTTP's rules. Of one that is sent all the same, nothing is kept.
+        # No other method has a body by HTTP's rules. If one is sent anyway, nothing of it is kept.
         if self.request.method in _BODY_METHODS:
             self._body += chunk
 

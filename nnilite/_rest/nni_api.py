@@ -22,7 +22,7 @@ from nnilite.errors import ConfigError, Conflict, NotFound
 from nnilite.records import Json, MetricKind, Trial, TrialState
 
 PAGE = 1000
-_PAGE_BYTES = 1024 * 1024  # bytes of values of metrics, each of which may have a megabyte
+_PAGE_BYTES = 1024 * 1024  # bytes of values of metrics; each may have a megabyte
 _OUTPUTS = {"stdout": "stdout", "stderr": "stderr", "trial.stdout": "stdout", "trial.stderr": "stderr"}
 _TEXT_MAX = 4 * 1024 * 1024  # bytes; of a longer output only the end is sent
 
@@ -192,7 +192,7 @@ class NniMetricRangeHandler(NniHandler):
         await self.send_list(self._range(int(low), int(high)))
 
     async def _range(self, low: int, high: int) -> AsyncIterator[Json]:
-        # Sequence numbers count from 0 without gaps, so the first trial stands at its own number.
+        # Sequence numbers count from 0 without gaps, so the first trial is at its own number.
         async for trial in all_trials(self.backend, TrialQuery(offset=low, limit=min(PAGE, max(1, high - low + 1)))):
             if trial.sequence > high:
                 return

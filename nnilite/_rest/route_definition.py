@@ -21,7 +21,7 @@ from nnilite.records.shapes import camel
 Schema = Mapping[str, Json]
 
 BODY_MAX = 8 * 1024 * 1024  # bytes
-SERVER_BODY_MAX = 32 * 1024 * 1024  # bytes; no route takes more
+SERVER_BODY_MAX = 32 * 1024 * 1024  # bytes; no route accepts more
 
 
 @dataclass(frozen=True)

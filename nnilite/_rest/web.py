@@ -17,14 +17,14 @@ from nnilite._rest.handler import Answering, Premises
 from nnilite._rest.refusal import HttpRefusal, status_of
 from nnilite._rest.route_definition import Route
 
-# The script that stands in the pages: a browser whose network changes while it loads a page gives up single files, of
-# which the one that starts the page must not be one.
+# The script in the pages: a browser whose network changes while it loads a page abandons single files, and the one
+# that starts the page must not be among them.
 _START = "'sha256-BfY3Lx5Ze6/1FpA43000gbI8xCwLXWhdIlmxtBaz8Ro='"
 WEB_POLICY = (
     f"default-src 'self'; script-src 'self' {_START}; img-src 'self' blob:; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'; object-src 'none'"
 )
-_CHUNK_BYTES = 8 * 1024  # what a reader that takes nothing keeps in memory, whoever it is
+_CHUNK_BYTES = 8 * 1024  # what any reader that takes nothing keeps in memory
 
 
 class WebHandler(Answering, StaticFileHandler):

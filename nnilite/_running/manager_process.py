@@ -56,7 +56,7 @@ class ManagerProcess:
         """Let it become the manager of this command line. Without `detach` it stops when this process ends."""
         self._told = True
         assert self._process.stdin is not None
-        # If it has ended, `answer` will tell.
+        # If it has ended, `answer` will report it.
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(words).encode() + b"\n")
         if detach:

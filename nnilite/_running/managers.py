@@ -98,11 +98,11 @@ def ask_to_stop(entry: RegistryEntry) -> None:
         with connect(entry) as manager:
             manager.stop()
     except NotRunning:
-        # A manager that has just been started has not said yet where it listens.
+        # A manager that has just been started has not reported yet where it listens.
         _terminate(entry)
     except ServiceError as error:
         raise ServiceError(f"{str(error).rstrip('.')}. {_force(entry)}") from error
-    # The manager of a view refuses to stop, and a damaged token opens nothing: a signal works all the same.
+    # The manager of a view refuses to stop, and a damaged token opens nothing: a signal still works.
     except (Unreachable, Conflict, DamagedFile, UnreadableFile):
         _terminate(entry)
 

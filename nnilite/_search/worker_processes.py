@@ -135,7 +135,7 @@ class WorkerProcesses:
         return self._workers[-1]
 
     def _hear(self, one: _WorkerProcess) -> ObjectiveReport | End | None:
-        ended = one.process.exitcode is not None  # asked first: what it has sent before is heard
+        ended = one.process.exitcode is not None  # asked first: what it has sent before is read
         try:
             if one.link.poll():
                 return self._understand(one, *one.link.recv())
@@ -156,7 +156,7 @@ class WorkerProcesses:
         return End(trial, _outcome(kind, *said))
 
     def _bury(self, one: _WorkerProcess) -> End | None:
-        one.process.join(_END_S)  # the end of a pipe may be heard before that of its process
+        one.process.join(_END_S)  # the end of a pipe may be seen before that of its process
         code = one.process.exitcode
         one.process.kill()
         one.process.join()

@@ -116,7 +116,7 @@ def compute(method: str, trials: Sequence[tuple[Json, float]], direction: str) -
 
 def main() -> None:
     os.nice(10)  # trials on this machine come first
-    # Optuna warns of its experimental parts, and nobody reads the warnings of this process.
+    # Optuna warns of its experimental parts, and no one reads the warnings of this process.
     warnings.simplefilter("ignore")
     question = json.load(sys.stdin)
     trials = [(json.loads(parameters), score) for parameters, score in question["trials"]]

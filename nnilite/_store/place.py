@@ -50,7 +50,7 @@ class PlaceOf:
         with contextlib.closing(sqlite3.connect(draft)) as copy:
             db.backup(copy)
         _sync(draft)
-        # SQLite would apply a log that is left to whatever database lies beside it.
+        # SQLite would apply a log that is left to whatever database is in the same place.
         for suffix in _SUFFIXES[1:]:
             self._at(suffix).unlink(missing_ok=True)
         self._check_free()

@@ -39,8 +39,8 @@ _FEW = 4  # fewer trials say nothing
 _ANSWERS_MAX = 32  # answers that are kept
 
 _JSON_OR_TEXT = "CASE WHEN json_valid({0}) THEN json({0}) ELSE {0} END"
-_LAST = "MAX(printf('%016d-%016d', {}, {}))"  # the largest pair of numbers: MAX takes no pairs
-_JSON = ("parameters", "value", "latest")  # columns with JSON texts, which stand in the answer as JSON
+_LAST = "MAX(printf('%016d-%016d', {}, {}))"  # the largest pair of numbers: MAX accepts no pairs
+_JSON = ("parameters", "value", "latest")  # columns with JSON texts, which the answer has as JSON
 _TRIAL_ROW = ", ".join(_JSON_OR_TEXT.format(name) if name in _JSON else name for name in (*TRIAL_FIELDS, "latest"))
 _TRIAL_ROWS = f"""
 SELECT json_group_array(json_array({_TRIAL_ROW})), COUNT(*), {_LAST.format("revision", "sequence")}

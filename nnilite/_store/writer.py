@@ -196,7 +196,7 @@ class Store(Recall):
                 raise
         self._revision = revision
 
-    # ------------------------------------------------------------ whose it is, and where it lies
+    # ------------------------------------------------------------ its owner, and its place
 
     def claim(self) -> None:
         """Make this the only manager that can write: from now on, those of an earlier one are refused.

@@ -8,7 +8,7 @@ from typing import Any
 from nnilite._trackers.runs import CurvePoint, Run, Runs
 
 _TAG = "nnilite.run"
-_BATCH = 1000  # the most that MLflow takes at once
+_BATCH = 1000  # the most that MLflow accepts at once
 _VALUE_MAX = 500
 
 

@@ -46,7 +46,7 @@ class Hearing:
         trial, before, values = request["trial"], request["before"], request["values"]
         known = self._trials.get(trial)
         if known is None or known.attempt != request["attempt"]:
-            # What came before these was heard by this process, or is of no attempt that is stored.
+            # What came before these was received by this process, or belongs to no stored attempt.
             known = self._trials[trial] = _HeardTrial(request["attempt"], [None] * before, before)
         known.values[before : before + len(values)] = values
         while known.heard < before + len(values):

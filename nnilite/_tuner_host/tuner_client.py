@@ -28,7 +28,7 @@ from nnilite.tuner import Call
 log = logging.getLogger(__name__)
 
 _TRIES = 3
-_START_TIMEOUT_S = 120.0  # importing torch on a loaded machine takes long
+_START_TIMEOUT_S = 120.0  # importing torch on a loaded machine is slow
 _CLOSE_TIMEOUT_S = 5.0
 _CHUNK = 1000
 _START_AGAIN_S = 2.0
@@ -69,7 +69,7 @@ class TunerHost:
         self._hears = False
         self._revived = False  # whether the process knows what it is to know
         self._sent = 0  # requests to the process
-        self._answered = 0  # how many of them have their answers, or nobody waits for those any more
+        self._answered = 0  # how many of them have their answers, or have no waiting caller any more
 
     @property
     def pid(self) -> int | None:

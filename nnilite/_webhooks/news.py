@@ -32,7 +32,7 @@ class Position:
     sequence: int = -1
     best: float | None = None
     ends: int = 0
-    over: bool = False  # whether the present end has been told
+    over: bool = False  # whether the present end has been sent
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class NewsReader:
         self._experiment, self._name, self._maximize = experiment, name, maximize
         self._db = sqlite3.connect(f"file:{quote(str(database))}?mode=ro", uri=True, isolation_level=None, timeout=10)
         self._db.execute("PRAGMA trusted_schema = OFF")
-        self._failures: set[str] = set()  # that were told; a trial may change after its end
+        self._failures: set[str] = set()  # that were sent; a trial may change after its end
 
     def since(self, position: Position) -> Iterator[tuple[Message | None, Position]]:
         """Yield what has happened after the position, in order, each with the position once it is sent."""

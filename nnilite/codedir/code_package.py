@@ -41,7 +41,7 @@ DEFAULT_IGNORES = (
 """Left out unless a `.nniignore` takes it back, for example by a line `!.git/`."""
 
 _EXPERIMENT_FILE = "nnilite.sqlite"  # marks the folder of an experiment
-_MOST_OVER = 200_000  # files above the cap; enough to tell what makes a folder too large
+_MOST_OVER = 200_000  # files above the cap; enough to show what makes a folder too large
 _RACY_S = 2.0  # files younger than this when they were read may change again without a change of their times
 _GZIP_LEVEL = 4  # a fifth faster than 6 for 1 % more bytes
 _CHUNK = 1 << 20

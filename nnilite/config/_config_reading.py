@@ -41,7 +41,7 @@ class ConfigReading:
     secrets: set[str] = field(default_factory=set)  # texts that must never be shown
     paths: bool = True  # whether files and folders must exist
     resolve: bool = True  # whether ${env:NAME} is replaced in secrets
-    shortcuts: Mapping[str, Any] = field(default_factory=dict)  # top-level fields that services take over
+    shortcuts: Mapping[str, Any] = field(default_factory=dict)  # top-level fields that services adopt
 
     def finish(self) -> None:
         """End the reading. Raises: ConfigError (SpaceError for a fault in the search space) if there were faults."""

@@ -58,7 +58,7 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
 class Fields:
     """A dataclass that refuses unknown attributes, so that none is set by mistake. Names with `_` are internal."""
 
-    if not TYPE_CHECKING:  # type checkers know the fields, and would take this for leave to set any other
+    if not TYPE_CHECKING:  # type checkers know the fields, and would read this as permission to set any other
 
         def __setattr__(self, name: str, value: Any) -> None:
             known = [field.name for field in dataclasses.fields(self)]

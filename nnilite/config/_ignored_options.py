@@ -115,7 +115,7 @@ def _is_set(option: str, service: Service, config: CheckedConfig) -> bool:
         return _differs(getattr(service.config, own.name), own.default, rest)
     if shared is not None:
         value = getattr(config.settings(service.name), shared.name)
-        # A code directory that nobody has named is the folder of the config.
+        # A code directory that the config does not name is the folder of the config.
         return _differs(value, config._base.absolute() if isinstance(value, Path) else None, rest)
     top = _entry(config, first)
     return top is not None and _differs(getattr(config, top.name), top.default, rest)

@@ -52,7 +52,7 @@ def _line(node: yaml.Node, path: Sequence[str | int]) -> int:
 
 
 def _entry(node: yaml.Node, part: str | int) -> tuple[yaml.Node, yaml.Node] | None:
-    from yaml import MappingNode, SequenceNode  # which whoever has nodes has imported
+    from yaml import MappingNode, SequenceNode  # already imported wherever there are nodes
 
     if isinstance(node, SequenceNode) and isinstance(part, int) and part < len(node.value):
         return node.value[part], node.value[part]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _FILE = "config.json"
 _CURE = "restore it from a copy, or from the file that the experiment was created from"
 _DEFAULTS = 2  # the number of these defaults; files without a mark have the first ones
-_NICENESS = 10  # the first default for local trials, which starved beside other programs
+_NICENESS = 10  # the first default for local trials, which starved while other programs ran
 
 
 def stored(config: CheckedConfig) -> dict[str, Json]:

@@ -113,7 +113,7 @@ def _draw(
     given: dict[str, Any] = {"target_name": "value" if names[at] == "default" else names[at]}
     if plot != "plot_edf" and plot != "plot_optimization_history":
         given["params"] = None if parameters is None else list(parameters)
-    # Told of a target, optuna would not know which direction is better: each objective is a study of its own.
+    # With a target, optuna would not know which direction is better: each objective is a study of its own.
     drawn = [optuna_study.of_one_objective(one, at) for one in (study, *map(_study, more))]
     return _call(plot, drawn if more else drawn[0], **given)
 

@@ -150,7 +150,7 @@ class Attempt:
     cancel: Annotated[TrialState | None, HIDDEN] = None
     # The end that its keeper has reported, while the rules cannot act on it yet.
     reported_end: Annotated[Exited | None, HIDDEN] = None
-    # The run whose events were taken first, and the only one of which more are taken; "" before.
+    # The run whose events were taken first; events of other runs are refused. "" before the first event.
     run: Annotated[str, HIDDEN] = ""
 
 
@@ -168,10 +168,10 @@ class Metric:
     time: Annotated[float, TIME]
 
 
-# The events that a keeper reports of its attempt. The numbers by which the manager drops duplicates follow from the
+# The events that a keeper reports of its attempt. The numbers that let the manager drop duplicates follow from the
 # files of the trial: `index` is the place of a metric in the spool, `offset` that of an output chunk in its stream.
-# The start and the exit happen once. `run` tells which start of the attempt's command an event is from: should a fault
-# start an attempt twice, numbers alone could not tell the two apart. It is empty if the service read the event itself
+# The start and the exit happen once. `run` says which start of the attempt's command an event is from: should a fault
+# start an attempt twice, numbers alone could not separate the two. It is empty if the service read the event itself
 # and the platform's log does not say it, and for keepers of earlier versions.
 
 

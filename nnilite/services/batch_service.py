@@ -151,7 +151,7 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
         """Return the handle of a job that was just submitted, and note that it was."""
         report, soft_s = str(job.spec.get("report") or "rest"), 0.0
         if report == "rest":
-            # The keeper hears of a cancellation by its heartbeat; without a way back it does not.
+            # The keeper learns of a cancellation by its heartbeat; without a way back it does not.
             soft_s = float(job.spec.get("grace_s") or 0) + float(job.spec.get("heartbeat_s") or 0)
             soft_s += self.patience.soft_extra_s
         handle = {"job": job.name, "report": report, "soft_s": soft_s, **more}

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _TRY_S = 5.0
-_ELSEWHERE = "192.0.2.1"  # belongs to nobody: it is for documentation (RFC 5737)
+_ELSEWHERE = "192.0.2.1"  # in use by no machine: it is for documentation (RFC 5737)
 _PORTS = {"http": 80, "https": 443}
 
 

@@ -33,7 +33,7 @@ class Gpu:
     name: str = ""
     memory_total_mb: int = 0
     memory_used_mb: int = 0
-    utilization_percent: int | None = None  # None: the GPU does not tell
+    utilization_percent: int | None = None  # None: the GPU does not report it
     processes: tuple[int, ...] = ()  # process ids, of computing and of drawing programs
     fault: str = ""  # why it cannot be used; "" if it can
 

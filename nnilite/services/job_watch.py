@@ -104,7 +104,7 @@ class JobWatch(ABC, Generic[JobT]):
         self.over: JobStatus | None = None
         """Its end, once that is known."""
         self._submitted = float("-inf")
-        self._known = False  # this manager has submitted it, or has looked at it
+        self._known = False  # whether this manager has submitted it, or has looked at it
         self._learned = False
         self._since: dict[str, float] = {}
         self._cancel_at: float | None = None
@@ -177,7 +177,7 @@ class JobWatch(ABC, Generic[JobT]):
         except NotFound:
             status = self.missing()
         except NniliteError as problem:
-            # It is no reason to know nothing of the other jobs.
+            # This job's problem does not make the status of the other jobs unknown.
             return JobStatus(JobState.UNKNOWN, str(problem), url=self.url)
         status = replace(status, url=status.url or self.url, host=status.host or self.host)
         if status.state.ended:
@@ -311,7 +311,7 @@ class JobWatch(ABC, Generic[JobT]):
             try:
                 await self.log.follow()
             except NotFound:
-                # The job, or its log, is not there (any more).
+                # The job, or its log, does not exist (any more).
                 return
 
 

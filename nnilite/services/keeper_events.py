@@ -153,7 +153,7 @@ def check_value(value: Any) -> tuple[Json, str]:
 def count_values(text: bytes) -> int:
     """Return how many values a JSON text may have at most, its keys aside, without parsing it."""
     most = _count_separators(text)
-    if most > _FEW_VALUES:  # what stands in strings does not count; to leave it out takes longer
+    if most > _FEW_VALUES:  # separators within strings do not count; to leave them out takes longer
         most = _count_separators(b"".join(text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]))
     return most
 

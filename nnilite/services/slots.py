@@ -46,8 +46,8 @@ STARTING_S = 60.0
 _FORGOTTEN_S = 86400.0
 _LOCK_PAUSE_S = 0.02
 _WRITTEN_S = 0.25  # renewed claims are written down this often: others need only the first one at once
-_RARELY_S = RENEWED_S / 3  # who asks no more often than this is written down at once
-_LOOKED_S = 0.25  # for so long a trial that runs is believed to run on, where no slot depends on it
+_RARELY_S = RENEWED_S / 3  # a job that asks no more often than this is written down at once
+_LOOKED_S = 0.25  # for this time a running trial is believed to keep running, where no slot depends on it
 _RACY_S = 0.02  # a file that was written so shortly before may have been written again with the same times
 _MOST_BYTES = 64 << 20
 _LONGEST_PATH = 4096  # in bytes, of Linux
@@ -225,7 +225,7 @@ class SlotDesk:
         self._asked: Dict[str, float] = {}  # by job: when it asked first
         self._loaded = False
         self._told: Tuple[float, List[Claim]] = (-math.inf, [])  # when the file was written, and its first claim
-        self._taken: Tuple[float, int, List[str]] = (-math.inf, 0, [])  # when slots were counted, of what, and by whom
+        self._taken: Tuple[float, int, List[str]] = (-math.inf, 0, [])  # time, `changes`, result of the count
 
     def take(self, job: str, directory: Path, terms: SlotTerms) -> str:
         """Take a slot for one more job, whose folder this is. Return "", or what it waits for. Raises: SlotTrouble.
@@ -286,7 +286,7 @@ class SlotDesk:
         """Free the slot of a job that has ended. Where that cannot be written down now, the job's folder shows it."""
         self._asked.pop(job, None)
         has_held, has_waited = self._let_go(job), self._own.line.leave(job)
-        # Jobs that go on waiting write it down when they ask next, so that many that leave at once cost little.
+        # Jobs that still wait write it down when they ask next, so that many that leave at once cost little.
         if has_held or (has_waited and (not self._own.line.times or self._is_overdue(self._clock()))):
             self._write()
 

@@ -20,7 +20,7 @@ Key = tuple[str | int, ...]
 """Where a parameter is: its name, or names with the numbers of the options chosen between them."""
 
 _TOLERANCE = 1e-9
-_LARGEST_EXPONENT = 700.0  # exp of more is no float
+_LARGEST_EXPONENT = 700.0  # exp of more is not a float
 
 
 class ParameterKind(str, Enum):

@@ -16,7 +16,7 @@ from nnilite.ssh.errors import LinkLost, words
 
 _OPEN_S = 15.0
 _CHUNK_BYTES = 1 << 16
-_LOST = -1  # paramiko's exit status of a command whose connection broke
+_LOST = -1  # paramiko's exit status for a command whose connection broke
 
 
 @dataclass(frozen=True)

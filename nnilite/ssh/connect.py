@@ -29,7 +29,7 @@ from nnilite.ssh.route import Hop
 log = logging.getLogger(__name__)
 
 CONNECT_S = 15.0
-UNANSWERED_S = 20.0  # TCP gives a connection up that has been silent for so long
+UNANSWERED_S = 20.0  # TCP closes a connection that has been silent for this time
 KEEPALIVE_S = 5
 
 
@@ -126,7 +126,7 @@ def _algorithms(kind: str) -> tuple[str, ...]:
     return ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa") if kind == "ssh-rsa" else (kind,)
 
 
-# ---------------------------------------------------------------- who we are
+# ---------------------------------------------------------------- the sign-in
 
 
 def _sign_in(transport: paramiko.Transport, hop: Hop) -> None:

@@ -12,7 +12,7 @@ from nnilite.disk_room import NoRoom
 from nnilite.foreign_files import BrokenStream, ForeignRefusal, save_stream, take_tar
 from nnilite.ssh.errors import LinkLost, MachineError
 
-# Programs that write archives fill them up with zeros, to at most so much.
+# Programs that write archives fill them up with zeros, at most to this size.
 _MOST_BEHIND_BYTES = 1 << 20
 
 

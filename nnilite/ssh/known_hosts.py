@@ -31,7 +31,7 @@ class HostKeyPolicy(Enum):
 
     STRICT = "strict"  # it must be known
     ACCEPT_NEW = "accept-new"  # a machine seen for the first time is believed, and remembered
-    IGNORE = "ignore"  # any key will do: only for networks where nobody else can answer
+    IGNORE = "ignore"  # any key will do: only for networks where no other machine can answer
 
 
 @dataclass(frozen=True)

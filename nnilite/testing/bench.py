@@ -63,7 +63,7 @@ class ServiceBench(Meeting):
 
     def __init__(self, folder: Path, make: Callable[[ServiceContext], TrainingService]) -> None:
         self.folder = folder / HOSTILE
-        self.scratch = self.folder / "scratch"  # for files by which a trial shows what it does
+        self.scratch = self.folder / "scratch"  # for files with which a trial shows what it does
         self.code = self.folder / "my code"
         self.receiver = Receiver()
         self.handles: dict[str, Handle] = {}

@@ -8,7 +8,7 @@ import os
 import secrets
 import socket
 
-# Below are those that Ray gives to its workers, above those that a system gives to whoever asks for any port.
+# Below are those that Ray gives to its workers, above those that a system gives to a program that asks for any port.
 _FIRST, _LAST = 20_000, 32_000
 _SHARES = 8
 _SIZE = (_LAST - _FIRST) // _SHARES

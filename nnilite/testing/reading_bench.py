@@ -24,7 +24,7 @@ class ReadingBench(ServiceBench):
     def __init__(self, folder: Path, make: Callable[[ServiceContext], TrainingService], **common: Json) -> None:
         super().__init__(folder, make)
         self.common = common
-        self._followed: set[str] = set()  # the jobs of which nothing comes but what the service reads
+        self._followed: set[str] = set()  # the jobs whose only reports are those that the service reads
 
     def job(self, command: str, trial: str = "", parameters: Json = None, gpus: int | None = None, **spec: Json) -> Job:
         job = super().job(command, trial, parameters, gpus, **{**self.common, **spec})

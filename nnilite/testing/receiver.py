@@ -31,7 +31,7 @@ class Received:
     metrics: list[tuple[MetricKind, int, Json]] = field(default_factory=list)  # kind, sequence, value
     output: dict[str, bytes] = field(default_factory=lambda: {"stdout": b"", "stderr": b""})
     exits: list[Json] = field(default_factory=list)
-    uses: list[Json] = field(default_factory=list)  # what the trial used, as it was told now and then
+    uses: list[Json] = field(default_factory=list)  # what the trial used, as it was reported now and then
     refused: int = 0  # batches with a wrong token
     requests: int = 0
     cancel: bool = False  # say so in each answer
@@ -75,7 +75,7 @@ class Receiver:
     def __init__(self, host: str = "127.0.0.1") -> None:
         self.jobs: dict[str, Received] = {}
         self.packages: dict[str, Path] = {}  # code packages to hand out, by hash
-        self.lose_answers = 0  # take so many requests, and break the connection in place of an answer
+        self.lose_answers = 0  # take this many requests, and break the connection in place of an answer
         self.break_requests = 0  # break so many connections before anything is taken
         self.proofs = Proofs()
         self._lock = threading.Lock()

@@ -41,8 +41,8 @@ class ServiceContract:
     own_copy = True  # trials run in a copy of the code
     same_machine = True  # trials run on this machine, under this user
     has_logs = True  # `logs` and `fetch` work
-    ends_alone = True  # a job ends even if the manager is not there to take what it has reported
-    pushes = False  # the service hears of the end of jobs, and wakes the manager
+    ends_alone = True  # a job ends even if the manager is not running to take what it has reported
+    pushes = False  # the service notices the end of jobs, and wakes the manager
 
     @pytest.fixture
     def make_service(self) -> Callable[[ServiceContext], TrainingService]:
@@ -374,7 +374,7 @@ while not os.path.exists({str(bench.sign("end"))!r}): time.sleep(0.02)
         bench.finish(ended)
         for name in (ended, running, running):
             bench.call(bench.service.cancel(bench.handles[name]))
-        bench.wait(running)  # its keeper may not have begun, and then tells nothing
+        bench.wait(running)  # its keeper may not have begun, and then reports nothing
         bench.call(bench.service.cancel(bench.handles[running]))
         assert bench.status(ended).exit_code == 3
         assert bench.status(running).state is JobState.CANCELED

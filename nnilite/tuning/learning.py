@@ -40,7 +40,7 @@ class PointState(Enum):
 
     RUNNING = "running"
     DONE = "done"  # it has a value; if it was stopped early, that of its last intermediate result
-    POOR = "poor"  # its result is no finite number: worse than those that are done
+    POOR = "poor"  # its result is not a finite number: worse than those that are done
     FAILED = "failed"  # it ended without a result; that says nothing about the parameters
 
 

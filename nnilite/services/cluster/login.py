@@ -208,7 +208,7 @@ class SshLogin(LoginHost):
             self._drop(connection)
             raise ServiceError(f"{self.title}: {error}") from error
         except asyncio.CancelledError:
-            # The thread waits for an answer that nobody wants any more.
+            # The thread waits for an answer that is not needed any more.
             self._drop(connection)
             raise
         mark = f"{begin}\n".encode()

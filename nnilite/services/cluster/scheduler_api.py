@@ -18,7 +18,7 @@ class Look:
     jobs: Mapping[str, QueuedJob] | None  # None: the scheduler does not answer
     sizes: Mapping[str, int]
     trouble: str = ""  # what it says in place of an answer
-    hanging: frozenset[str] = frozenset()  # folders of which nothing is known, for they do not answer
+    hanging: frozenset[str] = frozenset()  # folders in an unknown state, for they do not answer
 
 
 class SchedulerApi(ABC):

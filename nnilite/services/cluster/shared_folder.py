@@ -42,7 +42,7 @@ class JobListing:
     output: bytes
     complaint: str
     sizes: Mapping[str, int]
-    hanging: frozenset[str] = frozenset()  # folders of which nothing is known, for they do not answer
+    hanging: frozenset[str] = frozenset()  # folders in an unknown state, for they do not answer
 
 
 @dataclass

@@ -49,7 +49,7 @@ class WatchedJobs:
 
     def check_silence(self) -> None:
         """Refuse what would wait for a scheduler that was silent just now. Raises: ServiceError."""
-        # Its commands would try for a minute, and what runs is not looked after meanwhile.
+        # Its commands would try for a minute, and running jobs would not be watched meanwhile.
         if self._silent_s and time.monotonic() - self._silent_s < _SILENCE_S:
             raise ServiceError(self.trouble)
 
@@ -82,7 +82,7 @@ class WatchedJobs:
         """Ask for all jobs and their files, and read what is new of the small ones."""
         files = [name for watch in watches for name in watch.files(GROWING if watch.name in by_log else ())]
         ids = [watch.id for watch in watches if watch.id]
-        # What has come of an earlier look must not stand beside a later word of the scheduler.
+        # The result of an earlier look must not be combined with a later answer of the scheduler.
         async with self._looking:
             look = await api.look(f"nni-{self._experiment}-", ids, files)
             seen = [watch for watch in watches if watch.folder not in look.hanging]

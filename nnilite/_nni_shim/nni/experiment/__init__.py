@@ -3,7 +3,7 @@
 config  the classes with which NNI's users write a config in Python
 """
 
-from nnilite import Experiment  # tells what to do where the rest of the package is not
+from nnilite import Experiment  # says what to do where the rest of the package is missing
 from nnilite.experiment import RunMode, TrialHyperParameters, TrialJob, TrialMetricData, TrialResult
 
 from .config import (
