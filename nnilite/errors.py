@@ -30,7 +30,7 @@ class NniliteError(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """Where bad input stands: any part may be unknown. `line` counts from 1; `field` is a dotted path."""
+    """The place of bad input: any part may be unknown. `line` counts from 1; `field` is a dotted path."""
 
     file: str | None = None
     line: int | None = None
@@ -99,7 +99,7 @@ class DamagedFile(NniliteError):
 
 
 class UnreadableFile(NniliteError):
-    """A small file of nnilite's own cannot be read now: a disk in trouble, no file descriptors, no rights."""
+    """A small file of nnilite's own cannot be read now: the disk fails, or file descriptors or rights are missing."""
 
     def __init__(self, path: object, what: str | None) -> None:
         super().__init__(f"{path} cannot be read now ({what}); try again later, or see who may read it.")

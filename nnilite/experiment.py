@@ -103,7 +103,7 @@ class Experiment:
     Args:
         config_or_platform: an `ExperimentConfig`, or the name (or names) of platforms for an empty one to be filled in.
         id: of an experiment that exists already, to `resume` or `view` it, or for a new one.
-        quiet: whether `start` and `run` do not tell the address and the progress.
+        quiet: whether `start` and `run` do not print the address and the progress.
 
     Raises, in methods that need the manager: NotRunning (a RuntimeError) and the errors of `nnilite.errors`.
     """
@@ -165,7 +165,7 @@ class Experiment:
     def start(self, port: int | None = None, debug: bool = False, run_mode: RunMode = RunMode.Background) -> None:
         """Start the manager and return once it is ready. Raises: ConfigError, Conflict.
 
-        `port` 0 picks any free one; None takes 8080 or, where that is taken, the next free one.
+        `port` 0 picks any free one; None means 8080 or, if that is in use, the next free one.
         """
         if self._client is not None:
             raise Conflict(f"Experiment {self.id} has been started already.")
@@ -276,7 +276,7 @@ class Experiment:
         self._tell(f"Experiment {entry.id} is at {managers.page_address(entry)}, kept in {entry.directory}")
 
     def _tell(self, sentence: str) -> None:
-        """Tell people where it stands: by the log or, where that shows no such lines, on standard error."""
+        """Report the progress to people: by the log or, where that shows no such lines, on standard error."""
         log.info("%s", sentence)
         if not (self.quiet or log.isEnabledFor(logging.INFO)):
             sys.stderr.write(f"{sentence}\n")
@@ -323,7 +323,7 @@ class Experiment:
                 log.warning("%s.", handing_over.sentence(owed, str(self.id)))
 
     def _tell_progress(self, profile: Mapping[str, Any], told: int) -> int:
-        """Tell how far it is after each further tenth of the trials; returns how many had ended then."""
+        """Report the progress after each further tenth of the trials. Return how many had ended then."""
         if "counts" not in profile:  # its manager is gone
             return told
         ended = sum(int(count) for state, count in profile["counts"].items() if TrialState(state).ended)
@@ -471,7 +471,7 @@ class Experiment:
         return [trial["id"] for trial in self._manager.rerun(ids=trial_job_ids, state=status)]
 
     def import_data(self, data: Sequence[Mapping[str, Any]]) -> int:
-        """Tell the tuner of results from elsewhere, `{"parameter": ..., "value": ...}` each; how many were new."""
+        """Hand the tuner results from elsewhere, `{"parameter": ..., "value": ...}` each. Return how many were new."""
         count, warning = self._manager.import_data(data)
         if warning:
             log.warning("imported results: %s", warning)

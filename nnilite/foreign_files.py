@@ -128,7 +128,7 @@ class TakenFiles:
     def count(self, name: str, kind: str, room: DiskRoom) -> None:
         """Count an entry and the folders that are new by it. Raises: ForeignRefusal beyond the limit, NoRoom.
 
-        One name may stand for a hundred folders, and each of these takes a place on the disk, as an empty file does.
+        One name may create a hundred folders, and each of these occupies room on the disk, as an empty file does.
         """
         parts = parts_of(name)
         is_folder = kind == FOLDER
@@ -142,7 +142,7 @@ class TakenFiles:
 
 
 def take_tar(source: Callable[[int], bytes], target: Path, most_bytes: int | None = None) -> TakenFiles:
-    """Take the files and folders of a tar stream into a folder, in the place of what has the same names there.
+    """Copy the files and folders of a tar stream into a folder, replacing what has the same names there.
 
     `source(n)` returns up to n bytes of the stream, and b"" at its end alone. `most_bytes` limits all files together.
     A file is there whole or as it was before. Raises: BrokenStream, ForeignRefusal, NoRoom, OSError.
@@ -179,7 +179,7 @@ def _checked(entry: object) -> TrialFile:
 
 
 def read_small(source: Callable[[int], bytes], most_bytes: int) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of those files of a tar stream that have at most so many bytes. Raises: BrokenStream."""
+    """Yield name and content of those files of a tar stream that have at most that many bytes. Raises: BrokenStream."""
     try:
         for member in TarStream(source):
             if member.kind == FILE and member.size <= most_bytes:
@@ -234,7 +234,7 @@ def _overwrite(folder: EnclosedFolder, member: TarMember, count: Callable[[int],
 
 
 def copy_folder(source: Path, target: Path, *left_out: str) -> TakenFiles:
-    """Copy the files and folders of a folder into another one, in the place of what has the same names there.
+    """Copy the files and folders of a folder into another one, replacing what has the same names there.
 
     Skip entries that match one of the patterns `left_out`, are neither file nor folder, vanish meanwhile, or may not be
     read by this user. Raises: NotFound if the folder is gone, ForeignRefusal, NoRoom, OSError.
@@ -293,7 +293,7 @@ def _copy_one(
 def put_file(root: Path, path: str, content: Path | bytes) -> None:
     """Write a file of our own into a folder where workers write, too, such as a mounted storage. All may read it.
 
-    Links that they have put in the place of folders or of the file are not followed. Raises: OSError, UnsafeName.
+    If workers have replaced folders or the file by links, these are not followed. Raises: OSError, UnsafeName.
     """
     with contextlib.ExitStack() as opened:
         folder = opened.enter_context(EnclosedFolder(str(root), make=True, folder_mode=0o755))

@@ -3,7 +3,7 @@
 `Search` holds a tuner, perhaps an assessor, and the trials. `run` does all; `ask` and `tell` leave the loop to you.
 Tuner and assessor are called under one lock, so objectives may run in as many threads as you like.
 
-What only a search needs that has begun is imported then: programs import `Search` that do not search each time.
+Modules that only a started search needs are imported at its start: programs that import `Search` do not always search.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ class Search:
     def ask(self) -> Trial:
         """Begin a trial: a record with `id` and `parameters`. Raises: NoMoreTrialError if the space is exhausted.
 
-        With a storage it is first a trial whose process has gone before it ended it.
+        With a storage, abandoned trials come first: those whose process ended before they did.
         """
         trial = self._ask(None)
         if trial is None:

@@ -311,7 +311,7 @@ class TrainingService(ABC):
         raise Conflict(f"{self.name} jobs have a fixed number of workers")
 
     def share_slots(self, limit: int | None, priority: int | None) -> None:
-        """Take other terms for the slots that experiments share (`nnilite.services.slots`) than the config's.
+        """Accept other terms for the slots that experiments share (`nnilite.services.slots`) than the config's.
 
         `limit`: how many trials of all experiments run at once, as `maxSlots`. What is None is as the config says. It
         is also called before `open`, and on the event loop between other calls, so it only notes the terms: they hold

@@ -1,4 +1,4 @@
-"""YAML that anybody may have written, for all that reads some: it is refused before it takes much memory or time.
+"""YAML from any source: it is refused before it uses much memory or time.
 
 An alias (`*name`) costs three bytes and stands for everything below its anchor, so a small file can stand for billions
 of values. Each alias counts as many values as it stands for, and the count is checked while the text is read, before

@@ -35,7 +35,7 @@ class Owed:
 
 @dataclass(frozen=True)
 class ServiceState:
-    """A training service of the experiment, as it stands."""
+    """A training service of the experiment, in its present state."""
 
     name: str
     platform: str

@@ -1,4 +1,4 @@
-"""What is to stay of checkpoints, and what a place that holds them can do."""
+"""The rule for which checkpoints stay, and the interface of a place that holds them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CheckpointRule:
 
 
 class Clearing(Protocol):
-    """What is to go of one trial's checkpoints. Both methods block; both may be repeated after whatever has failed."""
+    """The part of one trial's checkpoints to delete. Both methods block; both may be repeated after any failure."""
 
     def set_aside(self) -> None:
         """Set the rest aside in one quick step, during which the trial must not start.

@@ -203,7 +203,7 @@ class CheckpointTidier:
     async def _within(self, trial: str, work: Awaitable[T]) -> T:
         """Wait for work on a trial.
 
-        Raises: ServiceError if it takes long; the work then continues in the background.
+        Raises: ServiceError if it is slow; the work then continues in the background.
         """
         working = asyncio.ensure_future(work)
         try:

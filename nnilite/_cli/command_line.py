@@ -1,4 +1,4 @@
-"""The parser of nnictl's command line: what is wrong with it, at which word, and what would help."""
+"""The parser of nnictl's command line: it says what is wrong, at which word, and what would help."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**options)
 
     def error(self, message: str) -> NoReturn:
-        """Print the usage and the mistake, whose words are argparse's or ours, and exit."""
+        """Print the usage and the mistake, and exit. The message is argparse's or nnilite's."""
         sentence = self._sentence(message).replace("?.", "?")  # a guess is a question
         self.exit(USAGE, f"{self.format_usage()}ERROR: {sentence}\n")
 

@@ -100,7 +100,7 @@ class Work:
 
 @contextmanager
 def shown(name: str, tell: Callable[[float], str] = SIZE, *, quiet: bool = False) -> Iterator[Work]:
-    """Show a work while the block runs. `tell` puts an amount of it into words, `quiet` shows nothing."""
+    """Show work while the block runs. `tell` formats an amount of it, `quiet` shows nothing."""
     work = Work(name, tell)
     if quiet or not sys.stderr.isatty():
         yield work

@@ -173,7 +173,7 @@ def complain(sentence: str) -> None:
 
 
 def warn(sentence: str) -> None:
-    """Print a warning on stderr, where it is never taken for a result."""
+    """Print a warning on stderr, where it is never mistaken for a result."""
     print(f"WARNING: {sentence}", file=sys.stderr)
 
 

@@ -50,7 +50,7 @@ class Course:
         return (after - before) / (last - first) if after > before and last > first else None
 
     def lasting(self, profile: dict[str, Any]) -> list[str]:
-        """Return what holds up the experiment, such as a full disk, and why trials wait longer than a start takes."""
+        """Return what holds up the experiment, such as a full disk, and why trials wait unusually long."""
         kept = [screen.brief(profile["reason"])] if profile["state"] == "RUNNING" and profile["reason"] else []
         return kept + [
             line

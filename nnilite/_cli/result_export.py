@@ -2,9 +2,8 @@
 
 JSON: a list of `{"parameter": {...}, "value": ..., "trialJobId": ...}`. CSV: a column for each parameter (nested ones
 joined by dots), `trialJobId`, `reward` (the number that counts), and one for each further key of the metrics. With
-intermediate results both have `intermediate`, the list of them; where people have written some, both have `tags` and
-`note`. Only trials that succeeded with a metric are in it, and of Microsoft NNI's only those whose parameters are
-known.
+intermediate results both have `intermediate`, the list of them; if any have been written, both have `tags` and `note`.
+Only trials that succeeded with a metric are in it, and of Microsoft NNI's only those whose parameters are known.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class Ends:
         self._recorder.complain(live, f"a keeper of this attempt could not begin: {why}")
 
     def end(self, live: Live) -> None:
-        """End the attempt with `live.end`: it ended by itself, or because it was canceled."""
+        """End the attempt with `live.end`, as its command ended or was canceled."""
         end = live.end or Exited(self._state.now, None)
         code = end.code
         failed = JobState.CANCELED if live.cancel else JobState.FAILED
@@ -127,7 +127,7 @@ class Ends:
             self._count_failure(live.failure(end))
 
     def lose(self, live: Live, reason: str) -> None:
-        """Give up the attempt, whose worker is gone: make a further one, or let the trial fail."""
+        """Abandon the attempt, whose worker is gone: make a further one, or let the trial fail."""
         reason = DRILLED if live.drilled else reason
         message = joined(reason, live.complaint)
         self._recorder.charge(live, self._state.now - live.running_since)

@@ -239,7 +239,7 @@ class Engine:
             await end_tasks(tasks)
 
     def _share_slots_again(self) -> None:
-        """Tell the service what the user has changed under an earlier manager."""
+        """Repeat to the service the limits that the user has changed under an earlier manager."""
         settings = self.rules.settings
         if (settings.max_slots, settings.priority) == (None, None):
             return

@@ -90,7 +90,7 @@ class EventGate:
     def trouble(self) -> str:
         """Why output cannot be written, "" if it can.
 
-        A keeper sends again what was refused. Where none does for a while, its trial is gone, and with it the trouble.
+        A keeper sends again what was refused. If none does for a while, its trial is gone, and the problem with it.
         """
         return self._trouble if self._inbox.now() < self._trouble_until else ""
 

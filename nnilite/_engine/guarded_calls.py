@@ -17,7 +17,7 @@ CALL_TIMEOUT_S = 60.0
 
 
 class PluginFault(ServiceError):
-    """A plugin has raised what no plugin should: a mistake in it, which hardly passes by itself."""
+    """Raised if a plugin breaks its contract: a mistake in it, which hardly passes by itself."""
 
 
 async def guarded(service: str, call: Awaitable[T], timeout_s: float | None = None) -> T:

@@ -39,7 +39,7 @@ def error_kind(message: str) -> str:
 
 @dataclass
 class Removal:
-    """A job of an ended attempt whose service has still to free what it held there."""
+    """A job of an ended attempt whose service has not yet freed what it held there."""
 
     attempt: Attempt
     # When to ask the service; None while its answer is awaited.

@@ -34,5 +34,5 @@ class MemberRefusals:
         return next(reversed(self._reasons[member].values())) if self._in_a_row[member] >= _ENOUGH else ""
 
     def of_job(self, member: str, job: str) -> str:
-        """Return why a member will never take a job, by its own words; "" if it may."""
+        """Return why a member will never take a job, as it said itself; "" if it may."""
         return self.of_all(member) or self._reasons[member].get(job, "")

@@ -1,4 +1,4 @@
-"""What goes into the rules and what comes out of them: plain data.
+"""The inputs and outputs of the rules: plain data.
 
 Inputs are facts ("the trial reported", "the service refused"); each carries all that the rules need, for they have no
 clock, no randomness and no I/O. Outputs are of two kinds: *records* to be committed together, in order, and
@@ -219,7 +219,7 @@ class Imported:
 
 @dataclass(frozen=True)
 class Tick:
-    """Time has passed. `lived`: the seconds since its start in which this manager could hear its trials."""
+    """Time has passed. `lived`: the seconds since its start in which this manager could receive reports."""
 
     now: float
     lived: float
@@ -252,7 +252,7 @@ Input = FromTuner | Submission | Report | Ending | Limiting
 
 
 def assert_never(message: NoReturn) -> NoReturn:
-    """Stand in the last case of a `match`: mypy refuses it unless the others have handled each kind of message.
+    """Mark the last case of a `match`: mypy refuses it unless the others have handled each kind of message.
 
     `typing` has it from Python 3.11 on.
     """

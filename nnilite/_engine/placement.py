@@ -34,7 +34,7 @@ EVERYTHING = Share()
 
 @dataclass(frozen=True)
 class Candidate:
-    """A service as it stands when a job is to be placed."""
+    """A service and its state when a job is to be placed."""
 
     name: str
     share: Share = EVERYTHING

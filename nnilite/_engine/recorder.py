@@ -78,7 +78,7 @@ class Recorder:
         self.say(live, "")
 
     def charge(self, live: Live, seconds: float) -> None:
-        """Note what the current attempt has cost, once it has ended after so many seconds."""
+        """Note what the current attempt has cost, once it has ended after that many seconds."""
         if live.attempt is None or live.attempt.cost is not None:
             return
         spending = self._state.spending
@@ -129,7 +129,7 @@ class Recorder:
             self.save()
 
     def save(self) -> None:
-        """Save where the experiment stands."""
+        """Save the state of the experiment."""
         state = self._state
         state.saved_duration_s = state.duration_s
         self.add(s.SaveExperiment(state.state, state.reason, state.duration_s, state.ended, state.settings))

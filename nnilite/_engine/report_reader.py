@@ -103,7 +103,7 @@ class ReportReader:
         self._inbox.put(s.Polled(attempt.trial, attempt.number, known, self._inbox.now()))
 
     async def _after_reports(self, attempt: Attempt, handle: Handle, status: JobStatus) -> JobStatus | None:
-        """Take what the service has read of a job; its status then, or None if that has to wait for the next poll."""
+        """Take what the service has read of a job. Return its status then, or None to wait for the next poll."""
         key = (attempt.trial, attempt.number)
         try:
             await self._take_reports(attempt, handle, status.state.ended)

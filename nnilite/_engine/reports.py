@@ -25,7 +25,7 @@ from nnilite.records import (
 
 
 class Reports:
-    """The part of the rules that takes the reports of trials and the statuses of their jobs."""
+    """The part of the rules for the reports of trials and the statuses of their jobs."""
 
     def __init__(self, state: State, recorder: Recorder, ends: Ends) -> None:
         self._state = state

@@ -31,7 +31,7 @@ from nnilite.records import ExperimentState, Trial, TrialState
 
 
 class Rules:
-    """`step` takes one input and returns its outcome; the public attributes say where the experiment stands."""
+    """`step` takes one input and returns its outcome; the public attributes show the state of the experiment."""
 
     def __init__(self, settings: s.Settings, snapshot: s.Snapshot, now: float) -> None:
         self._state = State(settings, snapshot, now)

@@ -1,7 +1,7 @@
 """What an experiment has spent, and what its running trials are going to cost.
 
-Prices are per hour and slot, in whatever currency the config means; a slot is the room for one trial. A platform may
-know better what a job has cost, and then its word counts.
+Prices are per hour and slot, in whatever currency the config means; a slot is the room for one trial. If a platform
+reports what a job has cost, that counts.
 """
 
 from __future__ import annotations

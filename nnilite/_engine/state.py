@@ -1,4 +1,4 @@
-"""What the rules know of an experiment, and what follows from it. Nothing here adds a record or an action.
+"""The rules' knowledge of an experiment, and what follows from it. Nothing here adds a record or an action.
 
 Only trials that have not ended, and removals that are pending, are kept in memory.
 """
@@ -20,7 +20,7 @@ _OVER = (*_STOPS, ExperimentState.ERROR)
 
 
 class State:
-    """Where the experiment stands. The rules and their parts share one, and nothing else changes it."""
+    """The state of the experiment. The rules and their parts share one, and nothing else changes it."""
 
     def __init__(self, settings: s.Settings, snapshot: s.Snapshot, now: float) -> None:
         self.settings = settings

@@ -1,4 +1,4 @@
-"""What running trials use now, by the last words of their keepers. It is kept in memory, and nowhere else."""
+"""What running trials use now, by the last reports of their keepers. It is kept in memory, and nowhere else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SPARE = 16
 
 @dataclass(frozen=True)
 class LastUse:
-    """The last word on an attempt, and when it came, in seconds since the epoch."""
+    """The last report on an attempt's use, and when it came, in seconds since the epoch."""
 
     attempt: int
     used: Used
@@ -30,7 +30,7 @@ class TrialUses:
         self._last: dict[str, LastUse] = {}
 
     def note(self, key: JobKey, used: Used, now: float) -> None:
-        """Keep a keeper's word, which has passed the gate."""
+        """Keep a keeper's report, which has passed the gate."""
         trial, attempt = key
         self._last[trial] = LastUse(attempt, used, now)
         if len(self._last) > len(self._live) + _SPARE:

@@ -128,12 +128,12 @@ def read_content(path: Path, cure: str) -> bytes:
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether a folder is at this path. Raises: UnreadableFile where the system does not tell."""
+    """Return whether a folder is at this path. Raises: UnreadableFile where the system does not say."""
     return stat.S_ISDIR(_mode(path))
 
 
 def is_file(path: Path) -> bool:
-    """Return whether an ordinary file is at this path. Raises: UnreadableFile where the system does not tell."""
+    """Return whether an ordinary file is at this path. Raises: UnreadableFile where the system does not say."""
     return stat.S_ISREG(_mode(path))
 
 

@@ -36,7 +36,7 @@ def is_running(directory: Path) -> bool:
 
 
 def write_state(directory: Path, state: ExperimentState, ended: float | None) -> None:
-    """Tell the state of the search, and when it ended. Raises: OSError."""
+    """Write the state of the search, and when it ended. Raises: OSError."""
     write_json(directory / FILE, {"state": state.value, "ended": ended})
 
 

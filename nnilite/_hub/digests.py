@@ -72,7 +72,7 @@ class Digests:
             self._workers[entry.alive].submit(self._read, entry)
 
     def close(self) -> None:
-        """Read no more. What is being read is waited for, since a folder is read by threads that end with Python."""
+        """Stop reading. A read that has begun is waited for, since a folder is read by threads that end with Python."""
         for worker in self._workers.values():
             worker.shutdown(wait=True, cancel_futures=True)
 

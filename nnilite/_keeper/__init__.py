@@ -186,7 +186,7 @@ def build(target: Path, with_storage: bool = False) -> Path:
 def with_bytecode(keeper: bytes) -> bytes:
     """Return the keeper's zipapp with bytecode for this Python of the modules loaded before a trial's start.
 
-    Packed it is twice as large. Any other version takes the sources, which are there as before.
+    Packed it is twice as large. Any other version uses the sources, which are there as before.
     """
     with zipfile.ZipFile(io.BytesIO(keeper)) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}

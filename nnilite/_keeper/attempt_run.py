@@ -418,7 +418,7 @@ class AttemptRun:
         self._courier.close(_exited(exited))
 
     def _write_end(self) -> None:
-        """Try again to write the end after trouble with the disk: if this process is killed, only that file has it."""
+        """Try again to write the end after disk errors: if this process is killed, only that file has it."""
         if self._unwritten and self._folder.write("exit", self._unwritten):
             self._unwritten = {}
 
@@ -450,7 +450,7 @@ class AttemptRun:
 
 
 def _read_patiently(folder: Folder, wake: Wake, what: str, read: Callable[[], Optional[T]]) -> Optional[T]:
-    """Read something of an earlier keeper; try again while the disk is in trouble, and give up after a while."""
+    """Read something of an earlier keeper; try again while the disk fails, and stop after a while."""
     deadline = time.monotonic() + _READ_PATIENCE_S
     while True:
         try:

@@ -165,7 +165,7 @@ def _write_start(place: str, start: Mapping[str, Any]) -> None:
 
 
 def _be_replaced(command: Sequence[str], hidden: Sequence[str]) -> None:
-    """Replace this process, whose environment holds secrets: its trial could read it in /proc."""
+    """Replace this process, as its environment holds secrets that its trial could read in /proc."""
     import re
 
     of_secrets = re.compile("({})(_[0-9]+)?".format("|".join(hidden)))

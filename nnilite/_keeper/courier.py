@@ -91,7 +91,7 @@ class Courier:
             self._condition.notify()
 
     def stop(self) -> None:
-        """Give up undelivered events. Returns at once; the thread ends after its current request."""
+        """Abandon undelivered events. Return at once; the thread ends after its current request."""
         with self._condition:
             self._stopped = True
             self._condition.notify()

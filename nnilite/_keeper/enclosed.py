@@ -42,7 +42,7 @@ class UnsafeName(ValueError):
 
 
 class NoOrdinaryFile(OSError):
-    """In the place of a file is something else, such as a link or a pipe."""
+    """Something other than a file, such as a link or a pipe, is in the place of a file."""
 
 
 class FoundEntry:

@@ -172,7 +172,7 @@ class _Row:
             self._at, self._next = None, len(self.looks)
 
     def await_end(self, limit_s: float) -> Optional[int]:
-        """Wait until all are made, and return None; or until one takes too long, and return which."""
+        """Wait until all are made, and return None; or until one is too slow, and return which."""
         with self._changed:
             while self._at is not None:
                 left_s = self._since + limit_s - time.monotonic()

@@ -318,7 +318,7 @@ def _next_job(link: socket.socket, wake: Wake, code: int) -> Optional[Spec]:
 
 
 class _Log(io.TextIOBase):
-    """Takes what this process has to say to the attempt's log, which is made for the first word: most have none."""
+    """Writes this process's messages to the attempt's log, which is made with the first one: most have none."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -56,7 +56,7 @@ class _ProcessRole:
 
 
 def run(words: Sequence[str]) -> int:
-    """Do what the instructions in the file of the first word say. Returns the exit code."""
+    """Do what the instructions in the file of the first word say. Return the exit code."""
     try:
         with open(words[0], encoding="utf-8") as file:
             start = loads(file.read())

@@ -53,7 +53,7 @@ class RestLink:
         return read_answer(status, _parsed(content))
 
     def prepare(self) -> None:
-        """Connect, so that the next request takes less time. Raises: LinkDown."""
+        """Connect, so that the next request is faster. Raises: LinkDown."""
         try:
             self._connect()
         except _network_errors() as error:
@@ -233,7 +233,7 @@ class StdoutLink:
         return ManagerAnswer(200)
 
     def _lines(self, stream: str, data: bytes, end: bool = False) -> bytes:
-        """Return the lines that this piece of output completes, changed so that none can be taken for an event."""
+        """Return the lines that this piece of output completes, changed so that none looks like an event."""
         data = self._unfinished[stream] + data
         whole, newline, rest = data.rpartition(b"\n")
         if end and rest:

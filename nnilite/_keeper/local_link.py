@@ -51,7 +51,7 @@ class LocalLink(RestLink):
         return read_answer(status, answer)
 
     def prepare(self) -> None:
-        """Connect, so that the next request takes less time. Raises: LinkDown."""
+        """Connect, so that the next request is faster. Raises: LinkDown."""
         if self._path not in _kept and self._connect_to_socket() is None:
             super().prepare()
 

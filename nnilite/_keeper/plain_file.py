@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class NotOrdinary(OSError):
-    """In the place of a file is something else."""
+    """Something else is in the place of a file."""
 
 
 def open_ordinary(path: str) -> IO[bytes]:

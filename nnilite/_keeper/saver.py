@@ -165,7 +165,7 @@ class Saver:
         self._progress = time.monotonic()
 
     def _tell(self, sentence: str) -> None:
-        """Tell the user by the trial's standard error and the keeper's log, each sentence once."""
+        """Report to the user by the trial's standard error and the keeper's log, each sentence once."""
         if sentence == self._told:
             return
         self._told = sentence
@@ -213,7 +213,7 @@ class Saver:
         return known
 
     def _bring(self, storage: Storage, files: Dict[str, Any]) -> None:
-        """Put the files in the place of what is here, all or none."""
+        """Put the files where the present ones are, all or none."""
         os.makedirs(os.path.dirname(self.checkpoint_dir), exist_ok=True)
         draft = tempfile.mkdtemp(prefix=".checkpoint-", dir=os.path.dirname(self.checkpoint_dir))
         try:

@@ -1,4 +1,4 @@
-"""Takes secrets out of text: those that stand where secrets stand, and those that the program has named by `hide`."""
+"""Removes secrets from text: those in the usual places, and those that the program has named by `hide`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def hide(secret: str) -> None:
 
 
 def redact(text: str, more: Iterable[str] = ()) -> str:
-    """Return the text with `********` in the place of each secret; `more` are secrets for this text alone."""
+    """Return the text with `********` for each secret; `more` are secrets for this text alone."""
     for secret in sorted({*_hidden, *more}, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     for pattern in _PATTERNS:

@@ -29,7 +29,7 @@ class Starter:
         self._told_s = 0.0
 
     def packed(self, done: int, total: int) -> None:
-        """Tell it how far the packing is, a few times a second. A starter that does not listen holds nothing up."""
+        """Report the progress of the packing, a few times a second. A starter that does not listen holds nothing up."""
         if done < total and time.monotonic() - self._told_s < _TOLD_EVERY_S:
             return
         self._told_s = time.monotonic()

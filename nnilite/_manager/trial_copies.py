@@ -1,7 +1,7 @@
 """Files of trials that lie on other machines: listed there, and copied here one by one, or all if a person asks for it.
 
-The page lists a trial's folder where it is. It copies single files, up to `PAGE_FILE_BYTES` each. Where a service
-cannot list, what there is of the trial is copied if it is not more than that. All copies leave room on the disk, see
+The page lists a trial's folder where it is. It copies single files, up to `PAGE_FILE_BYTES` each. If a service cannot
+list, the trial's folder is copied if it is not larger than that. All copies leave room on the disk, see
 `nnilite.disk_room`, and nothing is left of one that fails.
 """
 

@@ -1,4 +1,4 @@
-"""What running trials use, as it is shown: what their keepers tell, and what their hosts tell of their GPUs."""
+"""What running trials use, as it is shown: from their keepers, and from their hosts for the GPUs."""
 
 from __future__ import annotations
 

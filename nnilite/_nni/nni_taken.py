@@ -1,6 +1,6 @@
-"""Takes the results of an experiment of Microsoft NNI into a folder of our own, as a database of nnilite.
+"""Copies the results of an experiment of Microsoft NNI into a folder of nnilite, as a database of nnilite.
 
-`registry` says where that folder is. The results are taken again whenever NNI's database has changed.
+`registry` says where that folder is. The results are copied again whenever NNI's database has changed.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class _SocketCaller:
         self.pending = b""  # what was read beyond the last line
 
     async def read(self, most: int) -> bytes:
-        """Return what comes next; nothing at the end. Raises: OSError."""
+        """Return the next bytes; nothing at the end. Raises: OSError."""
         return await self._loop.sock_recv(self.connection, most)
 
     async def send(self, data: bytes) -> None:
@@ -67,7 +67,7 @@ class _SocketCaller:
 
     @contextlib.contextmanager
     def limit(self, seconds: float) -> Iterator[None]:
-        """End the connection if the block takes longer. `asyncio.wait_for` would cost more, and reports are many."""
+        """End the connection if the block is too slow. `asyncio.wait_for` would cost more, and reports are many."""
         timer = self._loop.call_later(seconds, self.hang_up)
         try:
             yield

@@ -124,7 +124,7 @@ async def _digest(file: BinaryIO, size: int, root: Path) -> str:
 
 
 def _hash_piece(file: BinaryIO, update: Callable[[bytes], None], most: int) -> int:
-    """Hash some of a file, so little that it takes less than a slow look; how many bytes."""
+    """Hash a piece of a file, small enough to be faster than a slow look. Return its number of bytes."""
     taken, most = 0, min(most, _HASHED_AT_ONCE_BYTES)
     while taken < most and (chunk := file.read(min(CHUNK_BYTES, most - taken))):
         update(chunk)

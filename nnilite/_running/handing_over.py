@@ -23,7 +23,7 @@ Owed = Sequence[dict[str, Any]]
 
 
 def wait_until_sent(manager: Client, tell: Callable[[str], None]) -> dict[str, Any]:
-    """Wait while something is owed and is being taken; returns the last profile, which says what is still owed.
+    """Wait while something is owed and is being sent; return the last profile, which says what is still owed.
 
     `tell` is called with a sentence now and then. Raises: Unreachable if the manager ends meanwhile.
     """

@@ -63,7 +63,7 @@ class ManagerProcess:
             self._process.stdin.close()
 
     def answer(self, packing: Callable[[int, int], None] | None = None) -> dict[str, str] | None:
-        """Return its last word on its start; None if it says nothing for a minute.
+        """Return its last message on its start; None if it says nothing for a minute.
 
         While it packs the code, it says so.
         """

@@ -31,7 +31,7 @@ Callback = Callable[["Search", Trial], object]
 
 @dataclass(frozen=True)
 class Bounds:
-    """When a run ends: after so many more trials, so many trials in all, or at a moment of `time.monotonic`."""
+    """The end of a run: after this many more trials, this many in all, or at a moment of `time.monotonic`."""
 
     trials: int
     total: int | None
@@ -113,7 +113,7 @@ class Loop:
                 raise
 
     def _ends(self, workers: WorkerProcesses, running: dict[str, Trial]) -> Iterator[tuple[Trial, TrialOutcome]]:
-        """Answer the reports that have come, and yield the ends, each once it counts as running no more."""
+        """Answer the reports that have come, and yield the ends, each once it no longer counts as running."""
         from nnilite._search.worker_processes import End
 
         for event in workers.wait():

@@ -117,7 +117,7 @@ def check_types(row: Sequence[Any], kinds: tuple[tuple[type, ...], ...]) -> None
 
 @lru_cache(maxsize=1000)  # thousands of rows have the same few combinations of types
 def _misfit(found: tuple[type, ...], kinds: tuple[tuple[type, ...], ...]) -> int | None:
-    """Return the first column whose value is of a wrong type."""
+    """Return the first column with a value of a wrong type."""
     pairs = zip(found, kinds, strict=True)
     return next((column for column, (one, kind) in enumerate(pairs) if not issubclass(one, kind)), None)
 

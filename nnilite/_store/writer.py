@@ -1,8 +1,8 @@
 """The experiment's SQLite database: one writer thread, a few readers, WAL mode.
 
 The engine hands over all records of one round; they are committed together (group commit), with an fsync, before
-anything follows from them. Readers see only committed data. `score` is the finite number that a final metric stands
-for, kept with it for sorting; `revision` counts the writes, so that a client can ask for later changes.
+anything follows from them. Readers see only committed data. `score` is the finite number of a final metric, kept with
+it for sorting; `revision` counts the writes, so that a client can ask for later changes.
 """
 
 from __future__ import annotations

@@ -237,7 +237,7 @@ def _encode(answer: Message, number: int) -> bytes:
 
 
 def _keep_to_this_process(link: socket.socket) -> None:
-    """Let no other process have the connection: what it wrote there would be taken for the tuner's answer."""
+    """Let no other process have the connection: the manager would read its output as the tuner's answers."""
     file = link.fileno()
     os.set_inheritable(file, False)
 

@@ -1,4 +1,4 @@
-"""What is known of an experiment: the facts that stay, and where it stands."""
+"""What is known of an experiment: the facts that stay, and its present state."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class About:
 
 @dataclass(frozen=True)
 class ExperimentProgress:
-    """Where the experiment stands."""
+    """The present state of the experiment."""
 
     state: ExperimentState
     reason: str

@@ -356,7 +356,7 @@ def _digest(listing: FileList, counter: _Counter) -> str:
 
 
 def _write(listing: FileList, cache: Path, expected: str, counter: _Counter) -> None:
-    """Write the archive under another name first, so that a half-written one is never taken for it."""
+    """Write the archive under another name first, so that a half-written one is never mistaken for it."""
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         DiskRoom(cache).need(0)

@@ -23,7 +23,7 @@ def load(path: str | Path) -> ExperimentConfig:
 def parse(text: str, base_dir: str | Path, name: str | None = None) -> ExperimentConfig:
     """Read the text of an experiment's YAML or JSON file, as `load` does.
 
-    Paths in it are relative to `base_dir`; `name` stands for the file in errors. Raises: ConfigError.
+    Paths in it are relative to `base_dir`; `name` is the file's name in errors. Raises: ConfigError.
     """
     from nnilite.config.text import parse_yaml
 

@@ -1,4 +1,4 @@
-"""NNI's canonical form of a config: each training service's part also has what it takes from the top level."""
+"""NNI's canonical form of a config: each training service's part also has what it gets from the top level."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The sections of training services, read by the `Config` of any plugin.
 
-Some top-level fields (`SHORTCUTS`) may also stand in a section, and then count for that service alone. A plugin whose
+Some top-level fields (`SHORTCUTS`) may also be in a section, and then count for that service alone. A plugin whose
 `Config` has a field of the same name gets its value there; `trial_command: str = ""` in it means that its jobs can do
 without a trial command.
 """
@@ -99,7 +99,7 @@ class CheckedServices:
 
 
 class ServiceField:
-    """How `ExperimentConfig.training_service` is typed: it takes one service, or a list of several.
+    """The type of `ExperimentConfig.training_service`, which accepts one service, or a list of several.
 
     It gives what was assigned. Types say that this is one, as nearly everywhere; its fields are those of its platform.
     """

@@ -22,7 +22,7 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
 def without_secrets(value: Json) -> Json:
-    """Free JSON in which texts are hidden whose key says that they are secret."""
+    """JSON without secrets: texts are hidden if their key says that they are secret."""
     if isinstance(value, Mapping):
         return {
             key: HIDDEN if isinstance(item, str) and plain(key).endswith(_TELLING) else without_secrets(item)

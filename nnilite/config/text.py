@@ -163,6 +163,6 @@ class _Check:
 
 
 def _retag(node: yaml.ScalarNode) -> None:
-    """Make a number of 1e-5, which only YAML 1.1 takes for a text, as it has no point."""
+    """Read 1e-5 as a number: only YAML 1.1 reads it as a text, as it has no point."""
     if node.style is None and node.tag == "tag:yaml.org,2002:str" and _EXPONENT.fullmatch(node.value):
         node.tag = "tag:yaml.org,2002:float"

@@ -56,7 +56,7 @@ _UNSENT = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTime
 
 @contextmanager
 def patience_of_at_most(seconds: float) -> Iterator[None]:
-    """Try each call of this block for at most so long, as where a person waits for the answer."""
+    """Try each call of this block for at most that long, as where a person waits for the answer."""
     before = _longest_patience_s.set(seconds)
     try:
         yield

@@ -5,9 +5,9 @@
     plot.history(experiment)                       # in a notebook the figure shows itself
     plot.importance(result, objective="accuracy").write_html("importance.html")
 
-Each function takes whatever has `to_optuna()` (an `Experiment`, a `SearchResult`) or a study of optuna, and returns a
-figure of plotly. `parameters` are names as in the study: those of the search space, inside a nested choice with dots,
-as `model.cnn.layers`. `objective` names one of several; without it, the first one is drawn.
+Each function accepts any object with `to_optuna()` (an `Experiment`, a `SearchResult`) or a study of optuna, and
+returns a figure of plotly. `parameters` are names as in the study: those of the search space, inside a nested choice
+with dots, as `model.cnn.layers`. `objective` names one of several; without it, the first one is drawn.
 
 Raises, each: PluginError if plotly is missing, NotFound for an unknown objective or parameter, Conflict if there is
 nothing to draw yet.

@@ -228,7 +228,7 @@ class Exited:
 
 @dataclass(frozen=True)
 class Used:
-    """What the trial's processes use now. Only the last word counts: it has no number, and is not stored."""
+    """What the trial's processes use now. Only the last report counts: it has no number, and is not stored."""
 
     processors: Annotated[float, _PROCESSORS, "busy on average since the last time; 1.5 is one and a half"]
     memory: Annotated[int, _INTEGER, "resident bytes of all its processes together"]

@@ -19,7 +19,7 @@ class HostMeter:
     """Looks at most once in ten seconds, for some tenths of a millisecond. May be used by several threads.
 
     `cpuPercent` is the part of all processors that was busy between the last two looks, so it is missing at first.
-    Where the machine does not tell, `read` gives nothing.
+    Where the machine does not report it, `read` gives nothing.
     """
 
     def __init__(self, proc: str = "/proc", clock: Callable[[], float] = time.monotonic) -> None:

@@ -188,7 +188,7 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
         return self._jobs
 
     def note(self, jobs: Mapping[str, JobT]) -> None:
-        """Take a listing that was made for another reason, such as to log in."""
+        """Use a listing that was made for another reason, such as to log in."""
         self._jobs, self._listed = jobs, time.monotonic()
 
     def hosts(self) -> list[Host]:

@@ -7,7 +7,7 @@ environment(indices)       the variables that let the job's programs see those G
 
 A GPU is free for a job if it works, is allowed, has fewer than `max_jobs` jobs of this experiment, and, unless
 `use_active` says that it does not matter, no process of other users or programs. A job gets as many whole GPUs as it
-wants: all GPUs of the machine are a fair wish, and so is the only one.
+wants: it may want all GPUs of the machine, also the only one.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ A platform gives logs in its own way, so a service writes one method, which asks
             while piece := await self._api.log(self._job, self.position):  # one that gives it from a position on
                 self.add(piece)
 
-`add_lines` takes whole lines, where the platform has them apart.
+`add_lines` accepts whole lines, where the platform separates them.
 """
 
 from __future__ import annotations

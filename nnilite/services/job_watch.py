@@ -42,7 +42,7 @@ JobT = TypeVar("JobT")
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a service waits before it takes something for true. One set of times for all platforms, in seconds."""
+    """The waits before a service draws a conclusion. One set of times for all platforms, in seconds."""
 
     list_pause_s: float = 5.0
     """Jobs are listed at most once in this time: platforms limit calls."""
@@ -126,7 +126,10 @@ class JobWatch(ABC, Generic[JobT]):
 
     @abstractmethod
     def end(self, found: JobT, word: Exited | None) -> JobStatus:
-        """Return how the job has ended. `word` is its keeper's, which comes first; None if it said nothing."""
+        """Return how the job has ended.
+
+        `word` is the record of its keeper, which takes precedence; None if there is none.
+        """
 
     async def learn(self, found: JobT) -> JobT:
         """Ask for what a listing lacks. Raises: Problem.
@@ -321,6 +324,6 @@ def _has_ended(seen: SeenJob) -> bool:
 
 
 def keeper_status(word: Exited, started: float | None = None) -> JobStatus:
-    """Return how a job has ended by its keeper's word alone."""
+    """Return how a job has ended by its keeper's record alone."""
     record = {"code": word.code, "message": word.message, "cause": word.cause.value, "time": word.time}
     return end_status(record, started=started)

@@ -106,7 +106,7 @@ class KeeperFolder:
         self._files.forget_note()
 
     def tidy(self) -> bool:
-        """Take away the keeper's own files of an ended job if the manager has all that they tell; whether it has.
+        """Remove the keeper's own files of an ended job if the manager has all of their content. Return whether it has.
 
         For `remove`, and for when the keeper has left after that. The trial's files stay.
         """
@@ -121,7 +121,7 @@ class KeeperFolder:
         return self._files.note()
 
     def keep_note(self, note: Mapping[str, Json]) -> None:
-        """Keep what the service will want to know of its job. Raises: OSError."""
+        """Keep the service's note on its job. Raises: OSError."""
         self._files.keep_note(note)
 
     def run_command(self, keeper: Path) -> list[str]:
@@ -332,7 +332,7 @@ class SpoolCopy:
 
 
 async def copied_events(folder: Path, read: Callable[[str, int], Awaitable[bytes]]) -> list[KeeperEvent]:
-    """Copy the files of an attempt on another machine to an empty folder here, and return what they tell.
+    """Copy the files of an attempt on another machine to an empty folder here, and return their events.
 
     For `TrainingService.reports`. `read` gives a piece of ".nni/NAME" from an offset, b"" at its end. What the trial
     may have put there instead of these files is left out. Raises: OSError, and what `read` raises.

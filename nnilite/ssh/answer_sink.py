@@ -16,7 +16,7 @@ MOST_COMPLAINT_BYTES = 1 << 20
 
 
 class AnswerSink:
-    """Takes the output of one command."""
+    """Receives the output of one command."""
 
     def __init__(self, save: Path | None) -> None:
         """Begin; with `save` the output goes to a file with that name, chosen by us. Raises: OSError."""

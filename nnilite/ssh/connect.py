@@ -1,7 +1,7 @@
-"""Getting connected: TCP, the machine's key, who we are; hop by hop. It blocks: for a thread.
+"""Connects: TCP, the machine's key, the sign-in; hop by hop. It blocks: for a thread.
 
-A cut link says nothing, so nothing else detects it: TCP gives up when what was sent stays unanswered
-(`TCP_USER_TIMEOUT`), and the SSH layer sends something every few seconds.
+A cut link sends no message, so this detects it: TCP gives up when what was sent stays unanswered (`TCP_USER_TIMEOUT`),
+and the SSH layer sends something every few seconds.
 """
 
 from __future__ import annotations

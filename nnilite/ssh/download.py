@@ -36,7 +36,7 @@ class _Pieces:
         return bytes(piece)
 
     def drain(self) -> None:
-        """Read what stands behind the end of an archive, so that the sender comes to its own end."""
+        """Read what follows the end of an archive, so that the sender comes to its own end."""
         left = _MOST_BEHIND_BYTES
         while left > 0 and (piece := self.read(left)):
             left -= len(piece)

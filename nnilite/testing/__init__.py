@@ -1,7 +1,7 @@
 """Tools for tests of plugins and the manager. They need only pytest.
 
 ServiceContract     the tests that every training service passes: subclass it, and give it `make_service`
-BatchContract       the tests of what goes wrong on a batch platform: give it `trouble`, a BatchTrouble
+BatchContract       the tests of failures of a batch platform: give it `trouble`, a BatchTrouble
 TunerContract       the tests that every tuner passes: subclass it, and give it `make_tuner`
 ServiceBench        the surroundings in which the service tests run jobs: a manager's side without a manager
 ReadingBench        the same, for services that read reports themselves, as from the log of their platform

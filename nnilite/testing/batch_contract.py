@@ -1,4 +1,4 @@
-"""The tests of what goes wrong on a batch platform, which every service that is a `BatchService` passes.
+"""Tests of failures of a batch platform, which every service that is a `BatchService` passes.
 
     class MyTrouble(BatchTrouble):
         def away(self): ...          # and the other methods, by the stand-in of your platform

@@ -127,7 +127,7 @@ class FakeService(TrainingService):
 
 
 class SlowService(FakeService):
-    """Each call takes `delay_s`."""
+    """Delays each call by `delay_s`."""
 
     delay_s = 0.5
 

@@ -16,7 +16,7 @@ from nnilite.testing.ports import free_port
 
 
 class Listener:
-    """Answers by `handler`, whose `owner` is the one given here, on the same port from one start to the next."""
+    """Serves requests with `handler`, whose `owner` is the one given here, on the same port at each start."""
 
     def __init__(self, handler: type[Handler], owner: Any, host: str = "127.0.0.1") -> None:
         self.host = host

@@ -1,6 +1,6 @@
 """How a trial and its test meet: words of the trial, and signs that one gives and the other waits for.
 
-By files of this machine, which most trials see. Where they do not, a bench overrides these methods.
+They meet through files of this machine, which most trials see. For others, a bench overrides these methods.
 """
 
 from __future__ import annotations

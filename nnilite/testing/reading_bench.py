@@ -50,7 +50,7 @@ class ReadingBench(ServiceBench):
         return self.received(name)
 
     def report(self, name: str) -> Received:
-        """Take what the service can read of a job by itself; what has come of it."""
+        """Take what the service can read of a job by itself. Return what has come of it."""
         for event in self.call(self.service.reports(self.handles[name])):
             self.received(name).take(_sent(event))
         return self.received(name)

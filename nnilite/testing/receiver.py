@@ -1,6 +1,6 @@
 """A manager's callback in a thread: takes events by the rules of the real one, remembers all, and fails on demand.
 
-As the real one it proves to keepers who it is, and takes what they have signed, or the token as such.
+Like the real one, it proves its identity to keepers, and accepts what they have signed, or the token as such.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The bookkeeping that every tuner needs which learns from points and their values.
+"""The bookkeeping of tuners that learn from points and their values.
 
 A `LearningTuner` owns the list of points: proposed, customised and imported ones, running or ended. A subclass owns
 its model and implements `_suggest`, which gets a generator of random numbers that depends on the seed and the
@@ -46,7 +46,7 @@ class PointState(Enum):
 
 @dataclass
 class Point:
-    """One set of parameters that a tuner knows of.
+    """One set of parameters that a tuner knows.
 
     parameters   as the trial gets them
     flat         the same, flattened; None if they do not fit the present search space

@@ -61,7 +61,7 @@ _ELSEWHERE = {
 
 
 def _become_the_real_one() -> None:
-    """Put the installed `nni` in the place of this module, while this one is being imported."""
+    """Replace this module by the installed `nni`, while this one is being imported."""
     import importlib.machinery
     import importlib.util
 

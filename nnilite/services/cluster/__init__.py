@@ -8,7 +8,7 @@ queue_service    the service: all verbs of a training service
 scheduler_api    what it asks of a scheduler, by the scheduler's commands
 queued_job       what a scheduler says of one job
 watched_jobs     the jobs of one experiment, as they were last seen
-queue_watch      what becomes of a job, from the scheduler's word and its keeper's
+queue_watch      what becomes of a job, according to the scheduler and its keeper
 attempt_spec     the specification of an attempt
 job_script       the parts of the script that a job runs
 login            where commands are run: this machine, or a login node by SSH

@@ -1,4 +1,4 @@
-"""The specification of an attempt whose folder lies where the scheduler's nodes see it."""
+"""The specification of an attempt whose folder is on a disk that the scheduler's nodes share."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _USUAL_PYTHONS = ("python3", "python", "/usr/bin/python3", "/usr/local/bin/pytho
 
 
 def enter(folder: str, status: int = 70) -> str:
-    """Go to the attempt's folder. `folder`: a shell word for it; `status`: the exit status if the node lacks it."""
+    """Go to the attempt's folder. `folder`: its shell word; `status`: the exit status if the node lacks it."""
     return f"folder={folder} unseen={status}\n{JOB_ENTER}"
 
 

@@ -154,7 +154,7 @@ async def _give(process: asyncio.subprocess.Process, data: bytes | None) -> None
 async def _take(
     process: asyncio.subprocess.Process, stream: asyncio.StreamReader | None, take: Callable[[bytes], None]
 ) -> ServiceError | OSError | None:
-    """Take what comes until the end. If it is not taken, the process is killed, and why is returned."""
+    """Read the output to its end. If it cannot be stored, kill the process, and return why."""
     trouble: ServiceError | OSError | None = None
     while stream is not None and (piece := await stream.read(_CHUNK_BYTES)):
         if trouble is None:
@@ -251,7 +251,7 @@ class SshLogin(LoginHost):
 
 
 def _cut_file(path: Path, mark: bytes) -> None:
-    """Take away what stands before the mark."""
+    """Remove what comes before the mark."""
     rest = path.with_name(path.name + ".rest")
     with path.open("rb") as source, rest.open("wb") as target:
         for line in source:

@@ -148,7 +148,7 @@ class QueueWatch:
         return JobStatus(state, reason, code, job.host, started=self.started)
 
     def _without_keeper(self, job: QueuedJob) -> tuple[JobState, str, int | None]:
-        """State, reason and exit code of a job that has ended, and whose keeper has left no record of it."""
+        """Return state, reason and exit code of an ended job without a record of its keeper."""
         if job.phase is QueuePhase.LOST:
             return JobState.LOST, job.words, None
         if self.canceled or job.phase is QueuePhase.CANCELED:

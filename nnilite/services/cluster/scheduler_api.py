@@ -42,7 +42,10 @@ class SchedulerApi(ABC):
 
     @abstractmethod
     async def look(self, prefix: str, ids: Sequence[str], files: Iterable[str]) -> Look:
-        """Ask for all jobs whose names begin so, and the sizes of files, in one command. `ids`: those that matter."""
+        """Ask for all jobs whose names begin with a prefix, and the sizes of files, in one command.
+
+        `ids`: those that matter.
+        """
 
     async def history(self, ids: Sequence[str]) -> Mapping[str, QueuedJob]:
         """Ask what became of jobs that are not listed any more; nothing where it keeps no record."""

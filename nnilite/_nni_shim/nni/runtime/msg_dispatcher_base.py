@@ -55,7 +55,7 @@ class MsgDispatcherBase(Tuner):
         raise NotImplementedError("an advisor must implement handle_initialize")
 
     def handle_request_trial_jobs(self, data: int) -> None:
-        """Send so many trials, now or later."""
+        """Send this many trials, now or later."""
         raise NotImplementedError("an advisor must implement handle_request_trial_jobs")
 
     def handle_update_search_space(self, data: Any) -> None:
