@@ -150,7 +150,7 @@ def get_current_parameter(tag: str | None = None) -> Any:
 
 
 def report_intermediate_result(metric: Any) -> None:
-    """Report a result on the way, for example after each epoch.
+    """Report an intermediate result, for example after each epoch.
 
     `metric` is a number, or a dict of JSON values in which `default` is the number that counts. NaN, infinity
     and numbers of numpy, torch and the like are fine. It is recorded once this returns.
@@ -433,7 +433,7 @@ def __dir__() -> list[str]:
 
 
 class _Folders(list):  # type: ignore[type-arg]
-    """`__path__` of the SDK alone: a nnilite that is installed behind it lends the other modules."""
+    """`__path__` of the SDK alone: an installed nnilite that comes later on the path provides the other modules."""
 
     def __iter__(self) -> Iterator[str]:
         import sys

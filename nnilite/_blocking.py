@@ -1,4 +1,4 @@
-"""Waits on the event loop for what blocks."""
+"""Waits on the event loop for blocking calls."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class Backend(Protocol):
     async def update(self, changes: Mapping[str, Json]) -> Profile:
         """Change limits or the search space, all or nothing.
 
-        Keys are fields of ExperimentLimits, and search_space; the values have been checked. Raises: ConfigError,
+        The keys are fields of ExperimentLimits, and search_space; the values have been checked. Raises: ConfigError,
         TunerError, both for a search space.
         """
 
@@ -184,7 +184,7 @@ class Backend(Protocol):
     async def bring_file(self, trial: str, path: str) -> None:
         """Copy one file to this machine unless it is here: `path` as listed.
 
-        Raises: Conflict if it is larger than what is copied so, ServiceError if it cannot be copied now.
+        Raises: Conflict if it is larger than the limit for such copies, ServiceError if it cannot be copied now.
         """
 
     def export(self) -> AsyncIterator[Trial]:

@@ -139,7 +139,7 @@ class TrialPage:
 
 @dataclass(frozen=True)
 class TrialRemarks:
-    """What people have written about a trial. Of the remarks of all trials, the latest have the highest `revision`."""
+    """What people have written about a trial. The latest remarks of all trials have the highest `revision`."""
 
     trial: str
     tags: Sequence[str] = ()

@@ -36,7 +36,7 @@ _MOST_SLOW = 8
 
 
 class Blocking(Protocol):
-    """Runs what blocks, like `in_thread`."""
+    """Runs blocking calls, like `in_thread`."""
 
     def __call__(self, work: Callable[[], T]) -> Awaitable[T]: ...
 
@@ -142,7 +142,7 @@ class CheckpointTidier:
                 await self._wake.wait()
 
     def _tell(self, trouble: str) -> None:
-        """Log it once, until all is well again."""
+        """Log a problem once, until all is well again."""
         if trouble not in self._told and len(self._told) < _MOST_TOLD:
             self._told.add(trouble)
             log.warning("%s: checkpoints cannot be tidied up: %s", self._place.title, trouble)

@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def _have_streams() -> None:
-    """Replace standard streams that are closed: else their numbers are given to the next files that are opened."""
+    """Replace closed standard streams: otherwise the next files that are opened would get their numbers."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
             # The lowest free number is taken, which is this one, since those below are open by now.

@@ -1,4 +1,4 @@
-"""The entries of a zip file that anybody may have made: names, types, sizes and number are checked, then unpacked."""
+"""The entries of a zip file from any source: names, types, sizes and number are checked, then unpacked."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class EntryPaths:
         self._spelt: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def add(self, parts: tuple[str, ...], is_folder: bool) -> bool:
-        """Add a path. False if it collides with another."""
+        """Add a path. Return False if it collides with another."""
         key = tuple(map(self._key, parts))
         above = {key[:count] for count in range(1, len(key))}
         clash = key in self._files or (key in self._folders and not is_folder) or bool(above & self._files)

@@ -1,4 +1,4 @@
-"""The arguments that several commands have, and what they take.
+"""The arguments that several commands have, and the types of their values.
 
 A command waits for this module before it does anything, so it imports little.
 """

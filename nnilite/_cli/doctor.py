@@ -1,9 +1,9 @@
 """Find out why experiments do not work here.
 
-Without a file this machine is looked at: Python, port, disk, clock, limits, GPUs and proxies. With a configuration
-file also the file, its tuner, its code and its search space, and each of its platforms: one trial is run there for
-real, which tries credentials, host keys, rights, the image or Python there, and the way back. Every fault comes with
-its cure. Exit code 1: there are faults.
+Without a file, this machine is examined: Python, port, disk, clock, limits, GPUs and proxies. With a configuration file
+also the file, its tuner, its code and its search space, and each of its platforms: one trial is run there for real,
+which tries credentials, host keys, rights, the image or Python there, and the way back. Every fault comes with its
+cure. The exit code is 1 if there are faults.
 """
 
 from __future__ import annotations

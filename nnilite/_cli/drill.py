@@ -150,7 +150,7 @@ def report(options: argparse.Namespace) -> int:
 
 
 def _tell(options: argparse.Namespace, struck: set[tuple[str, int]] | None) -> int:
-    """Print the report on these attempts, None for all. 1 if a curve has a gap or a doubled value."""
+    """Print the report on these attempts, None for all. Return 1 if a curve has a gap or a doubled value."""
     with access.reading(options) as manager:
         studies = list(_studies(manager, options.step, struck))
     found = summed(studies)

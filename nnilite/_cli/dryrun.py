@@ -2,7 +2,7 @@
 
 A manager is put together in a folder that is removed again, and says what it would do first (`_manager.preview`); the
 code is packed. Where the platform cannot be reached to ask whether it would take trials, a warning says so. Options
-that are set and have no effect are listed, as is what is allowed in the search space but is hardly meant.
+that are set and have no effect are listed, as is what is allowed in the search space but looks like a mistake.
 """
 
 from __future__ import annotations

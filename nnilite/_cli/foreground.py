@@ -34,7 +34,7 @@ Show = Callable[[dict[str, Any], progress_text.Course], None]
 
 
 def follow(entry: RegistryEntry, *, as_json: bool = False) -> int:
-    """Watch an experiment until it ends, and stop its manager; returns the exit code."""
+    """Watch an experiment until it ends, and stop its manager. Return the exit code."""
     from nnilite._cli import nnictl
 
     out = sys.stderr if as_json else sys.stdout

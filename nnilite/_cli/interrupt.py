@@ -40,7 +40,7 @@ def tell(sentence: str) -> int:
 
 
 def _handle(handler: object) -> bool:
-    """Set the handler. False in all threads but the main thread, the only one that gets a KeyboardInterrupt."""
+    """Set the handler. Return False in all threads but the main thread, the only one that gets a KeyboardInterrupt."""
     try:
         signal.signal(signal.SIGINT, handler)  # type: ignore[arg-type]
     except ValueError:

@@ -126,7 +126,7 @@ class _ProgressLine:
         self._thread.start()
 
     def end(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         self._ended.set()
         self._thread.join()
 

@@ -76,7 +76,7 @@ exit codes:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Carry out one command line; returns the exit code."""
+    """Carry out one command line. Return the exit code."""
     name = next((word for word in arguments if not word.startswith("-")), None)
     with interrupt.Quitting():
         try:

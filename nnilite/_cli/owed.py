@@ -15,7 +15,7 @@ from nnilite.errors import NniliteError
 
 
 def hand_over(manager: Client, profile: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
-    """Wait until everything is sent, or Ctrl-C; returns the last profile that is known."""
+    """Wait until everything is sent, or Ctrl-C. Return the last profile that is known."""
     if not handing_over.may_owe(profile):
         return profile
     try:
@@ -28,7 +28,7 @@ def hand_over(manager: Client, profile: dict[str, Any], say: Callable[[str], Non
 
 
 def warn_of_owed(entry: RegistryEntry) -> bool:
-    """Warn of what trackers and webhooks have not got; whether there is anything. The manager has ended."""
+    """Warn of what trackers and webhooks have not got, after the manager's end. Return whether there is anything."""
     from nnilite._cli.nnictl import warn
 
     owed = _left(entry)

@@ -49,7 +49,7 @@ def _show() -> None:
 
 
 def _profile(entry: RegistryEntry) -> dict[str, Any] | NniliteError:
-    """Return what a manager says of its experiment, or why it says nothing."""
+    """Return a manager's report on its experiment, or why there is none."""
     try:
         with managers.connect(entry) as manager:
             return manager.profile()

@@ -1,6 +1,6 @@
 """Compares the folders of trials that ran on this machine with the database, for `nnictl verify`.
 
-A folder may be gone, since people delete them to make room, and its reports and its end are taken away when the manager
+A folder may be gone, since people delete them to make room, and its reports and its end are removed when the manager
 has them: only what is there is compared.
 """
 

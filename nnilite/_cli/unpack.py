@@ -1,4 +1,4 @@
-"""Loads a saved experiment from a zip file that anybody may have made.
+"""Loads a saved experiment from a zip file from any source.
 
 Every name, type and size in the archive is checked before anything is written. The unpacked content (the configuration
 and each row of the database) is checked before the experiment is moved to its place, in one step, so the experiment is

@@ -36,7 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def carry_out(program: WorkerProgram, options: argparse.Namespace) -> int:
-    """Join, or list; the exit code."""
+    """Join, or list. Return the exit code."""
     if options.what == "run":
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
         return program.work(options)

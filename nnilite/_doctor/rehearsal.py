@@ -138,7 +138,7 @@ def _last_part(reason: str) -> str:
 
 
 def _remove(entry: RegistryEntry) -> None:
-    """End the experiment of the doctor and take it away; what its platform holds is freed by the stop."""
+    """End the doctor's experiment and remove it; what its platform holds is freed by the stop."""
     current = replace(entry, alive=registry.is_alive(entry.directory))
     if current.alive:
         managers.stop(current)

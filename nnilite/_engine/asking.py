@@ -1,4 +1,4 @@
-"""How the tuner is asked for parameters, and what it says."""
+"""How the tuner is asked for parameters, and its answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_ASKED = 50
 
 
 class Asking:
-    """The part of the rules that talks to the tuner."""
+    """The part of the rules for the tuner."""
 
     def __init__(self, state: State, recorder: Recorder, ends: Ends, submissions: Submissions) -> None:
         self._state = state

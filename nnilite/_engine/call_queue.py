@@ -58,7 +58,7 @@ class CallQueue:
             self._calls.append(call)
 
     def close(self, now: float) -> None:
-        """Let no removal wait for its moment any more: no submissions will come."""
+        """Release the removals that wait for their moment: no submissions will come."""
         self._remove_after_s = 0.0
         self._removals = deque((now, call) for _, call in self._removals)
 

@@ -82,7 +82,7 @@ class _Entry:
 
 
 class Clock:
-    """Wall time that never goes back while the manager lives, whatever happens to the machine's clock."""
+    """Wall time that never goes back during the manager's life, whatever happens to the machine's clock."""
 
     def __init__(self) -> None:
         self._epoch, self._started = time.time(), _since_boot()

@@ -54,7 +54,7 @@ class GateInbox(Protocol):
         """Keep in memory what the trial uses."""
 
     async def commit(self, message: s.LiveEvents | s.LateEvents, taken: Callable[[], None]) -> bool:
-        """Wait until the records are committed; `taken` is called then. False: the events came too late."""
+        """Wait until the records are committed; `taken` is called then. Return False if the events came too late."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class EventGate:
         return self._trouble if self._inbox.now() < self._trouble_until else ""
 
     def begin(self, key: JobKey) -> None:
-        """Say that nothing of this attempt was ever taken, so that the store need not be asked."""
+        """Note that nothing of this attempt was ever taken, so that the store need not be asked."""
         self._cursors.put(key, MetricCursor())
 
     async def take(self, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool = False) -> Taken:

@@ -339,7 +339,7 @@ class HybridService(TrainingService):
 
 
 def _time_to_reopen(error: NniliteError) -> float:
-    """Return when to open a member again. One that can never work is tried rarely: its machine may be mended."""
+    """Return when to open a member again. One that can never work is tried rarely: its machine may be repaired."""
     pause_s = _REOPEN_EVERY_S if isinstance(error, ServiceError) else _LONGEST_ASIDE_S
     return asyncio.get_running_loop().time() + pause_s
 

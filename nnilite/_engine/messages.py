@@ -287,7 +287,7 @@ class SaveCall:
 
 @dataclass(frozen=True)
 class SaveRemoval:
-    """Whether the service has still to free what an ended attempt held there."""
+    """Whether the service has yet to free what an ended attempt held there."""
 
     trial: str
     attempt: int

@@ -58,7 +58,7 @@ class Recorder:
             self.put(live, reason=reason)
 
     def say(self, live: Live, reason: str) -> None:
-        """Show a remark at a trial that runs: that its platform cannot be reached, for example."""
+        """Show a remark at a running trial: that its platform cannot be reached, for example."""
         reason = joined(reason, live.complaint)
         if live.trial.state is TrialState.RUNNING and live.trial.reason != reason:
             self.put(live, reason=reason)

@@ -241,7 +241,7 @@ class ServiceCaller:
         return None
 
     async def _tell(self, what: str, trial: str, call: Awaitable[None]) -> bool:
-        """Make a call without result. False if it failed."""
+        """Make a call without result. Return False if it failed."""
         try:
             await guarded(self.service.name, call)
         except NniliteError as error:

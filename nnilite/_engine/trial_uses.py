@@ -23,7 +23,7 @@ class LastUse:
 
 
 class TrialUses:
-    """The last words on all running trials. `live` are the trials that the rules have, by id."""
+    """The last reports on all running trials. `live` are the trials that the rules have, by id."""
 
     def __init__(self, live: Mapping[str, Live]) -> None:
         self._live = live

@@ -99,7 +99,7 @@ class Guard:
                 self._look()
 
     def close(self) -> None:
-        """Wait for the end of a look, and let there be no other: once the manager has ended, its folder may go."""
+        """Wait for the end of a look, and allow no other: once the manager has ended, its folder may go."""
         with self._looking:
             self._is_closed = True
 

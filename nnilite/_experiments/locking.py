@@ -50,7 +50,7 @@ class ManagerLock:
             raise
 
     def renew(self) -> bool:
-        """Make the lock's file again if it is not the one that was locked. True if that was needed.
+        """Make the lock's file again if it is not the one that was locked. Return whether that was needed.
 
         Raises: NotFound if the folder is gone, BlockingIOError if another manager was faster, OSError.
         """

@@ -66,7 +66,7 @@ class HubExperimentsHandler(HubHandler):
 
 
 class HubExperimentHandler(HubHandler):
-    """One experiment: what people say of it, and its end."""
+    """One experiment: what people have written about it, and its end."""
 
     async def put(self, id: str) -> None:
         name, tags, note, revision = self.fields("name", "tags", "note", "revision")

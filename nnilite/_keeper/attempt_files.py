@@ -68,7 +68,7 @@ class AttemptFiles:
         write_private(os.path.join(self.folder.path, "job.json"), json.dumps(note))
 
     def forget_note(self) -> None:
-        """Take the note away. Raises: OSError."""
+        """Remove the note. Raises: OSError."""
         try:
             os.unlink(os.path.join(self.folder.path, "job.json"))
         except FileNotFoundError:  # it is gone already, which is what was wanted

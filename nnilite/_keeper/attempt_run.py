@@ -210,7 +210,7 @@ class AttemptRun:
 
     @property
     def _courier(self) -> Courier:
-        """Made when there is something to report."""
+        """Make the courier when there is something to report."""
         if self._made is None:
             from .courier import Courier
             from .link_choice import link_of
@@ -325,7 +325,7 @@ class AttemptRun:
                 pause = min(pause, max(0.001, self._kill_at - time.monotonic()))
 
     def _look(self) -> bool:
-        """Look at the files once. True if one of them should be looked at again soon."""
+        """Look at the files once. Return whether one of them should be looked at again soon."""
         reported = self._spool.grown()
         printed = [output for output in self._outputs.values() if output.grown()]
         self._output_waits = self._output_waits or (self._spec.send_output and bool(printed))

@@ -61,7 +61,7 @@ class Failed(Exception):
 
 
 class Stopped(Failed):
-    """The platform has asked for the job's end."""
+    """The platform has requested the job's end."""
 
 
 def main(words: Sequence[str]) -> int:

@@ -27,7 +27,7 @@ _LOOK_S = 0.05
 
 
 def main(archive: str) -> int:
-    """Fetch by the storage's description on standard input; why not is printed. Never returns: a thread may hang."""
+    """Fetch by the storage's description on standard input; print why not. Never returns: a thread may hang."""
     try:
         entry = loads(sys.stdin.read())
         trouble = fetch_code(entry if isinstance(entry, dict) else {}, archive)
@@ -41,7 +41,7 @@ def main(archive: str) -> int:
 def fetch_code(entry: Mapping[str, Any], archive: str) -> str:
     """Bring the package to the path `archive`, `<hash>.tar.gz`, whole or not at all. Returns why not, or "".
 
-    `entry` is a specification's `storage`. A storage that sends nothing for its `patience_s` seconds is given up.
+    `entry` is a specification's `storage`. A storage that sends nothing for its `patience_s` seconds is abandoned.
     """
     patience_s = float(entry.get("patience_s", _PATIENCE_S))
     name = os.path.basename(archive).split(".", 1)[0]

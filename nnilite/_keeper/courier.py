@@ -67,7 +67,7 @@ class Courier:
         self._thread.start()
 
     def notify(self, started: Optional[Dict[str, Any]] = None) -> None:
-        """Say that there may be new events. `started` is the event of the start, handed over once."""
+        """Note that there may be new events. `started` is the event of the start, handed over once."""
         with self._condition:
             if started is not None:
                 self.outbox.started = started
@@ -83,7 +83,7 @@ class Courier:
             self._process, self._process_began = process, time.monotonic()
 
     def close(self, exited: Optional[Dict[str, Any]]) -> None:
-        """Say that the trial has ended and its files are final. None: it is not known how it ended."""
+        """Note that the trial has ended and its files are final. None: it is not known how it ended."""
         with self._condition:
             self.outbox.exited = exited
             self.outbox.closed = True
@@ -128,7 +128,7 @@ class Courier:
             return
 
     def _await_work(self) -> bool:
-        """Wait for events to deliver or the next heartbeat. False: there is nothing more to do."""
+        """Wait for events to deliver or the next heartbeat. Return False if there is nothing more to do."""
         if self.outbox.complete or self.fenced:
             return False
         with self._condition:
@@ -138,7 +138,7 @@ class Courier:
             return not self._stopped
 
     def _deliver(self) -> bool:
-        """Send a batch. True if it has made progress."""
+        """Send a batch. Return whether it has made progress."""
         try:
             batch = self.outbox.batch()
         except OSError as error:
@@ -178,7 +178,7 @@ class Courier:
         return [] if found is None else [dict(found, run=self.outbox.run)]
 
     def _take(self, batch: Batch, answer: ManagerAnswer) -> bool:
-        """Take the manager's answer to a batch. True if it has made progress."""
+        """Take the manager's answer to a batch. Return whether it has made progress."""
         self._silent_s = 0.0
         if answer.cancel and not self.cancel:
             self.cancel = True

@@ -38,7 +38,7 @@ FILE, FOLDER, LINK, SPECIAL = "file", "folder", "link", "special"
 
 
 class UnsafeName(ValueError):
-    """A name that no file below a folder has. The text is a clause that quotes it."""
+    """A name that no file below a folder may have. The text is a clause that quotes it."""
 
 
 class NoOrdinaryFile(OSError):
@@ -386,7 +386,7 @@ def remove_below(folder: int, name: str, depth: int = 0) -> None:
 
 
 def _made(folder: int, name: str, mode: int) -> int:
-    """Return an open folder in another one. What is in its place and no folder is removed."""
+    """Return an open folder in another one. Anything else in its place is removed."""
     for _ in range(3):
         try:
             return os.open(name, _FOLDER_FLAGS, dir_fd=folder)

@@ -19,7 +19,7 @@ _LATE_FOR_S = 60.0
 
 
 class SlowFolder(OSError):
-    """A folder is not looked at now, since a look at it does not come to its end."""
+    """A folder is not looked at now, since an earlier look at it hangs."""
 
 
 class FolderLook(NamedTuple):
@@ -93,7 +93,7 @@ class FolderLooks:
                     return row.go_on(self._known)
 
     def _make(self, row: _Row, first: int) -> None:
-        """Make the looks from this one on, until one of them has been given up."""
+        """Make the looks from this one on, until one of them has been abandoned."""
         place: Optional[int] = first
         while place is not None:
             look = row.looks[place]
@@ -158,7 +158,7 @@ class _Row:
             return self._at
 
     def take(self, place: int, seen: LookResult) -> bool:
-        """Take what a look has found. False if that is there already: it was given up, or has come to its end."""
+        """Take what a look has found. Return False if that is there already: it was abandoned, or has ended."""
         with self._changed:
             if self._seen[place] is not None:
                 return False

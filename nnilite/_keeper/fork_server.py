@@ -91,7 +91,7 @@ class _Forked:
         self.start = process.started_at(pid)
 
     def close(self) -> None:
-        """Let it leave, at the end of its job."""
+        """Let it leave at the end of its job."""
         if self.link is not None:
             self.link.close()
             self.link = None
@@ -106,7 +106,7 @@ class _ForkServer:
         self._line = b""
 
     def turn(self) -> bool:
-        """Wait for something and handle it; False at the end of the input."""
+        """Wait for something and handle it. Return False at the end of the input."""
         readable = self.wake.wait(_FREE_S if self._free else _WAIT_S, 0, *self._links)
         _limit_log()
         for file in readable:
@@ -149,7 +149,7 @@ class _ForkServer:
             self._fork(spec, path, _pair())
 
     def _give(self, spec: Spec, path: str) -> bool:
-        """Give the job to a keeper that is free. False if there is none."""
+        """Give the job to a free keeper. Return False if there is none."""
         while self._free:
             keeper = self._free.pop()
             try:
@@ -297,7 +297,7 @@ def _be_keeper(spec: Spec, link: Optional[socket.socket]) -> NoReturn:
 
 
 def _next_job(link: socket.socket, wake: Wake, code: int) -> Optional[Spec]:
-    """Say how the last one ended, and wait for the next. None: this keeper is to leave, or the server has gone."""
+    """Report the end of the last job, and wait for the next. None: this keeper is to leave, or the server has gone."""
     data = b""
     try:
         link.sendall(b"%d\n" % code)

@@ -103,7 +103,10 @@ class Outbox:
         return Batch(events, self.started is not None, last, more, metrics, output)
 
     def accept(self, batch: Batch, answer: ManagerAnswer) -> bool:
-        """Note that the manager has committed the batch. False if by its cursors it has not taken all of it."""
+        """Note that the manager has committed the batch.
+
+        Return False if its cursors show that it has not taken all of it.
+        """
         if batch.started:
             self.started = None
         self._max_events = _MAX_EVENTS
@@ -132,7 +135,7 @@ class Outbox:
                 self.output[stream] = output[stream]
 
     def shrink(self) -> bool:
-        """Make smaller batches from now on. False if a batch has only one event already."""
+        """Make smaller batches from now on. Return False if a batch has only one event already."""
         if self._max_events <= 1:
             return False
         self._max_events = max(1, min(self._max_events, len(self._pending) or 1) // 2)

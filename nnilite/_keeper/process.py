@@ -77,7 +77,7 @@ def boot_id() -> str:
 
 
 def signal_group(group: int, number: int) -> bool:
-    """Send a signal to every process of the group; False if there is none left."""
+    """Send a signal to every process of the group. Return False if there is none left."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:

@@ -86,7 +86,7 @@ class ProofSession:
         return bool(self._theirs)
 
     def meet(self, answer: Any) -> bool:
-        """Check the answer to the keeper's nonce, parsed from JSON. True if it comes from the manager."""
+        """Check the answer to the keeper's nonce, parsed from JSON. Return whether it comes from the manager."""
         theirs, proof = (answer.get("nonce"), answer.get("proof")) if isinstance(answer, dict) else (None, None)
         if not isinstance(theirs, str) or not isinstance(proof, str) or not _NONCE.fullmatch(theirs):
             return False

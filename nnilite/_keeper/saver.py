@@ -276,7 +276,7 @@ class Saver:
                 storage.delete(name)
 
     def _send(self, storage: Storage, path: str) -> Optional[Dict[str, Any]]:
-        """Copy one file. None if it is written to meanwhile, or gone."""
+        """Copy one file. Return None if it is written to meanwhile, or gone."""
         here = os.path.join(self.checkpoint_dir, path)
         if os.path.islink(here):
             return {"link": os.readlink(here)}
@@ -323,7 +323,7 @@ class Saver:
     # Outputs
 
     def _save_outputs(self) -> None:
-        """Copy the attempt's folder, but for what is ours."""
+        """Copy the attempt's folder, except for nnilite's own files."""
         storage = self._open()
         for path in sorted(_states(self._spec.directory, _is_private)):
             here = os.path.join(self._spec.directory, path)

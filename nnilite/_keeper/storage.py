@@ -55,7 +55,7 @@ class Storage:
         raise NotImplementedError
 
     def get(self, name: str, path: str, progress: Callable[[int], None] = nothing) -> bool:
-        """Copy a file from the storage to `path`. False: the storage has no such file."""
+        """Copy a file from the storage to `path`. Return False if the storage has no such file."""
         raise NotImplementedError
 
     def delete(self, name: str) -> None:
@@ -162,7 +162,10 @@ def _remove(path: str) -> None:
 
 
 def fits(storage: Storage, name: str, path: str) -> None:
-    """Copy a file there and back, and delete it: whether the storage can be used. Raises: StorageError, OSError."""
+    """Copy a file there and back, and delete it, to check that the storage can be used.
+
+    Raises: StorageError, OSError.
+    """
     back = path + ".back"
     storage.put(name, path)
     try:

@@ -42,7 +42,7 @@ class Wake:
             return
 
     def wait(self, timeout_s: float, *more: int) -> List[int]:
-        """Wait for a signal, a poke, the time, or until some of the files `more` are readable; which of them are."""
+        """Wait for a signal, a poke, the time, or until some of the files `more` are readable. Return those."""
         files = select.poll()  # `select` knows none of the files from 1024 on
         for file in (self._reader, *more):
             files.register(file, select.POLLIN)

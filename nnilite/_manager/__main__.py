@@ -198,7 +198,7 @@ class Program:
         self._files.write_state(state, ended)
 
     async def _resumed_or_stopped(self, reading: Viewer) -> bool:
-        """Wait until a user resumes or stops the view; true if the experiment is to be resumed."""
+        """Wait until a user resumes or stops the view. Return whether the experiment is to be resumed."""
         waits: list[asyncio.Task[Any]] = [
             asyncio.create_task(event.wait()) for event in (self._stopping, reading.resuming)
         ]

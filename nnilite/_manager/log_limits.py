@@ -31,7 +31,7 @@ class LogLimits:
         self._files = [OutputFile(str(path), MOST_LOG_BYTES, why) for path in dict.fromkeys((*own, *paths))]
 
     def look(self) -> bool:
-        """Cut what is too large; whether anything grows fast. Raises: OSError."""
+        """Cut what is too large. Return whether anything grows fast. Raises: OSError."""
         is_fast = False
         for file in self._files:
             before = file.size

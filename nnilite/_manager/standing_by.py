@@ -15,7 +15,7 @@ def told_words() -> list[str]:
 
 
 def write_to(log: Path) -> None:
-    """Have all output of this process in a log. Raises: OSError."""
+    """Direct all output of this process to a log. Raises: OSError."""
     with log.open("ab") as out:
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)

@@ -1,7 +1,7 @@
 """Disk space with which the end of an experiment can be recorded on a full disk.
 
 The manager keeps a file of zeros while it runs. A stop on a full disk removes it, and what is free then is enough for
-the records of the stop. Without it nothing could be stopped but by killing the manager.
+the records of the stop. Without it, only killing the manager would stop anything.
 """
 
 from __future__ import annotations

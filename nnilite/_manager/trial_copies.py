@@ -88,7 +88,7 @@ class TrialCopies:
                 return (), f"Only what is on this machine is listed: {why}."
 
     async def bring_file(self, attempt: Attempt, path: str) -> None:
-        """Copy one file unless it is here as it is there. Raises: Conflict if it is too large, ServiceError."""
+        """Copy one file unless an equal one is here. Raises: Conflict if it is too large, ServiceError."""
         if self._is_here(attempt) or is_private([str(attempt.number), *path.split("/")]):
             return
         async with self._locks[_key(attempt)]:
@@ -217,7 +217,7 @@ def _check_size(attempt: Attempt, known: TrialFile) -> None:
 
 @contextlib.contextmanager
 def _told(attempt: Attempt, what: str) -> Iterator[None]:
-    """Turn what goes wrong with a copy into one sentence."""
+    """Turn any failure of a copy into one sentence."""
     try:
         yield
     except Conflict:

@@ -15,7 +15,7 @@ Caller = TypeVar("Caller")
 
 
 class UnprovenCallers(Generic[Caller]):
-    """The callers without a proof. Half as many as `most` may stay besides who have sent a valid head."""
+    """The callers without a proof. Half as many as `most` may stay in addition if they have sent a valid head."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -38,7 +38,7 @@ class UnprovenCallers(Generic[Caller]):
         self._silent[caller] = None
 
     def hear(self, caller: Caller) -> Caller | None:
-        """Note that a caller has sent a valid head. Returns another one that has to be closed for it."""
+        """Note that a caller has sent a valid head. Return another one that has to be closed for it."""
         if caller in self._heard:
             return None
         self._silent.pop(caller, None)
@@ -47,7 +47,10 @@ class UnprovenCallers(Generic[Caller]):
         return closed
 
     def take(self) -> Caller | None:
-        """Remove one by chance of the older half, who has sent a valid head only if all have. None if there is none."""
+        """Remove one of the older half by chance; one with a valid head only if all have one.
+
+        Return None if there is none.
+        """
         return _one_of(self._silent or self._heard)
 
     def remove(self, caller: Caller) -> None:

@@ -106,7 +106,7 @@ class AccessGate:
         self.proofs = Proofs()
 
     async def check(self, request: HTTPServerRequest, access: Access, job: str | None = None) -> Signed | None:
-        """Check a request. Returns the signature of one that is signed."""
+        """Check a request. Return the signature of one that is signed."""
         self.check_source(request)
         if access is Access.MANAGER:
             return await self.check_manager(request)

@@ -97,7 +97,7 @@ class CallbackSocket:
         self._refusals = SparseLog()  # a trial may send the same wrong batch again and again
 
     async def listen(self) -> None:
-        """Begin to serve. What an earlier manager has left there is taken away."""
+        """Begin to serve. What an earlier manager has left there is removed."""
         listening = None
         try:
             with contextlib.suppress(FileNotFoundError):

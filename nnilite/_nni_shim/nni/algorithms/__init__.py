@@ -1,4 +1,1 @@
-"""`nni.algorithms`: of it there are the tuners and assessors.
-
-hpo  our tuners and assessors, by NNI's modules and names
-"""
+"""`nni.algorithms`: its tuners and assessors."""

@@ -2,8 +2,8 @@
 
 
 def enable_global_logging(enable: bool = True) -> None:
-    """Has no effect: configure Python's `logging` as you like it."""
+    """Do nothing: configure Python's `logging` as you like it."""
 
 
 def silence_stdout() -> None:
-    """Has no effect: nothing is printed that you did not print."""
+    """Do nothing: nothing is printed that you did not print."""

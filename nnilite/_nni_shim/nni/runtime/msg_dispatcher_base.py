@@ -51,7 +51,7 @@ class MsgDispatcherBase(Tuner):
     # ------------------------------------------------------------ what an advisor implements
 
     def handle_initialize(self, data: Any) -> None:
-        """Take the search space."""
+        """Accept the search space."""
         raise NotImplementedError("an advisor must implement handle_initialize")
 
     def handle_request_trial_jobs(self, data: int) -> None:
@@ -59,7 +59,7 @@ class MsgDispatcherBase(Tuner):
         raise NotImplementedError("an advisor must implement handle_request_trial_jobs")
 
     def handle_update_search_space(self, data: Any) -> None:
-        """Take a changed search space."""
+        """Accept a changed search space."""
         raise NotImplementedError("an advisor must implement handle_update_search_space")
 
     def handle_import_data(self, data: Any) -> None:
