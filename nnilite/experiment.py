@@ -188,7 +188,7 @@ class Experiment:
     def run(self, port: int | None = None, wait_completion: bool = True, debug: bool = False) -> bool | None:
         """Start, and wait until the experiment is over.
 
-        Returns True if it is DONE or was stopped, False if it ended in ERROR, None if it was not waited for or was
+        Return True if it is DONE or was stopped, False if it ended in ERROR, None if it was not waited for or was
         interrupted by Ctrl-C, which stops it.
         """
         self.start(port, debug)

@@ -126,7 +126,7 @@ class Backend(Protocol):
         """Change the number of workers of an elastic trial while it runs. Raises: NotFound, Conflict."""
 
     async def rerun(self, ids: Sequence[str], state: TrialState | None) -> Sequence[Trial]:
-        """Run ended trials again: those of `ids`, or all in `state`. Returns them as they are now."""
+        """Run ended trials again: those of `ids`, or all in `state`. Return them as they are now."""
 
     async def remarks(self, query: RemarksQuery) -> Sequence[TrialRemarks]:
         """Return what people have written about trials. Trials without remarks are left out."""
@@ -134,7 +134,7 @@ class Backend(Protocol):
     async def remark(self, remarks: TrialRemarks) -> TrialRemarks:
         """Replace the remarks of that trial and revision, also if the experiment is only viewed; they are checked.
 
-        Returns them with their new revision. Raises: NotFound, Conflict if they have another revision by now.
+        Return them with their new revision. Raises: NotFound, Conflict if they have another revision by now.
         """
 
     async def metrics(self, query: MetricQuery) -> MetricPage: ...

@@ -92,7 +92,7 @@ def _watched(manager: Client, entry: RegistryEntry, *, quiet: bool) -> dict[str,
 
 
 def watch(manager: Client, entry: RegistryEntry, show: Show) -> dict[str, Any]:
-    """Poll the manager until the experiment has ended. Returns the last profile. Raises: NniliteError if it dies."""
+    """Poll the manager until the experiment has ended. Return the last profile. Raises: NniliteError if it dies."""
     course = progress_text.Course()
     profile = None
     while True:

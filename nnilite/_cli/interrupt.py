@@ -34,7 +34,7 @@ def ignore() -> None:
 
 
 def tell(sentence: str) -> int:
-    """Print what the interruption has led to. Returns the exit code."""
+    """Print what the interruption has led to. Return the exit code."""
     print(sentence, file=sys.stderr, flush=True)
     return INTERRUPTED
 

@@ -29,7 +29,7 @@ _REMARKS = ("tags", "note")
 
 
 def export(manager: Client, form: str, target: Path | None, work: Work, *, intermediate: bool) -> int:
-    """Write all results to `target` or standard output. Returns their number. The file is whole or not written.
+    """Write all results to `target` or standard output. Return their number. The file is whole or not written.
 
     The trials are counted in `work`.
     """

@@ -72,7 +72,7 @@ def read(directory: Path) -> Remarks:
 
 
 def write(directory: Path, remarks: Remarks, based_on: int) -> Remarks:
-    """Replace the remarks of revision `based_on`. Returns them with their revision.
+    """Replace the remarks of revision `based_on`. Return them with their revision.
 
     Raises: Conflict if there are other ones by now, or they cannot be read; NotFound if the folder is gone; OSError.
     """

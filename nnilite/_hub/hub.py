@@ -67,7 +67,7 @@ class Hub:
                 launch.resume(entry, options=self.options)
 
     def stop(self, experiment: str) -> None:
-        """Ask an experiment or a viewer to stop. Returns before it has ended. Raises: NniliteError."""
+        """Ask an experiment or a viewer to stop. Return before it has ended. Raises: NniliteError."""
         entry = self.find(experiment)
         if not entry.alive:
             raise Conflict(f"Experiment {experiment} is not running.")

@@ -155,7 +155,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def build(target: Path, with_storage: bool = False) -> Path:
-    """Write the zipapp to `target`, the same bytes for the same sources. Returns `target`. Raises: OSError.
+    """Write the zipapp to `target`, the same bytes for the same sources. Return `target`. Raises: OSError.
 
     It travels within each job of some platforms, which take 100 kB for all of a job. So what copies files to a shared
     storage is left out unless `with_storage`, and docstrings and comments are left out, too.

@@ -61,7 +61,7 @@ _CAUSES = ("canceled", "interrupted", "duration", "orphaned", "fenced", "machine
 
 
 def run(spec: Spec, wake: Wake) -> int:
-    """Run the attempt. Returns the keeper's exit code.
+    """Run the attempt. Return the keeper's exit code.
 
     An attempt runs only once: if an earlier keeper has run it, its undelivered events are delivered instead.
     """
@@ -100,7 +100,7 @@ def _run(spec: Spec, wake: Wake, folder: Folder) -> int:
 
 
 def deliver(spec: Spec, wake: Wake) -> int:
-    """Deliver what a dead keeper has not delivered. Returns the keeper's exit code."""
+    """Deliver what a dead keeper has not delivered. Return the keeper's exit code."""
     folder = Folder(spec.directory)
     if not os.path.isdir(folder.inner):
         return 0
@@ -226,7 +226,7 @@ class AttemptRun:
             self._courier.start()
 
     def _start(self) -> int:
-        """Start the command. Returns its pid. Raises: NotStarted."""
+        """Start the command. Return its pid. Raises: NotStarted."""
         self._check_wanted()
         try:
             self._folder.write_parameters(self._spec.parameters)
@@ -307,7 +307,7 @@ class AttemptRun:
         return env
 
     def _watch(self, pid: int, niceness: Niceness) -> int:
-        """Wait for the command's end, watch its files, and end it if requested. Returns its exit code."""
+        """Wait for the command's end, watch its files, and end it if requested. Return its exit code."""
         shortest, longest = _POLL_S
         pause = _FIRST_LOOK_S
         while True:

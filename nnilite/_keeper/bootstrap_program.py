@@ -201,7 +201,7 @@ def _instructions(place: str) -> Tuple[Dict[str, Any], str]:
 
 
 def _keeper(entry: Mapping[str, Any], files: str, place: str) -> str:
-    """Bring the keeper to the job's own folder. Returns its path. Raises: Failed, OSError."""
+    """Bring the keeper to the job's own folder. Return its path. Raises: Failed, OSError."""
     target = os.path.join(place, "keeper.pyz")
     _fetch("the keeper", entry, files, target)
     if sha256(_read(target)).hexdigest() != entry["sha256"]:

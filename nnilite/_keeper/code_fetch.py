@@ -39,7 +39,7 @@ def main(archive: str) -> int:
 
 
 def fetch_code(entry: Mapping[str, Any], archive: str) -> str:
-    """Bring the package to the path `archive`, `<hash>.tar.gz`, whole or not at all. Returns why not, or "".
+    """Bring the package to the path `archive`, `<hash>.tar.gz`, whole or not at all. Return why not, or "".
 
     `entry` is a specification's `storage`. A storage that sends nothing for its `patience_s` seconds is abandoned.
     """

@@ -82,7 +82,7 @@ class Folder:
     def reserve(self, run: str) -> bool:
         """Reserve disk space for later files, and note the identity of the run in it.
 
-        Returns False if an earlier keeper has run this attempt. Raises: OSError.
+        Return False if an earlier keeper has run this attempt. Raises: OSError.
         """
         if any(os.path.exists(os.path.join(self.inner, name)) for name in ("started", "exit", "exit.new")):
             return False

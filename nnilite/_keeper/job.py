@@ -67,7 +67,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def attend(start: Mapping[str, Any], place: str, words: Sequence[str]) -> int:
-    """Do what the instructions say, and remove `place`, the folder of the bootstrap. Returns the exit code."""
+    """Do what the instructions say, and remove `place`, the folder of the bootstrap. Return the exit code."""
     wake = Wake()
     wake.listen()
     options = bootstrap_program.read_options(words)
@@ -84,7 +84,7 @@ def attend(start: Mapping[str, Any], place: str, words: Sequence[str]) -> int:
 
 
 def _not_started(options: Mapping[str, str], error: Exception, by_machine: bool) -> int:
-    """Report an attempt that cannot be run, and whether that is this machine's fault. Returns the exit code."""
+    """Report an attempt that cannot be run, and whether that is this machine's fault. Return the exit code."""
     end = {"code": None, "message": str(error), "cause": "machine" if by_machine else ""}
     bootstrap_program.tell_end(options.get("message"), end)
     return attempt_run.NOT_STARTED

@@ -189,7 +189,7 @@ class RestLink:
         return _API + "/callback/" + quote(self._spec.job, safe="")
 
     def _copy(self, response: http.client.HTTPResponse, target: IO[bytes]) -> str:
-        """Write the answer's body to `target`. Returns its digest. Raises: LinkDown, OSError."""
+        """Write the answer's body to `target`. Return its digest. Raises: LinkDown, OSError."""
         import hashlib
 
         found = hashlib.sha256()

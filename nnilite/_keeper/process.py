@@ -102,7 +102,7 @@ def _is_of_group(pid: int, group: int) -> bool:
 
 
 def end_group(group: int, grace_s: float) -> None:
-    """Send SIGTERM to the group, and SIGKILL to what is left after the grace. Returns when the group is gone."""
+    """Send SIGTERM to the group, and SIGKILL to what is left after the grace. Return when the group is gone."""
     deadline = time.monotonic() + grace_s
     signal_group(group, signals.SIGTERM)
     while group_runs(group):

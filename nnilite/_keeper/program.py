@@ -26,7 +26,7 @@ BAD_INPUT = 2
 
 
 def main(arguments: List[str]) -> int:
-    """Run the command. Returns the keeper's exit code."""
+    """Run the command. Return the keeper's exit code."""
     _open_streams()
     command, *rest = arguments or [""]
     if command == "run" and len(rest) == 1:

@@ -92,7 +92,7 @@ class Saver:
             threading.Thread(target=self._save_regularly, name="saver", daemon=True).start()
 
     def finish(self, succeeded: bool, wanted: Callable[[], bool]) -> str:
-        """Copy what is not in the storage yet. Returns why that was not possible, as a sentence; "" if it was."""
+        """Copy what is not in the storage yet. Return why that was not possible, as a sentence; "" if it was."""
         self._stop.set()
         if self._entry.get("read_only"):
             return ""

@@ -53,7 +53,7 @@ def is_by_machine(error: Exception) -> bool:
 
 
 def start(command: str, directory: str, env: Mapping[str, str], stdout: str, stderr: str) -> int:
-    """Start the command by bash, or by sh if there is no bash. Returns its pid. Raises: OSError, ValueError.
+    """Start the command by bash, or by sh if there is no bash. Return its pid. Raises: OSError, ValueError.
 
     Of a command of plain words the shell would only start the program and replace itself by it. So it is started
     without a shell, which takes less time. If that fails, the shell is started after all, and says why.
@@ -81,7 +81,7 @@ def plain_words(command: str, env: Mapping[str, str]) -> List[str]:
 
 
 def _spawn(words: List[str], directory: str, env: Mapping[str, str], stdout: str, stderr: str) -> int:
-    """Start a program and wait until it is sure that it runs. Returns its pid. Raises: OSError, ValueError."""
+    """Start a program and wait until it is sure that it runs. Return its pid. Raises: OSError, ValueError."""
     if "subprocess" in sys.modules:
         return _spawn_by_subprocess(words, directory, env, stdout, stderr)
     programs = [words[0]]

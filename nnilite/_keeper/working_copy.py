@@ -75,7 +75,7 @@ def _is_hash(name: str) -> bool:
 
 
 def download(link: RestLink, name: str, target: str, canceled: Callable[[], bool]) -> str:
-    """Fetch `<hash>.tar.gz` from the manager into `target`. Returns its path. Raises: CodeError, OSError."""
+    """Fetch `<hash>.tar.gz` from the manager into `target`. Return its path. Raises: CodeError, OSError."""
     from .link import LinkDown
 
     if not _is_hash(name):
@@ -96,7 +96,7 @@ def download(link: RestLink, name: str, target: str, canceled: Callable[[], bool
 
 
 def _extract(archive: str, target: str) -> str:
-    """Unpack to an empty folder. Returns the hash of the archive's content."""
+    """Unpack to an empty folder. Return the hash of the archive's content."""
     digest = sha256(_HASH_START)
     links: List[Tuple[str, str]] = []
     for entry in entries(archive):

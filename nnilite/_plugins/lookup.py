@@ -46,7 +46,7 @@ _SUFFIX = {SERVICES: "service", TUNERS: "tuner", ASSESSORS: "assessor", CONVERTE
 
 
 class WorkerProgram(Protocol):
-    """What a plugin provides through an entry point of the group `nnilite.workers` for `nnictl worker`: a module, mostly."""
+    """What a plugin provides by an entry point of the group `nnilite.workers` for `nnictl worker`: mostly a module."""
 
     def add(self, parser: argparse.ArgumentParser) -> None:
         """Add its arguments."""

@@ -129,7 +129,7 @@ class AccessGate:
     async def check_manager(self, request: HTTPServerRequest) -> Signed | None:
         """Check for the manager's token, a page's signature or ticket, or, if that is allowed, a program of this user.
 
-        Returns the signature, if it is that.
+        Return the signature, if it is that.
         """
         if self.has_token(request):
             return None

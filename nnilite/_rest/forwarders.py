@@ -79,7 +79,7 @@ def _processes(user: int) -> Iterator[int]:
 
 
 def _has(process: int, wanted: str) -> bool:
-    """Return whether a process has this file open. False if it cannot be seen."""
+    """Return whether a process has this file open. Return False if it cannot be seen."""
     try:
         with os.scandir(PROCESSES / str(process) / "fd") as entries:
             return any(_target(entry) == wanted for entry in entries)

@@ -68,7 +68,7 @@ class Peers:
         self._reader: asyncio.Task[None] | None = None
 
     async def is_own(self, request: HTTPServerRequest) -> bool:
-        """Return whether the request comes from a program of these users itself. False if that is not known."""
+        """Return whether the request comes from a program of these users itself. Return False if that is not known."""
         stream = getattr(request.connection, "stream", None)
         if not isinstance(stream, IOStream) or _was_forwarded(request):
             return False

@@ -129,7 +129,7 @@ class ServerConnections:
         self._busy.discard(stream)
 
     def close_one(self) -> bool:
-        """Close one without a proof, or else the one that has waited longest. False if none may be closed."""
+        """Close one without a proof, or else the one that has waited longest. Return False if none may be closed."""
         stream = self._unproven.take() or next(iter(self._idle), None)
         if stream is None:
             return False
@@ -193,7 +193,7 @@ class RestServer(HTTPServer):
     # ------------------------------------------------------------ accepting
 
     def _accept(self, listening: socket.socket) -> bool:
-        """Accept a waiting connection. False if there should be a pause.
+        """Accept a waiting connection. Return False if there should be a pause.
 
         It accepts one at a time, so that requests of those accepted before are read in between.
         """
@@ -214,7 +214,7 @@ class RestServer(HTTPServer):
         return True
 
     def _make_room(self, listening: socket.socket) -> bool:
-        """Close connections until one more may be accepted. False if it has to wait. Raises: OSError."""
+        """Close connections until one more may be accepted. Return False if it has to wait. Raises: OSError."""
         if self._open.checked >= UNPROVEN_MOST:
             return False
         while full := self._full(listening):
@@ -249,7 +249,7 @@ class RestServer(HTTPServer):
 
 
 def _close_next(listening: socket.socket) -> bool:
-    """Close a waiting connection. False if there should be a pause."""
+    """Close a waiting connection. Return False if there should be a pause."""
     try:
         connection, _ = listening.accept()
     except (BlockingIOError, ConnectionAbortedError):

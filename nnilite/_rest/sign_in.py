@@ -148,7 +148,10 @@ class SignIn:
         return self._links.make()
 
     def trade(self, name: str, mine: str, proof: str, *, needs_key: bool) -> dict[str, str] | None:
-        """Use up a link, and begin a session if its page needs one. None if the link is unknown, used or too old."""
+        """Use up a link, and begin a session if its page needs one.
+
+        Return None if the link is unknown, used or too old.
+        """
         secret = self._links.use(name, mine, proof)
         if secret is None:
             return None
@@ -179,5 +182,5 @@ class SignIn:
         return self._tickets.make(path)
 
     def admits(self, ticket: str, path: str) -> bool:
-        """Use up a ticket. False if it is unknown, used, too old, or for another path."""
+        """Use up a ticket. Return False if it is unknown, used, too old, or for another path."""
         return self._tickets.use(ticket, path)

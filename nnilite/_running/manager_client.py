@@ -65,11 +65,11 @@ class Client(ManagerConnection):
         return profile
 
     def stop(self) -> None:
-        """Ask the manager to stop the experiment and to end. Returns before it has ended."""
+        """Ask the manager to stop the experiment and to end. Return before it has ended."""
         self.ask("POST", "/experiment/stop", body={})
 
     def resume(self) -> None:
-        """Ask a viewer to become a manager, at the same address. Returns before it has."""
+        """Ask a viewer to become a manager, at the same address. Return before it has."""
         self.ask("POST", "/experiment/resume", body={})
 
     def sign_in_link(self) -> str:
@@ -140,7 +140,7 @@ class Client(ManagerConnection):
         return _trial(self.ask("PUT", f"/trials/{_part(trial)}/workers", body={"workers": workers}))
 
     def rerun(self, *, ids: Sequence[str] = (), state: str | None = None) -> list[dict[str, Any]]:
-        """Run ended trials again: those of `ids`, or all in a state. Returns them as they are now."""
+        """Run ended trials again: those of `ids`, or all in a state. Return them as they are now."""
         answer = self.ask("POST", "/trials/rerun", body={"state": state} if state else {"ids": list(ids)})
         return [_trial(trial) for trial in answer["trials"]]
 
@@ -195,7 +195,7 @@ class Client(ManagerConnection):
     def bring_files(self, trial: str) -> dict[str, Any]:
         """Have all files of the latest attempt copied to the manager's machine, and list what is there then.
 
-        Returns `files`, as above, `others`, which are links and the like, and `note`.
+        Return `files`, as above, `others`, which are links and the like, and `note`.
         """
         found: dict[str, Any] = self.ask("POST", f"/trials/{_part(trial)}/files", body={})
         return found

@@ -72,7 +72,7 @@ class Child:
     # ------------------------------------------------------------ coming to life
 
     def _open(self, request: Message) -> bool:
-        """Make the algorithms. Returns whether the tuner, an advisor, wants intermediate results."""
+        """Make the algorithms. Return whether the tuner, an advisor, wants intermediate results."""
         self._tuner = _make(request["tuner"], lookup.tuner_class, Tuner)
         if wants_callback(self._tuner):
             self._tuner = LaterTrials(self._tuner)

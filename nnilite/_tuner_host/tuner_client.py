@@ -82,7 +82,7 @@ class TunerHost:
     async def open(self, after: int) -> bool:
         """Start the child and replay the first `after` recorded calls. Raises: TunerError.
 
-        Returns whether the tuner, an advisor, wants intermediate results.
+        Return whether the tuner, an advisor, wants intermediate results.
         """
         await self._insist({"do": "nothing"}, after, None)
         return self._hears

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def construct_all(config: ExperimentConfig, source: ConfigSource) -> list[str]:
-    """Make one instance of each installed algorithm. Returns warnings about them. Raises: ConfigError.
+    """Make one instance of each installed algorithm. Return warnings about them. Raises: ConfigError.
 
     A user's own algorithm is left to the tuner host, as its constructor may do anything.
     """

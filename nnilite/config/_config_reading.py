@@ -64,7 +64,7 @@ class At:
         return At(self.reading, (*self.path, *keys))
 
     def fault(self, message: str, misspelt: bool = False) -> Any:
-        """Note a fault here. Returns INVALID, to be used as the value."""
+        """Note a fault here. Return INVALID, to be used as the value."""
         self.reading.errors.append(ConfigError(message, self.reading.source.place(self.path)))
         self.reading.misspelt |= misspelt
         return INVALID

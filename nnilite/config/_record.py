@@ -114,7 +114,7 @@ class Record(FieldKind):
         return values
 
     def _read_one(self, key: Any, value: Any, values: dict[str, Any], at: At) -> bool:
-        """Read one field. False if there is no such field."""
+        """Read one field. Return False if there is no such field."""
         entry = self.entry(key) if isinstance(key, str) else None
         if entry is None:
             known = [entry.key for entry in self.entries]

@@ -80,7 +80,7 @@ class SharedFolder:
             await self.upload(name, files[name])
 
     async def prepare(self, directory: str, files: Mapping[str, Path]) -> list[str]:
-        """Make the folder. Returns those of the files, by name, that its cache does not have."""
+        """Make the folder. Return those of the files, by name, that its cache does not have."""
         answer = await self.host.run(shell.PREPARE, directory, _CACHE_DAYS, *files)
         if answer.status:
             raise ConfigError(f"cannot be made on {self.host.title}: {answer.words}", Place(field="directory"))
@@ -93,7 +93,7 @@ class SharedFolder:
         await self.checked(shell.UPLOAD, name, given=source, limit_s=TRANSFER_S)
 
     async def take_code(self, keeper: str, name: str, storage: Mapping[str, Json], pythons: Sequence[str]) -> str:
-        """Have the code brought to the cache from the shared storage. Returns why that is not possible, or ""."""
+        """Have the code brought to the cache from the shared storage. Return why that is not possible, or ""."""
         given = json.dumps(dict(storage)).encode()
         try:
             words = (self.root, keeper, name, *pythons)
