@@ -66,7 +66,7 @@ _ENDED = (ExperimentState.DONE.value, ExperimentState.STOPPED.value, ExperimentS
 
 
 class RunMode(Enum):
-    """What becomes of the manager."""
+    """What happens to the manager."""
 
     Background = "background"  # it ends with this program
     Foreground = "foreground"  # ... and its log is shown on this program's standard error
@@ -151,7 +151,10 @@ class Experiment:
 
     @property
     def config(self) -> ExperimentConfig:
-        """What it is to do. Raises: Conflict where there is none, as of an experiment that was connected to."""
+        """What the experiment is to do.
+
+        Raises: Conflict where there is none, as of an experiment that was connected to.
+        """
         if self._config is None:
             raise Conflict("An experiment needs a config before it can be started.")
         return self._config
@@ -314,7 +317,7 @@ class Experiment:
         return bool(profile["state"] != ExperimentState.ERROR.value)
 
     def _hand_over(self, profile: Mapping[str, Any]) -> None:
-        """Wait until trackers and webhooks have everything, as long as they take something."""
+        """Wait until trackers and webhooks have everything, as long as they accept something."""
         if self._client is None or not handing_over.may_owe(profile):
             return
         with suppress(Unreachable):  # it was stopped meanwhile
@@ -460,14 +463,14 @@ class Experiment:
         self._manager.scale(trial_job_id, workers)
 
     def add_trial_job(self, parameters: Json) -> str:
-        """Put a trial with your own parameters into the queue; returns its id. The log says if they are odd."""
+        """Put a trial with your own parameters into the queue. Return its id. The log says if they are odd."""
         trial = self._manager.add_trial(parameters)
         if trial["warning"]:
             log.warning("trial %s: %s", trial["id"], trial["warning"])
         return str(trial["id"])
 
     def rerun_trial_jobs(self, trial_job_ids: Sequence[str] = (), *, status: str | None = None) -> list[str]:
-        """Run ended trials again: those named, or all with a status; returns their ids."""
+        """Run ended trials again: those named, or all with a status. Return their ids."""
         return [trial["id"] for trial in self._manager.rerun(ids=trial_job_ids, state=status)]
 
     def import_data(self, data: Sequence[Mapping[str, Any]]) -> int:
@@ -484,7 +487,7 @@ class Experiment:
         return any(entry.id == self.id for entry in registry.everything())
 
     def load_checkpoint(self) -> None:
-        """Take the config of the experiment of this id."""
+        """Adopt the config of the experiment of this id."""
         directory = self._known().directory
         self.config = read_stored(directory)
 

@@ -90,7 +90,7 @@ GROWING = ("trial.stdout", "trial.stderr")
 
 
 class ForeignRefusal(ServiceError):
-    """What came is not taken: a name outside of its folder, or more than the limits."""
+    """The file is refused: its name leads outside of its folder, or it exceeds the limits."""
 
 
 class BrokenStream(ServiceError):
@@ -221,7 +221,7 @@ def _take(member: TarMember, folder: EnclosedFolder, taken: TakenFiles, count: C
 
 
 def _is_in_place_of_output(parts: Sequence[str], kind: str) -> bool:
-    """Return whether this would take the place of a file that the manager writes itself: a folder, or what is in it."""
+    """Return whether this would replace a file that the manager writes itself: a folder, or what is in it."""
     return bool(parts) and parts[0] in GROWING and (len(parts) > 1 or kind != FILE)
 
 

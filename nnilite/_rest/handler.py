@@ -86,7 +86,7 @@ class Premises:
 
 @dataclass(frozen=True, kw_only=True)
 class Site(Premises):
-    """The same for the server of a manager."""
+    """The objects that all handlers of a manager's server share."""
 
     backend: Backend
 
@@ -261,7 +261,7 @@ class Answering(RequestHandler):
             super().log_exception(kind, error, trace)
 
     def sender(self) -> str:
-        """Return who has sent the request, as far as that is proven."""
+        """Return the sender of the request, as far as it is proven."""
         return self.request.remote_ip or ""
 
 

@@ -1,4 +1,4 @@
-"""Waits until trackers and webhooks have got everything, before the manager of an experiment that is over is ended."""
+"""Waits until trackers and webhooks have everything, before the manager of a finished experiment is ended."""
 
 from __future__ import annotations
 

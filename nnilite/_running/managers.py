@@ -1,4 +1,4 @@
-"""The running managers of this machine, seen from outside: speak to one, stop one, wait for its end."""
+"""The running managers of this machine, seen from outside: connect to one, stop one, wait for its end."""
 
 from __future__ import annotations
 

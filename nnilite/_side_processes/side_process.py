@@ -41,7 +41,7 @@ def is_alone(lock: IO[str]) -> bool:
 
 
 def is_over() -> bool:
-    """Wait a moment; whether the manager has closed this process's standard input meanwhile."""
+    """Wait a moment. Return whether the manager has closed this process's standard input meanwhile."""
     readable, _, _ = select.select([0], [], [], _EVERY_S)
     return bool(readable) and not os.read(0, 4096)
 

@@ -1,4 +1,4 @@
-"""What a value of the database may be, and how it is read.
+"""The values that the database may have, and how they are read.
 
 SQLite keeps any type in any column, and a file may come from a stranger.
 """

@@ -1,4 +1,4 @@
-"""MLflow: one MLflow experiment for the search, one run for each attempt of a trial."""
+"""One MLflow experiment for the search, and one MLflow run for each attempt of a trial."""
 
 from __future__ import annotations
 

@@ -27,13 +27,13 @@ class Run:
 
     @property
     def name(self) -> str:
-        """It sorts by the number of the trial: `00003-Xy12z`, for a second attempt `00003-Xy12z-1`."""
+        """The name of the run, which sorts by the trial's number: `00003-Xy12z`, for a second attempt `00003-Xy12z-1`."""
         first = f"{self.sequence:05d}-{self.trial}"
         return first if self.attempt == 0 else f"{first}-{self.attempt}"
 
     @property
     def key(self) -> str:
-        """It is the same in each process that feeds a tracker, and unique among all experiments."""
+        """The key of the run, which is the same in each process that feeds a tracker, and unique among all experiments."""
         return f"{self.experiment}-{self.trial}-{self.attempt}"
 
 
@@ -56,7 +56,7 @@ class Runs(ABC):
 
     @abstractmethod
     def begin(self, run: Run) -> None:
-        """Make the run, or take it up again."""
+        """Make the run, or continue it."""
 
     @abstractmethod
     def send(self, run: Run, points: Sequence[CurvePoint]) -> None:

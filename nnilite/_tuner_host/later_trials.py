@@ -46,7 +46,7 @@ def _names(code: CodeType) -> bool:
 
 
 class LaterTrials(Tuner):
-    """A tuner that may send its trials later, as one that has them when it is asked."""
+    """Makes a tuner that may send its trials later look like one that has them when it is asked."""
 
     def __init__(self, tuner: Tuner) -> None:
         self._tuner = tuner

@@ -65,7 +65,7 @@ class SearchView(Viewer):
                 said = str(error)
 
     async def _publish(self, place: tuple[int, int], silent: bool) -> tuple[int, int]:
-        """Publish what came after the revision and the metric of this place; returns the place of the last."""
+        """Publish what came after the revision and the metric of this place. Return the place of the last."""
         revision, metric = place
         metrics = await self.reader.metrics(MetricQuery(after=metric, limit=_CHUNK))
         while metrics.metrics:

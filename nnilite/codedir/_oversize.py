@@ -1,4 +1,4 @@
-"""What to say of a code directory over the cap: its largest parts, and the lines that leave them out."""
+"""The message about a code directory over the cap: its largest parts, and the lines that leave them out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a field may hold, derived from its type hint: how it is read, written, described and shown to editors.
+"""The values that a field may hold, derived from its type hint: how they are read, written, described and shown to
+editors.
 
 kind_of(hint) -> Kind         int, str, bool, float, Literal, Enum, list, dict, Optional, nested dataclasses,
                               the aliases of `nnilite.units`

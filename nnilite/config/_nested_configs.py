@@ -33,7 +33,7 @@ class AlgorithmConfig(Fields):
 
 @dataclass
 class CheckpointConfig(Fields):
-    """What is kept of what trials write to NNILITE_CHECKPOINT_DIR."""
+    """The checkpoints to keep of what trials write to NNILITE_CHECKPOINT_DIR."""
 
     keep: Annotated[
         Literal["last", "best", "all", "none"], "the latest file of each trial, those of the best trial, all, or none"

@@ -22,7 +22,7 @@ _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*: .+", re.MULTILINE)
 
 
 class Problem(NniliteError):
-    """What a call has raised."""
+    """The error of a call."""
 
     status = 0
     """Of the answer; 0 if there was none."""
@@ -49,11 +49,11 @@ class AccessRefused(Problem, ServiceError):
 
 
 class Missing(Problem, NotFound):
-    """There is no such thing on the platform."""
+    """The thing does not exist on the platform."""
 
 
 class Contradiction(Problem, Conflict):
-    """What was asked for contradicts what there is."""
+    """The request contradicts the present state."""
 
 
 class CallRefused(Problem, ConfigError):

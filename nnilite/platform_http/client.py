@@ -83,7 +83,7 @@ class HttpConfig:
 
 @dataclass
 class Credential:
-    """Who calls. Change `token`, or give `renew`, which gets a new one where there is none or it has expired.
+    """The caller's login. Change `token`, or give `renew`, which gets a new one where there is none or it has expired.
 
     `renew` makes its calls with `Request(..., anonymous=True)`. `spell` makes headers of a token.
     """
@@ -148,7 +148,7 @@ class _NoAnswer(Exception):
 
 
 class PlatformHttp:
-    """Calls one platform. Its methods are for one event loop. Raises: ConfigError for an address that is none."""
+    """Calls one platform. Its methods are for one event loop. Raises: ConfigError for an invalid address."""
 
     def __init__(self, name: str, address: str, config: HttpConfig, credential: Credential | None = None) -> None:
         self._name = name
@@ -213,7 +213,7 @@ class PlatformHttp:
             pause_s = min(longest_s, 2 * pause_s)
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._session.close()
 
     async def _renew(self, old: str) -> None:
