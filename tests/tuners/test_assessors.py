@@ -146,7 +146,7 @@ def test_wilcoxon_stops_a_trial_that_is_worse_on_most_folds():
 def test_thresholds_out_of_order_get_a_sentence():
     with pytest.raises(ConfigError, match=r"classArgs\.upper: must be a number of at least 5, not 2"):
         made("Threshold", lower=5, upper=2)
-    with pytest.raises(ConfigError, match="Threshold needs lower, upper or both"):
+    with pytest.raises(ConfigError, match="set lower, upper or both"):
         made("Threshold", lower=None)
 
 

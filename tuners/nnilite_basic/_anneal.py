@@ -1,4 +1,4 @@
-"""Simulated annealing as hyperopt does it: draws near good points, nearer and nearer as results come in."""
+"""Simulated annealing as hyperopt does it: proposals come closer to good points as results arrive."""
 
 from __future__ import annotations
 
@@ -91,5 +91,5 @@ class AnnealTuner(LearningTuner):
 
 
 def _geometric(rng: random.Random) -> int:
-    """A rank, counting from 0, with the mean rank above."""
+    """Draw a rank, counting from 0, with the mean rank above."""
     return int(math.log(1.0 - rng.random()) / math.log(1.0 - 1.0 / _MEAN_RANK))

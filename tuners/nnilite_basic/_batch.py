@@ -31,24 +31,24 @@ class BatchTuner(Tuner):
             if key not in self._done:
                 self._done.add(key)
                 return parameters
-        raise NoMoreTrialError("all parameter sets of the batch are taken")
+        raise NoMoreTrialError("all parameter sets of the batch have been proposed")
 
     def receive_trial_result(self, parameter_id: int | None, parameters: Any, value: Any, **kwargs: Any) -> None:
         self._done.add(canonical(parameters))
 
     def import_data(self, data: list[dict[str, Any]]) -> None:
-        """What was run elsewhere is not run again."""
+        """Mark parameter sets that were run elsewhere, so that they are not run again."""
         self._done.update(canonical(item.get("parameter")) for item in data if item.get("value") is not None)
 
 
 def _parameter_sets(space: Any) -> list[Json]:
     if not isinstance(space, dict) or len(space) != 1:
-        raise SpaceError(f"Batch takes a space with exactly one parameter; {_RIGHT}", Place(field="searchSpace"))
+        raise SpaceError(f"Batch needs a space with exactly one parameter; {_RIGHT}", Place(field="searchSpace"))
     ((name, definition),) = space.items()
     place = Place(field=f"searchSpace.{name}")
     if not isinstance(definition, dict) or definition.get("_type") != "choice":
-        raise SpaceError(f"Batch takes one parameter of type choice; {_RIGHT}", place)
+        raise SpaceError(f"Batch needs a parameter of type choice; {_RIGHT}", place)
     sets = definition.get("_value")
     if not isinstance(sets, list) or not sets:
-        raise SpaceError(f"the options of a batch are a list; {_RIGHT}", place)
+        raise SpaceError(f"the options of a batch must be a list; {_RIGHT}", place)
     return sets

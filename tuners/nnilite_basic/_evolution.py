@@ -1,4 +1,4 @@
-"""Naive evolution: of two at random the better one has a child, and the worst of all dies."""
+"""Naive evolution: the better of two random members has a child, and the worst of all dies."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class EvolutionTuner(LearningTuner):
         return self.space.build(self._mutated(parent.flat or {}, rng))
 
     def _mutated(self, parent: Flat, rng: random.Random) -> Flat:
-        child = {p.path: p.sample(rng) for p in self.space.parameters} | parent  # what becomes active is new
+        # parameters that become active are drawn anew from their range
+        child = {p.path: p.sample(rng) for p in self.space.parameters} | parent
         active = self.space.active(child)
         rng.shuffle(active)
         for count, parameter in enumerate(active):

@@ -1,7 +1,7 @@
 """Grid search in rounds. Finite types are listed in full; each round halves the steps of continuous ones.
 
-Round 0 tries the median of each continuous parameter, round 1 its quartiles, and so on; points of earlier rounds
-are not tried again. So it ends where all types are finite, and goes on for ever where one is not.
+Round 0 tries the median of each continuous parameter, round 1 its quartiles, and so on; points of earlier rounds are
+not tried again. The search ends if all types are finite; otherwise it never ends.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from nnilite.tuning.positions import raw_at
 log = logging.getLogger(__name__)
 
 _BARREN_ROUNDS = 12
-"""So many halvings may bring nothing new (normal types with a large q) before the space counts as exhausted."""
+"""The space counts as exhausted after this many halvings without a new point (normal types with a large q)."""
 
 
 class GridSearchTuner(Tuner):
     """NNI's GridSearch: all combinations, in finer and finer rounds where parameters are continuous.
 
     Args:
-        optimize_mode: taken as by other tuners, without any effect.
+        optimize_mode: accepted as by other tuners, but has no effect.
     """
 
     def __init__(self, optimize_mode: str = "maximize") -> None:
@@ -49,7 +49,7 @@ class GridSearchTuner(Tuner):
         self._take(parameters)
 
     def import_data(self, data: list[dict[str, Any]]) -> None:
-        """What was run elsewhere is not run again."""
+        """Mark points that were run elsewhere, so that they are not run again."""
         for item in data:
             if item.get("value") is not None:
                 self._take(item.get("parameter"))

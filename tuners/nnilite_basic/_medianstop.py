@@ -1,4 +1,4 @@
-"""Stops a trial whose best result so far is worse than the median trial's running average at the same step."""
+"""Stop a trial whose best result so far is worse than the median of the others' running averages at the same step."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Population-based training: members train on, from checkpoints, and poor ones go on from the state of good ones.
+"""Population-based training: members train from checkpoints, and poor ones continue from the state of good ones.
 
-A member is a chain of trials. Each trial gets, besides the parameters, `load_checkpoint_dir`, where the state to go on
-from is (nothing yet in the first one), and `save_checkpoint_dir`, where it must leave its own. The path of the latter
-ends in `<epoch>/<member>`, so that the population can be rebuilt from recorded parameters.
+A member is a chain of trials. Each trial gets, besides the parameters, `load_checkpoint_dir`, which holds the state to
+continue from (empty for the first one), and `save_checkpoint_dir`, where it must leave its own state. The path of the
+latter ends in `<epoch>/<member>`, so that the population can be rebuilt from recorded parameters.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ class _PopulationMember:
 class PBTTuner(LearningTuner):
     """NNI's PBT (Jaderberg et al., 2017, "Population Based Training of Neural Networks"). All space types.
 
-    The member that is furthest behind goes on first. If it is among the poorest, it takes parameters and checkpoint of
-    one of the best, and its parameters are changed a little. It need not wait for the others. A member that diverged
-    (its result is no number), or failed before its first checkpoint, goes on as one of the poorest; after any other
-    failure it tries again from its own checkpoint.
+    The member that is furthest behind runs first. If it is among the poorest, it takes the parameters and the
+    checkpoint of one of the best, and its parameters are changed a little. It does not wait for the others. A member
+    that diverged (its result is not a number), or that failed before its first checkpoint, continues as one of the
+    poorest; after any other failure it tries again from its own checkpoint.
 
     Args:
         optimize_mode: "maximize" or "minimize".
-        all_checkpoint_dir: folder for the checkpoints, which all trials can reach; None: the experiment's own.
+        all_checkpoint_dir: folder for the checkpoints, reachable by all trials; None: the experiment's own.
         population_size: number of members; also the most trials at a time.
         factor: parameters are multiplied by 1 + factor or 1 - factor.
-        resample_probability: chance that a parameter is drawn anew instead.
+        resample_probability: chance that a parameter is drawn from its whole range instead.
         fraction: which part of the members counts as the poorest, and as the best.
         seed: any whole number; None for a different search each time.
 
@@ -82,7 +82,8 @@ class PBTTuner(LearningTuner):
     def _restart(self) -> None:
         self._members: dict[int, _PopulationMember] = {}
         epochs = [place[0] for point in self.points if (place := _place(point)) is not None]
-        self._begin = max(epochs, default=-1) + 1  # so that new members find no checkpoints of a former space
+        # Leave a new folder, so that new members do not find checkpoints of an earlier space.
+        self._begin = max(epochs, default=-1) + 1
         self._seeds: list[Point] = []  # imported or customised results, to begin members with
 
     def _suggest(self, parameter_id: int, rng: random.Random) -> Json:
@@ -126,7 +127,7 @@ class PBTTuner(LearningTuner):
         return len(ranking) > 1 and any(member is poor for poor in ranking[len(ranking) - count :])
 
     def _model(self, member: _PopulationMember, rng: random.Random) -> _PopulationMember:
-        """One of the best; if nobody has a result yet, the member itself."""
+        """Return one of the best members, or the member itself if none has a result yet."""
         ranking = self._ranking()
         best = ranking[: max(1, math.ceil(self._fraction * len(ranking)))]
         return rng.choice(best) if best else member
@@ -164,16 +165,16 @@ class PBTTuner(LearningTuner):
             return
         member = self._members[place[1]]
         if member.epoch != place[0]:
-            return  # a late word of an earlier trial
+            return  # an earlier trial of this member reported late
         member.running = False
         if point.state is PointState.DONE:
             member.flat, member.directory, member.loss = point.flat, str(point.parameters[SAVE]), point.loss
         elif point.state is PointState.POOR:
-            member.loss = None  # it has diverged: from its own checkpoint it might do so again
+            member.loss = None  # The member has diverged. It might do so again from its own checkpoint.
 
 
 def _place(point: Point) -> tuple[int, int] | None:
-    """Epoch and member of a trial that this tuner proposed."""
+    """Return the epoch and the member of a trial that this tuner proposed."""
     save = point.parameters.get(SAVE) if isinstance(point.parameters, dict) else None
     parts = PurePath(str(save)).parts[-2:]
     if point.parameter_id is None or len(parts) < 2 or not all(part.isdecimal() for part in parts):
@@ -184,5 +185,5 @@ def _place(point: Point) -> tuple[int, int] | None:
 def _make(directory: str) -> None:
     try:
         Path(directory).mkdir(parents=True, exist_ok=True)
-    except OSError as error:  # a folder of the workers, which need not be reachable from here
-        log.info("the checkpoint folder %s is not made here: %s", directory, error)
+    except OSError as error:  # The folder belongs to the workers and may not be reachable from here.
+        log.info("the checkpoint folder %s cannot be made on this machine: %s", directory, error)

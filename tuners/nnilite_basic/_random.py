@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class RandomTuner(LearningTuner):
-    """Draws each parameter at random, as its type says. Where the space is finite, no point is drawn twice.
+    """Draw each parameter at random, as its type says. In a finite space, no point is drawn twice.
 
     Args:
         seed: any whole number; None for a different search each time.
-        optimize_mode: taken as by other tuners, without any effect.
+        optimize_mode: accepted as by other tuners, but has no effect.
 
     Raises: ConfigError
     """

@@ -45,7 +45,7 @@ class Axis:
         return self.parameter.parent is not None
 
     def active(self, flat: Flat) -> bool:
-        """Whether the choices made so far make this parameter count."""
+        """Return whether the choices made so far make this parameter count."""
         if self.parameter.parent is None:
             return True
         path, option = self.parameter.parent
@@ -56,7 +56,7 @@ class Axis:
         return self.decode(_suggested(trial, self.name, self.distribution))
 
     def decode(self, inner: int | float) -> int | float:
-        """From optuna's value to the raw value."""
+        """Convert optuna's value to the raw value."""
         parameter = self.parameter
         if parameter.categorical:
             return int(inner)
@@ -68,7 +68,7 @@ class Axis:
         return parameter.legal(inner)
 
     def encode(self, raw: int | float) -> int | float:
-        """From the raw value to optuna's value."""
+        """Convert the raw value to optuna's value."""
         parameter = self.parameter
         if parameter.mu is not None and parameter.sigma is not None:
             return _quantile(parameter, raw, parameter.mu, parameter.sigma)
@@ -78,7 +78,7 @@ class Axis:
 
 
 def axes_of(space: SearchSpace) -> list[Axis]:
-    """All parameters, each parent before its children."""
+    """Yield all parameters, each parent before its children."""
     return [Axis(p, ".".join(str(part) for part in p.path), _distribution(p)) for p in space.parameters]
 
 
@@ -97,7 +97,7 @@ def _distribution(parameter: Parameter) -> BaseDistribution:
 
 
 def _shift(parameter: Parameter) -> int:
-    """optuna's logarithmic whole numbers begin at 1, but the smallest multiple of q may be 0."""
+    """Return the shift for optuna's logarithmic integers: they begin at 1, but the smallest multiple of q may be 0."""
     return 1 if parameter.log and round((parameter.low or 0.0) / (parameter.q or 1.0)) < 1 else 0
 
 

@@ -1,8 +1,8 @@
 """Who runs next on which budget: the schedules of Hyperband and ASHA, without any random numbers.
 
-A schedule hands out slots. A slot of the lowest rung wants new parameters; a higher one goes on with those of a
-candidate that did well below. The schedule hears of the end of each slot. As it decides by results alone, the same
-order of calls gives the same slots, in a live search and in a replay.
+A schedule hands out slots. A slot of the lowest rung needs new parameters; a higher one continues with those of a
+candidate that did well below. The schedule is notified of the end of each slot. As it decides by results alone, the
+same order of calls gives the same slots, in a live search and in a replay.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Schedule(Protocol):
 
 
 def ladder(low: float, high: float, eta: int) -> list[float]:
-    """Budgets from about `low` to `high`, each eta times the one before: whole numbers if both of these are.
+    """Return budgets from about `low` to `high`, each eta times the one before: whole numbers if both of these are.
 
     Those are rounded down, as NNI's, so that trials can go through `range(parameters["TRIAL_BUDGET"])`.
     """
@@ -54,7 +54,7 @@ def ladder(low: float, high: float, eta: int) -> list[float]:
 
 @dataclass(eq=False)
 class Bracket:
-    """Successive halving: `sizes[k]` candidates run with `budgets[k]`; the best of a full rung go on to the next."""
+    """Successive halving: `sizes[k]` candidates run with `budgets[k]`; the best of a full rung move to the next."""
 
     sizes: list[int]
     budgets: list[float]
@@ -69,7 +69,7 @@ class Bracket:
         return self.rung >= len(self.sizes)
 
     def next(self, number: int) -> Slot | None:
-        """None: nothing to run until the rung is full."""
+        """Return the next slot; None: nothing to run until the rung is full."""
         if self.over:
             return None
         if self.rung == 0 and self.created < self.sizes[0]:
@@ -116,7 +116,7 @@ class HyperbandSchedule:
             if slot is not None:
                 return self._counted(slot)
         if self._serial and self._brackets:
-            raise NoMoreTrialError("the bracket goes on when its running trials have ended")
+            raise NoMoreTrialError("the bracket continues when its running trials have ended")
         self._brackets.append(self._bracket())
         slot = self._brackets[-1].next(self._candidates)
         if slot is None:
@@ -140,7 +140,7 @@ class HyperbandSchedule:
 
 
 class AshaSchedule:
-    """Promotes a candidate as soon as it is among the best 1/eta of its rung; nobody waits (Li et al., 2020).
+    """Promotes a candidate as soon as it is among the best 1/eta of its rung, without waiting (Li et al., 2020).
 
     `first` is the number of the first candidate.
     """

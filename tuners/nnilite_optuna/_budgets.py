@@ -1,7 +1,7 @@
 """Hyperband, ASHA and BOHB: many trials with a small budget, few with the full one.
 
-Each trial gets `TRIAL_BUDGET` beside the parameters: epochs, minutes or whatever the budget means there. What differs
-between the three is the schedule, and where new parameters come from.
+Each trial gets `TRIAL_BUDGET` in addition to the parameters: epochs, minutes or whatever the budget means there. The
+three differ in the schedule and in the source of new parameters.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _SLOT, _TAKEN, _COPY = "slot", "begun anew", "copy in the model"
 class BudgetTuner(LearningTuner):
     """A tuner that follows a schedule. A subclass gives the schedule, and may give better than random parameters.
 
-    The best `_eta` of the results that came from elsewhere, or are older than the search space, begin anew as the first
-    candidates.
+    The best `_eta` of the results that came from elsewhere, or that are older than the search space, start again as the
+    first candidates.
     """
 
     distinct = False  # the same parameters come again, with a larger budget
@@ -44,7 +44,7 @@ class BudgetTuner(LearningTuner):
         raise NotImplementedError
 
     def _fresh(self, parameter_id: int, rng: random.Random) -> Json:
-        """New parameters, without the budget."""
+        """Return new parameters, without the budget."""
         flat = next((point.flat for point in self._older if _TAKEN not in point.notes), None)
         return self.space.sample(rng) if flat is None else self.space.build(flat)
 
@@ -97,7 +97,7 @@ def _has_budget(point: Point) -> bool:
 
 
 def budget_of(point: Point, default: float) -> float:
-    """The budget that a trial had; customised and imported ones count as full unless they say otherwise."""
+    """Return the budget of a trial; customised and imported trials count as full unless they say otherwise."""
     given = point.parameters.get(BUDGET, default) if isinstance(point.parameters, dict) else default
     return float(given) if isinstance(given, (int, float)) and not isinstance(given, bool) else default
 
@@ -108,7 +108,7 @@ class HyperbandTuner(BudgetTuner):
     Args:
         optimize_mode: "maximize" or "minimize".
         R: the largest budget of a trial; 1 or more.
-        eta: of so many trials one goes on with eta times the budget; 2 or more.
+        eta: one of this many trials continues, with eta times the budget; 2 or more.
         exec_mode: "parallelism" (begin another bracket rather than wait) or "serial" (one bracket at a time).
         seed: any whole number; None for a different search each time.
 
@@ -135,16 +135,16 @@ class HyperbandTuner(BudgetTuner):
 class ASHATuner(BudgetTuner):
     """ASHA: asynchronous successive halving, with promotion (Li et al., 2020). All space types.
 
-    A candidate pauses after each trial and goes on, with eta times the budget, when it is among the best 1/eta of
-    those that had the same budget. For the variant that stops running trials use the assessor SuccessiveHalving.
+    A candidate pauses after each trial and continues, with eta times the budget, when it is among the best 1/eta of
+    those that had the same budget. For the variant that stops running trials, use the assessor SuccessiveHalving.
 
     Args:
         optimize_mode: "maximize" or "minimize".
         min_budget: of a candidate's first trial.
         max_budget: of the longest trials.
-        eta: of so many candidates one goes on; 2 or more.
+        eta: one of this many candidates continues; 2 or more.
         all_checkpoint_dir: if given, trials also get `load_checkpoint_dir` (empty in a candidate's first trial) and
-            `save_checkpoint_dir`, folders within this one, so that a candidate goes on where it paused.
+            `save_checkpoint_dir`, folders within this one, so that a candidate continues where it paused.
         seed: any whole number; None for a different search each time.
 
     Raises: ConfigError
@@ -178,13 +178,13 @@ class BOHBTuner(BudgetTuner):
         optimize_mode: "maximize" or "minimize".
         min_budget: the smallest budget of a trial.
         max_budget: the largest one.
-        eta: of so many trials one goes on with eta times the budget; 2 or more.
+        eta: one of this many trials continues, with eta times the budget; 2 or more.
         min_points_in_model: results that a budget needs to be modelled; None: one more than there are parameters.
         top_n_percent: which part of the results counts as good; 1 to 99.
         num_samples: candidates among which the model chooses.
         random_fraction: share of parameters that are drawn at random nevertheless.
-        bandwidth_factor, min_bandwidth: without effect, with a warning: the estimator chooses its bandwidths itself.
-        config_space: NNI's path of a file of the package ConfigSpace; refused, as the search space says it all.
+        bandwidth_factor, min_bandwidth: no effect but a warning: the estimator chooses its bandwidths itself.
+        config_space: NNI's path of a ConfigSpace file; refused, as the search space replaces it.
         seed: any whole number; None for a different search each time.
 
     Raises: ConfigError
@@ -276,7 +276,7 @@ class _Density(OptunaTuner):
         )
 
     def begin_again(self, known: list[Point], running: list[Point]) -> None:
-        """Forget all, then learn from these."""
+        """Forget all results, then learn from these."""
         self._restart()
         for point in (*known, *running):
             self.show(point)
@@ -284,7 +284,7 @@ class _Density(OptunaTuner):
             self.end(point, True)
 
     def show(self, point: Point) -> None:
-        """Note that the point runs now, on whichever budget."""
+        """Record that this point runs now, on whichever budget."""
         copy = point.notes[_COPY] = Point(point.parameters, point.flat)
         self._opened(copy)
 

@@ -1,7 +1,7 @@
 """CMA-ES, by the library cmaes, which is what optuna's sampler uses too.
 
 It is driven directly, because optuna keeps the state of the optimiser in attributes of trials, which a replay would not
-have. As many results as the population has members make a generation, whichever they are; so nobody waits.
+have. A generation is complete as soon as there are as many results as members, whichever they are; so no trial waits.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class CMAESTuner(LearningTuner):
         flat = {p.path: p.sample(rng) for p in self.space.parameters}
         if self._axes:
             optimizer = self._current()
-            optimizer._rng.seed(rng.getrandbits(32))  # so that a replay need not ask for what was asked before
+            optimizer._rng.seed(rng.getrandbits(32))  # A replay need not ask for what was asked before.
             flat |= {p.path: raw_at(p, float(x)) for p, x in zip(self._axes, optimizer.ask(), strict=True)}
         return self.space.build(flat)
 
@@ -105,7 +105,8 @@ class CMAESTuner(LearningTuner):
             self._optimizer = None
 
     def _solutions(self) -> list[tuple[NDArray[np.float64], float]]:
-        """The generation with its losses, the best first; what counts is their order, so poor ones take the worst."""
+        """Return the generation with its losses, the best first. Only the order counts, so poor ones take the worst
+        loss."""
         import numpy as np
 
         ranked = sorted(self._generation, key=lambda point: (point.loss is None, point.loss or 0.0))
@@ -135,7 +136,7 @@ class CMAESTuner(LearningTuner):
         return self._optimizer
 
     def _start(self) -> list[float]:
-        """The middle, or the best point that is known from elsewhere; a later run begins anywhere."""
+        """Return the middle, or the best point known from elsewhere; a later run begins anywhere."""
         if self._run:
             rng = self.rng(-1, self._run)
             return [rng.random() for _ in self._axes]

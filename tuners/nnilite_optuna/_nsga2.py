@@ -1,4 +1,4 @@
-"""NSGA-II: several objectives, a front of trials that no other one beats."""
+"""NSGA-II: search several objectives for a front of trials that no other trial beats."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NSGA2Tuner(OptunaTuner):
     Args:
         objectives: name -> "maximize" or "minimize", as `{"accuracy": "maximize", "latency": "minimize"}`.
         population_size: trials of a generation.
-        mutation_prob: chance that a parameter is drawn anew; None: 1 / number of parameters.
+        mutation_prob: chance that a parameter is drawn from its whole range; None: 1 / number of parameters.
         crossover_prob: chance that a trial has two parents.
         seed: any whole number; None for a different search each time.
 
@@ -71,7 +71,7 @@ class NSGA2Tuner(OptunaTuner):
 
 
 def _remembering_sampler() -> type[NSGAIISampler]:
-    """optuna looks through all trials for those of a generation; to remember them is as right, and quick."""
+    """Return a sampler that remembers the trials of each generation, which optuna would search for in all trials."""
     from optuna.samplers import NSGAIISampler
     from optuna.trial import TrialState
 

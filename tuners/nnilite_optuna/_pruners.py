@@ -1,6 +1,6 @@
 """optuna's pruners as assessors.
 
-One study in memory holds the intermediate results, a trial is judged by the pruner after each. Results that hold no
+One study in memory holds the intermediate results, and the pruner judges a trial after each one. Results that hold no
 finite number are left out (Threshold stops on them). A trial that completed counts with its last result.
 """
 
@@ -75,10 +75,10 @@ class PercentileAssessor(PrunerAssessor):
     Args:
         optimize_mode: "maximize" or "minimize".
         percentile: 0 to 100; 25 keeps the best quarter, 50 is the median rule of optuna.
-        n_startup_trials: so many trials must have completed first.
-        n_warmup_steps: so many first results of a trial are not judged.
-        interval_steps: every so many results one is judged.
-        n_min_trials: so many others must have a result at the step.
+        n_startup_trials: number of trials that must complete first.
+        n_warmup_steps: number of first results of a trial that are not judged.
+        interval_steps: number of results from one judgement to the next.
+        n_min_trials: number of others that must have a result at the step.
 
     Raises: ConfigError
     """
@@ -104,14 +104,14 @@ class PercentileAssessor(PrunerAssessor):
 
 
 class SuccessiveHalvingAssessor(PrunerAssessor):
-    """ASHA, the variant that stops (Li et al., 2020): at results 1, eta, eta^2 ... only the best 1/eta go on.
+    """ASHA, the variant that stops (Li et al., 2020): at results 1, eta, eta^2 ... only the best 1/eta continue.
 
     Args:
         optimize_mode: "maximize" or "minimize".
         min_resource: results of a trial before it is first judged; "auto": a hundredth of a completed trial's.
         reduction_factor: eta; 2 or more.
-        min_early_stopping_rate: skips so many of the first judgements.
-        bootstrap_count: so many trials must reach a judgement before any passes it; not with "auto".
+        min_early_stopping_rate: number of first judgements to skip.
+        bootstrap_count: number of trials that must reach a judgement before any passes it; not with "auto".
 
     Raises: ConfigError
     """
@@ -145,9 +145,9 @@ class ThresholdAssessor(PrunerAssessor):
 
     Args:
         lower, upper: at least one of them.
-        n_warmup_steps: so many first results of a trial are not judged.
-        interval_steps: every so many results one is judged.
-        optimize_mode: taken as by other assessors, without any effect.
+        n_warmup_steps: number of first results of a trial that are not judged.
+        interval_steps: number of results from one judgement to the next.
+        optimize_mode: accepted as by other assessors, but has no effect.
 
     Raises: ConfigError
     """
@@ -165,7 +165,7 @@ class ThresholdAssessor(PrunerAssessor):
         from optuna.pruners import ThresholdPruner
 
         if lower is None and upper is None:
-            raise ConfigError("Threshold needs lower, upper or both", Place(field="classArgs.lower"))
+            raise ConfigError("set lower, upper or both", Place(field="classArgs.lower"))
         least = None if lower is None else number("lower", lower)
         number("upper", upper, low=least) if upper is not None else None
         _whole(n_warmup_steps=(n_warmup_steps, 0), interval_steps=(interval_steps, 1))
@@ -201,7 +201,7 @@ class WilcoxonAssessor(PrunerAssessor):
 
     Args:
         p_threshold: 0 to 1; larger stops more.
-        n_startup_steps: so many first results of a trial are not judged.
+        n_startup_steps: number of first results of a trial that are not judged.
         optimize_mode: "maximize" or "minimize".
 
     Raises: ConfigError

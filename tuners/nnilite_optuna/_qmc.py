@@ -23,7 +23,7 @@ class QMCTuner(LearningTuner):
         qmc_type: "sobol" or "halton". Sobol is at its best with a power of 2 of trials.
         scramble: randomise the sequence, by the seed, without making it less even.
         seed: any whole number; None for a different search each time.
-        optimize_mode: taken as by other tuners, without any effect.
+        optimize_mode: accepted as by other tuners, but has no effect.
 
     Raises: ConfigError
     """
@@ -49,7 +49,7 @@ class QMCTuner(LearningTuner):
         self._taken += point.parameter_id is not None
 
     def _suggest(self, parameter_id: int, rng: random.Random) -> Json:
-        if self._asked == parameter_id:  # the point of the sequence was tried before: the space is finite
+        if self._asked == parameter_id:  # The point of the sequence was tried before, so the space is finite.
             return self.space.sample(rng)
         self._asked = parameter_id
         places = self._point(self._taken)

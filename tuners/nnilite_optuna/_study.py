@@ -1,9 +1,9 @@
 """An optuna study in memory, and the tuner that drives one.
 
-Who owns what: the `LearningTuner` owns the points; the study is a model of them, made anew when the search space
-changes. A running point is a RUNNING trial (so that the samplers' constant liar sees it), a finished one COMPLETE,
-a poor one PRUNED without a value, one that failed FAIL. optuna's own values are derived from the parameters that the
-trial got, in a live search and in a replay alike.
+Who owns what: the `LearningTuner` owns the points; the study is a model of them, rebuilt when the search space changes.
+A running point is a RUNNING trial (so that the samplers' constant liar sees it), a finished one COMPLETE, a poor one
+PRUNED without a value, one that failed FAIL. optuna's own values are derived from the parameters that the trial got, in
+a live search and in a replay alike.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from optuna.storages import InMemoryStorage
 
 _SHARED = "tpe:relative_params"
-"""Attributes by which parallel optuna workers see each other's unfinished proposals; a replay would not have them."""
+"""Parallel optuna workers share unfinished proposals in these attributes; a replay would not have them."""
 
 
 _NUMBER = "optuna trial"
@@ -31,7 +31,7 @@ _INNER_SAMPLERS = ("_random_sampler", "_independent_sampler")
 
 
 def import_optuna() -> Any:
-    """Import optuna, its log at warnings only: a line a trial is the manager's business."""
+    """Import optuna with its log limited to warnings; the manager writes the line for each trial."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -55,7 +55,7 @@ class OptunaTuner(LearningTuner):
     _asked: optuna.trial.Trial | None = None
 
     def _sampler(self, nested: bool) -> BaseSampler:
-        """A new sampler; `nested`: some parameters exist only under an option of another one."""
+        """Return a new sampler; `nested`: some parameters exist only under an option of another one."""
         raise NotImplementedError
 
     def _directions(self) -> list[str]:
@@ -103,7 +103,7 @@ class OptunaTuner(LearningTuner):
         point.notes[_NUMBER] = len(self._storage.get_all_trials(self._study_id, deepcopy=False)) - 1
 
     def _correct(self, trial: optuna.trial.Trial, inner: dict[str, int | float]) -> None:
-        """Make the trial say what the parameters say, to the last digit."""
+        """Make the trial match the parameters, to the last digit."""
         for axis in self._axes:
             if axis.name in inner and trial.params[axis.name] != inner[axis.name]:
                 internal = axis.distribution.to_internal_repr(inner[axis.name])
@@ -134,14 +134,14 @@ class OptunaTuner(LearningTuner):
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """optuna warns of "experimental" and "deprecated" arguments; users of a tuner can do nothing about that."""
+    """Suppress optuna's warnings on "experimental" and "deprecated" arguments, on which users of a tuner cannot act."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def reseed(sampler: BaseSampler, seed: int) -> None:
-    """Make a sampler's next proposal depend on the seed and the history alone. optuna has no public way to."""
+    """Make a sampler's next proposal depend on the seed and the history alone. optuna has no public way to do so."""
     for part in (sampler, *(getattr(sampler, name, None) for name in _INNER_SAMPLERS)):
         lazy = getattr(part, "_rng", None)
         if lazy is not None:

@@ -72,8 +72,8 @@ def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
     for name in given:
         if name not in _DEFAULTS:
             close = difflib.get_close_matches(str(name), _DEFAULTS, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(_DEFAULTS)}"
-            raise ConfigError(f"there is no such argument; {hint}", Place(field=f"classArgs.tpe_args.{name}"))
+            hint = f"did you mean {close[0]}?" if close else f"valid arguments are {', '.join(_DEFAULTS)}"
+            raise ConfigError(f"unknown argument; {hint}", Place(field=f"classArgs.tpe_args.{name}"))
     args = {**_DEFAULTS, **given}
     one_of("tpe_args.constant_liar_type", args["constant_liar_type"], ("best", "worst", "mean", None))
     one_of("tpe_args.multivariate", args["multivariate"], (True, False))
@@ -86,7 +86,7 @@ def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _changed(args: Mapping[str, Any]) -> dict[str, Any]:
-    """What optuna knows by other names, and does not like to be told without need."""
+    """Return the arguments that differ from the defaults, under optuna's names; optuna warns about needless ones."""
     changed: dict[str, Any] = {}
     keep, share = args["linear_forgetting"], args["gamma"]
     if args["prior_weight"] != _DEFAULTS["prior_weight"]:

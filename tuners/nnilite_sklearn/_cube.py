@@ -46,11 +46,11 @@ class Cube:
 
     @property
     def width(self) -> int:
-        """Number of columns of a position row."""
+        """Return the number of columns of a position row."""
         return len(self.parameters)
 
     def positions(self, flats: Sequence[Flat]) -> Matrix:
-        """Position rows; the middle for what is not active."""
+        """Return position rows, with the middle for parameters that are not active."""
         rows = np.full((len(flats), self.width), 0.5)
         for row, flat in zip(rows, flats, strict=True):
             for path, raw in flat.items():
@@ -59,11 +59,11 @@ class Cube:
         return self.snapped(rows)
 
     def flat(self, row: Vector) -> Flat:
-        """The raw values of a position row, of active and other parameters alike."""
+        """Return the raw values of a position row, of active and other parameters alike."""
         return {p.path: raw_at(p, float(row[k])) for k, p in enumerate(self.parameters)}
 
     def snapped(self, rows: Matrix) -> Matrix:
-        """Finite parameters moved to the middles of their cells, all into [0, 1]."""
+        """Move finite parameters to the middles of their cells, and all into [0, 1]."""
         rows = np.clip(rows, 0.0, 1.0)
         for column, count in enumerate(self._counts):
             if count is not None:
@@ -73,11 +73,11 @@ class Cube:
 
     @property
     def groups(self) -> list[int]:
-        """Of each feature, the column that it comes from."""
+        """Return, for each feature, the column that it comes from."""
         return [column for column, one_hot in enumerate(self._one_hot) for _ in range(one_hot or 1)] or [0]
 
     def features(self, rows: Matrix) -> Matrix:
-        """Feature rows of (snapped) position rows."""
+        """Return the feature rows of (snapped) position rows."""
         active = self._active(rows)
         columns: list[Vector] = []
         for column, one_hot in enumerate(self._one_hot):
@@ -103,11 +103,11 @@ class Cube:
         return active
 
     def drawn(self, count: int, numbers: np.random.Generator) -> Matrix:
-        """Position rows at random, as the space says."""
+        """Draw position rows at random, as the space says."""
         return self.snapped(self.low + (self.high - self.low) * numbers.random((count, self.width)))
 
     def neighbours(self, row: Vector) -> Matrix:
-        """All rows that differ from this one in one finite column: in any cell, or of many cells in one nearby."""
+        """Return all rows that differ in one finite column: in any cell, or, of many cells, in a nearby one."""
         found = [row]
         for column, count in enumerate(self._counts):
             if count is None:
@@ -121,7 +121,7 @@ class Cube:
         return np.array(found[1:]).reshape(-1, self.width)
 
     def near(self, rows: Matrix, count: int, numbers: np.random.Generator) -> Matrix:
-        """`count` rows near to some of `rows`: a few columns changed, by steps from tiny to large."""
+        """Return `count` rows near some of `rows`: a few columns changed, by steps from tiny to large."""
         found = rows[numbers.integers(len(rows), size=count)]
         step = 10.0 ** numbers.uniform(-3.0, -0.5, size=(count, 1))
         moved = found + step * numbers.standard_normal(found.shape)
@@ -133,5 +133,5 @@ class Cube:
 
 
 def generator(rng: random.Random) -> np.random.Generator:
-    """numpy's random numbers, seeded by Python's."""
+    """Return numpy's random number generator, seeded by Python's."""
     return np.random.default_rng(rng.getrandbits(64))

@@ -1,4 +1,4 @@
-"""Stops a trial whose learning curve will not reach the best result, as curves fitted to it foretell."""
+"""Stop a trial whose fitted learning curve predicts that it will not reach the best result."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class CurvefittingAssessor(Assessor):
 
     Args:
         epoch_num: how many intermediate results a whole trial reports.
-        start_step: no trial is stopped before it has reported more than so many.
+        start_step: no trial is stopped before it has reported more than this many results.
         threshold: 0 to 1: the forecast must reach this part of the best result (of its distance from 0).
-        gap: a trial is judged at every so many results.
+        gap: number of results from one judgement to the next.
         optimize_mode: "maximize" or "minimize".
 
     Raises: ConfigError, PluginError
@@ -74,7 +74,7 @@ class CurvefittingAssessor(Assessor):
 
 
 def forecast_at(epoch: int, curve: list[tuple[int, float]]) -> float | None:
-    """What rising curves, fitted to (epoch, result) points, expect at an epoch; None if none fits at all."""
+    """Return what rising curves, fitted to (epoch, result) points, predict for an epoch; None if no curve fits."""
     import numpy as np
 
     x = np.array([point[0] for point in curve], dtype=float)
@@ -110,7 +110,7 @@ def _fit(family: Callable[..., Any], start: list[float], x: Any, level: Any, lat
 
 
 def _families() -> list[tuple[Callable[..., Any], list[float]]]:
-    """Families of learning curves, each with a start for the fit. They saturate, but for the logarithm."""
+    """Return families of learning curves, each with a start for the fit. All but the logarithm saturate."""
     import numpy as np
 
     def power(x: Any, top: float, scale: float, slope: float) -> Any:

@@ -25,7 +25,7 @@ class DNGOTuner(SurrogateTuner):
     Args:
         optimize_mode: "maximize" or "minimize".
         sample_size: candidates for each proposal.
-        trials_per_update: the network is trained anew after so many results.
+        trials_per_update: number of results after which the network is trained again.
         num_epochs_per_training: passes over the history in each training.
         seed: any whole number; None for a different search each time.
 
@@ -73,7 +73,7 @@ class DNGOTuner(SurrogateTuner):
         return np.asarray(tried[int(np.argmax(self._fresh(worth)(tried)))])
 
     def _basis(self, rows: Matrix) -> Matrix:
-        """What the last hidden layer makes of position rows."""
+        """Return the output of the last hidden layer for position rows."""
         import numpy as np
 
         network = self._trained()
@@ -83,7 +83,7 @@ class DNGOTuner(SurrogateTuner):
         return np.hstack([out, np.ones((len(out), 1))])
 
     def _trained(self) -> Any:
-        """The network as trained on the first results, up to a multiple of `trials_per_update`."""
+        """Return the network as trained on the first results, up to a multiple of `trials_per_update`."""
         from sklearn.neural_network import MLPRegressor
 
         until = max(len(self._ended) // self._every * self._every, min(self._every, len(self._ended)))

@@ -27,10 +27,10 @@ class Gaussian:
         self._groups, self._nu, self._alpha = tuple(groups), nu, alpha
 
     def fitted(self, features: Matrix, values: Vector) -> tuple[Kernel, float]:
-        """The likeliest kernel given the values, and the logarithm of its posterior density."""
+        """Return the likeliest kernel given the values, and the logarithm of its posterior density."""
         model = GaussianProcessRegressor(self._start(), alpha=self._alpha, optimizer=_search)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of hyperparameters at their bounds, which are there on purpose
+            warnings.simplefilter("ignore")  # The hyperparameters are at their bounds, which exist on purpose.
             model.fit(features, values)
         return model.kernel_, float(model.log_marginal_likelihood_value_)
 
@@ -39,7 +39,8 @@ class Gaussian:
         return ConstantKernel(1.0, (0.05, 50.0)) * shape + WhiteKernel(1e-3, (1e-7, 0.3))
 
     def process(self, kernel: Kernel, features: Matrix, values: Vector, unmeasured: Matrix) -> GaussianProcess:
-        """The process given the values; of unmeasured points it believes its own mean (Ginsbourger et al., 2010)."""
+        """Return the process given the values; at unmeasured points it takes its own mean (Ginsbourger et al.,
+        2010)."""
         process = GaussianProcess(kernel, self._alpha, features, values)
         if len(unmeasured):
             believed, _ = process.predict(unmeasured)
@@ -82,7 +83,7 @@ class GaussianProcess:
         self._prior = float(self._shape.diag(features[:1])[0])
 
     def predict(self, features: Matrix) -> tuple[Vector, Vector]:
-        """Mean and standard deviation of the objective itself, without its noise.
+        """Return mean and standard deviation of the objective itself, without its noise.
 
         scikit-learn's own `predict` checks its input for longer than it takes to compute few rows.
         """
@@ -102,7 +103,7 @@ def _search(objective: Callable[..., Any], theta: Vector, bounds: Matrix) -> tup
 
 
 def _prior(theta: Vector) -> tuple[float, Vector]:
-    """How rare hyperparameters are, as a negative logarithm, and its slopes; as in optuna's GPSampler, but for lengths.
+    """Return how rare hyperparameters are, as a negative logarithm, and its slopes, as in optuna's GPSampler.
 
     Few results fit a process best that takes a parameter for unimportant, or for noise, too early. Short lengths are
     less rare here than there, where results that lie close together, as imported ones may, are smoothed too much.

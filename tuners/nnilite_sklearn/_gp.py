@@ -19,7 +19,7 @@ _ROUNDS = 6  # of moves along numbers and through finite columns
 
 
 class GaussianTuner(SurrogateTuner):
-    """What GP and Metis share: the process, fitted on the history."""
+    """Base of GP and Metis: the process, fitted on the history."""
 
     most_points = 300
 
@@ -35,7 +35,7 @@ class GaussianTuner(SurrogateTuner):
         self._fit: tuple[int, Any, bool] = (0, None, False)
 
     def _process(self) -> tuple[GaussianProcess, Matrix, Vector]:
-        """The process, and the position rows and values that it knows."""
+        """Return the process, and the position rows and values that it knows."""
         until = _step(len(self._ended))
         if self._fit[0] != until:
             self._fit = (until, *self._likeliest(*self._known(until)))
@@ -46,7 +46,7 @@ class GaussianTuner(SurrogateTuner):
         return self._gaussian.process(kernel, self._cube.features(rows), values, unmeasured), rows, values
 
     def _likeliest(self, rows: Matrix, losses: Vector) -> tuple[Any, bool]:
-        """The kernel, and whether losses are bent: bending helps where they span magnitudes, and harms steps."""
+        """Return the kernel and whether losses are bent: bending helps where they span magnitudes, and harms steps."""
         features = self._cube.features(rows)
         fits = []
         for bends in (False, True):
@@ -62,7 +62,7 @@ class GaussianTuner(SurrogateTuner):
         return np.vstack([self._cube.drawn(far, numbers), self._cube.near(best, near, numbers)])
 
     def _uphill(self, score: Callable[[Matrix], Vector], rows: Matrix) -> Vector:
-        """The best of some rows after each was moved uphill, along its numbers and through its finite columns."""
+        """Return the best of some rows after moving each uphill, along its numbers and through its finite columns."""
         import numpy as np
 
         found = list(rows)
@@ -76,7 +76,7 @@ class GaussianTuner(SurrogateTuner):
         return np.asarray(found[int(np.argmax(scores))])
 
     def _slid(self, score: Callable[[Matrix], Vector], row: Vector) -> Vector:
-        """Moved along the continuous columns, all at once."""
+        """Move rows along the continuous columns, all at once."""
         import numpy as np
         from scipy.optimize import minimize
 
@@ -99,7 +99,7 @@ class GaussianTuner(SurrogateTuner):
         return moved
 
     def _climbed(self, score: Callable[[Matrix], Vector], row: Vector) -> tuple[Vector, bool]:
-        """The best row that differs in one finite column, if it is better, and whether it is."""
+        """Return the best row that differs in one finite column, if it is better, and whether it is."""
         import numpy as np
 
         around = np.vstack([row[None, :], self._cube.neighbours(row)])
@@ -119,7 +119,7 @@ class GPTuner(GaussianTuner):
         xi: improvement that "ei" and "poi" ask for at least, in standard deviations of the results.
         nu: smoothness of the Matern kernel: 0.5, 1.5 or 2.5.
         alpha: added to the diagonal, for noise and against numerical trouble.
-        cold_start_num: so many random trials first.
+        cold_start_num: number of random trials at the beginning.
         selection_num_warm_up: random candidates for each proposal.
         selection_num_starting_points: candidates near the best points.
         seed: any whole number; None for a different search each time.
@@ -173,7 +173,7 @@ class GPTuner(GaussianTuner):
 
 
 def _step(count: int) -> int:
-    """Up to which result hyperparameters are fitted: all of few, then in steps of a tenth."""
+    """Return the number of results that hyperparameters are fitted to: all of few, then in steps of a tenth."""
     step = 1
     while step * 20 <= count:
         step *= 2

@@ -20,16 +20,16 @@ _DOUBT = 2.5  # standard deviations from its prediction at which a result is dou
 class MetisTuner(GaussianTuner):
     """NNI's Metis (Li et al., 2018, "Metis: Robustly Tuning Tail Latencies of Cloud Systems"). No nested choices.
 
-    A Gaussian process tells three candidates: where the objective is expected to be best, where it is least known,
-    and, if resampling is on, the point whose result contradicts the process most. The one that is likeliest to improve
-    is run. So it copes with noise better than GP does.
+    A Gaussian process proposes three candidates: where the objective is expected to be best, where it is least known,
+    and, if resampling is on, the point whose result contradicts the process most. The candidate that is likeliest to
+    improve is run, so Metis copes with noise better than GP.
 
     Args:
         optimize_mode: "maximize" or "minimize".
         no_resampling: False lets it run a doubtful point again.
         no_candidates: True makes it explore only, by the least known point.
         selection_num_starting_points: candidates for each proposal.
-        cold_start_num: so many random trials first.
+        cold_start_num: number of random trials at the beginning.
         exploration_probability: chance that the least known point is considered at all.
         seed: any whole number; None for a different search each time.
 

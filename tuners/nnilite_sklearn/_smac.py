@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nnilite_sklearn._cube import Matrix, Vector
 
 _TREES = 40
-_LUCK = 0.1  # share of trials at random, so that no region is given up for good
+_LUCK = 0.1  # share of trials at random, so that no region is abandoned forever
 _FAR, _NEAR, _WALKS = 1000, 500, 5
 
 
@@ -24,7 +24,7 @@ class SMACTuner(SurrogateTuner):
 
     Args:
         optimize_mode: "maximize" or "minimize".
-        config_dedup: taken for NNI's sake: where the space is finite, no point is tried twice anyway.
+        config_dedup: accepted for compatibility with NNI: in a finite space, no point is tried twice anyway.
         seed: any whole number; None for a different search each time.
 
     Raises: ConfigError, PluginError
@@ -59,7 +59,7 @@ class SMACTuner(SurrogateTuner):
         return np.asarray(tried[int(np.argmax(scores))])
 
     def _with_unmeasured(self, rows: Matrix, values: Vector) -> tuple[Matrix, Vector]:
-        """Features and values, those without a value lying that they are as bad as the worst."""
+        """Return features and values, with the worst value for running points that have none yet."""
         import numpy as np
 
         unmeasured = self._unmeasured()

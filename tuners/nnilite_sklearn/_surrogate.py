@@ -30,7 +30,7 @@ _MOST_FAILED = 50  # that models heed
 
 
 def need_sklearn() -> None:
-    """Raises: PluginError that names the extra if scikit-learn is not installed. Imports nothing: it is slow to."""
+    """Raise a PluginError that names the extra if scikit-learn is not installed. Imports nothing, as that is slow."""
     for module in ("scipy", "sklearn"):
         if importlib.util.find_spec(module) is None:
             raise PluginError(f"this needs the module {module!r}. Install it with: pip install 'nnilite[sklearn]'")
@@ -90,15 +90,15 @@ class SurrogateTuner(LearningTuner):
 
     @abstractmethod
     def _best(self, numbers: np.random.Generator) -> Vector:
-        """The position row of the most promising candidate."""
+        """Return the position row of the most promising candidate."""
 
     def _history(self, until: int | None = None) -> tuple[Matrix, Vector]:
-        """Position rows and levelled losses of the first `until` results."""
+        """Return position rows and levelled losses of the first `until` results."""
         rows, losses = self._known(until)
         return rows, levelled(losses)[0]
 
     def _known(self, until: int | None = None) -> tuple[Matrix, Vector]:
-        """Position rows and losses of the first `until` results; poor ones count as the worst."""
+        """Return position rows and losses of the first `until` results; poor ones count as the worst."""
         import numpy as np
 
         ended = self._ended[:until]
@@ -119,7 +119,7 @@ class SurrogateTuner(LearningTuner):
         return sorted({*(int(k) for k in best), *latest})
 
     def _fresh(self, score: Score) -> Score:
-        """In a finite space, the score without what was tried: else the best would be proposed over and over."""
+        """In a finite space, drop what was tried from the score; otherwise the best would be proposed repeatedly."""
         import numpy as np
 
         if not self.distinct or self._cube.continuous.any():
@@ -132,7 +132,7 @@ class SurrogateTuner(LearningTuner):
         return fresh
 
     def _unmeasured(self) -> Matrix:
-        """Position rows of the points that run now, and of those that failed.
+        """Return position rows of the points that run now, and of those that failed.
 
         A model that knew nothing of points that failed would propose them over and over. The last one has a second
         chance at once: it may have failed by bad luck.
@@ -144,9 +144,10 @@ class SurrogateTuner(LearningTuner):
 
 
 def levelled(losses: Vector, bends: bool = True) -> tuple[Vector, float]:
-    """Mean 0 and variance 1 in the same order, and if it `bends` without long tails, which most models fit best.
+    """Return losses with mean 0 and variance 1 in the same order; if it `bends`, without long tails, which suits most
+    models.
 
-    Also the logarithm of how much closer together that has brought them, as a factor of their joint density.
+    Also return the logarithm of how much closer together this brings them, as a factor of their joint density.
     """
     import numpy as np
 
@@ -163,10 +164,10 @@ def levelled(losses: Vector, bends: bool = True) -> tuple[Vector, float]:
 
 
 def _bent(level: Vector) -> tuple[Vector, float]:
-    """Yeo and Johnson's transformation, with the power that makes the result likeliest to be normal.
+    """Apply Yeo and Johnson's transformation, with the power that makes the result likeliest to be normal.
 
-    Also the sum of the logarithms of its slopes. scipy searches the power too, but its checks of each step take ten
-    times as long as the step.
+    Also return the sum of the logarithms of its slopes. scipy searches the power too, but its checks of each step take
+    ten times as long as the step.
     """
     import numpy as np
     from scipy import optimize, stats
@@ -182,7 +183,7 @@ def _bent(level: Vector) -> tuple[Vector, float]:
 
 
 def log_improvement(mean: Vector, deviation: Vector, best: float) -> Vector:
-    """Logarithm of the expected improvement below `best`, which tells candidates apart even where it is tiny."""
+    """Return the logarithm of the expected improvement below `best`, which ranks candidates even where it is tiny."""
     import numpy as np
     from scipy import special
 
