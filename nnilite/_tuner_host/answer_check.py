@@ -72,7 +72,7 @@ def _parsed(line: bytes) -> Any:
 
 def _whole_number(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
-        raise ValueError(f"a whole number in it has more than {MAX_DIGITS} digits")
+        raise ValueError(f"it holds a whole number of more than {MAX_DIGITS} digits")
     return int(digits)
 
 

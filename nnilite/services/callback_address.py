@@ -92,7 +92,7 @@ def check_callback_address(context: ServiceContext, given: str | None, platform:
     ):
         return
     parts = urlsplit(callback_address(context, given, platform))
-    where = f"trials would look for the manager at {parts.hostname}:{parts.port}"
+    where = f"trials would connect to the manager at {parts.hostname}:{parts.port}"
     if is_loopback(parts.hostname or ""):
         what = f"{where}, which is their own container: set nniManagerIp"
     elif not _listens(parts.hostname or "", parts.port or _PORTS[parts.scheme]):
@@ -102,7 +102,7 @@ def check_callback_address(context: ServiceContext, given: str | None, platform:
         )
     else:
         return
-    cure = f"{what} to an address by which they reach it, also that of a proxy or a tunnel, or set callback: log"
+    cure = f"{what} to an address that they reach, such as that of a proxy or a tunnel, or set callback: log"
     raise ConfigError(cure, Place(field="nniManagerIp"))
 
 
@@ -132,8 +132,8 @@ def given_callback_address(context: ServiceContext, given: str | None, machines:
     if not is_loopback(parts.hostname or ""):
         return url
     raise ConfigError(
-        f"{machines} cannot reach this manager at {parts.netloc}: set `callback: log`, by which trials report "
-        "through the logs of their jobs, or name by nniManagerIp an address that they can reach",
+        f"{machines} cannot reach this manager at {parts.netloc}: set `callback: log`, so that trials report "
+        "through the logs of their jobs, or set nniManagerIp to an address that they can reach",
         Place(field="callback"),
     )
 

@@ -42,7 +42,7 @@ START_VARIABLE = "NNILITE_START"
 KEEPER_VARIABLE = "NNILITE_KEEPER"
 CODE_VARIABLE = "NNILITE_CODE"
 HIDDEN = "********"
-"""What is shown in place of a secret, or of what is too long to be read."""
+"""Shown in place of a secret, or of a text that is too long to read."""
 _LEFT_OUT = (".boot-*",)
 
 
@@ -86,7 +86,7 @@ class MountedStorage:
             put_file(self.here, f"{self.code_folder}/{name}", content)
         except OSError as error:
             folder = self.here / self.code_folder
-            raise ServiceError(f"the storage cannot be written at {folder}: {error.strerror}") from error
+            raise ServiceError(f"cannot write to the storage at {folder}: {error.strerror}") from error
 
     def work_folder(self, job: Job) -> str:
         """Return where a job writes, as jobs see it."""
@@ -122,7 +122,7 @@ class Delivery:
     callback: str = ""
     callback_file: str | None = None
     contents: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    """What travels within the job, by the variables that hold it."""
+    """The contents that travel within the job, by the variables that hold them."""
 
     def spec(self, job: Job, folder: str, **more: Json) -> dict[str, Json]:
         """Return the keeper's specification; see `keeper_spec`."""

@@ -85,7 +85,7 @@ def impossible(gpus: Sequence[Gpu], wanted: int, rules: GpuRules) -> str | None:
     admitted = sum(rules.admits(gpu) for gpu in gpus)
     if wanted <= admitted:
         return None
-    limit = f", of which gpuIndices allows {admitted}" if admitted < len(gpus) else ""
+    limit = f", and gpuIndices allows {admitted}" if admitted < len(gpus) else ""
     return f"a trial needs {wanted} GPUs, but this machine has {len(gpus)}{limit}"
 
 
@@ -145,7 +145,7 @@ def _waits(wanted: int, free: int, obstacles: Mapping[int, str], rules: GpuRules
         hint = " (useActiveGpu: true would share it)"
     elif any(obstacle.startswith("runs") for obstacle in grouped):
         hint = f" (maxTrialNumberPerGpu is {rules.max_jobs})"
-    need = "a GPU" if wanted == 1 else f"{wanted} GPUs, of which {free} can be had"
+    need = "a GPU" if wanted == 1 else f"{wanted} GPUs, and {free} of them are free"
     return f"waits for {need}: {states}{hint}"
 
 
@@ -170,11 +170,11 @@ def read_gpus() -> list[Gpu]:
             "GPUs cannot be found: this machine has no NVIDIA driver library (libnvidia-ml.so.1)"
         ) from None
     except pynvml.NVMLError as error:
-        raise ServiceError(f"GPUs cannot be found: the NVIDIA driver says {error}") from error
+        raise ServiceError(f"GPUs cannot be found: the NVIDIA driver reported {error}") from error
     try:
         return [_read_gpu(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
     except pynvml.NVMLError as error:
-        raise ServiceError(f"GPUs cannot be read: the NVIDIA driver says {error}") from error
+        raise ServiceError(f"GPUs cannot be read: the NVIDIA driver reported {error}") from error
     finally:
         pynvml.nvmlShutdown()
 
@@ -238,7 +238,7 @@ class GpuReader:
         await asyncio.wait([pending], timeout=left_s)
         if not pending.done():
             raise ServiceError(
-                f"the NVIDIA driver has not answered for {self._timeout_s:g} s; see whether nvidia-smi does"
+                f"the NVIDIA driver has not answered for {self._timeout_s:g} s; check whether nvidia-smi answers"
             )
         if self._pending is pending:
             self._pending = None
@@ -259,7 +259,7 @@ class GpuReader:
 
         def work() -> None:
             gpus: list[Gpu] = []
-            error: ServiceError | None = ServiceError("the GPUs could not be read: see the log")
+            error: ServiceError | None = ServiceError("the GPUs could not be read; see the log")
             try:
                 gpus, error = self._read(), None
             except ServiceError as failure:

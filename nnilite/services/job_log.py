@@ -45,7 +45,7 @@ class JobLog(ABC):
         self.output = bytearray()
         """What the trial has printed, as far as it is kept."""
         self.exited: Exited | None = None
-        """The keeper's word on the end, once it was read."""
+        """The keeper's report of the end, once it was read."""
         self._unread: dict[str, bytes] = {}  # the last line of each part, which has no end yet
         self._whole: dict[str, tuple[int, bytes]] = {}  # how much of each part is known, and the end of that
         self._fresh: list[KeeperEvent] = []

@@ -75,6 +75,6 @@ class JobTurns:
     def _found(self, job: str) -> JobStatus:
         look = self._looks.get(job)
         if look is None or not look.done():
-            return JobStatus(JobState.UNKNOWN, f"its platform has not told of it within {self._limit_s:.0f} s")
+            return JobStatus(JobState.UNKNOWN, f"its platform has not reported on it within {self._limit_s:.0f} s")
         del self._looks[job]
         return look.result()

@@ -51,13 +51,13 @@ class Patience:
     young_s: float = 30.0
     """A job that was submitted less than this ago may not be known to all of its platform yet."""
     gone_s: float = 60.0
-    """A job counts as lost when its platform has not known it for so long: databases fail for a moment."""
+    """A job counts as lost when its platform has not known it for this long: databases fail for a moment."""
     log_lag_s: float = 60.0
-    """The log of a job may come to its end so long after the job."""
+    """How long after the job its log may end."""
     soft_extra_s: float = 5.0
-    """The platform is asked for a hard end so long after the keeper should have ended the trial softly."""
+    """How long after the keeper should have ended the trial softly the platform is asked to kill it."""
     call_s: float = 40.0
-    """All tries of one call have so long, where the client takes it from here: the engine gives up after 60 s."""
+    """The limit on all tries of one call, where the client takes it from here: the engine gives up after 60 s."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class JobWatch(ABC, Generic[JobT]):
 
     def taken_away(self, found: JobT, seen: SeenJob) -> JobStatus:
         """Return the status of a job that has run, and waits again."""
-        reason = f"{self.platform} has taken it off its node, to start it again"
+        reason = f"{self.platform} took the job off its node to start it again"
         return seen.status(JobState.LOST, f"{reason}: {seen.reason}" if seen.reason else reason)
 
     def speaks(self, found: JobT, seen: SeenJob) -> bool:
@@ -190,18 +190,18 @@ class JobWatch(ABC, Generic[JobT]):
     async def _fetched(self) -> JobT:
         found = await self.fetch()
         if not self.is_this(found):
-            raise NotFound(f"{self.platform} has another job of this id")
+            raise NotFound(f"{self.platform} has a different job with this id")
         return found
 
     def missing(self) -> JobStatus:
         """Return the status of a job that the platform does not know. It may be overridden, as `judged`."""
         if time.monotonic() - self._submitted < self.patience.young_s:
-            return JobStatus(JobState.WAITING, f"{self.platform} has just taken it")
+            return JobStatus(JobState.WAITING, f"{self.platform} has just accepted the job")
         if self.canceled:
             return JobStatus(JobState.CANCELED, "canceled")
         if self.lasts_s("missing") < self.patience.gone_s:
-            return JobStatus(JobState.UNKNOWN, f"{self.platform} does not know it at the moment")
-        return JobStatus(JobState.LOST, f"{self.platform} has no such job (any more)")
+            return JobStatus(JobState.UNKNOWN, f"{self.platform} does not know the job at the moment")
+        return JobStatus(JobState.LOST, f"{self.platform} no longer knows the job")
 
     async def _found(self, found: JobT) -> JobStatus:
         """Take up what the platform found. Raises: Problem, ServiceError."""
@@ -222,7 +222,7 @@ class JobWatch(ABC, Generic[JobT]):
             return self.taken_away(found, self._seen(found))
         if seen.is_stopping and not self.ran:
             return seen.status(JobState.WAITING)
-        return seen.status(reason=seen.reason if self._cancel_at is None else "it is being canceled")
+        return seen.status(reason=seen.reason if self._cancel_at is None else "the job is being canceled")
 
     def _seen(self, found: JobT) -> SeenJob:
         seen = self.words(found)
@@ -250,7 +250,7 @@ class JobWatch(ABC, Generic[JobT]):
             if speaks and not late:
                 raise
         if speaks and self.log.lags and self.log.exited is None and not late:
-            return seen.status(JobState.RUNNING, "it has ended, and the end of its log is awaited")
+            return seen.status(JobState.RUNNING, "the job has ended; waiting for the end of its log")
         end = self.end(found, self.log.exited)
         if self.canceled and end.state is not JobState.SUCCEEDED:
             end = replace(end, state=JobState.CANCELED, reason=end.reason or "canceled")
@@ -296,7 +296,7 @@ class JobWatch(ABC, Generic[JobT]):
         except NotFound:
             return
         if not _has_ended(seen):
-            raise ServiceError(f"{self.id} is still being ended on {self.platform}")
+            raise ServiceError(f"{self.platform} is still stopping the job {self.id}")
 
     # ------------------------------------------------------------ its log
 

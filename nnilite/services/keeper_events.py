@@ -82,11 +82,11 @@ class _Order:
             self._output(event)
         elif isinstance(event, Started):
             if self._started or self._exited or self._next_index is not None:
-                raise Mismatch("type", "is a start that is not the first of its trial's events")
+                raise Mismatch("type", "is a start, but not the first event of its trial")
             self._started = True
         elif isinstance(event, Used):
             if self._exited or self._used:
-                raise Mismatch("type", "is a second word on what the trial uses, or one after its exit")
+                raise Mismatch("type", "is a second report of what the trial uses, or one after its exit")
             self._used = True
         elif self._exited:
             raise Mismatch("type", "is a second exit")
@@ -116,7 +116,7 @@ class _TooLong(ValueError):
 
 def _int(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
-        raise _TooLong(f"a whole number in it has more than {MAX_DIGITS} digits")
+        raise _TooLong(f"it holds a whole number of more than {MAX_DIGITS} digits")
     return int(digits)
 
 

@@ -59,7 +59,7 @@ _NOT_COPIED = ("spec.json", ".*.new")
 _NAMED = 3
 
 MOST_REPORTS_BYTES = 1 << 30
-"""How much of a file of a keeper is brought from a worker at most. Ten million reports have as much."""
+"""The most that is read of a keeper's file on a worker. Ten million reports take this much."""
 _MOST_RECORD_BYTES = 1 << 20
 _SURELY_READ_BYTES = 32 << 20  # a spool of this size is read to its end, whatever is in it
 
@@ -157,9 +157,9 @@ class KeeperFolder:
             return ended
         started = self.started()
         if not kept:
-            return JobStatus(JobState.LOST, "its keeper is gone", host=host, started=started)
+            return JobStatus(JobState.LOST, "the trial's keeper is gone", host=host, started=started)
         if started is None:
-            return JobStatus(JobState.WAITING, "its keeper is starting", host=host)
+            return JobStatus(JobState.WAITING, "the trial's keeper is starting", host=host)
         return JobStatus(JobState.RUNNING, host=host, started=started)
 
     def was_begun(self) -> bool:
@@ -206,7 +206,7 @@ def copy_attempt(folder: Path, target: Path, *left_out: str) -> None:
         taken = copy_folder(folder, target, *_NOT_COPIED, *left_out)
     if taken.unreadable:
         first = ", ".join(taken.unreadable[:_NAMED])
-        raise ServiceError(f"{len(taken.unreadable)} files of {folder} may not be read by this user, such as {first}")
+        raise ServiceError(f"{len(taken.unreadable)} files of {folder} cannot be read by this user, such as {first}")
 
 
 def copy_attempt_file(folder: Path, path: str, target: Path, most_bytes: int | None = None) -> None:
@@ -286,7 +286,7 @@ def _event(kind: str, record: Json, directory: Path) -> list[KeeperEvent]:
     try:
         return [parse_event({"host": "", "pid": 0, **record, "type": kind})]
     except ConfigError as error:
-        log.warning("%s has no word of a keeper in .nni/%s: %s", directory, kind, error)
+        log.warning("%s has an unreadable keeper file .nni/%s: %s", directory, kind, error)
         return []
 
 

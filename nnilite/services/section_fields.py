@@ -31,8 +31,8 @@ __all__ = [
     "gpus_of",
 ]
 
-TrialGpuNumber = Annotated[NonNegativeInt | None, "overrides the top level's"]
-ManagerIp = Annotated[str | None, "where trials reach the manager, unless `callback` is log"]
+TrialGpuNumber = Annotated[NonNegativeInt | None, "overrides the one at the top level"]
+ManagerIp = Annotated[str | None, "the address at which trials reach the manager, unless `callback` is log"]
 EnvironmentVariables = Annotated[dict[str, str], "of trials"]
 
 GPU_OPTION = "trialGpuNumber"
@@ -77,5 +77,5 @@ def check_variables(names: Iterable[str]) -> None:
     for name in names:
         if not _VARIABLE.fullmatch(name) or name.startswith(_OURS):
             raise ConfigError(
-                f"{name!r} cannot be the name of a variable of trials", field_place("environment_variables")
+                f"{name!r} is not a valid name of an environment variable", field_place("environment_variables")
             )

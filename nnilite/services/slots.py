@@ -39,9 +39,9 @@ __all__ = ["RENEWED_S", "STARTING_S", "Claim", "SlotDesk", "SlotTerms", "SlotTro
 log = logging.getLogger(__name__)
 
 RENEWED_S = 15.0
-"""So long a claim counts after it was made or renewed. Trials that wait ask about once a second."""
+"""How long a claim counts after it was made or renewed. Trials that wait ask about once a second."""
 STARTING_S = 60.0
-"""So long a slot is held for a trial whose folder does not tell yet that it was begun."""
+"""How long a slot is held for a trial whose folder does not show yet that it was begun."""
 
 _FORGOTTEN_S = 86400.0
 _LOCK_PAUSE_S = 0.02
@@ -315,7 +315,7 @@ class SlotDesk:
             with self._locked():
                 self._save()
         except _Busy:
-            log.warning("%s is locked by another manager for long", self._place)
+            log.warning("%s has been locked by another manager for a long time", self._place)
         except SlotTrouble as error:
             log.warning("%s", error)
 
@@ -361,7 +361,7 @@ class SlotDesk:
             elif self._file.exists():
                 self._file.unlink()
         except OSError as error:
-            raise SlotTrouble(f"{self._file} cannot be written: {error.strerror}") from error
+            raise SlotTrouble(f"cannot write {self._file}: {error.strerror}") from error
         self._told = (now, own.first(self._experiment, now))
 
     @contextlib.contextmanager
@@ -384,7 +384,7 @@ class SlotDesk:
                     raise SlotTrouble(f"{self._place} is removed again and again") from None
                 continue
             except OSError as error:
-                raise SlotTrouble(f"{self._place} cannot be used: {error.strerror}") from error
+                raise SlotTrouble(f"cannot use {self._place}: {error.strerror}") from error
             try:
                 _lock(lock, end)
             except BaseException:
@@ -412,7 +412,7 @@ def _lock(descriptor: int, end: float) -> None:
                 raise _Busy from None
             time.sleep(_LOCK_PAUSE_S)
         except OSError as error:
-            raise SlotTrouble(f"the slots of this machine cannot be locked: {error.strerror}") from error
+            raise SlotTrouble(f"cannot lock the slots of this machine: {error.strerror}") from error
         else:
             return
 
@@ -447,17 +447,17 @@ def _parsed(content: bytes, file: Path) -> _Part:
         waiting = {str(job): (_time(since), _time(seen)) for job, (since, seen) in found["waiting"].items()}
         return _Part(int(found["priority"]), held, _Line(waiting))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
-        log.warning("%s is broken and left out: %s", file, error)
+        log.warning("ignored the damaged file %s: %s", file, error)
         return _Part()
 
 
 def _time(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ValueError("{!r:.60} is no time".format(value))
+        raise ValueError("{!r:.60} is not a time".format(value))
     return float(value)
 
 
 def _path(value: object) -> str:
     if not isinstance(value, str) or "\0" in value or not 0 < len(os.fsencode(value)) < _LONGEST_PATH:
-        raise ValueError("{!r:.60} is no folder".format(value))
+        raise ValueError("{!r:.60} is not a folder".format(value))
     return value

@@ -41,7 +41,7 @@ def test_gpus_that_cannot_be_are_refused(gpus: Any) -> None:
 def test_a_batch_tells_it_once_and_never_after_the_end() -> None:
     exit_ = {"type": "exit", "time": 1, "code": 0}
     for events in ([USE, USE], [exit_, USE]):
-        with pytest.raises(ConfigError, match="second word"):
+        with pytest.raises(ConfigError, match="second report"):
             read_batch(events)
 
 

@@ -248,7 +248,7 @@ def test_code_that_is_too_large_to_travel_with_the_job_is_refused_with_the_cure(
 
 
 def test_a_manager_that_trials_could_not_reach_is_refused_at_the_start_of_an_experiment(open_bench):
-    with pytest.raises(ConfigError, match=r"nniManagerIp: trials would look for the manager .* or set callback: log"):
+    with pytest.raises(ConfigError, match=r"nniManagerIp: trials would connect to the manager .* or set callback: log"):
         open_bench(nni_manager_ip=None)
 
 

@@ -198,7 +198,7 @@ def test_a_cancellation_that_the_server_has_refused_is_made_up_for(faults, open_
 def test_a_manager_that_no_pod_can_reach_is_told_before_anything_starts(cluster, open_bench):
     if not cluster.callback:
         pytest.skip("trials report by their logs")
-    with pytest.raises(ConfigError, match=r"nniManagerIp: trials would look for the manager at .*callback: log"):
+    with pytest.raises(ConfigError, match=r"nniManagerIp: trials would connect to the manager at .*callback: log"):
         open_bench(nni_manager_ip=None)
     assert cluster.all(JOBS) == []
 
@@ -212,7 +212,7 @@ def test_trials_of_a_manager_that_no_pod_can_reach_any_more_wait_and_say_so(clus
     refusal = bench.refusal(moved.submit(bench.job("true")))
     bench.call(moved.close())
     assert isinstance(refusal, NoCapacity)
-    assert "trials would look for the manager at" in str(refusal)
+    assert "trials would connect to the manager at" in str(refusal)
 
 
 @pytest.mark.everywhere

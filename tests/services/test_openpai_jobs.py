@@ -215,7 +215,7 @@ def test_a_storage_that_cannot_be_written_lets_trials_wait(open_pai, storage, tm
     place = tmp_path / "file"
     place.write_text("")
     bench = open_pai(**{**storage, "local_storage_mount_point": place})
-    assert f"the storage cannot be written at {place}" in str(bench.refusal(bench.service.submit(bench.job("true"))))
+    assert f"cannot write to the storage at {place}" in str(bench.refusal(bench.service.submit(bench.job("true"))))
 
 
 # ------------------------------------------------------------ a job of the user's own

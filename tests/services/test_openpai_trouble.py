@@ -205,9 +205,9 @@ def test_a_job_that_vanishes_is_lost(pai, open_pai):
     name = bench.run("sleep 60")
     bench.wait(name, JobState.RUNNING)
     pai.jobs.pop(name).stop()
-    bench.eventually(lambda: bench.status(name).reason == "PAI does not know it at the moment")
+    bench.eventually(lambda: bench.status(name).reason == "PAI does not know the job at the moment")
     status = bench.wait(name)
-    assert (status.state, status.reason) == (JobState.LOST, "PAI has no such job (any more)")
+    assert (status.state, status.reason) == (JobState.LOST, "PAI no longer knows the job")
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_a_job_that_the_platform_starts_again_is_lost_and_stopped(pai, open_pai)
     bench.status(name)
     pai.holds = True
     pai.start_again(name)
-    assert "PAI has taken it off its node, to start it again" in bench.wait(name).reason
+    assert "PAI took the job off its node to start it again" in bench.wait(name).reason
     bench.call(bench.service.remove(bench.handles[name]))
     assert pai.job(name).state == "STOPPED"
 
@@ -287,7 +287,7 @@ def test_a_keeper_that_does_not_hear_its_manager_is_stopped_by_the_platform(pai,
     bench.wait(name, JobState.RUNNING)
     bench.receiver.stop()
     bench.call(bench.service.cancel(bench.handles[name]))
-    assert bench.status(name).reason == "it is being canceled"
+    assert bench.status(name).reason == "the job is being canceled"
     assert bench.wait(name).state is JobState.CANCELED
     bench.receiver.start()
 

@@ -122,14 +122,14 @@ def job(state: str, reason: str = "None", code: int | None = None) -> QueuedJob:
 INTERRUPTED = {"code": -15, "message": "canceled by SIGTERM", "cause": "interrupted"}
 VERDICTS = [
     (with_records(), "RUNNING", JobState.RUNNING, ""),
-    (with_records(started=False), "RUNNING", JobState.WAITING, "Slurm has started it on n1: its set-up runs"),
-    (with_records(started=False), "CONFIGURING", JobState.WAITING, "its node is being made ready"),
+    (with_records(started=False), "RUNNING", JobState.WAITING, "Slurm started the job on n1: the set-up lines run"),
+    (with_records(started=False), "CONFIGURING", JobState.WAITING, "the node is being prepared"),
     (with_records(code=0), "COMPLETED", JobState.SUCCEEDED, ""),
     (with_records(code=0), "RUNNING", JobState.SUCCEEDED, ""),
     (with_records(code=3), "FAILED", JobState.FAILED, ""),
     (with_records(), "NODE_FAIL", JobState.LOST, "Slurm: NODE_FAIL, its node failed"),
     (with_records(**INTERRUPTED), "PREEMPTED", JobState.LOST, "another job took its place"),
-    (with_records(**INTERRUPTED), "COMPLETING", JobState.RUNNING, "it has ended; Slurm: COMPLETING"),
+    (with_records(**INTERRUPTED), "COMPLETING", JobState.RUNNING, "the job has ended; Slurm: COMPLETING"),
     (with_records(**INTERRUPTED), "TIMEOUT", JobState.FAILED, "set timeLimit higher"),
     (with_records(**INTERRUPTED), "CANCELLED", JobState.CANCELED, "Slurm: CANCELLED"),
     (with_records(), "TIMEOUT", JobState.FAILED, "set timeLimit higher"),
@@ -155,7 +155,7 @@ def test_a_job_that_runs_and_then_waits_was_put_back_and_is_lost():
     seen = with_records()
     assert seen.status(job("PENDING", "BeginTime")).state is JobState.WAITING
     seen.found({})
-    assert seen.status(job("PENDING", "BeginTime")).reason == "Slurm has put it back into the queue (BeginTime)"
+    assert seen.status(job("PENDING", "BeginTime")).reason == "Slurm put the job back into the queue (BeginTime)"
 
 
 def test_a_silent_end_is_waited_for_since_files_are_seen_late():

@@ -61,7 +61,9 @@ def test_a_machine_without_a_way_to_the_platform_says_so():
 def test_a_manager_that_trials_cannot_reach_is_told_what_would_help(monkeypatch, way, cure):
     ways(monkeypatch, platform=way, elsewhere=way)
     manager = context("http://127.0.0.1:8080")
-    with pytest.raises(ConfigError, match=rf"nniManagerIp: trials would look for the manager at {way}:8080, .*{cure}"):
+    with pytest.raises(
+        ConfigError, match=rf"nniManagerIp: trials would connect to the manager at {way}:8080, .*{cure}"
+    ):
         check_callback_address(manager, None, PLATFORM)
     with pytest.raises(NoCapacity, match=cure):
         reachable_callback_address(manager, None, PLATFORM)

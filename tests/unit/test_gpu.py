@@ -47,7 +47,7 @@ def test_a_gpu_takes_as_many_jobs_as_allowed_and_no_more():
 
 def test_two_gpus_per_trial_and_two_trials_per_gpu_are_two_whole_gpus_each():
     assert choose(machine(2), 2, SHARED, {"a": [0, 1]}) == (0, 1)
-    assert "waits for 2 GPUs, of which 0" in refusal(machine(2), 2, SHARED, {"a": [0, 1], "b": [0, 1]})
+    assert "waits for 2 GPUs, and 0 of them are free" in refusal(machine(2), 2, SHARED, {"a": [0, 1], "b": [0, 1]})
 
 
 def test_jobs_spread_over_free_gpus_before_they_share_one():
@@ -96,7 +96,7 @@ def test_each_obstacle_is_named_once():
     ("wanted", "rules", "text"),
     [
         (3, GpuRules(), "a trial needs 3 GPUs, but this machine has 2"),
-        (2, GpuRules(allowed=[1]), "a trial needs 2 GPUs, but this machine has 2, of which gpuIndices allows 1"),
+        (2, GpuRules(allowed=[1]), "a trial needs 2 GPUs, but this machine has 2, and gpuIndices allows 1"),
         (1, GpuRules(allowed=[0, 5]), "gpuIndices names GPU 5, but this machine has GPUs 0, 1"),
         (2, GpuRules(), None),
     ],

@@ -87,7 +87,7 @@ def test_the_end_of_a_log_is_awaited_for_a_while(foo: Foo) -> None:
     foo.state = JobState.RUNNING
     watch.now()
     foo.state = JobState.FAILED
-    assert watch.now().reason == "it has ended, and the end of its log is awaited"
+    assert watch.now().reason == "the job has ended; waiting for the end of its log"
     watch.patience = HASTE
     assert watch.now() == JobStatus(JobState.FAILED, "Foo alone")
 
@@ -108,7 +108,7 @@ def test_a_job_that_waits_again_is_lost(foo: Foo) -> None:
     foo.state = JobState.RUNNING
     watch.now()
     foo.state = JobState.WAITING
-    assert watch.now().reason == "Foo has taken it off its node, to start it again: as Foo says"
+    assert watch.now().reason == "Foo took the job off its node to start it again: as Foo says"
     assert watch.over is not None
 
 
@@ -116,7 +116,7 @@ def test_a_running_job_is_killed_when_its_time_for_a_soft_end_is_over(foo: Foo) 
     watch = FooWatch(foo)
     foo.state = JobState.RUNNING
     asyncio.run(watch.cancel(3600.0))
-    assert (watch.now().reason, foo.kills) == ("it is being canceled", 0)
+    assert (watch.now().reason, foo.kills) == ("the job is being canceled", 0)
     other = FooWatch(foo)
     asyncio.run(other.cancel(1e-9))
     other.now()
@@ -143,7 +143,7 @@ def test_a_kill_that_is_refused_matters_only_if_the_job_goes_on(foo: Foo) -> Non
 
 
 def test_a_job_is_not_removed_while_it_goes_on(foo: Foo) -> None:
-    with pytest.raises(ServiceError, match="j is still being ended on Foo"):
+    with pytest.raises(ServiceError, match="Foo is still stopping the job j"):
         asyncio.run(FooWatch(foo).remove())
     assert foo.kills == 1
 

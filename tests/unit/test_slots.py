@@ -258,7 +258,7 @@ def test_where_files_cannot_be_locked_it_is_said(machine: Machine, monkeypatch: 
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
-    with pytest.raises(SlotTrouble, match="the slots of this machine cannot be locked: No locks available"):
+    with pytest.raises(SlotTrouble, match="cannot lock the slots of this machine: No locks available"):
         machine.take(machine.desk("a"), "a1")
 
 

@@ -210,7 +210,7 @@ class Machine:
             trouble = await self._session.fetch(archive.name, self._supply.keeper_name, stored)
             if not trouble:
                 return
-            log.warning("machine %s is sent the code from here: %s", self.title, trouble)
+            log.warning("sending the code to machine %s from this machine: %s", self.title, trouble)
         await self._session.upload(archive.name, archive, self._show_progress)
 
     async def _stay(self) -> None:

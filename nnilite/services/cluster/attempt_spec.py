@@ -8,7 +8,7 @@ from nnilite.services.cluster.job_script import run_limit_s
 from nnilite.services.gpu import environment
 
 _LINGER_S = 30.0
-"""How long a keeper holds its node to deliver the rest."""
+"""How long a keeper keeps its node to deliver the remaining events."""
 
 
 def folder_of(job: Job) -> str:

@@ -77,7 +77,7 @@ class HangingFolders:
         answered = set(answer.output.decode("utf-8", "surrogateescape").split("\0"))
         for folder in tried:
             if folder not in answered:
-                log.info("the folder %s on %s hangs: it is left out of the looks", folder, self._host.title)
+                log.info("the folder %s on %s does not answer; skipping it until it does", folder, self._host.title)
                 self._aside[folder] = time.monotonic() + _AGAIN_S
 
 
@@ -88,7 +88,7 @@ def attempt_folder(name: str) -> str:
 
 def no_answer(folder: str, title: str) -> str:
     """Return the sentence on a folder that is set aside."""
-    return f"its folder {folder} on {title} cannot be read now: it does not answer"
+    return f"the trial's folder {folder} on {title} does not answer now"
 
 
 def was_killed(answer: ShellAnswer) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from nnilite.services.cluster.shell_scripts import JOB_CLAIM, JOB_ENTER
 
 SETTLE_S = 60
-"""Before the scheduler's time limit, beyond the grace: for set-up lines, and as it looks only now and then."""
+"""Time before the scheduler's limit, beyond the grace: for set-up lines, and since it checks only at intervals."""
 _USUAL_PYTHONS = ("python3", "python", "/usr/bin/python3", "/usr/local/bin/python3", "/opt/conda/bin/python3")
 
 

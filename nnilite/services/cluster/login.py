@@ -217,7 +217,7 @@ class SshLogin(LoginHost):
         _, found, output = answer.output.partition(mark)
         if save is None and not found:
             said = (answer.output + answer.complaint).decode("utf-8", "replace").strip()[-300:]
-            raise ServiceError(f"{self.title}: its shell runs no command: {said or f'exit status {answer.status}'}")
+            raise ServiceError(f"{self.title}: its shell cannot run commands: {said or f'exit status {answer.status}'}")
         return ShellAnswer(answer.status, output, answer.complaint.decode("utf-8", "replace"))
 
     async def _connected(self) -> Connection:

@@ -17,34 +17,34 @@ from nnilite.units import Duration, MemoryMb, PositiveInt
 class QueueConfig:
     """Where a scheduler is, and what each trial asks it for. Raises: ConfigError."""
 
-    login: Annotated[LoginConfig | None, "the login node, reached by SSH; this machine if not set"] = None
+    login: Annotated[LoginConfig | None, "the login node, reached by SSH; default: this machine"] = None
     directory: Annotated[
-        str, "for all files of trials, where login node and compute nodes see it; relative to the home"
+        str, "folder for all files of trials, seen by login node and compute nodes; relative to the home folder"
     ] = "nnilite"
-    account: Annotated[str | None, "account or project that pays"] = None
+    account: Annotated[str | None, "the account or project to charge"] = None
     cpus: Annotated[PositiveInt | None, "CPUs of a trial, on each of its nodes"] = None
-    memory: Annotated[MemoryMb | None, "of a trial, on each of its nodes"] = None
+    memory: Annotated[MemoryMb | None, "memory of a trial, on each of its nodes"] = None
     time_limit: Annotated[
-        Duration | None, "of the scheduler for a trial; it gets SIGTERM a minute and its gracePeriod before that"
+        Duration | None, "the scheduler's limit for a trial, which gets SIGTERM a minute and its gracePeriod earlier"
     ] = None
     set_up: Annotated[list[str], "shell commands before the trial; it fails if one of them fails"] = field(
         default_factory=list
     )
-    python_path: Annotated[
-        str | None, "on the nodes: Python 3.8 or later, or its folder; looked for in PATH if not set"
-    ] = None
-    keep: Annotated[Literal["nothing", "outputs"], "what stays in `directory` when the experiment has stopped"] = (
+    python_path: Annotated[str | None, "Python 3.8 or later on the nodes, or its folder; default: the one in PATH"] = (
+        None
+    )
+    keep: Annotated[Literal["nothing", "outputs"], "what to keep in `directory` when the experiment has stopped"] = (
         "outputs"
     )
-    nni_manager_ip: Annotated[
-        str | None, "where nodes reach the manager: a name or an address; found out if not set"
-    ] = None
+    nni_manager_ip: Annotated[str | None, "the name or address at which nodes reach the manager; default: detected"] = (
+        None
+    )
 
     def __post_init__(self) -> None:
         check_paths(self, "directory", "python_path")
         if self.time_limit is not None and self.time_limit <= SETTLE_S:
             raise ConfigError(
-                f"has to be above {SETTLE_S} s: a trial is ended that long, and its gracePeriod, before the limit",
+                f"must be above {SETTLE_S} s: a trial ends that long, plus its gracePeriod, before the limit",
                 field_place("time_limit"),
             )
 
@@ -54,7 +54,7 @@ def check_paths(config: Any, *names: str) -> None:
     for name in names:
         value = getattr(config, name)
         if value is not None and (not value or "\0" in value):
-            raise ConfigError(f"{value!r} cannot be used", field_place(name))
+            raise ConfigError(f"{value!r} is not a valid value", field_place(name))
 
 
 def check_words(config: Any, pattern: re.Pattern[str], *names: str) -> None:
@@ -62,4 +62,4 @@ def check_words(config: Any, pattern: re.Pattern[str], *names: str) -> None:
     for name in names:
         value = getattr(config, name)
         if value is not None and not pattern.fullmatch(value):
-            raise ConfigError(f"{value!r} cannot be used: it has to be one word", field_place(name))
+            raise ConfigError(f"{value!r} is not valid; use one word", field_place(name))

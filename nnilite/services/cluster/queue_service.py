@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _HIDDEN = "********"
 _HERE = "http://localhost"
-"""Nodes reach this machine at the address that it has on the way to everywhere else, if nobody has said another."""
+"""Without `nniManagerIp`, nodes reach this machine at the address of its default route."""
 
 
 class QueueService(TrainingService):

@@ -20,7 +20,7 @@ from nnilite.services.cluster.shared_folder import NOTE_MAX_BYTES
 from nnilite.services.keeper_folder import end_status
 
 SHOWN_LATE_S = 60.0
-"""How long a file may take from one node to be seen on another."""
+"""How long a file from one node may take to appear on another."""
 _STARTED, _EXIT = ".nni/started", ".nni/exit"
 NOTES = ("again", "array", "failed", "job", "owner", _EXIT, _STARTED)
 """Small files that are written once, whole."""
@@ -101,29 +101,29 @@ class QueueWatch:
         if job.phase is QueuePhase.WAITING:
             return self._waiting(job)
         if job.phase is QueuePhase.UNKNOWN:
-            return JobStatus(JobState.UNKNOWN, f"{self.title} tells a state that nnilite does not know: {job.state}")
+            return JobStatus(JobState.UNKNOWN, f"{self.title} reported the unknown state {job.state!r}")
         return self._ended(job) if job.phase.is_over else self._running(job)
 
     def _unlisted(self) -> JobStatus:
         if self.exited is not None:
             return end_status(self.exited, started=self.started)
         if not self.signs:
-            return JobStatus(JobState.LOST, f"its folder is gone, and {self.title} does not know it")
+            return JobStatus(JobState.LOST, f"the trial's folder is gone, and {self.title} does not know the job")
         if self.canceled:
-            return JobStatus(JobState.CANCELED, "canceled before it began")
+            return JobStatus(JobState.CANCELED, "the job was canceled before it began")
         # A set-up line of the user's, or a setting such as pythonPath: another node would fail alike.
         if "failed" in self.notes:
             return JobStatus(JobState.FAILED, self.text("failed"))
         if self.for_s("missing") < SHOWN_LATE_S:
-            return JobStatus(JobState.UNKNOWN, f"{self.title} does not list it")
+            return JobStatus(JobState.UNKNOWN, f"{self.title} does not list the job")
         return JobStatus(
-            JobState.LOST, f"{self.title} does not know the job {self.id} any more, and it has left no word"
+            JobState.LOST, f"{self.title} no longer knows the job {self.id}, and its keeper reported no end"
         )
 
     def _waiting(self, job: QueuedJob) -> JobStatus:
         self.since.clear()
         if self.had_begun:
-            return JobStatus(JobState.LOST, f"{self.title} has put it back into the queue ({job.reason or job.state})")
+            return JobStatus(JobState.LOST, f"{self.title} put the job back into the queue ({job.reason or job.state})")
         return JobStatus(JobState.WAITING, job.words)
 
     def _running(self, job: QueuedJob) -> JobStatus:
@@ -131,14 +131,14 @@ class QueueWatch:
         if "again" in self.notes:
             return JobStatus(JobState.LOST, self.text("again"), host=job.host)
         if self.exited is None and self.started is None:
-            what = "its node is being made ready" if job.phase is QueuePhase.PREPARING else "its set-up runs"
+            what = "the node is being prepared" if job.phase is QueuePhase.PREPARING else "the set-up lines run"
             where = f" on {job.host}" if job.host else ""
-            return JobStatus(JobState.WAITING, f"{self.title} has started it{where}: {what}", host=job.host)
+            return JobStatus(JobState.WAITING, f"{self.title} started the job{where}: {what}", host=job.host)
         asked = self.canceled or (self.exited or {}).get("cause") == EndCause.INTERRUPTED.value
         # The keeper may still be delivering. Why it was ended, or that all is over, the scheduler itself has to say.
         if self.exited is not None and not asked:
             return end_status(self.exited, job.host, self.started)
-        reason = "" if self.exited is None else f"it has ended; {self.title}: {job.state}"
+        reason = "" if self.exited is None else f"the job has ended; {self.title}: {job.state}"
         return JobStatus(JobState.RUNNING, reason, host=job.host, started=self.started or job.started)
 
     def _ended(self, job: QueuedJob) -> JobStatus:
@@ -161,10 +161,10 @@ class QueueWatch:
         if job.phase not in (QueuePhase.COMPLETED, QueuePhase.FAILED):
             return JobState.FAILED, job.words, job.exit_code
         if self.for_s("ended") < SHOWN_LATE_S:
-            return JobState.RUNNING, f"{job.words}; the last word of its keeper is awaited", None
+            return JobState.RUNNING, f"{job.words}; waiting for the last report of its keeper", None
         if job.phase is QueuePhase.FAILED:
             return JobState.FAILED, f"{job.words}; see job.log in its folder", job.exit_code or None
-        return JobState.LOST, f"{job.words}, but its keeper has left no word", None
+        return JobState.LOST, f"{job.words}, but its keeper reported no end", None
 
     def _by_keeper(self, exited: Mapping[str, Any], job: QueuedJob) -> JobStatus:
         status = end_status(exited, job.host, self.started)

@@ -26,7 +26,7 @@ from nnilite.services.cluster.login import TRANSFER_S, USUAL_S, LoginHost, Shell
 log = logging.getLogger(__name__)
 
 NOTE_MAX_BYTES = 1_000_000
-"""A larger file in the place of a note is none: the trial has put it there, and it is never fetched."""
+"""A larger file in the place of a note was put there by the trial, and is never fetched."""
 _MOST_SAID_CHARS = 1000
 _CACHE_DAYS = "30"
 _READ_S = "25"  # for pieces of files, less than a command may take at all
@@ -76,14 +76,14 @@ class SharedFolder:
                 trouble = await self.take_code(keeper, name, stored, pythons)
                 if not trouble:
                     continue
-                log.warning("%s is sent the code from here: %s", self.host.title, trouble)
+                log.warning("sending the code to %s from this machine: %s", self.host.title, trouble)
             await self.upload(name, files[name])
 
     async def prepare(self, directory: str, files: Mapping[str, Path]) -> list[str]:
         """Make the folder. Return those of the files, by name, that its cache does not have."""
         answer = await self.host.run(shell.PREPARE, directory, _CACHE_DAYS, *files)
         if answer.status:
-            raise ConfigError(f"cannot be made on {self.host.title}: {answer.words}", Place(field="directory"))
+            raise ConfigError(f"cannot be created on {self.host.title}: {answer.words}", Place(field="directory"))
         *sizes, self.root = answer.output.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n", len(files))
         known = zip(files.items(), sizes, strict=True)
         return [name for (name, source), size in known if size.strip() != str(source.stat().st_size)]
@@ -109,7 +109,7 @@ class SharedFolder:
         """Make an attempt's folder with its specification; False if it is there already."""
         answer = await self.host.run(shell.WRITE_SPEC, self.root, folder, str(len(spec)), given=spec)
         if answer.status not in (0, _KNOWN):
-            raise ServiceError(f"the folder {self.root}/{folder} cannot be written: {answer.words}")
+            raise ServiceError(f"cannot write to the folder {self.root}/{folder}: {answer.words}")
         return answer.status == 0
 
     async def tell_address(self, experiment: str, url: str) -> None:
@@ -154,7 +154,7 @@ class SharedFolder:
             for name, content in read_small(io.BytesIO(answer.output).read, NOTE_MAX_BYTES):
                 found[name] = content
         except BrokenStream as error:
-            raise ServiceError(f"{self.host.title} has sent files that cannot be read: {error}") from error
+            raise ServiceError(f"{self.host.title} sent files that cannot be read: {error}") from error
         return found
 
     async def _archive(self, names: Sequence[str], limit_s: str) -> ShellAnswer | None:
@@ -166,7 +166,7 @@ class SharedFolder:
         """Read pieces of files: name, offset, length. All of them must exist."""
         output = await self._read_pieces(wanted, _READ_S)
         if len(output) != sum(length for _, _, length in wanted):
-            raise ServiceError(f"files on {self.host.title} have changed while they were read")
+            raise ServiceError(f"files on {self.host.title} changed while they were read")
         found, begin = [], 0
         for _, _, length in wanted:
             found.append(output[begin : begin + length])

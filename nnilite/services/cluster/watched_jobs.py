@@ -16,7 +16,7 @@ from nnilite.services.cluster.queued_job import QueuedJob, QueuePhase
 from nnilite.services.cluster.scheduler_api import Look, SchedulerApi
 
 KILL_AFTER_S = 30.0
-"""How long a job may go on after its grace before the scheduler is asked to kill it."""
+"""How long a job may run after its grace before the scheduler is asked to kill it."""
 ASK_AGAIN_S = 10.0
 _SILENCE_S = 30.0
 
@@ -72,7 +72,7 @@ class WatchedJobs:
                 found.append(JobStatus(JobState.UNKNOWN, no_answer(where, api.host.title)))
                 continue
             if trouble and job is None and watch.id and watch.exited is None:
-                found.append(JobStatus(JobState.UNKNOWN, f"{self._scheduler} does not list it, and {trouble}"))
+                found.append(JobStatus(JobState.UNKNOWN, f"{self._scheduler} does not list the job, and {trouble}"))
                 continue
             found.append(self._verdict(watch, handle, job))
             await self._press(api, watch, handle, job)

@@ -168,7 +168,7 @@ def test_what_can_never_be_had_is_said_at_the_start(on_machine, settings, senten
 
 def test_a_machine_without_a_driver_is_said_at_the_start(on_machine):
     [line] = on_machine(("fail 9",), "pass")
-    assert line.endswith("is 1, but GPUs cannot be found: the NVIDIA driver says Driver Not Loaded")
+    assert line.endswith("is 1, but GPUs cannot be found: the NVIDIA driver reported Driver Not Loaded")
 
 
 def test_a_hanging_driver_does_not_hang_the_service(on_machine):
@@ -179,7 +179,7 @@ print(refused())
 print(bench.finish(bench.run("true")).exits[0]["code"])
 """
     lines = on_machine(ONE, program)
-    assert lines == ["the NVIDIA driver has not answered for 5 s; see whether nvidia-smi does", "0"]
+    assert lines == ["the NVIDIA driver has not answered for 5 s; check whether nvidia-smi answers", "0"]
 
 
 def test_trials_without_gpus_need_no_driver(on_machine):

@@ -61,7 +61,7 @@ def test_a_machine_without_gpus_is_no_error(read):
 
 def test_a_driver_that_is_not_loaded_is_said(read):
     done = read("fail 9")
-    assert done.stderr == "GPUs cannot be found: the NVIDIA driver says Driver Not Loaded\n"
+    assert done.stderr == "GPUs cannot be found: the NVIDIA driver reported Driver Not Loaded\n"
 
 
 def test_a_missing_driver_library_is_said(machine):

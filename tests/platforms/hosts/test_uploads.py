@@ -227,6 +227,6 @@ def test_a_host_that_cannot_take_the_code_from_there_is_sent_it(
     assert bench.finish(bench.run(python(READ))).values == [digest]
     assert len([name for name in sent if name.endswith(".tar.gz")]) == 1
     said = "\n".join(record.getMessage() for record in caplog.records)
-    assert "is sent the code from here: " in said
+    assert " from this machine: " in said
     assert says in said
     assert cached(hosts[0], "*.part") == []

@@ -263,7 +263,7 @@ def test_a_job_that_somebody_has_deleted_is_lost(open_bench, head):
     name = bench.run("true")
     eventually(lambda: head.jobs[name].over)
     del head.jobs[name]
-    assert bench.wait(name, JobState.LOST).reason == "Ray has no such job (any more)"
+    assert bench.wait(name, JobState.LOST).reason == "Ray no longer knows the job"
 
 
 def test_a_job_that_somebody_stops_is_canceled(open_bench, head):

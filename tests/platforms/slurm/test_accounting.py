@@ -95,7 +95,7 @@ def test_the_accounting_tells_of_jobs_that_slurmctld_has_forgotten(open_bench, l
 def test_the_end_of_a_job_that_left_no_word_is_asked_of_the_accounting(open_bench, slurm_lab, monkeypatch):
     bench = open_bench(account="physics", set_up=["sleep 60"])
     name = bench.submit(job_of(bench, "true"))
-    bench.eventually(lambda: "its set-up runs" in bench.status(name).reason)
+    bench.eventually(lambda: "the set-up lines run" in bench.status(name).reason)
     slurm_lab.ask(f"scancel {bench.handles[name]['id']}")
     ended = f"sacct -n -X -P -j {bench.handles[name]['id']} -o State"
     eventually(lambda: slurm_lab.ask(ended).startswith("CANCELLED"))

@@ -173,7 +173,7 @@ def test_a_trial_that_slurm_starts_again_is_lost_and_does_not_run_twice(open_ben
     slurm.command("scontrol", "requeue", number)
     status = bench.wait(name)
     assert status.state is JobState.LOST
-    assert "put it back into the queue" in status.reason
+    assert "put the job back into the queue" in status.reason
     bench.call(bench.service.remove(bench.handles[name]))
     assert bench.lines() == ["ran"]
 
@@ -208,7 +208,7 @@ def test_a_job_that_cannot_be_ended_softly_is_killed(open_bench, monkeypatch):
     monkeypatch.setattr("nnilite.services.cluster.watched_jobs.ASK_AGAIN_S", 0.5)
     bench = by_folder(open_bench, set_up=["trap '' TERM", "sleep 60"])
     name = bench.submit(job_of(bench, "true", grace_s=0.5))
-    bench.eventually(lambda: "its set-up runs" in bench.status(name).reason)
+    bench.eventually(lambda: "the set-up lines run" in bench.status(name).reason)
     bench.call(bench.service.cancel(bench.handles[name]))
     assert bench.wait(name).state is JobState.CANCELED
 
@@ -302,6 +302,6 @@ def test_the_code_comes_from_the_shared_storage_if_it_can(harm, says, maker, upl
         sent = [name.split("-")[0] for name in uploads]
         assert len(sent) == (2 if harm else 1)
         assert sent[0] == "keeper"
-        said = [record.getMessage() for record in caplog.records if "is sent the code from here" in record.getMessage()]
+        said = [record.getMessage() for record in caplog.records if "sending the code to" in record.getMessage()]
         assert len(said) == bool(harm)
         assert says in "".join(said)

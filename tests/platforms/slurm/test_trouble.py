@@ -26,7 +26,7 @@ REFUSED = [
     ({"cpus": 900}, None, "no node that is up has what a trial asks for"),
     ({"sbatch_lines": ["--no-such-option=1"]}, "sbatchLines", "unrecognized option '--no-such-option=1'"),
     ({"job_array_size": 400}, "jobArraySize", "Invalid job array specification"),
-    ({"slurm_path": "/no/such/folder", "directory": "/dev/null/x"}, "directory", "cannot be made on this machine"),
+    ({"slurm_path": "/no/such/folder", "directory": "/dev/null/x"}, "directory", "cannot be created on this machine"),
 ]
 
 
@@ -109,7 +109,7 @@ def test_a_job_without_any_word_is_lost_only_after_files_had_time_to_be_seen(ope
     owner.write_text("4000000\n")
     bench.restart()
     first = bench.status(name)
-    assert (first.state, first.reason) == (JobState.UNKNOWN, "Slurm does not list it")
+    assert (first.state, first.reason) == (JobState.UNKNOWN, "Slurm does not list the job")
     monkeypatch.setattr("nnilite.services.cluster.queue_watch.SHOWN_LATE_S", 0.0)
     assert bench.status(name).state is JobState.LOST
     owner.write_text(number)
