@@ -40,7 +40,7 @@ class JobyardConfig(HttpConfig):
 
     host: Annotated[str, "the address of Jobyard, such as https://yard.example.org"]
     token: Annotated[Secret, 'of who calls; better "${env:JOBYARD_TOKEN}"']
-    image: Annotated[str, "an image with Python 3.8 or later; nothing else needs to be in it"] = "python:3.12-slim"
+    image: Annotated[str, "an image with Python 3.8 or later; it needs nothing else"] = "python:3.12-slim"
     environment_variables: EnvironmentVariables = field(default_factory=dict)
     nni_manager_ip: ManagerIp = None
     trial_gpu_number: TrialGpuNumber = None

@@ -158,7 +158,7 @@ class BatchContract:
         trouble.forget(name)
         status = bench.wait(name)
         assert status.state is JobState.LOST
-        assert "no such job" in status.reason
+        assert "no longer knows the job" in status.reason
 
     def test_a_job_whose_node_is_taken_away_is_lost_and_does_not_run_again(
         self, bench: ReadingBench, trouble: BatchTrouble

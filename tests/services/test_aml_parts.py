@@ -228,7 +228,7 @@ def test_the_log_of_the_first_process_is_the_one_that_is_read():
 def test_a_job_without_its_mount_runs_all_the_same(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert _start.is_first(str(tmp_path / "file"), "job")
-    assert "cannot be written" in capsys.readouterr().err
+    assert "cannot write to the mount" in capsys.readouterr().err
     assert _start.is_first(str(tmp_path / "mount"), "job")
     assert not _start.is_first(str(tmp_path / "mount"), "job")
     assert _start.is_first(str(tmp_path / "mount"), "another")

@@ -69,7 +69,7 @@ class TestAmlTrouble(BatchContract):
             "needs 3 nodes, and spot-cluster has 2 at most",
         ),
         ({"low_priority": True}, "lowPriority", "one of dedicated nodes"),
-        ({"trial_gpu_number": 2}, "trialGpuNumber", "is 2, and a node of STANDARD_NC6 has 1: choose a larger VM size"),
+        ({"trial_gpu_number": 2}, "trialGpuNumber", "is 2, but a node of STANDARD_NC6 has 1: choose a larger VM size"),
         (
             {"compute_target": "serverless", "instance_type": "Standard_DS3_v2", "trial_gpu_number": 1},
             "trialGpuNumber",
@@ -93,11 +93,11 @@ def test_who_may_not_look_at_vm_sizes_can_run_trials_all_the_same(opened, azure,
     azure.misbehave("/vmSizes", 5, status=403, body=b"{}")
     bench = opened(trial_gpu_number=2)
     assert bench.finish(bench.run("true")).exits[0]["code"] == 0
-    assert "not checked whether nodes of STANDARD_NC6 have 2 GPUs" in caplog.text
+    assert "could not check whether nodes of STANDARD_NC6 have 2 GPUs" in caplog.text
 
 
 def test_nodes_that_cannot_reach_the_manager_are_told_of_before_anything_starts(tmp_path, azure):
-    with pytest.raises(ConfigError, match="set `callback: log`, by which trials report") as refused:
+    with pytest.raises(ConfigError, match="set `callback: log`, so that trials report") as refused:
         AmlBench(tmp_path, nni_manager_ip=None).__enter__()
     assert refused.value.place.field == "callback"
     assert not azure.workspace.jobs
@@ -105,7 +105,7 @@ def test_nodes_that_cannot_reach_the_manager_are_told_of_before_anything_starts(
 
 def test_code_that_is_too_large_for_azure_is_refused_before_anything_is_sent(tmp_path, azure, monkeypatch):
     monkeypatch.setattr(_snapshot, "SNAPSHOT_LIMIT_BYTES", 1000)
-    with pytest.raises(ConfigError, match=r"Azure takes a snapshot of 1000.* at most: leave files out by \.nniignore"):
+    with pytest.raises(ConfigError, match=r"a snapshot on Azure can have 1000.*: exclude files with \.nniignore"):
         AmlBench(tmp_path / "refused").__enter__()
     assert azure.seen == []
 
@@ -238,7 +238,7 @@ def test_a_job_that_azure_hears_nothing_of_is_unknown_and_may_come_back(bench, a
     name = bench.run("sleep 60")
     bench.wait(name, JobState.RUNNING)
     azure.workspace.of(name).status = "NotResponding"
-    assert bench.wait(name, JobState.UNKNOWN).reason == "Azure has no contact with its node"
+    assert bench.wait(name, JobState.UNKNOWN).reason == "Azure has no contact with the job's node"
     azure.workspace.of(name).status = "Running"
     assert bench.wait(name, JobState.RUNNING).reason == ""
 
@@ -271,7 +271,7 @@ def test_a_trial_waits_with_a_reason_while_the_code_goes_up(bench, azure, monkey
     azure.misbehave("PUT nnilitestorage", 1, status=503, delay_s=2)
     error = bench.refusal(bench.service.submit(bench.job("true")))
     assert isinstance(error, NoCapacity)
-    assert "its code goes up to Azure" in str(error)
+    assert "the code is being uploaded to Azure" in str(error)
     monkeypatch.undo()
 
 

@@ -297,9 +297,9 @@ WRONG = [
         "commands.submit",
         "{queue} has no value",
     ),
-    ({"scheduler": "pbs", "queue": "a b"}, "queue", "it has to be one word"),
-    ({"scheduler": "pbs", "time_limit": 30}, "timeLimit", "has to be above 60 s"),
-    ({"scheduler": "pbs", "job_variable": "A-B"}, "jobVariable", "cannot be the name of a variable"),
+    ({"scheduler": "pbs", "queue": "a b"}, "queue", "use one word"),
+    ({"scheduler": "pbs", "time_limit": 30}, "timeLimit", "must be above 60 s"),
+    ({"scheduler": "pbs", "job_variable": "A-B"}, "jobVariable", "is not a valid name of an environment variable"),
 ]
 
 

@@ -78,7 +78,7 @@ def _refused(tmp_path: Path, master: Master, **fields) -> ConfigError:
         ({"password": "wrong"}, "password", "401"),
         ({"password": None, "token": "wrong"}, "token", "401"),
         ({"resource_pool": "tpu"}, "resourcePool", "it has default, gpu"),
-        ({"resource_pool": "gpu", "slots": 3}, "slots", "asks for 3 slots, and the resource pool gpu has 2"),
+        ({"resource_pool": "gpu", "slots": 3}, "slots", "asks for 3 slots, but the resource pool gpu has 2"),
         ({"workspace": "Nowhere", "project": "nni"}, "workspace", "no workspace 'Nowhere'"),
         ({"workspace": "Research", "project": "other"}, "project", "project 'other' not found"),
     ],
@@ -232,7 +232,7 @@ def test_a_trial_that_is_paused_on_determined_waits_there_in_its_next_attempt(be
     bench.call(bench.service.remove(bench.handles[name]))
     bench.restart()  # the manager that goes on knows of the pause as well
     again = _again(bench, job)
-    assert bench.status(again).reason == "paused on Determined; activate it there"
+    assert bench.status(again).reason == "the job is the job is paused on Determined; activate it there"
     master.cluster.activate(master.cluster.named(again))
     assert bench.finish(again).values == ["saved"]
 

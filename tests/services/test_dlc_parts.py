@@ -33,7 +33,7 @@ JOB = Job(name="nni-Xy-ab-0", experiment="Xy", trial="ab", attempt=0, sequence=0
     ("fields", "where", "words"),
     [
         ({"image": " "}, "image", "must not be empty"),
-        ({"region": "Hang Zhou"}, "region", "is no region"),
+        ({"region": "Hang Zhou"}, "region", "is not a region"),
         ({"pod_count": 2}, "podCount", "set jobType: PyTorchJob"),
         ({"priority": 10}, "priority", "1 to 9"),
         ({"ecs_spec": ""}, "ecsSpec", "an instance type"),
@@ -44,8 +44,8 @@ JOB = Job(name="nni-Xy-ab-0", experiment="Xy", trial="ab", attempt=0, sequence=0
         ({"local_storage_mount_point": "/mnt"}, "nasDataSourceId", "is needed with localStorageMountPoint"),
         ({"code_from": "storage"}, "localStorageMountPoint", "is needed for codeFrom: storage"),
         ({"vpc_id": "v"}, "switchId", "go together"),
-        ({"endpoint": "ftp://x"}, "endpoint", "is no address"),
-        ({"environment_variables": {"NNILITE_X": "1"}}, "environmentVariables", "cannot be the name"),
+        ({"endpoint": "ftp://x"}, "endpoint", "is not an address"),
+        ({"environment_variables": {"NNILITE_X": "1"}}, "environmentVariables", "is not a valid name"),
     ],
 )
 def test_fields_that_do_not_fit_are_refused(fields, where, words):

@@ -82,9 +82,9 @@ def misbehave(server, part, *steps):
         ({"access_key_secret": "wrong"}, "accessKeySecret", "SignatureDoesNotMatch"),
         ({"access_key_id": "LTAInobody"}, "accessKeyId", "Specified access key is not found"),
         ({"workspace_id": "777"}, "workspaceId", "the workspace 777 does not exist"),
-        ({"trial_gpu_number": 1}, "trialGpuNumber", "is 1, and ecs.g6.large has none: choose a larger one in ecsSpec"),
+        ({"trial_gpu_number": 1}, "trialGpuNumber", "is 1, but ecs.g6.large has none: choose a larger one in ecsSpec"),
         ({"trial_gpu_number": 2, "ecs_spec": {"gpu": 1}}, "trialGpuNumber", "the pod that ecsSpec describes has 1"),
-        ({"nni_manager_ip": None}, "callback", "set `callback: log`, by which trials report"),
+        ({"nni_manager_ip": None}, "callback", "set `callback: log`, so that trials report"),
     ],
 )
 def test_a_config_that_can_never_work_is_refused_at_its_field(opened, server, fields, place, words):
@@ -116,7 +116,7 @@ def test_code_that_is_too_large_for_a_job_is_refused_with_a_cure(opened, tmp_pat
     (bench.code / "weights.bin").write_bytes(os.urandom(300_000))
     error = bench.refusal(bench.service.submit(bench.job("true")))
     assert isinstance(error, ConfigError)
-    assert "or give a storage by localStorageMountPoint" in str(error)
+    assert "or set localStorageMountPoint" in str(error)
 
 
 # ------------------------------------------------------------ one job for each attempt, whatever is lost
@@ -129,7 +129,7 @@ def test_nothing_is_made_anew_before_dlc_has_had_time_to_list_what_it_has_made(b
     error = bench.refusal(bench.service.submit(job))
     assert isinstance(error, ServiceError)
     assert not isinstance(error, NoCapacity)
-    assert "DLC may have taken" in str(error)
+    assert "DLC may have accepted" in str(error)
     bench.eventually(lambda: server.asked(LIST) and server.dlc.named(job.name)[0].listed_from < time.time())
     bench.handles[job.name] = bench.call(bench.service.submit(job))
     assert bench.finish(job.name).exits[0]["code"] == 0

@@ -58,7 +58,7 @@ def test_a_bad_field_is_told_by_its_name(fields, words):
 def test_what_is_not_set_comes_from_the_variables_of_dlts(monkeypatch, field):
     names = {"team": "DLWS_VC_NAME", "email": "DLTS_USER_EMAIL", "password": "DLTS_JOB_TOKEN"}
     fields = {key: value for key, value in SECTION.items() if key != field}
-    with pytest.raises(ConfigError, match="is not set, and neither is DLTS_") as caught:
+    with pytest.raises(ConfigError, match="is not set, and neither is the environment variable DLTS_") as caught:
         DltsConfig(**fields)
     assert caught.value.place.field == field
     monkeypatch.setenv(names[field], "from there")
@@ -173,7 +173,7 @@ def test_a_manager_within_dlts_gets_a_port_opened(dashboard):
 
 def test_a_port_that_is_never_opened_is_waited_for_with_an_end(dashboard):
     dashboard.opens_after = 10**6
-    with pytest.raises(ServiceError, match=r"not opened port 40001 .* within 0.2 s"):
+    with pytest.raises(ServiceError, match=r"did not open port 40001 .* within 0.2 s"):
         asyncio.run(opened(dashboard, "http://127.0.0.1:40001", patience_s=0.2))
 
 

@@ -73,7 +73,7 @@ def test_what_can_never_work_is_told_with_its_field(open_bench, fields, place, w
 
 def test_a_team_with_fewer_gpus_than_a_node_refuses_a_trial_that_is_too_large(open_bench, dashboard):
     dashboard.cluster.quota = 2
-    with pytest.raises(ConfigError, match=r"3 GPUs of type P40, and the team .* has 2"):
+    with pytest.raises(ConfigError, match=r"3 GPUs of type P40, but the team .* has 2"):
         open_bench(gpu_number=3)
 
 

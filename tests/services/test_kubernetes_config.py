@@ -105,7 +105,7 @@ def test_an_old_adl_file_is_understood(tmp_path):
     [
         ({"podTemplate": {"spec": {"restartPolicy": "Always"}}}, "restartPolicy"),
         ({"podTemplate": {"containers": []}}, "metadata or spec"),
-        ({"podTemplate": {"spec": {"containers": [{"command": ["x"]}]}}}, "trialCommand is what runs"),
+        ({"podTemplate": {"spec": {"containers": [{"command": ["x"]}]}}}, "trialCommand is the command"),
         ({"namespace": "Not A Name"}, "cannot be the name of a namespace"),
         ({"cpuNumber": 0}, "must be above 0"),
         ({"storage": {"storageType": "nfs"}}, "is needed for storageType nfs"),

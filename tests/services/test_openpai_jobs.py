@@ -268,7 +268,7 @@ def _template(**changes):
         (_template(taskRoles={}), "must have taskRoles"),
         (_template(taskRoles={"a b": {}}), "must have letters and digits only, not 'a b'"),
         (_template(taskRoles={"a": {"commands": "x"}}), "the task role a must have commands, a list of lines"),
-        (_template(prerequisites=[]), "must have a dockerImage that stands in prerequisites"),
+        (_template(prerequisites=[]), "must have a dockerImage that is in prerequisites"),
         (_template(parameters={}), "the commands of worker cannot have <% \\$parameters.number %>"),
     ],
 )

@@ -43,7 +43,7 @@ def fault(status, code="", message="", method="GET", path="/api/v2/jobs", times=
             {"trial_memory_size": 500_000},
             "a trial needs 500000 MB of memory, and the virtual cluster default has 400000",
         ),
-        ({"storage_config_name": "date"}, "storageConfigName: mei may use no storage 'date'; there are: data"),
+        ({"storage_config_name": "date"}, "storageConfigName: mei cannot use a storage 'date'; choose one of: data"),
     ],
 )
 def test_what_can_never_work_is_told_before_anything_starts(open_pai, monkeypatch, fields, words):
@@ -103,7 +103,7 @@ def test_the_hourly_limit_of_submissions_lets_trials_wait_and_others_be_watched(
     pai.submissions_left = 0
     found = [bench.refusal(bench.service.submit(bench.job("true"))) for _ in range(3)]
     assert all(isinstance(one, NoCapacity) for one in found)
-    assert "takes no more jobs of mei for now: too many were submitted" in str(found[0])
+    assert "accepts no more jobs of mei for now: too many were submitted" in str(found[0])
     assert pai.count("POST /api/v2/jobs") == 2
     assert bench.wait(name).state is JobState.SUCCEEDED
 
@@ -276,7 +276,7 @@ def test_a_job_that_the_platform_began_anew_while_no_manager_was_there_is_lost_a
     bench.wait(name, JobState.RUNNING)
     bench.restart()
     pai.start_again(name)
-    assert "PAI has started it again" in bench.wait(name, JobState.LOST).reason
+    assert "PAI started the job again" in bench.wait(name, JobState.LOST).reason
     bench.call(bench.service.remove(bench.handles[name]))
     assert pai.job(name).state == "STOPPED"
 

@@ -240,7 +240,7 @@ def test_what_has_no_effect_is_said_with_the_service_and_the_reason(tmp_path: Pa
         ({"trainingService": {"platform": "adl", "shmSize": "1gb"}}, "shmSize has no effect on adl: AdaptDL gives"),
         (
             {"trainingService": {"platform": "slurm", "gres": "gpu:a:2"}, "trialGpuNumber": 2},
-            "trialGpuNumber has no effect on slurm: gres says what a trial gets; 0 still hides all GPUs",
+            "trialGpuNumber has no effect on slurm: gres sets what a trial gets; 0 still hides all GPUs",
         ),
         (
             {"sharedStorage": {"storageType": "S3", "bucket": "b", "nfsServer": "n"}},

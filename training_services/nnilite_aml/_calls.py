@@ -1,7 +1,7 @@
-"""Calls of Azure's library, which blocks: in threads, with an end, repeated where that helps, with errors of ours.
+"""Call Azure's library, which blocks: in threads, with time limits, retries where they help, and nnilite's errors.
 
-The library's own repetitions are switched off: they sleep for as long as Azure's `Retry-After` says, and hold a thread
-meanwhile. All calls that are made here may be made twice: a job, an environment and a snapshot have names of ours, and
+The library's own retries are switched off: they sleep for as long as Azure's `Retry-After` says, and hold a thread
+meanwhile. All calls that are made here may be made twice: jobs, environments and snapshots have names of their own, and
 canceling twice is harmless.
 """
 
@@ -37,7 +37,7 @@ _PASSING = (408, 429, 500, 502, 503, 504)
 _PAUSE_S = (0.5, 10.0)
 _CALLS_AT_ONCE = 8
 _SAID_CHARS = 600
-# A URL that opens a blob for whoever has it.
+# The URL opens a blob for all who have it.
 _SIGNED = re.compile(r"\?[^\s'\")]*\bsig=[^\s'\")]*")
 
 
@@ -59,7 +59,7 @@ class AzureCalls:
         patience_s: float,
         renew: Callable[[], None] | None = None,
     ) -> T:
-        """The result of a call. `what` it asks for stands in messages; `renew` is called once after a 401.
+        """Return the result of a call. `what` it asks for appears in messages; `renew` is called once after a 401.
 
         Each try has `timeout_s`, all together have `patience_s`. Raises: Problem.
         """
@@ -83,12 +83,12 @@ class AzureCalls:
             pause_s = min(longest_s, 2 * pause_s)
 
     async def _await_turn(self, deadline: float) -> None:
-        """Wait while Azure asks for patience. Raises: Throttled if that is too long."""
+        """Wait while Azure asks for patience. Raises: Throttled if that takes too long."""
         wait_s = self._not_before - time.monotonic()
         if wait_s <= 0:
             return
         if self._not_before > deadline:
-            problem = Throttled(f"Azure wants no calls for another {wait_s:.0f} s")
+            problem = Throttled(f"Azure accepts no calls for another {wait_s:.0f} s")
             problem.status, problem.retry_after_s = 429, wait_s
             raise problem
         await asyncio.sleep(wait_s)
@@ -110,7 +110,7 @@ class AzureCalls:
         raise problem
 
     def _problem(self, what: str, error: Exception) -> Problem:
-        """What an error of Azure's library means."""
+        """Translate an error of Azure's library."""
         status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
         if _is_a(error, "ClientAuthenticationError") and status in (None, 400, 401):
             return _made(AccessRefused, f"the login to Azure is refused ({what}): {_said(error)}; {self._cure}", 401)
@@ -119,8 +119,8 @@ class AzureCalls:
         if any("CERTIFICATE" in str(each).upper() for each in _chain(error)):
             return _made(
                 Untrusted,
-                f"the certificate with which Azure answers is not trusted ({what}): if a proxy puts in its own, name "
-                "the file of its authority in the environment variable REQUESTS_CA_BUNDLE",
+                f"the certificate of Azure is not trusted ({what}): if a proxy replaces it, set the environment "
+                "variable REQUESTS_CA_BUNDLE to the file of the proxy's authority",
             )
         if _is_a(error, "AzureError", "OSError", "RequestException"):
             return _made(Outage, f"Azure cannot be reached ({what}): {_said(error)}")
@@ -150,7 +150,7 @@ def _made(kind: type[Problem], text: str, status: int = 0) -> Problem:
 
 
 def _is_a(error: Exception, *names: str) -> bool:
-    """By the names of its classes: the modules where they are take seconds to import."""
+    """Return whether an error is of a class of this name: the modules of the classes take seconds to import."""
     return any(each.__name__ in names for each in type(error).__mro__)
 
 
@@ -163,6 +163,6 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _said(error: Exception) -> str:
-    """The error's own words, on one line."""
+    """Return the text of the error, on one line."""
     told = getattr(getattr(error, "error", None), "message", None) or getattr(error, "message", None) or str(error)
     return redact(_SIGNED.sub("?...", " ".join(str(told).split())))[:_SAID_CHARS]

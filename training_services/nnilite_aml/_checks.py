@@ -1,4 +1,4 @@
-"""What can be known before anything starts: the workspace, the compute target and the environment."""
+"""Check before anything starts: the workspace, the compute target and the environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nnilite_aml._workspace import AmlTarget, AmlWorkspace
 log = logging.getLogger(__name__)
 
 _STOPPED = ("stopped", "stopping", "deallocated", "deallocating")
-# What Azure says of the part of a path that it does not know.
+# Azure's words for the part of a path that it does not know.
 _UNKNOWN_PARTS = {
     "SubscriptionNotFound": "subscriptionId",
     "InvalidSubscriptionId": "subscriptionId",
@@ -25,7 +25,7 @@ _UNKNOWN_PARTS = {
 
 
 async def check_workspace(workspace: AmlWorkspace, config: AmlConfig) -> None:
-    """Whether the login is good, and the workspace is there. Raises: ConfigError, Problem."""
+    """Check that the login is accepted and the workspace exists. Raises: ConfigError, Problem."""
     try:
         with as_config_error("clientSecret" if config.client_secret is not None else ""):
             try:
@@ -52,7 +52,7 @@ def _unknown(error: Problem, config: AmlConfig) -> ConfigError:
 
 
 async def check_target(workspace: AmlWorkspace, config: AmlConfig, gpus: int) -> None:
-    """Whether trials of so many GPUs could ever run on the compute target. Raises: ConfigError, Problem."""
+    """Check that trials with this many GPUs could ever run on the compute target. Raises: ConfigError, Problem."""
     size = config.instance_type or ""
     if not config.serverless:
         found = await _find_target(workspace, config)
@@ -63,57 +63,59 @@ async def check_target(workspace: AmlWorkspace, config: AmlConfig, gpus: int) ->
 
 
 async def _check_gpus(workspace: AmlWorkspace, size: str, gpus: int) -> None:
-    """Raises: ConfigError, Problem."""
+    """Check the GPUs of a node. Raises: ConfigError, Problem."""
     try:
         has = (await workspace.gpus_by_size()).get(size.lower())
     except Problem as error:
         if error.status != 403:
             raise
-        # Whoever may use the workspace may not be allowed to look beyond it.
-        log.info("not checked whether nodes of %s have %d GPUs: %s", size, gpus, error)
+        # A user of the workspace may not be allowed to look beyond it.
+        log.info("could not check whether nodes of %s have %d GPUs: %s", size, gpus, error)
         return
     if has is not None and has < gpus:
         raise ConfigError(
-            f"is {gpus}, and a node of {size} has {has or 'none'}: choose a larger VM size",
+            f"is {gpus}, but a node of {size} has {has or 'none'}: choose a larger VM size",
             Place(field="trialGpuNumber"),
         )
 
 
 async def _find_target(workspace: AmlWorkspace, config: AmlConfig) -> AmlTarget:
-    """Raises: ConfigError, Problem."""
+    """Find the compute target. Raises: ConfigError, Problem."""
     place = Place(field="computeTarget")
     try:
         return await workspace.target(config.compute_target)
     except Missing as error:
         raise ConfigError(
-            f"the workspace {config.workspace_name} has no compute target {config.compute_target!r}; leave the field "
-            "out for serverless compute",
+            f"the workspace {config.workspace_name} has no compute target {config.compute_target!r}; remove the field "
+            "for serverless compute",
             place,
         ) from error
 
 
 def refuse_target(found: AmlTarget, config: AmlConfig) -> None:
-    """Raises: ConfigError if no trial could ever run on this compute target."""
+    """Refuse a compute target on which no trial could ever run. Raises: ConfigError."""
     place = Place(field="computeTarget")
     if found.state.lower() in _STOPPED:
         raise ConfigError(f"{found.name} is {found.state.lower()}: start it in Azure's studio", place)
     if found.error:
-        raise ConfigError(f"{found.name} does not work on Azure: {found.error}", place)
+        raise ConfigError(f"{found.name} has failed on Azure: {found.error}", place)
     most = 1 if found.kind == "computeinstance" else found.most_nodes
     if most is not None and config.instance_count > most:
         raise ConfigError(
-            f"a trial needs {config.instance_count} nodes, and {found.name} has {most} at most",
+            f"a trial needs {config.instance_count} nodes, but {found.name} has {most} at most",
             Place(field="instanceCount"),
         )
     if config.low_priority and found.kind == "amlcompute" and not found.low_priority:
         raise ConfigError(
-            f"is a setting of the cluster, and {found.name} is one of dedicated nodes: name another computeTarget",
+            f"is a setting of the cluster, and {found.name} has dedicated nodes: choose a low-priority cluster as "
+            "computeTarget",
             Place(field="lowPriority"),
         )
 
 
 async def environment_of(workspace: AmlWorkspace, config: AmlConfig) -> str:
-    """The id of the environment of all trials, which is made if it is not there. Raises: ConfigError, Problem."""
+    """Return the id of the environment of all trials, which is made if it does not exist. Raises: ConfigError,
+    Problem."""
     if config.environment is None:
         conda = config.conda_text()
         digest = hashlib.sha256(f"{config.docker_image}\n{conda}".encode()).hexdigest()[:16]

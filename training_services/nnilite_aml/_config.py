@@ -32,64 +32,68 @@ class AmlDistribution:
 
     type: Annotated[
         Literal["PyTorch", "MPI", "TensorFlow"],
-        "which variables each process gets; the process of rank 0 reports for the trial",
+        "the kind of variables that each process gets; the process of rank 0 reports for the trial",
     ]
-    process_count_per_instance: Annotated[PositiveInt, "of PyTorch and MPI: processes on each node"] = 1
-    worker_count: Annotated[PositiveInt, "of TensorFlow: workers; worker 0 reports"] = 1
-    parameter_server_count: Annotated[NonNegativeInt, "of TensorFlow: parameter servers"] = 0
+    process_count_per_instance: Annotated[PositiveInt, "processes on each node, for PyTorch and MPI"] = 1
+    worker_count: Annotated[PositiveInt, "workers, for TensorFlow; worker 0 reports"] = 1
+    parameter_server_count: Annotated[NonNegativeInt, "parameter servers, for TensorFlow"] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class AmlIdentity:
-    """As whom the trial's code calls Azure."""
+    """The identity with which the trial's code calls Azure."""
 
     type: Annotated[
         Literal["managed", "user", "token"],
-        "`managed`: the managed identity of the compute target; `user`: the user who has submitted the job; "
+        "`managed`: the managed identity of the compute target; `user`: the user who submitted the job; "
         "`token`: the job's own token for the workspace",
     ]
-    client_id: Annotated[str | None, "of managed: which one, where there are several"] = None
+    client_id: Annotated[str | None, "the client ID for type `managed`, if there are several"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class AmlConfig:
-    """Which workspace it is, who logs in, and what each trial gets there."""
+    """The workspace, the login, and what each trial gets there."""
 
     subscription_id: Annotated[str, "the subscription of the workspace"]
     resource_group: Annotated[str, "the resource group of the workspace"]
     workspace_name: Annotated[str, "the workspace"]
     compute_target: Annotated[
-        str, "a compute cluster or compute instance of the workspace; serverless compute if not set"
+        str, "a compute cluster or compute instance of the workspace; default: serverless compute"
     ] = SERVERLESS
-    docker_image: Annotated[str, "with Python 3.8 or later"] = DEFAULT_IMAGE
-    conda_file: Annotated[FilePath | None, "a conda environment file: Azure installs it over `dockerImage`, once"] = (
+    docker_image: Annotated[str, "an image with Python 3.8 or later"] = DEFAULT_IMAGE
+    conda_file: Annotated[FilePath | None, "a conda environment file; Azure installs it over `dockerImage`, once"] = (
         None
     )
     environment: Annotated[
-        str | None, "in place of both: an environment of the workspace as NAME:VERSION, or one of a registry"
+        str | None, "instead of both: an environment of the workspace as NAME:VERSION, or one of a registry"
     ] = None
     instance_type: Annotated[
         str | None, "the VM size; needed for serverless compute, such as Standard_NC24ads_A100_v4"
     ] = None
-    instance_count: Annotated[PositiveInt, "nodes of each trial; more need `distribution`"] = 1
-    distribution: Annotated[AmlDistribution | None, "of trials on several nodes"] = None
-    low_priority: Annotated[bool, "cheap nodes, which Azure may take away at any time; trials are tried again"] = False
+    instance_count: Annotated[PositiveInt, "number of nodes of each trial; more than 1 needs `distribution`"] = 1
+    distribution: Annotated[AmlDistribution | None, "how the processes of trials on several nodes find each other"] = (
+        None
+    )
+    low_priority: Annotated[bool, "use cheap nodes, which Azure may take away at any time; trials are retried"] = False
     shm_size: Annotated[MemoryMb | None, "of /dev/shm"] = None
     environment_variables: EnvironmentVariables = field(default_factory=dict)
     identity: Annotated[AmlIdentity | None, "the identity with which the trial's code calls Azure"] = None
-    experiment_name: Annotated[str | None, "under which jobs are shown on Azure; `nni_exp_` and the id if not set"] = (
+    experiment_name: Annotated[
+        str | None, "the name under which Azure shows the jobs; default: `nni_exp_` and the id"
+    ] = None
+    tags: Annotated[dict[str, str], "tags of all jobs"] = field(default_factory=dict)
+    checkpoint_datastore: Annotated[
+        str, "the datastore where checkpoints outlive a job; an empty text keeps them only with the job"
+    ] = "workspaceblobstore"
+    tenant_id: Annotated[str | None, "the tenant of a service principal that logs in"] = None
+    client_id: Annotated[str | None, "the client of a service principal, or of a managed identity of this machine"] = (
         None
     )
-    tags: Annotated[dict[str, str], "of all jobs"] = field(default_factory=dict)
-    checkpoint_datastore: Annotated[
-        str, "the datastore where checkpoints outlive a job; an empty text keeps them with the job alone"
-    ] = "workspaceblobstore"
-    tenant_id: Annotated[str | None, "of a service principal that logs in"] = None
-    client_id: Annotated[str | None, "of a service principal, or of a managed identity of this machine"] = None
-    client_secret: Annotated[Secret | None, 'of a service principal; better "${env:AZURE_CLIENT_SECRET}"'] = None
-    cloud: Annotated[Literal["AzureCloud", "AzureChinaCloud", "AzureUSGovernment"], "which of Azure's clouds"] = (
-        "AzureCloud"
-    )
+    client_secret: Annotated[
+        Secret | None, 'the secret of a service principal; better "${env:AZURE_CLIENT_SECRET}"'
+    ] = None
+    cloud: Annotated[Literal["AzureCloud", "AzureChinaCloud", "AzureUSGovernment"], "the Azure cloud"] = "AzureCloud"
     request_timeout: Annotated[Duration, "how long Azure may take for one answer"] = 30
     nni_manager_ip: ManagerIp = None
     trial_gpu_number: TrialGpuNumber = None
@@ -100,7 +104,7 @@ class AmlConfig:
     def __post_init__(self) -> None:
         for name in ("subscription_id", "resource_group", "workspace_name"):
             if not getattr(self, name).strip() or "/" in getattr(self, name):
-                raise ConfigError("must be a name, without any slash", field_place(name))
+                raise ConfigError("must be a name without slashes", field_place(name))
         if self.environment is not None and not _ENVIRONMENT.fullmatch(self.environment):
             raise ConfigError(
                 f"{self.environment!r} must be NAME:VERSION, or azureml://registries/...", field_place("environment")
@@ -108,7 +112,7 @@ class AmlConfig:
         if self.environment is not None and (self.conda_file or self.docker_image != DEFAULT_IMAGE):
             raise ConfigError("replaces dockerImage and condaFile: set one of them", field_place("environment"))
         if self.experiment_name is not None and not _EXPERIMENT.fullmatch(self.experiment_name):
-            raise ConfigError("may have letters, digits, _ and -, 255 at most", field_place("experiment_name"))
+            raise ConfigError("may have only letters, digits, _ and -, at most 255", field_place("experiment_name"))
         self._check_nodes()
         self._check_login()
         check_variables(self.environment_variables)
@@ -136,11 +140,11 @@ class AmlConfig:
 
     @property
     def serverless(self) -> bool:
-        """Whether Azure finds the nodes itself."""
+        """Return whether Azure finds the nodes itself."""
         return self.compute_target == SERVERLESS
 
     def conda_text(self) -> str:
-        """The conda file's content, "" if there is none. Raises: ConfigError."""
+        """Return the conda file's content, "" if there is none. Raises: ConfigError."""
         if self.conda_file is None:
             return ""
         try:
@@ -172,7 +176,7 @@ IGNORED = (
     ),
     IgnoredOption(
         "identity.clientId",
-        "it names a managed identity; set the type `managed`",
+        "clientId names a managed identity; set the type `managed`",
         "unless `type` is `managed`",
         lambda config, settings: config.identity is not None and config.identity.type != "managed",
     ),

@@ -1,4 +1,4 @@
-"""Who calls Azure: a service principal, a managed identity, or whoever has run `az login`."""
+"""Choose who calls Azure: a service principal, a managed identity, or the user of `az login`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CURE = (
     "run `az login` on this machine, or set tenantId, clientId and clientSecret of a service principal, or run the "
     "manager where it has a managed identity"
 )
-SERVICE_PRINCIPAL_CURE = "see that tenantId, clientId and clientSecret are right, and that the secret has not expired"
+SERVICE_PRINCIPAL_CURE = "check tenantId, clientId and clientSecret, and that the secret has not expired"
 _AUTHORITIES = {
     "AzureCloud": "https://login.microsoftonline.com",
     "AzureChinaCloud": "https://login.chinacloudapi.cn",
@@ -23,12 +23,12 @@ _AUTHORITIES = {
 
 
 def cure(config: AmlConfig) -> str:
-    """What helps against a login that is refused."""
+    """Return the cure for a refused login."""
     return SERVICE_PRINCIPAL_CURE if config.client_secret is not None else CURE
 
 
 def login(config: AmlConfig) -> TokenCredential:
-    """A new credential, which knows no token yet. Blocks, since it imports Azure's library."""
+    """Return a new credential, which has no token yet. Blocks, since it imports Azure's library."""
     from azure.identity import ClientSecretCredential, DefaultAzureCredential
 
     authority = _AUTHORITIES[config.cloud]
@@ -42,7 +42,7 @@ def login(config: AmlConfig) -> TokenCredential:
         more["managed_identity_client_id"] = config.client_id
     if config.tenant_id:
         more["additionally_allowed_tenants"] = [config.tenant_id]
-    # A manager has nobody before it: what would open a browser or ask for a code is left out.
+    # A manager has no user in front of it, so credentials that open a browser or ask for a code are left out.
     return DefaultAzureCredential(
         authority=authority,
         exclude_interactive_browser_credential=True,

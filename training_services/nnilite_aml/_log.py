@@ -1,4 +1,4 @@
-"""The log of one job, read piece by piece from where it was left.
+"""Read the log of one job, piece by piece.
 
 Azure writes what the first process prints to a blob, and a run's details have a URL for it.
 """
@@ -30,7 +30,7 @@ class AmlLog(JobLog):
         self._url_since = float("-inf")
 
     def locate(self, facts: RunFacts) -> None:
-        """Learn where the log is."""
+        """Find the log."""
         self._url, self._url_since = _first_log(facts.logs), time.monotonic()
 
     async def read_on(self) -> None:
@@ -42,7 +42,7 @@ class AmlLog(JobLog):
             except Missing:  # nothing is there yet, or nothing new
                 return
             except AccessRefused:
-                self._url = ""  # the URL has expired; the next time there is another
+                self._url = ""  # The URL has expired; the next call gets another.
                 raise
             if not piece:
                 return

@@ -1,4 +1,4 @@
-"""Pure: from a trial's job to a command job of Azure, as arguments of `azure.ai.ml.command`."""
+"""Convert a trial's job to a command job of Azure, as arguments of `azure.ai.ml.command`. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from nnilite_aml._snapshot import KEEPER_FILE, START_FILE, CodeSnapshot
 
 MOUNT = "checkpoints"
 _LARGEST_BYTES = 1_000_000
-"""Of the variables of a job: Linux takes 2 MB for them, and Azure 4 MB for a whole request."""
+"""The limit on the variables of a job: Linux accepts 2 MB of them, and Azure 4 MB in a whole request."""
 _IDENTITIES = {"managed": "managed", "user": "user_identity", "token": "aml_token"}
 
 
 def azure_name(job: str) -> str:
-    """The name of a job on Azure, whose library writes names in small letters.
+    """Return the name of a job on Azure, whose library writes names in small letters.
 
     >>> azure_name("nni-Xy12z-Ab34c-0")
     'nni-xy12z-ab34c-0-3e48f3'
@@ -29,17 +29,17 @@ def azure_name(job: str) -> str:
 
 
 def tag_of(experiment: str) -> str:
-    """The name of the tag by which all jobs of an experiment are found."""
+    """Return the name of the tag that finds all jobs of an experiment."""
     return f"nnilite_{experiment}"
 
 
 def experiment_name(config: AmlConfig, experiment: str) -> str:
-    """Under which name Azure shows the jobs; by default NNI's."""
+    """Return the name under which Azure shows the jobs; by default NNI's."""
     return config.experiment_name or f"nni_exp_{experiment}"
 
 
 def variables(job: Job, snapshot: CodeSnapshot, callback: str) -> Mapping[str, str]:
-    """The environment variables by which a job gets its specification.
+    """Return the environment variables that hold a job's specification.
 
     It holds the trial's token only if the trial calls the manager. Raises: ConfigError if it is too large.
     """
@@ -56,7 +56,7 @@ def variables(job: Job, snapshot: CodeSnapshot, callback: str) -> Mapping[str, s
     size = sum(map(len, found.values()))
     if size > _LARGEST_BYTES:
         raise ConfigError(
-            f"the parameters of {job.name} make {size} bytes, and a job of Azure can have {_LARGEST_BYTES}: let the "
+            f"the parameters of {job.name} take {size} bytes, and a job of Azure can have {_LARGEST_BYTES}: let the "
             "trial make large values itself"
         )
     return found
@@ -65,7 +65,7 @@ def variables(job: Job, snapshot: CodeSnapshot, callback: str) -> Mapping[str, s
 def arguments(
     job: Job, config: AmlConfig, code: str, environment_id: str, own_variables: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The command job; those that are None are left out."""
+    """Return the fields of the command job, without those that are None."""
     name = azure_name(job.name)
     mount = f" ${{{{outputs.{MOUNT}}}}}" if config.checkpoint_datastore else ""
     found: dict[str, Any] = {
@@ -91,7 +91,7 @@ def arguments(
 
 
 def _outputs(job: Job, config: AmlConfig) -> dict[str, Any] | None:
-    """Checkpoints lie in a datastore, in the same folder for all attempts of a trial."""
+    """Return the outputs. Checkpoints lie in a datastore, in the same folder for all attempts of a trial."""
     if not config.checkpoint_datastore:
         return None
     path = f"azureml://datastores/{config.checkpoint_datastore}/paths/nnilite/{job.experiment}/{job.trial}/"

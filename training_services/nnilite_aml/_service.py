@@ -1,7 +1,7 @@
 """Each attempt of a trial is a command job of an Azure Machine Learning workspace.
 
-A job is found again by its name, which is made of the attempt's, so it is never there twice. One listing, by a tag,
-tells the states of all jobs; the run of a single one is asked for when it starts and when it ends.
+A job is found by its name, which is made of the attempt's, so it never exists twice. One listing, by a tag, returns the
+states of all jobs; the run of a single job is asked for when it starts and when it ends.
 
 A handle is {"job": its name here, "report": how it reports, "soft_s": how long its keeper gets to end the trial}.
 """
@@ -76,7 +76,7 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
         await super().close()
 
     def _way_back(self) -> str:
-        """Raises: ConfigError."""
+        """Check the way back. Raises: ConfigError."""
         return given_callback_address(self.context, self._config.nni_manager_ip, "Azure's nodes")
 
     # ------------------------------------------------------------ submitting
@@ -91,30 +91,31 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
         try:
             await workspace.create(arguments(job, self._config, code, self._environment, own))
         except Contradiction as problem:
-            log.debug("%s is there already: %s", job.name, problem)
+            log.debug("%s already exists: %s", job.name, problem)
         return self.handle(job)
 
     def _callback(self, job: Job) -> str:
-        """Where a job reaches the manager, "" if it reports by its log. Raises: NoCapacity while there is no way."""
+        """Return where a job reaches the manager, "" if it reports by its log. Raises: NoCapacity while there is no
+        way."""
         if job.spec.get("report") == "stdout":
             return ""
         try:
             return self._way_back()
-        except ConfigError as error:  # trials of a resumed experiment that run must not end with it
+        except ConfigError as error:  # Trials of a resumed experiment that are running must not end with it.
             raise NoCapacity(str(error)) from error
 
     async def _uploaded(self, snapshot: CodeSnapshot) -> str:
-        """The id of the code on Azure. Raises: NoCapacity while it goes up, Problem."""
+        """Return the id of the code on Azure. Raises: NoCapacity during the upload, Problem."""
         if self._uploading is None:
             self._uploading = asyncio.create_task(self.api.upload(snapshot.folder))
-            # If nobody waits for it any more, its failure is of no interest.
+            # If no caller waits any more, its failure is of no interest.
             self._uploading.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             return await asyncio.wait_for(asyncio.shield(self._uploading), self.patience.upload_s)
         except asyncio.TimeoutError:
-            raise NoCapacity(f"its code goes up to Azure ({format_size(snapshot.size_bytes)})") from None
+            raise NoCapacity(f"the code is being uploaded to Azure ({format_size(snapshot.size_bytes)})") from None
         except Problem:
-            self._uploading = None  # the next trial tries it again
+            self._uploading = None  # The next trial tries the upload again.
             raise
 
     def describe(self, job: Job) -> Json:
@@ -135,5 +136,5 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
         return AmlWatch(api, self._config, handle, self.patience)
 
     async def fetch(self, handle: Handle, target: Path) -> None:
-        """The files that the trial has left, after its end."""
+        """Fetch the files of the trial, after its end."""
         await self.api.download(azure_name(str(handle["job"])), target)

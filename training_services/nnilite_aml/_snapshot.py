@@ -1,8 +1,8 @@
-"""The folder that goes up as the code of all jobs: the program that they start, the keeper, the code in one archive.
+"""Build the folder that is uploaded as the code of all jobs: their start program, the keeper, the code in one archive.
 
 An archive keeps what single blobs would lose: modes of files, empty folders, and names that a URL cannot have. And
-`.amlignore` or `.gitignore` files in the code leave nothing out a second time. Azure finds a snapshot by the hash of
-its content, so that the same code goes up once, also for several experiments.
+`.amlignore` or `.gitignore` files in the code do not exclude files a second time. Azure finds a snapshot by the hash of
+its content, so that the same code is uploaded once, also for several experiments.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SNAPSHOT_LIMIT_BYTES = 300 * 1024**2
 
 @dataclass(frozen=True)
 class CodeSnapshot:
-    """A folder of this machine, as it goes up."""
+    """A folder of this machine, ready to be uploaded."""
 
     folder: Path
     keeper_sha256: str
@@ -39,22 +39,23 @@ class CodeSnapshot:
 
 
 def start_script() -> str:
-    """The shell script that a job runs on each node; its argument is the folder for checkpoints, if there is one."""
+    """Return the shell script that a job runs on each node; its argument is the folder for checkpoints, if there is
+    one."""
     words = command(f"env:{START_VARIABLE}", _start.WORK, JobProcess(rank_variable=_start.RANK), files=".")
     program = Path(_start.__file__).read_text(encoding="utf-8")
     return f'exec {shlex.join(python_command(program, json.dumps(words)))} "$@"\n'
 
 
 def prepare(context: ServiceContext) -> CodeSnapshot:
-    """Make the folder. Blocks. Raises: ConfigError if it is more than Azure takes, CodeDirError, ServiceError."""
+    """Make the folder. Blocks. Raises: ConfigError if it is more than Azure accepts, CodeDirError, ServiceError."""
     package, keeper = context.package(), context.keeper.read_bytes()
     script = start_script().encode()
     size = len(keeper) + len(script) + package.archive.stat().st_size
     if size > SNAPSHOT_LIMIT_BYTES:
         raise ConfigError(
-            f"the code is {format_size(size)} when packed, and Azure takes a snapshot of "
-            f"{format_size(SNAPSHOT_LIMIT_BYTES)} at most: leave files out by .nniignore, and let trials read data "
-            "from a datastore",
+            f"the packed code is {format_size(size)}, and a snapshot on Azure can have "
+            f"{format_size(SNAPSHOT_LIMIT_BYTES)}: exclude files with .nniignore, and let trials read data from a "
+            "datastore",
             Place(field="trialCodeDirectory"),
         )
     digest = keeper_digest(context.keeper)
@@ -66,7 +67,7 @@ def prepare(context: ServiceContext) -> CodeSnapshot:
 
 
 def _fill(folder: Path, script: bytes, keeper: bytes, archive: Path) -> None:
-    """Make it, whole or not at all."""
+    """Fill the folder, whole or not at all."""
     draft = folder.with_name(f".{folder.name}.{os.getpid()}")
     try:
         shutil.rmtree(draft, ignore_errors=True)
@@ -79,4 +80,4 @@ def _fill(folder: Path, script: bytes, keeper: bytes, archive: Path) -> None:
             shutil.copyfile(archive, draft / archive.name)
         draft.rename(folder)
     except OSError as error:
-        raise ServiceError(f"the code cannot be prepared for Azure in {folder.parent}: {error.strerror}") from error
+        raise ServiceError(f"cannot prepare the code for Azure in {folder.parent}: {error.strerror}") from error

@@ -1,11 +1,11 @@
-"""What a job starts on each of its nodes: it starts the keeper, and puts what the trial has left where Azure looks.
+"""Run on each node of a job: start the keeper, and put the trial's files where Azure looks.
 
-Its text goes up with the snapshot, so it needs Python 3.8 and the standard library alone. Its arguments are a JSON
+Its text is uploaded with the snapshot, so it needs Python 3.8 and the standard library alone. Its arguments are a JSON
 list, the words of the command that becomes the keeper, and the folder that Azure has mounted for checkpoints, if there
 is one.
 
-Azure starts a job anew whose node was taken away, within the same job. Trials are tried again by nnilite instead, which
-knows the attempts apart, so a second start ends at once.
+Azure starts a job again within the same job when its node was taken away. nnilite retries trials instead, since it can
+tell the attempts apart, so a second start ends at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Mapping, Optional, Sequence
 
 EVENT = "NNILITE_EVENT "
-AGAIN = "Azure has taken its node away and started it anew, which nnilite does itself"
+AGAIN = "Azure took the job's node away and started the job again; nnilite retries the trial itself"
 RANK = "NNILITE_RANK"
 WORK = "nnilite-trial"
 OUTPUTS = "outputs"
@@ -28,7 +28,7 @@ _KEPT_BACK = ("code",)
 
 
 def main(words: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run the keeper to its end; the exit code."""
+    """Run the keeper to its end; return the exit code."""
     command, mount = list(json.loads(words[0])), words[1] if len(words) > 1 else ""
     number = rank(environment)
     if mount and number == "0":
@@ -38,7 +38,7 @@ def main(words: Sequence[str], environment: Mapping[str, str]) -> int:
             sys.stdout.flush()
             return 1
         command += ["--checkpoints", os.path.join(mount, "checkpoints")]
-    # Whoever ends the group of this process would otherwise tell the keeper twice, which then does not wait.
+    # A signal to the group of this process would otherwise reach the keeper twice, and then it does not wait.
     child = subprocess.Popen(command, env=dict(environment, **{RANK: number}), start_new_session=True)
 
     def forward(signal_number: int, frame: Optional[FrameType]) -> None:
@@ -56,7 +56,7 @@ def main(words: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def rank(environment: Mapping[str, str]) -> str:
-    """The number of this process among those of the job, "0" for the one that reports.
+    """Return the number of this process among those of the job, "0" for the one that reports.
 
     PyTorch and MPI have variables for it. TensorFlow has roles: there the chief reports, and worker 0 without a chief.
     """
@@ -74,7 +74,7 @@ def rank(environment: Mapping[str, str]) -> str:
 
 
 def is_first(mount: str, job: str) -> bool:
-    """Whether this job has never been started before, by a mark beside the checkpoints."""
+    """Return whether this job has never been started before, by a mark next to the checkpoints."""
     folder = os.path.join(mount, "attempts")
     try:
         os.makedirs(folder, exist_ok=True)
@@ -85,20 +85,20 @@ def is_first(mount: str, job: str) -> bool:
         with open(mark, "w", encoding="ascii") as file:
             file.write("started\n")
     except OSError as error:
-        sys.stderr.write("the mount for checkpoints cannot be written: {}\n".format(error))
+        sys.stderr.write("cannot write to the mount for checkpoints: {}\n".format(error))
         sys.stderr.flush()
     return True
 
 
 def hand_over(work: str, outputs: str) -> None:
-    """Move what the trial has left to the folder that Azure keeps: all but the copy of the code and hidden files."""
+    """Move the trial's files to the folder that Azure keeps: all but the copy of the code and hidden files."""
     try:
         os.makedirs(outputs, exist_ok=True)
         for name in os.listdir(work):
             if name not in _KEPT_BACK and not name.startswith("."):
                 os.replace(os.path.join(work, name), os.path.join(outputs, name))
     except OSError as error:
-        sys.stderr.write("not all that the trial has left is kept: {}\n".format(error))
+        sys.stderr.write("some of the trial's files cannot be kept: {}\n".format(error))
         sys.stderr.flush()
 
 

@@ -1,7 +1,7 @@
-"""Pure: from Azure's answers to the status of a job.
+"""Convert Azure's answers to the status of a job. Pure.
 
-The keeper's word, which is the last event in a job's log, comes first: Azure tells no exit code, and does not know a
-trial that was killed from one that has failed by itself.
+The keeper's report, the last event in a job's log, comes first: Azure reports no exit code, and cannot distinguish a
+trial that was killed from one that failed by itself.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from nnilite_aml._config import AmlConfig
 from nnilite_aml._workspace import AmlJob, RunFacts
 
 WAITING: Mapping[str, str] = {
-    "NotStarted": "Azure has taken it",
-    "Starting": "Azure is starting it",
-    "Provisioning": "Azure is making nodes for it",
-    "Preparing": "its environment is being prepared, which takes long the first time",
+    "NotStarted": "Azure has accepted the job",
+    "Starting": "Azure is starting the job",
+    "Provisioning": "Azure is creating nodes for the job",
+    "Preparing": "the job's environment is being prepared, which takes long the first time",
     "Queued": "queued",
-    "Paused": "it is paused on Azure: resume it there",
+    "Paused": "the job is paused on Azure; resume it there",
 }
 RUNNING: Mapping[str, str] = {
     "Running": "",
-    "Finalizing": "its outputs are being kept",
-    "CancelRequested": "it is being canceled",
+    "Finalizing": "the job's outputs are being stored",
+    "CancelRequested": "the job is being canceled",
 }
 ENDED: Mapping[str, JobState] = {
     "Completed": JobState.SUCCEEDED,
@@ -41,7 +41,7 @@ _TAKEN_AWAY = re.compile(r"preempt|evict|node[^.]{0,40}\b(lost|unusable|failed|u
 
 
 def seen(job: AmlJob, config: AmlConfig, facts: RunFacts) -> SeenJob:
-    """What Azure tells of a job."""
+    """Return the state of a job in Azure's answer."""
     status = job.status
     if status in ENDED:
         return SeenJob(ENDED[status], started=facts.started, url=job.url)
@@ -51,12 +51,12 @@ def seen(job: AmlJob, config: AmlConfig, facts: RunFacts) -> SeenJob:
         stopping = status == "CancelRequested"
         return SeenJob(JobState.RUNNING, RUNNING[status], facts.started, url=job.url, is_stopping=stopping)
     if status == NOT_RESPONDING:  # its node may come back
-        return SeenJob(JobState.UNKNOWN, "Azure has no contact with its node", facts.started, url=job.url)
-    return SeenJob(JobState.UNKNOWN, f"Azure reports a state that nnilite does not know: {status!r:.40}", url=job.url)
+        return SeenJob(JobState.UNKNOWN, "Azure has no contact with the job's node", facts.started, url=job.url)
+    return SeenJob(JobState.UNKNOWN, f"Azure reported the unknown state {status!r:.40}", url=job.url)
 
 
 def _why(status: str, config: AmlConfig, warnings: tuple[str, ...]) -> str:
-    """Why a job waits."""
+    """Return why a job waits."""
     words = WAITING[status]
     if status == "Queued":
         nodes = "a node" if config.instance_count == 1 else f"{config.instance_count} nodes"
@@ -66,14 +66,14 @@ def _why(status: str, config: AmlConfig, warnings: tuple[str, ...]) -> str:
 
 
 def preempted(facts: RunFacts) -> JobStatus:
-    """Of a job that has run and waits again."""
+    """Return the status of a job that has run and waits again."""
     why = "; ".join(filter(None, [*facts.warnings, facts.error]))
-    reason = "Azure has taken its node away and put it in the queue again" + (f": {why}" if why else "")
+    reason = "Azure took the job's node away and put the job into the queue again" + (f": {why}" if why else "")
     return JobStatus(JobState.LOST, reason[:_REASON_CHARS], started=facts.started)
 
 
 def ended(status: str, word: Exited | None, facts: RunFacts) -> JobStatus:
-    """How a job has ended. `word` is the keeper's."""
+    """Return how a job has ended. `word` is the keeper's report."""
     times = JobStatus(JobState.UNKNOWN, started=facts.started, ended=facts.ended)
     if word is not None:
         told = _by_keeper(status, word, facts, times)
@@ -93,17 +93,19 @@ def _by_keeper(status: str, word: Exited, facts: RunFacts, times: JobStatus) -> 
         return replace(found, state=JobState.CANCELED, reason="canceled")
     if word.cause is EndCause.INTERRUPTED:
         why = "; ".join(part for part in (word.message, facts.error) if part)
-        return replace(found, state=JobState.LOST, reason=f"Azure has ended it: {why}", exit_code=None)
+        return replace(found, state=JobState.LOST, reason=f"Azure ended the job: {why}", exit_code=None)
     return found
 
 
 def _by_azure(facts: RunFacts, times: JobStatus) -> JobStatus:
-    """Without the keeper's word: what was wrong before it began, or after it was killed."""
+    """Return the end without a keeper's report: what was wrong before the job began, or after it was killed."""
     said = " ".join(facts.error.split())
     code = _EXIT_CODE.search(said)
     lost = _TAKEN_AWAY.search(said) or (facts.error_code not in ("UserError", "") and code is None)
     if lost or not said:
-        reason = f"Azure says: {said}" if said else "it has ended without a word, and Azure does not say why"
+        reason = (
+            f"Azure says: {said}" if said else "the job ended, its keeper reported no end, and Azure gives no reason"
+        )
         return replace(times, state=JobState.LOST, reason=reason[:_REASON_CHARS])
     exit_code = int(code.group(1)) if code else None
     return replace(times, state=JobState.FAILED, reason=f"Azure says: {said}"[:_REASON_CHARS], exit_code=exit_code)

@@ -1,4 +1,4 @@
-"""What becomes of one job: Azure's part of it."""
+"""Watch one job: what is particular to Azure."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class AmlPatience(Patience):
     """Times that only Azure needs, in seconds."""
 
     silent_s: float = 600.0
-    """A job counts as lost when Azure has had no contact with its node for so long."""
+    """A job counts as lost when Azure has had no contact with its node for this long."""
     upload_s: float = 40.0
-    """`submit` waits so long for the code to be up, before it says that there is no room yet."""
+    """How long `submit` waits for the upload of the code, before it says that there is no room yet."""
 
 
 class AmlWatch(JobWatch[AmlJob]):
-    """One job. Lists tell its state; all else is in the run history."""
+    """One job. Lists show its state; all else is in the run history."""
 
     platform: ClassVar[str] = "Azure"
     log: AmlLog
@@ -45,7 +45,7 @@ class AmlWatch(JobWatch[AmlJob]):
     def words(self, found: AmlJob) -> SeenJob:
         silent_s = self.lasts_s("silent", found.status == _status.NOT_RESPONDING)
         if silent_s >= self.patience.silent_s:
-            reason = f"Azure has had no contact with its node for {self.patience.silent_s:.0f} s"
+            reason = f"Azure has had no contact with the job's node for {self.patience.silent_s:.0f} s"
             return SeenJob(JobState.LOST, reason, self._facts.started, url=found.url)
         return _status.seen(found, self._config, self._facts)
 

@@ -1,7 +1,8 @@
-"""The calls to one workspace that are needed, by Azure's own client, with what is used of the answers.
+"""Make the calls to one workspace that are needed, by Azure's own client, and parse what is used of the answers.
 
-A few parts of the client are not public: `_code`, which lets a snapshot go up by itself and once, and
-`jobs._runs_operations`, which alone tells why a job has failed and where its log is. Both are in all versions from 1.8.
+Some parts of the client are not public: `_code`, which uploads a snapshot by itself and once, and
+`jobs._runs_operations`, the only part that reports why a job failed and where its log is. Both are in all versions from
+1.8.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _PIECE_BYTES = 4_000_000
 
 @dataclass(frozen=True)
 class AmlJob:
-    """A job as lists tell it."""
+    """A job in lists."""
 
     name: str
     status: str
@@ -71,7 +72,7 @@ class AmlTarget:
 
 
 class AmlWorkspace:
-    """All tries of a call have `patience_s`. All calls raise Problem."""
+    """All tries of a call together take `patience_s` at most. All calls raise Problem."""
 
     def __init__(self, config: AmlConfig, patience_s: float) -> None:
         self._config = config
@@ -84,7 +85,7 @@ class AmlWorkspace:
     # ------------------------------------------------------------ the client
 
     def _client(self) -> MLClient:
-        """Blocks, since it imports Azure's library."""
+        """Return the client. Blocks, since it imports Azure's library."""
         with self._making:
             if self._made is None:
                 from azure.ai.ml import MLClient
@@ -105,7 +106,7 @@ class AmlWorkspace:
             return self._made
 
     def _connections(self) -> RequestsTransport:
-        """Shared by all calls, which saves a TLS handshake with each."""
+        """Return the connections that all calls share, which saves a TLS handshake with each."""
         if self._transport is None:
             from azure.core.pipeline.transport import RequestsTransport
 
@@ -121,7 +122,7 @@ class AmlWorkspace:
             transport.close()
 
     def _forget(self) -> None:
-        """Log in anew, and not with a token that was kept."""
+        """Log in again, without a stored token."""
         self._made = None
 
     async def _call(self, what: str, work: Callable[[MLClient], T], timeout_s: float | None = None) -> T:
@@ -134,7 +135,7 @@ class AmlWorkspace:
     # ------------------------------------------------------------ what there is
 
     async def location(self) -> str:
-        """Where the workspace is; shows that it is there, and may be seen."""
+        """Return the location of the workspace; shows that it exists and may be seen."""
         name = self._config.workspace_name
         found = await self._call(f"workspace {name}", lambda client: client.workspaces.get(name))
         return str(found.location or "")
@@ -143,13 +144,13 @@ class AmlWorkspace:
         return _target(await self._call(f"compute target {name}", lambda client: client.compute.get(name)))
 
     async def gpus_by_size(self) -> Mapping[str, int]:
-        """How many GPUs a node has, by VM size in small letters: of the sizes that Azure has where the workspace is."""
+        """Return the GPUs of a node by VM size in small letters, for the sizes in the workspace's region."""
         place = await self.location()
         found = await self._call("the VM sizes", lambda client: list(client.compute.list_sizes(location=place)))
         return {_text(one, "name").lower(): int(getattr(one, "gpus", None) or 0) for one in found}
 
     async def environment(self, name: str, version: str) -> str:
-        """The id of an environment of the workspace."""
+        """Return the id of an environment of the workspace."""
         found = await self._call(
             f"environment {name}:{version}", lambda client: client.environments.get(name, version=version)
         )
@@ -158,7 +159,7 @@ class AmlWorkspace:
     # ------------------------------------------------------------ what goes up
 
     async def register(self, name: str, image: str, conda: Path | None) -> str:
-        """Make an environment, or find the same one; its id."""
+        """Make an environment, or find the same one; return its id."""
 
         def work(client: MLClient) -> str:
             from azure.ai.ml.entities import Environment
@@ -169,7 +170,7 @@ class AmlWorkspace:
         return await self._call(f"environment {name}:1", work)
 
     async def upload(self, folder: Path) -> str:
-        """The id of the snapshot with this content, which goes up if it is not there. May take long."""
+        """Return the id of the snapshot with this content, uploading it if Azure does not have it. May take long."""
 
         def work(client: MLClient) -> str:
             from azure.ai.ml.entities._assets import Code
@@ -186,7 +187,7 @@ class AmlWorkspace:
     # ------------------------------------------------------------ jobs
 
     async def jobs(self, tag: str) -> Mapping[str, AmlJob]:
-        """All jobs that have a tag of this name."""
+        """Return all jobs that have a tag of this name."""
         found = await self._call(f"the jobs tagged {tag}", lambda client: list(_listed(client, tag)))
         return {job.name: job for job in found}
 
@@ -194,17 +195,17 @@ class AmlWorkspace:
         return await self._call(f"job {name}", lambda client: _job(client.jobs.get(name)))
 
     async def facts(self, name: str) -> RunFacts:
-        """What the run history tells of a job."""
+        """Return what the run history knows of a job."""
         return await self._call(
             f"the run of job {name}", lambda client: _facts(client.jobs._runs_operations.get_run_details(name))
         )
 
     async def cancel(self, name: str) -> None:
-        """Ask for a job's end; its status tells when that has come."""
+        """Ask for a job's end; its status shows when that has come."""
         await self._call(f"the end of job {name}", lambda client: _ask_to_cancel(client, name))
 
     async def read(self, url: str, offset: int) -> bytes:
-        """What a log has from `offset` on, a piece of it. Raises: Missing (416) if there is nothing (yet)."""
+        """Return a piece of a log from `offset` on. Raises: Missing (416) if there is nothing (yet)."""
 
         def work() -> bytes:
             from azure.storage.blob import BlobClient
@@ -215,12 +216,13 @@ class AmlWorkspace:
         return await self._calls.run("the log of a job", work, patience_s=self._patience_s)
 
     async def download(self, name: str, target: Path) -> None:
-        """Copy what a job has left in its folder `outputs`."""
+        """Copy the files in the folder `outputs` of a job."""
 
         def work(client: MLClient) -> None:
             target.mkdir(parents=True, exist_ok=True)
             DiskRoom(target).need(0)
-            # On the same disk, and within the trial's folder: whoever bounds what is brought here sees it there.
+            # The temporary files are on the same disk, in the trial's folder, so that a limit on the folder counts
+            # them.
             with tempfile.TemporaryDirectory(prefix=".azure-", dir=target.parent) as folder:
                 client.jobs.download(name, download_path=folder)
                 left = Path(folder, "artifacts", "outputs")
@@ -231,14 +233,14 @@ class AmlWorkspace:
 
 
 def _entity(arguments: Mapping[str, Any]) -> Any:
-    """A job as Azure's library has it."""
+    """Return a job as Azure's library has it."""
     from azure.ai.ml import command
 
     return command(**arguments)
 
 
 def _quiet() -> None:
-    """The library tells of each call, and warns of each class that may change some day; errors are told here."""
+    """Silence the library, which logs each call and warns of each class that may change; errors are reported here."""
     logging.getLogger("azure").setLevel(logging.WARNING)
     logging.getLogger("azure.ai.ml").setLevel(logging.ERROR)
     activities = logging.getLogger("azure.ai.ml._telemetry")
@@ -248,7 +250,7 @@ def _quiet() -> None:
 
 
 def rest_body(arguments: Mapping[str, Any]) -> Json:
-    """What is sent of a job, as JSON. Imports Azure's library, which takes seconds."""
+    """Return the request for a job, as JSON. Imports Azure's library, which takes seconds."""
     _quiet()
     rest = _entity(arguments)._to_job()._to_rest_object()
     found = rest.as_dict() if hasattr(rest, "as_dict") else rest.serialize()
@@ -256,7 +258,7 @@ def rest_body(arguments: Mapping[str, Any]) -> Json:
 
 
 def _listed(client: MLClient, tag: str) -> Iterator[AmlJob]:
-    # The library leaves out by None what it cannot read: jobs of kinds that are younger than it.
+    # The library returns None for jobs that it cannot read: kinds of jobs that are newer than it.
     return (_job(one) for one in client.jobs.list(tag=tag) if one is not None)
 
 
@@ -298,7 +300,7 @@ def _facts(found: Any) -> RunFacts:
 
 
 def _text(found: Any, name: str) -> str:
-    """A field as text, also where the library has an enumeration for it; "" if there is none."""
+    """Return a field as text, also where the library has an enumeration for it; "" if there is none."""
     value = getattr(found, name, None)
     return str(getattr(value, "value", value) or "")
 

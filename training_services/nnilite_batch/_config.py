@@ -58,7 +58,9 @@ class BatchConfig(QueueConfig):
         check_paths(self, "scheduler_path")
         check_words(self, _WORD, "queue", "account")
         if self.job_variable is not None and not _VARIABLE.fullmatch(self.job_variable):
-            raise ConfigError(f"{self.job_variable!r} cannot be the name of a variable", field_place("job_variable"))
+            raise ConfigError(
+                f"{self.job_variable!r} is not a valid name of an environment variable", field_place("job_variable")
+            )
         _check(self.described, self._values("nni-test", 1))
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The calls to Determined's master that are needed, with the answers checked as far as they are used."""
+"""Make the calls to Determined's master that are needed, and check the answers as far as they are used."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DeterminedApi:
         await self._http.close()
 
     async def _log_in(self) -> str:
-        """A new token: a session lasts seven days."""
+        """Get a new token: a session lasts seven days."""
         body = {"username": self._config.username, "password": str(self._config.password or ""), "isHashed": False}
         answer = await self._http.call(
             HttpRequest("POST", "/api/v1/auth/login", body=body, anonymous=True, repeat=True)
@@ -35,18 +35,18 @@ class DeterminedApi:
         return str(_field(answer, "token", str))
 
     async def user(self) -> Mapping[str, Any]:
-        """Who is logged in."""
+        """Return the user who is logged in."""
         return dict(_field(await self._http.get("/api/v1/auth/user"), "user", dict))
 
     async def resource_pools(self) -> list[Mapping[str, Any]]:
         return _items(await self._http.get("/api/v1/resource-pools"), "resourcePools")
 
     async def workspaces(self, name: str) -> list[Mapping[str, Any]]:
-        """Of exactly this name."""
+        """Return the workspaces of exactly this name."""
         return _items(await self._http.get("/api/v1/workspaces", {"nameCaseSensitive": name}), "workspaces")
 
     async def experiments(self, query: Mapping[str, str | int]) -> list[Mapping[str, Any]]:
-        """All that fit, by as few calls as possible."""
+        """Return all experiments that fit, in as few calls as possible."""
         found: list[Mapping[str, Any]] = []
         while True:
             page = {"sortBy": "SORT_BY_ID", "orderBy": "ORDER_BY_ASC", "limit": _PAGE, "offset": len(found), **query}
@@ -59,7 +59,7 @@ class DeterminedApi:
         return dict(_field(await self._http.get(f"/api/v1/experiments/{number}"), "experiment", dict))
 
     async def submit(self, body: Json) -> Mapping[str, Any]:
-        """Create an experiment, or with `validateOnly` ask whether it could be."""
+        """Create an experiment, or with `validateOnly` ask whether it could be created."""
         request = HttpRequest("POST", "/api/v1/experiments", body=body, timeout_s=_SUBMIT_TIMEOUT_S)
         return dict(_field(await self._http.call(request), "experiment", dict))
 
@@ -67,21 +67,21 @@ class DeterminedApi:
         return _items(await self._http.get(f"/api/v1/experiments/{number}/trials"), "trials")
 
     async def allocations(self, task: str) -> list[Mapping[str, Any]]:
-        """The containers that a task has had, the latest last."""
+        """Return the containers that a task has had, the latest last."""
         found = _field(await self._http.get(f"/api/v1/tasks/{task}"), "task", dict).get("allocations") or []
         return sorted(found, key=lambda one: str(one.get("startTime") or "~"))
 
     async def checkpoints(self, trial: int) -> list[Mapping[str, Any]]:
-        """Those of Determined's that are whole."""
+        """Return Determined's checkpoints that are complete."""
         query: dict[str, str | int] = {"states": "STATE_COMPLETED"}
         return _items(await self._http.get(f"/api/v1/trials/{trial}/checkpoints", query), "checkpoints")
 
     async def queue(self) -> list[Mapping[str, Any]]:
-        """All that waits for slots."""
+        """Return all jobs that wait for slots."""
         return _items(await self._http.get("/api/v1/job-queues", {"limit": 1000}), "jobs")
 
     async def logs(self, task: str, query: Mapping[str, str | int]) -> list[Mapping[str, Any]]:
-        """Lines of a task's log. The answer is a stream of JSON objects, one a line."""
+        """Return lines of a task's log. The answer is a stream of JSON objects, one a line."""
         query = {"orderBy": "ORDER_BY_ASC", "limit": 0, **query}
         answer = await self._http.call(HttpRequest("GET", f"/api/v1/tasks/{task}/logs", query, max_bytes=_LOG_BYTES))
         found: list[Mapping[str, Any]] = []
@@ -92,11 +92,11 @@ class DeterminedApi:
                 entry = json.loads(line)
                 found.append(dict(entry["result"]))
             except (ValueError, KeyError, TypeError, RecursionError):
-                raise Outage(f"{answer.place} breaks off in the middle of the log: {line[:200]}") from None
+                raise Outage(f"{answer.place} broke off in the middle of the log: {line[:200]}") from None
         return found
 
     async def cancel(self, number: int) -> None:
-        """Let the trial come to its end softly."""
+        """End the trial softly."""
         await self._http.call(HttpRequest("POST", f"/api/v1/experiments/{number}/cancel", repeat=True))
 
     async def kill(self, number: int) -> None:
@@ -116,7 +116,7 @@ class DeterminedApi:
 def _field(answer: HttpAnswer, name: str, kind: type) -> Any:
     content = answer.json()
     if not isinstance(content, dict) or not isinstance(content.get(name), kind):
-        raise Outage(f"{answer.place} is answered without {name!r}: see that `master` is the address of Determined")
+        raise Outage(f"{answer.place} did not answer with {name!r}; check that `master` is the address of Determined")
     return content[name]
 
 

@@ -13,13 +13,13 @@ from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
 from nnilite.services.section_fields import TrialGpuNumber
 from nnilite.units import MemoryMb, NonNegativeInt, PositiveInt, Secret
 
-# What `expconf` may not say: these are what makes a Determined experiment an attempt of a trial of ours.
+# `expconf` may not have these fields: they make a Determined experiment an attempt of a trial.
 _OURS = {
-    "name": "each attempt has a name of its own, by which it is found again",
-    "entrypoint": "trialCommand is what runs",
+    "name": "each attempt has its own name, which identifies it",
+    "entrypoint": "trialCommand is the command",
     "searcher": "the tuner of this experiment searches",
     "hyperparameters": "they come from searchSpace",
-    "max_restarts": "maxTrialRetries says how often a trial is tried again",
+    "max_restarts": "maxTrialRetries sets how often a trial is retried",
 }
 # Fields of `expconf` that are fields of this section.
 _FIELDS = {
@@ -50,23 +50,23 @@ class DeterminedMount:
 
 @dataclass(frozen=True, kw_only=True)
 class DeterminedStorage:
-    """Where checkpoints go."""
+    """The storage of checkpoints."""
 
     type: Annotated[
         Literal["shared_fs", "directory", "s3"],
         "`shared_fs`: a folder of all agents' machines; `directory`: one of the container; `s3`: a bucket",
     ]
-    host_path: Annotated[str | None, "of shared_fs: the folder on the agents' machines"] = None
-    storage_path: Annotated[str | None, "of shared_fs: a folder in it; the folder itself"] = None
-    container_path: Annotated[str | None, "of directory: the folder in the container"] = None
-    bucket: Annotated[str | None, "of s3: the bucket"] = None
-    prefix: Annotated[str | None, "of s3: what the names of all objects begin with"] = None
-    endpoint_url: Annotated[str | None, "of s3: its URL, where it is not that of AWS"] = None
-    access_key: Annotated[str | None, "of s3; if not set, what the agents' machines have"] = None
-    secret_key: Annotated[Secret | None, 'of s3; better "${env:S3_SECRET}"'] = None
-    save_experiment_best: Annotated[NonNegativeInt, "of Determined's own checkpoints, kept"] = 0
-    save_trial_best: Annotated[NonNegativeInt, "of Determined's own checkpoints, kept"] = 1
-    save_trial_latest: Annotated[NonNegativeInt, "of Determined's own checkpoints, kept"] = 1
+    host_path: Annotated[str | None, "the folder on the agents' machines, for shared_fs"] = None
+    storage_path: Annotated[str | None, "a folder in it, for shared_fs; default: the folder itself"] = None
+    container_path: Annotated[str | None, "the folder in the container, for directory"] = None
+    bucket: Annotated[str | None, "the bucket, for s3"] = None
+    prefix: Annotated[str | None, "the prefix of the names of all objects, for s3"] = None
+    endpoint_url: Annotated[str | None, "the URL of the store, for s3, if it is not AWS"] = None
+    access_key: Annotated[str | None, "the access key, for s3; default: the one of the agents' machines"] = None
+    secret_key: Annotated[Secret | None, 'the secret key, for s3; better "${env:S3_SECRET}"'] = None
+    save_experiment_best: Annotated[NonNegativeInt, "number of Determined's own checkpoints to keep"] = 0
+    save_trial_best: Annotated[NonNegativeInt, "number of Determined's own checkpoints to keep"] = 1
+    save_trial_latest: Annotated[NonNegativeInt, "number of Determined's own checkpoints to keep"] = 1
 
     def __post_init__(self) -> None:
         name, yaml = {
@@ -77,45 +77,45 @@ class DeterminedStorage:
         if not getattr(self, name):
             raise ConfigError(f"is needed for a checkpointStorage of type {self.type}", Place(field=yaml))
         if bool(self.access_key) != bool(self.secret_key):
-            raise ConfigError("and accessKey belong together: give both, or neither", Place(field="secretKey"))
+            raise ConfigError("and accessKey belong together: set both, or neither", Place(field="secretKey"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeterminedConfig(HttpConfig):
-    """Where the cluster is, who logs in, and what each trial gets there."""
+    """The cluster, the login, and what each trial gets there."""
 
     master: Annotated[str, "the address of Determined's master, such as https://determined.example.org"]
-    username: Annotated[str, "who logs in with `password`"] = "determined"
-    password: Annotated[Secret | None, 'a new token is got by it; better "${env:DET_PASS}"'] = None
-    token: Annotated[Secret | None, "in place of a password: a session's or an access token (`det token create`)"] = (
-        None
-    )
-    workspace: Annotated[str | None, "of all experiments there; with `project`"] = None
-    project: Annotated[str | None, "of that workspace; with `workspace`"] = None
-    resource_pool: Annotated[str | None, "where trials run; the cluster's default"] = None
+    username: Annotated[str, "the user who logs in with `password`"] = "determined"
+    password: Annotated[Secret | None, 'the password, with which nnilite gets tokens; better "${env:DET_PASS}"'] = None
+    token: Annotated[Secret | None, "instead of a password: a session's or an access token (`det token create`)"] = None
+    workspace: Annotated[str | None, "the workspace of all experiments there; with `project`"] = None
+    project: Annotated[str | None, "the project in that workspace; with `workspace`"] = None
+    resource_pool: Annotated[str | None, "the resource pool of trials; default: the cluster's"] = None
     slots: Annotated[
-        NonNegativeInt | None, "slots (GPUs, as a rule) of each trial, all on one machine; trialGpuNumber if not set"
+        NonNegativeInt | None, "slots (usually GPUs) of each trial, all on one machine; default: trialGpuNumber"
     ] = None
-    image: Annotated[str | None, "with Python 3.8 or later; Determined's default if not set"] = None
+    image: Annotated[str | None, "an image with Python 3.8 or later; default: Determined's"] = None
     environment: Annotated[dict[str, str], "environment variables of trials"] = field(default_factory=dict)
     bind_mounts: Annotated[list[DeterminedMount], "folders of the agents' machines"] = field(default_factory=list)
-    labels: Annotated[list[str], "for all experiments there"] = field(default_factory=list)
-    priority: Annotated[PositiveInt | None, "1 (first) to 99, with a priority scheduler"] = None
-    weight: Annotated[float | None, "with a fair-share scheduler"] = None
+    labels: Annotated[list[str], "labels of all experiments there"] = field(default_factory=list)
+    priority: Annotated[PositiveInt | None, "priority from 1 (first) to 99, with a priority scheduler"] = None
+    weight: Annotated[float | None, "weight, with a fair-share scheduler"] = None
     shm_size: Annotated[MemoryMb | None, "of /dev/shm"] = None
     checkpoint_storage: Annotated[
-        DeterminedStorage | None, "for Determined's checkpoints and ours; the cluster's if not set"
+        DeterminedStorage | None, "storage of Determined's checkpoints and the trial's; default: the cluster's"
     ] = None
     code_from: Annotated[
         Literal["context", "manager"],
         "where trials get the code: from Determined, as context directory, or from the manager",
     ] = "context"
-    expconf: Annotated[Any, "more of Determined's own experiment configuration, as its documentation spells it"] = None
+    expconf: Annotated[
+        Any, "further fields of Determined's experiment configuration, as its documentation spells them"
+    ] = None
     when_finished: Annotated[
-        Literal["archive", "keep", "delete"], "what becomes of the experiment there when the trial's attempt has ended"
+        Literal["archive", "keep", "delete"], "what to do with the experiment there when the trial's attempt has ended"
     ] = "archive"
     nni_manager_ip: Annotated[
-        str | None, "where trials reach the manager: a name or an address; found out if not set"
+        str | None, "the name or address at which trials reach the manager; default: detected"
     ] = None
     trial_gpu_number: TrialGpuNumber = None
     reuse_mode: Annotated[bool, "accepted, as in NNI; has no effect here"] = False
@@ -125,17 +125,19 @@ class DeterminedConfig(HttpConfig):
             raise ConfigError("is needed, or a password (an empty one is written as '')", Place(field="token"))
         if bool(self.workspace) != bool(self.project):
             missing = "project" if self.workspace else "workspace"
-            raise ConfigError("is needed: workspace and project belong together", Place(field=missing))
+            raise ConfigError("is needed, since workspace and project belong together", Place(field=missing))
         if self.priority is not None and self.priority > 99:
             raise ConfigError(f"must be from 1 to 99, not {self.priority}", Place(field="priority"))
         for name in self.environment:
             if not _VARIABLE.fullmatch(name):
-                raise ConfigError(f"{name!r} cannot be the name of a variable", Place(field="environment"))
+                raise ConfigError(
+                    f"{name!r} is not a valid name of an environment variable", Place(field="environment")
+                )
         _check_expconf(self.expconf)
 
 
 def _check_expconf(expconf: Any) -> None:
-    """Raises: ConfigError for what is not for the user to say."""
+    """Check `expconf`. Raises: ConfigError for fields that users cannot set."""
     place = Place(field="expconf")
     if expconf is None:
         return
@@ -156,7 +158,7 @@ IGNORED = (
     IgnoredOption("reuseMode", "each attempt is an experiment of its own on Determined"),
     IgnoredOption(
         "username",
-        "the token says who logs in",
+        "the token names the user",
         "with `token` and without `password`",
         lambda config, settings: config.password is None,
     ),

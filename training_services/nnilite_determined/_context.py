@@ -1,8 +1,8 @@
-"""What a job gets as its context directory, and whether Determined would take it.
+"""Build the context directory of a job, and check whether Determined would accept it.
 
-The specification holds the trial's token. Determined has no secrets that a trial could be given, so it goes with the
-context directory, which those can read who may see the experiment, and not with the configuration, which its web page
-shows to them. The token opens the callback of this one job, and nothing once the trial has ended.
+The specification holds the trial's token. Determined has no secrets for trials, so the token is in the context
+directory, which users who may see the experiment can read, and not in the configuration, which its web page shows them.
+The token opens the callback of this one job, and nothing once the trial has ended.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ FOLDER = "nnilite"
 CONTEXT_LIMIT_BYTES = 95 * 1024**2
 REQUEST_LIMIT_BYTES = 128 * 1024**2
 _REGULAR_FILE, _FOLDER = 48, 53
-_SPEC_BYTES = 2 * 1024**2  # left for the specification of one job, which is not known yet when the code is checked
+_SPEC_BYTES = 2 * 1024**2  # Reserved for the specification of one job, which is not known yet when the code is checked.
 
 
 @dataclass(frozen=True)
 class DeliveredFiles:
-    """What all jobs of an experiment have in common."""
+    """The files that all jobs of an experiment have in common."""
 
     keeper: bytes
     keeper_sha256: str
@@ -36,12 +36,13 @@ class DeliveredFiles:
 
     @property
     def size_bytes(self) -> int:
-        """Of all files that every job gets."""
+        """Return the size of all files that every job gets."""
         return len(self.keeper) + len(self.archive or b"")
 
 
 def deliver(context: ServiceContext, code_from: str) -> DeliveredFiles:
-    """Read keeper and code; blocks. Raises: ConfigError if it is more than Determined takes, CodeDirError, OSError."""
+    """Read keeper and code; blocks. Raises: ConfigError if it is more than Determined accepts, CodeDirError,
+    OSError."""
     package = context.package()
     archive = package.archive.read_bytes() if code_from == "context" else None
     found = DeliveredFiles(pack(context.keeper), keeper_digest(context.keeper), package.hash, archive)
@@ -56,7 +57,7 @@ def deliver(context: ServiceContext, code_from: str) -> DeliveredFiles:
 
 
 def model_definition(job: Job, spec: Mapping[str, Json], delivered: DeliveredFiles) -> list[dict[str, Json]]:
-    """The files of a job. Raises: ConfigError if they are too large together."""
+    """Return the files of a job. Raises: ConfigError if they are too large together."""
     archive_name = f"{delivered.code_hash}.tar.gz"
     code = Supply(file=archive_name) if delivered.archive is not None else None
     keeper = Supply(file="keeper", packed=True)
@@ -76,7 +77,7 @@ def model_definition(job: Job, spec: Mapping[str, Json], delivered: DeliveredFil
 
 
 def hidden(files: list[dict[str, Json]]) -> list[dict[str, Json]]:
-    """The same, without contents: one of them is secret, and none can be read by people."""
+    """Return the same without contents: one of them is secret, and none is readable."""
     return [{**entry, "content": HIDDEN} for entry in files]
 
 

@@ -1,4 +1,4 @@
-"""Pure: from a job to the request that starts it, and from what Determined answers to the state of the job."""
+"""Convert a job to the request that starts it, and Determined's answers to the state of the job. Pure."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ _DELETED = ("STATE_DELETED", "STATE_DELETING", "STATE_DELETE_FAILED")
 TERMINAL = ("STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR", *_DELETED)
 IDLE = ("STATE_QUEUED", "STATE_PAUSED")
 _WAITING = {
-    "STATE_ACTIVE": "Determined has taken it",
+    "STATE_ACTIVE": "Determined has accepted the job",
     "STATE_QUEUED": "queued",
-    "STATE_PULLING": "its image is being pulled",
-    "STATE_STARTING": "its container is being started",
-    "STATE_PAUSED": "paused on Determined; activate it there",
+    "STATE_PULLING": "the job's image is being pulled",
+    "STATE_STARTING": "the job's container is being started",
+    "STATE_PAUSED": "the job is paused on Determined; activate it there",
 }
 _SHOWN_PARAMETERS = 10_000
 _SAVING_S = 60  # left after the grace period, for the checkpoint that is sent then
 _WORK = "nnilite-trial"
-# Determined says so of an image that is not there; nothing is gained by trying it again.
+# Determined says so of an image that does not exist; another try would not help.
 _IMAGE = ("image", "pull")
 
 
 def label(experiment: str, service: str) -> str:
-    """By which all jobs of a service are found."""
+    """Return the label that all jobs of a service have."""
     return f"nnilite:{experiment}:{service}"
 
 
 def expconf(job: Job, service: str, config: DeterminedConfig, source_checkpoint: str = "") -> dict[str, Json]:
-    """The experiment's configuration, as Determined's schema `expconf/v0` has it."""
+    """Return the experiment's configuration, in Determined's schema `expconf/v0`."""
     searcher = {"name": "single", "metric": "nnilite", "smaller_is_better": True}
     if source_checkpoint:
         searcher["source_checkpoint_uuid"] = source_checkpoint
@@ -67,20 +67,20 @@ def expconf(job: Job, service: str, config: DeterminedConfig, source_checkpoint:
 
 
 def request(conf: Mapping[str, Json], files: list[dict[str, Json]], activate: bool = True) -> dict[str, Json]:
-    """The body of `POST /api/v1/experiments`."""
+    """Return the body of `POST /api/v1/experiments`."""
     text = yaml.safe_dump(dict(conf), sort_keys=False, allow_unicode=True, width=1_000_000)
     return {"config": text, "modelDefinition": files, "activate": activate, "validateOnly": False}
 
 
 def entrypoint(job: Job) -> list[str]:
-    """Starts the keeper in the folder where Determined has put the context directory."""
+    """Return the command that starts the keeper in the folder of the context directory."""
     about = json.dumps({"experiment": job.experiment, "trial": job.trial})
     words = command(f"{FOLDER}/spec", _WORK, message_file=_start.END_FILE)
     return python_command(Path(_start.__file__).read_text(encoding="utf-8"), about, *words)
 
 
 def storage(given: DeterminedStorage) -> dict[str, Json]:
-    """As expconf has it."""
+    """Return the storage as expconf has it."""
     of_type = {
         "shared_fs": ("host_path", "storage_path"),
         "directory": ("container_path",),
@@ -92,7 +92,7 @@ def storage(given: DeterminedStorage) -> dict[str, Json]:
 
 
 def _hyperparameters(job: Job) -> dict[str, Json]:
-    """The trial's parameters, for Determined's page alone: the keeper gives them to the trial."""
+    """Return the trial's parameters, only for Determined's page: the keeper gives them to the trial."""
     record = job.spec.get("parameters") or {}
     parameters = record.get("parameters") if isinstance(record, Mapping) else None
     if not isinstance(parameters, Mapping) or len(json.dumps(parameters)) > _SHOWN_PARAMETERS:
@@ -101,7 +101,7 @@ def _hyperparameters(job: Job) -> dict[str, Json]:
 
 
 def slots(job: Job, config: DeterminedConfig) -> int | None:
-    """How many a job asks for; None: Determined's default, one."""
+    """Return the number of slots of a job; None: Determined's default, one."""
     return job.gpus if config.slots is None else config.slots
 
 
@@ -129,7 +129,7 @@ def _plain(mount: DeterminedMount) -> dict[str, Json]:
 
 
 def _merged(base: Mapping[str, Json], over: Mapping[str, Json]) -> dict[str, Json]:
-    """Objects are merged key by key, and what `over` says counts."""
+    """Merge objects key by key; what `over` says counts."""
     found = dict(base)
     for name, value in over.items():
         below = found.get(name)
@@ -141,12 +141,13 @@ def _merged(base: Mapping[str, Json], over: Mapping[str, Json]) -> dict[str, Jso
 
 
 def page_url(master: str, number: int) -> str:
-    """The experiment's own page on Determined."""
+    """Return the experiment's own page on Determined."""
     return f"{master.rstrip('/')}/det/experiments/{number}"
 
 
 def seconds(text: object) -> float | None:
-    """A time of Determined's (RFC 3339, with up to nine digits of a second) since the epoch; None if it is none."""
+    """Convert a time (RFC 3339, with up to nine digits of a second) to seconds since the epoch; None if it is not a
+    time."""
     if not isinstance(text, str) or not text:
         return None
     head, dot, rest = text.partition(".")
@@ -160,15 +161,15 @@ def seconds(text: object) -> float | None:
 
 
 def live_status(state: str, started: float | None, queue: str, url: str) -> JobStatus:
-    """Of a job that has not ended. `queue`: what Determined says of its place in it."""
+    """Return the status of a job that has not ended. `queue`: what Determined says of its place in it."""
     if state in _WAITING:
         return JobStatus(JobState.WAITING, queue or _WAITING[state], url=url)
-    reason = "it is being ended" if state.startswith("STATE_STOPPING") else ""
+    reason = "the job is being stopped" if state.startswith("STATE_STOPPING") else ""
     return JobStatus(JobState.RUNNING, reason, url=url, started=started)
 
 
 def in_queue(job: Mapping[str, Any]) -> str:
-    """What Determined's job queue says of a job that waits."""
+    """Return what Determined's job queue says of a job that waits."""
     ahead = (job.get("summary") or {}).get("jobsAhead")
     wanted = job.get("requestedSlots")
     pool = job.get("resourcePool")
@@ -179,9 +180,10 @@ def in_queue(job: Mapping[str, Any]) -> str:
 
 
 def end_status(state: str, end: Mapping[str, Any] | None, said: str, url: str) -> JobStatus:
-    """Of a job that has ended. `end`: what the program in the container has told; `said`: what Determined says."""
+    """Return the status of an ended job. `end`: the report of the program in the container; `said`: Determined's
+    words."""
     if state in _DELETED:
-        return JobStatus(JobState.LOST, "somebody has deleted its experiment on Determined", url=url)
+        return JobStatus(JobState.LOST, "the job's experiment was deleted on Determined", url=url)
     told = end or {}
     code = told.get("code")
     found, reason = _outcome(state, told, said)
@@ -191,14 +193,14 @@ def end_status(state: str, end: Mapping[str, Any] | None, said: str, url: str) -
 
 
 def _outcome(state: str, told: Mapping[str, Any], said: str) -> tuple[JobState, str]:
-    """State and reason."""
+    """Return state and reason."""
     code, cause, message = told.get("code"), told.get("cause") or "", str(told.get("message") or "")
     if code == 0:
         return JobState.SUCCEEDED, message
     if state == "STATE_CANCELED" or cause == "canceled":
         return JobState.CANCELED, "canceled"
     if cause == "interrupted":
-        return JobState.LOST, f"Determined has ended it: {said or 'it was preempted'}"
+        return JobState.LOST, f"Determined ended the job: {said or 'it was preempted'}"
     if cause == EndCause.MACHINE.value:
         return JobState.LOST, f"{UNSTARTED}: {message}"
     if cause == EndCause.FENCED.value:
@@ -209,12 +211,12 @@ def _outcome(state: str, told: Mapping[str, Any], said: str) -> tuple[JobState, 
     if all(word in said.lower() for word in _IMAGE):
         return JobState.FAILED, f"Determined says: {said}"
     reason = "; ".join(part for part in (said and f"Determined says: {said}", message) if part)
-    return JobState.LOST, reason or "its container ended without a word"
+    return JobState.LOST, reason or "the job's container ended, and its keeper reported no end"
 
 
 def preempted(state: str, said: str, url: str) -> JobStatus:
-    """Of a job that ran and waits again."""
-    why = "it was paused on Determined" if state == "STATE_PAUSED" else "Determined's scheduler has preempted it"
+    """Return the status of a job that ran and waits again."""
+    why = "the job was paused on Determined" if state == "STATE_PAUSED" else "Determined's scheduler preempted the job"
     return JobStatus(JobState.LOST, f"{why} ({said})" if said else why, url=url)
 
 

@@ -1,4 +1,4 @@
-"""Determined's `hyperparameters` as a search space.
+"""Convert Determined's `hyperparameters` to a search space.
 
 A constant is a choice of one value, and an object of hyperparameters a choice of one nested space, so that trial code
 finds everything where it did: `parameters["optimizer"]["lr"]`.
@@ -16,7 +16,7 @@ _MOST = 100_000  # values of a grid
 
 
 def search_space(hyperparameters: Mapping[str, Any], *, grid: bool) -> dict[str, Json]:
-    """`grid`: a range with a `count` becomes its values. Raises: ConfigError."""
+    """Return the search space. `grid`: a range with a `count` becomes its values. Raises: ConfigError."""
     return _nested(hyperparameters, "hyperparameters", grid)
 
 
@@ -36,7 +36,7 @@ def _parameter(given: Any, place: str, name: str, grid: bool) -> dict[str, Json]
         return _choice(given, place)
     if kind not in ("int", "double", "log"):
         raise ConfigError(
-            f"{kind!r} is no type of Determined's: int, double, log, categorical, const", _at(place, "type")
+            f"{kind!r} is not a type of Determined: use int, double, log, categorical, const", _at(place, "type")
         )
     return _range(given, place, grid)
 
@@ -70,11 +70,11 @@ def _range(given: Mapping[str, Any], place: str, grid: bool) -> dict[str, Json]:
 
 
 def _grid(given: Mapping[str, Any], place: str, limits: tuple[float, float, float]) -> list[Json]:
-    """So many values as `count` says, evenly from one end to the other."""
+    """Return `count` values, evenly from one end to the other."""
     kind, (low, high, base) = given["type"], limits
     count = given.get("count")
     if not isinstance(count, int) or isinstance(count, bool) or not 0 < count <= _MOST:
-        raise ConfigError("is needed by the searcher grid: a whole number above 0", _at(place, "count"))
+        raise ConfigError("is needed by the searcher grid; set a whole number above 0", _at(place, "count"))
     if kind == "int" and count > high - low:
         return list(range(int(low), int(high) + 1))
     points = [low + (high - low) * number / max(1, count - 1) for number in range(count)]

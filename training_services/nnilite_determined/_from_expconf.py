@@ -1,7 +1,7 @@
-"""`nnictl config convert --from determined`: an experiment configuration of Determined's becomes one of ours.
+"""Run `nnictl config convert --from determined`: convert Determined's experiment configuration to nnilite's.
 
-The trials then run on Determined as before, and are searched by a tuner of ours. Each field is converted, kept as it is
-(in `trainingService.expconf`), or named among the notes.
+The trials then run on Determined as before, and a tuner of nnilite searches. Each field is converted, kept as it is (in
+`trainingService.expconf`), or named in the notes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ _OF_MOUNT = {
 
 
 def convert(document: Mapping[str, Any]) -> Conversion:
-    """Raises: ConfigError for what Determined would not take either, or what has no meaning here."""
+    """Convert a configuration. Raises: ConfigError for what Determined would not accept either, or what has no meaning
+    here."""
     return _Expconf(document).conversion()
 
 
@@ -62,11 +63,11 @@ class _Expconf:
     def conversion(self) -> Conversion:
         searcher = self._object("searcher")
         if not searcher:
-            raise ConfigError("is missing: it says how to search", Place(field="searcher"))
+            raise ConfigError("is missing; it defines the search", Place(field="searcher"))
         name = searcher.get("name")
         if name not in _SEARCHERS:
             names = ", ".join(_SEARCHERS)
-            raise ConfigError(f"{name!r} cannot be converted; these can: {names}", Place(field="searcher.name"))
+            raise ConfigError(f"{name!r} cannot be converted; use one of {names}", Place(field="searcher.name"))
         config: dict[str, Json] = {}
         if self._text("name"):
             config["experimentName"] = self._text("name")
@@ -86,7 +87,7 @@ class _Expconf:
     # ------------------------------------------------------------ the search
 
     def _lengths(self, searcher: Mapping[str, Any]) -> dict[str, Json]:
-        """Lengths that Determined's library has heeded: trial code gets them as parameters of one value."""
+        """Convert lengths that Determined's library has obeyed: trial code gets them as parameters of one value."""
         found: dict[str, Json] = {}
         if "max_length" in searcher and searcher.get("name") not in _HALVING:
             found["max_length"] = self._length("searcher.max_length", searcher["max_length"])
@@ -103,13 +104,13 @@ class _Expconf:
         if not isinstance(amount, int) or isinstance(amount, bool) or amount < 0:
             raise ConfigError("must be a length such as {batches: 100}", Place(field=field))
         name = field.rpartition(".")[2]
-        self._notes.append(f"{field} is the parameter {name} of each trial, in {unit}: trial code has to heed it")
+        self._notes.append(f"{field} became the parameter {name} of each trial, in {unit}; trial code must obey it")
         return amount
 
     def _search(self, searcher: Mapping[str, Any]) -> dict[str, Json]:
         name = str(searcher["name"])
         metric = searcher.get("metric")
-        self._notes.append(f"trial code has to report {metric or 'its metric'} by nnilite.report_final_result")
+        self._notes.append(f"trial code must report {metric or 'its metric'} with nnilite.report_final_result")
         mode = "minimize" if searcher.get("smaller_is_better", True) is not False else "maximize"
         trials = self._count(searcher, "max_trials") if name in ("random", *_HALVING) else None
         at_once = self._count(searcher, "max_concurrent_trials", least=0, default=_CONCURRENT)
@@ -131,14 +132,14 @@ class _Expconf:
     def _halving(
         self, searcher: Mapping[str, Any], mode: str, candidates: int | None
     ) -> tuple[dict[str, Json], int | None]:
-        """Tuner and number of trials. Here each rung that a candidate reaches is a trial of its own."""
+        """Return tuner and number of trials. Here each rung that a candidate reaches is a trial of its own."""
         longest, unit = self._longest(searcher)
         divisor = searcher.get("divisor", 4)
         if not isinstance(divisor, (int, float)) or isinstance(divisor, bool) or divisor <= 1:
             raise ConfigError("must be a number above 1", Place(field="searcher.divisor"))
         eta = max(2, round(divisor))
         if eta != divisor:
-            self._notes.append(f"searcher.divisor is {eta}: ASHA's eta is a whole number")
+            self._notes.append(f"searcher.divisor was {eta}; ASHA's eta must be a whole number")
         rungs = self._count(searcher, "num_rungs" if "num_rungs" in searcher else "max_rungs", default=5) or 1
         while rungs > 1 and longest < eta ** (rungs - 1):
             rungs -= 1  # as Determined does: the shortest trials have one unit
@@ -146,7 +147,7 @@ class _Expconf:
             told = searcher.get("mode", "standard")
             self._notes.append(f"searcher.mode {told}: adaptive_asha runs several brackets at once, and ASHA here one")
         self._notes.append(
-            f"trial code trains for as many {unit} as its parameter TRIAL_BUDGET says; a candidate that goes on is a "
+            f"trial code trains for as many {unit} as its parameter TRIAL_BUDGET says; a candidate that continues is a "
             "new trial, so maxTrialNumber counts more than searcher.max_trials"
         )
         arguments: dict[str, Json] = {
@@ -193,7 +194,7 @@ class _Expconf:
         return given
 
     def _retries(self) -> dict[str, Json]:
-        """Determined counts what fails and what is lost together."""
+        """Convert the retries: Determined counts failures and losses together."""
         self._known.add("max_restarts")
         times = self._count(self._document, "max_restarts", least=0, default=_RESTARTS, at="")
         return {"maxTrialRetries": times, "retryFailed": times}
@@ -204,13 +205,13 @@ class _Expconf:
         if policy is None:
             return {}
         if policy not in ("best", "all", "none"):
-            raise ConfigError(f"{policy!r} is none of best, all, none", Place(field="checkpoint_policy"))
+            raise ConfigError(f"{policy!r} is not one of best, all, none", Place(field="checkpoint_policy"))
         return {"checkpoint": {"keep": policy}}
 
     # ------------------------------------------------------------ the platform
 
     def _service(self, config: dict[str, Json]) -> dict[str, Json]:
-        self._notes.append("trainingService.master is to be written: the address of Determined's master")
+        self._notes.append("set trainingService.master to the address of Determined's master")
         self._notes.append("trainingService.password is read from the environment variable DET_PASS")
         found: dict[str, Json] = {
             "platform": "determined",
@@ -221,7 +222,7 @@ class _Expconf:
             if self._text(name):
                 found[name] = self._text(name)
         if bool(found.get("workspace")) != bool(found.get("project")):
-            self._notes.append("workspace and project belong together here: write both, or neither")
+            self._notes.append("workspace and project belong together: set both, or neither")
         found.update(self._resources(config))
         found.update(self._environment())
         labels = self._list("labels")
@@ -237,14 +238,14 @@ class _Expconf:
         return found
 
     def _keep_whole(self) -> None:
-        """Fields that stay Determined's."""
+        """Keep fields that remain Determined's."""
         for name in (*_KEPT, *_ALSO_KEPT):
             if name in self._document:
                 self._kept[name] = self._document[name]
             self._known.add(name)
         if "data" in self._kept:
             self._notes.append(
-                "data is kept: trial code finds it as before, by determined.get_cluster_info().user_data or in "
+                "data is kept; trial code finds it as before, in determined.get_cluster_info().user_data or in "
                 "DET_EXPERIMENT_CONFIG"
             )
 
@@ -259,7 +260,7 @@ class _Expconf:
         found = {yaml: given.pop(name) for name, yaml in names.items() if given.get(name) not in (None, "")}
         given.pop("is_single_node", None)
         if isinstance(found.get("slots"), int) and found["slots"] > 1:
-            self._notes.append("resources.slots_per_trial: all slots of a trial have to be on one machine here")
+            self._notes.append("resources.slots_per_trial: all slots of a trial must be on one machine")
         if given.get("shm_size") is not None:
             found["shmSize"] = _memory(given.pop("shm_size"))
         most, each = given.pop("max_slots", None), found.get("slots", 1)
@@ -290,10 +291,10 @@ class _Expconf:
             return {}
         if given.get("type") not in _STORAGES:
             kind = given.get("type")
-            self._notes.append(f"checkpoint_storage of type {kind} is not converted: the cluster's own default is used")
+            self._notes.append(f"checkpoint_storage of type {kind} was not converted; the cluster's default is used")
             return {}
         if given.get("secret_key"):
-            self._notes.append("checkpoint_storage.secret_key stands in the file: better write ${env:S3_SECRET}")
+            self._notes.append("checkpoint_storage.secret_key is in the file; replace it with ${env:S3_SECRET}")
         return {"checkpointStorage": self._renamed("checkpoint_storage", given, _OF_STORAGE)}
 
     # ------------------------------------------------------------ reading, and what is left
@@ -305,7 +306,7 @@ class _Expconf:
         return {yaml: given[name] for name, yaml in names.items() if given.get(name) is not None}
 
     def _keep(self, place: str, given: Mapping[str, Any], names: tuple[str, ...]) -> None:
-        """In `expconf`, as it is."""
+        """Keep a field in `expconf`."""
         kept = {name: given[name] for name in names if given.get(name) is not None}
         if kept:
             self._kept[place] = kept
@@ -314,19 +315,19 @@ class _Expconf:
     def _leave(self, place: str, given: Mapping[str, Any], names: tuple[str, ...]) -> None:
         for name in names:
             if given.get(name) not in (None, [], {}, ""):
-                self._notes.append(f"{place}.{name} is left out: there is nothing like it here")
+                self._notes.append(f"{place}.{name} was left out, since nnilite has no such field")
 
     def _leave_rest(self) -> None:
-        self._leave_known("description", "nnilite's experiments have a name alone")
+        self._leave_known("description", "nnilite's experiments have only a name")
         self._leave_known("preemption_timeout", "it follows from gracePeriod")
         for name in self._document:
             if name not in self._known:
-                self._notes.append(f"{name} is left out: there is nothing like it here")
+                self._notes.append(f"{name} was left out, since nnilite has no such field")
 
     def _leave_known(self, name: str, why: str) -> None:
         if name in self._document and name not in self._known:
             self._known.add(name)
-            self._notes.append(f"{name} is left out: {why}")
+            self._notes.append(f"{name} was left out: {why}")
 
     def _object(self, name: str) -> Mapping[str, Any]:
         self._known.add(name)
@@ -361,7 +362,7 @@ class _Expconf:
 
 
 def _memory(given: Any) -> Json:
-    """Determined's `8G` and `512MiB`, and bytes, as sizes are written here."""
+    """Convert Determined's `8G` and `512MiB`, and bytes, to sizes as they are written here."""
     if isinstance(given, int):
         return f"{given}b"
     text = str(given).strip().lower().replace(" ", "").replace("i", "")

@@ -1,4 +1,4 @@
-"""The log of one job: its keeper's events, and how its command ended."""
+"""Read the log of one job: its keeper's events, and how its command ended."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DeterminedLog:
         self._offsets = {"stdout": 0, "stderr": 0}
 
     async def read(self, with_output: bool = False) -> Sequence[KeeperEvent]:
-        """New events; `with_output`: what the trial has printed between them as events of output."""
+        """Return new events; `with_output`: also the trial's output between them, as events of output."""
         entries = await self._api.logs(self._task, {"timestampAfter": self._last} if self._last else {})
         fresh = [entry for entry in entries if str(entry.get("id")) not in self._same]
         for entry in fresh:
@@ -46,7 +46,7 @@ class DeterminedLog:
         return found
 
     async def end(self) -> Mapping[str, Any] | None:
-        """What the program in the container has told of the end; None if it has told nothing."""
+        """Return the report of the program in the container on the end; None if it has reported nothing."""
         found: Mapping[str, Any] | None = None
         for entry in await self._api.logs(self._task, {"searchText": END.strip()}):
             _, mark, text = _text(entry).partition(END)
@@ -56,12 +56,12 @@ class DeterminedLog:
                 said = json.loads(text)
             except (ValueError, RecursionError):
                 continue
-            # A run that Determined has started anew, and that ended at once, says nothing of the one before.
+            # A run that Determined restarted, and that ended at once, says nothing of the one before.
             if isinstance(said, dict) and (found is None or not said.get("again")):
                 found = said
         return found
 
 
 def _text(entry: Mapping[str, Any]) -> str:
-    """A line as the program has printed it, where Determined tells that; else with what it puts in front."""
+    """Return a line as the program printed it, where Determined reports that; else with Determined's own prefix."""
     return str(entry.get("log") or entry.get("message") or "").rstrip("\n")

@@ -1,7 +1,8 @@
 """Each attempt of a trial is an experiment on Determined, with one trial and the `single` searcher.
 
 A handle is {"job": name, "id": the experiment's number there, "report": how it reports, "grace_s": its grace period}.
-One listing, by a label, tells the states of all jobs; one is asked for by itself only when it starts and when it ends.
+One listing, by a label, returns the states of all jobs; a job is asked for by itself only when it starts and when it
+ends.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _SAMPLE = DeliveredFiles(b"", "0" * 64, "0" * 64, b"")
 
 @dataclass
 class JobMemory:
-    """What is known of a job: only a cache."""
+    """The cached knowledge about a job."""
 
     fresh: bool = False  # it was submitted by this manager, or has been looked at
     ran: bool = False
@@ -63,7 +64,7 @@ class DeterminedService(TrainingService):
         self._api: DeterminedApi | None = None
         self._delivered: DeliveredFiles | None = None
         self._numbers: dict[str, int] = {}  # of the experiments there, by the names of jobs
-        self._paused: set[str] = set()  # names of jobs that somebody has paused on Determined
+        self._paused: set[str] = set()  # names of jobs that a user has paused on Determined
         self._certain = True  # False: a job may be there that was never told of
         self._memories: dict[int, JobMemory] = {}
         self._turns = JobTurns()
@@ -78,7 +79,7 @@ class DeterminedService(TrainingService):
             self._delivered = await asyncio.to_thread(deliver, self.context, self.config.code_from)
             await self._log_in()
             await self._note_jobs()
-            if not self._numbers:  # else there are trials to be watched, whatever has changed since they began
+            if not self._numbers:  # Otherwise there are trials to be watched, whatever has changed since they began.
                 await self._check()
                 if self.context.defaults.get("callback") != "log":
                     given, master = self.config.nni_manager_ip, self.config.master
@@ -95,7 +96,7 @@ class DeterminedService(TrainingService):
             await self.close()
 
     async def _log_in(self) -> None:
-        """Raises: ConfigError if Determined does not know who this is, Problem."""
+        """Log in. Raises: ConfigError if Determined does not know the user, Problem."""
         for secret in (self.config.password, self.config.token):
             hide(str(secret or ""))
         self._api = DeterminedApi(self.config)
@@ -103,26 +104,26 @@ class DeterminedService(TrainingService):
             await self._api.user()
 
     async def _check(self) -> None:
-        """Whether a trial could ever run. Raises: ConfigError, Problem."""
+        """Check that a trial could ever run. Raises: ConfigError, Problem."""
         config, api = self.config, self._connected()
         wanted = _convert.slots(self._sample(), config)
         check_pool(await api.resource_pools(), config.resource_pool, wanted)
         if config.workspace and not await api.workspaces(config.workspace):
             place = Place(field="workspace")
             raise ConfigError(
-                f"Determined has no workspace {config.workspace!r}, or {config.username} cannot see it", place
+                f"Determined has no workspace {config.workspace!r}, or {config.username} may not see it", place
             )
         conf = _convert.expconf(self._sample(), self.name, config)
         with as_config_error("project" if config.project else "master"):
             await api.submit({**_convert.request(conf, []), "validateOnly": True, "activate": False})
 
     def _sample(self) -> Job:
-        """A job such as will come."""
+        """Return an example of the jobs to come."""
         gpus = gpus_of(self.config, self.context)
         return Job("nni-sample", self.context.experiment, "sample", 0, 0, {}, gpus)
 
     async def _note_jobs(self) -> None:
-        """Learn which jobs are there."""
+        """Note which jobs exist."""
         found = await self._connected().experiments({"labels": self._label})
         self._numbers = {str(one.get("name")): _number(one) for one in found}
         self._paused |= {str(one.get("name")) for one in found if _convert.PAUSED in (one.get("labels") or [])}
@@ -149,7 +150,7 @@ class DeterminedService(TrainingService):
             try:
                 made = await self._connected().submit(body)
             except Outage:
-                self._certain = False  # Determined may have done it all the same
+                self._certain = False  # Determined may have accepted the job nevertheless.
                 raise
             self._numbers[job.name] = _number(made)
             self._memories[_number(made)] = JobMemory(fresh=True)
@@ -172,11 +173,11 @@ class DeterminedService(TrainingService):
         return _convert.request(conf, files, activate=before not in self._paused)
 
     def _spec(self, job: Job, delivered: DeliveredFiles) -> Mapping[str, Json]:
-        """The keeper's specification; the bootstrap adds the folder."""
+        """Return the keeper's specification; the bootstrap adds the folder."""
         env = {"CUDA_VISIBLE_DEVICES": ""} if job.gpus == 0 else {}
         more: dict[str, Json] = {"send_output": True, "env": env}
         if job.spec.get("report") != "stdout":
-            # To ask costs a connection to the manager, and a way that was open once stays the way.
+            # Asking costs a connection to the manager, and a way that was open stays the way.
             if not self._callback:
                 given, master = self.config.nni_manager_ip, self.config.master
                 self._callback = reachable_callback_address(self.context, given, master)
@@ -186,7 +187,7 @@ class DeterminedService(TrainingService):
         return job.spec_for("", **more)
 
     async def _latest_checkpoint(self, number: int | None) -> str:
-        """What Determined's own library has saved in the attempt before, "" if that is nothing."""
+        """Return the checkpoint that Determined's own library saved in the attempt before, "" if there is none."""
         if number is None:
             return ""
         try:
@@ -220,11 +221,11 @@ class DeterminedService(TrainingService):
         try:
             found = listed.get(number) or await self._connected().experiment(number)
         except Missing:
-            return JobStatus(JobState.LOST, "its experiment is no longer on Determined")
+            return JobStatus(JobState.LOST, "the job's experiment is no longer on Determined")
         except Problem as problem:
             return JobStatus(JobState.UNKNOWN, str(problem))
         if found.get("name") != handle["job"]:
-            return JobStatus(JobState.LOST, "its experiment is no longer on Determined")
+            return JobStatus(JobState.LOST, "the job's experiment is no longer on Determined")
         memory = self._memories.setdefault(number, JobMemory())
         if memory.end is None:
             try:
@@ -234,7 +235,7 @@ class DeterminedService(TrainingService):
         return memory.end
 
     async def _now(self, handle: Handle, found: Mapping[str, Any], memory: JobMemory) -> JobStatus:
-        """Raises: Problem."""
+        """Return the status of a job. Raises: Problem."""
         number, state = _number(found), str(found.get("state"))
         url = _convert.page_url(self.config.master, number)
         if state in _convert.TERMINAL:
@@ -244,7 +245,7 @@ class DeterminedService(TrainingService):
             return memory.end
         if state in _convert.IDLE and await self._has_run(number, state, memory):
             if memory.alive:
-                return JobStatus(JobState.RUNNING, "it is being ended", url=url, started=memory.started)
+                return JobStatus(JobState.RUNNING, "the job is being stopped", url=url, started=memory.started)
             if state == "STATE_PAUSED":
                 self._paused.add(str(handle["job"]))
             return _convert.preempted(state, memory.said, url)
@@ -256,10 +257,10 @@ class DeterminedService(TrainingService):
         return _convert.live_status(state, memory.started, queue, url)
 
     async def _has_run(self, number: int, state: str, memory: JobMemory) -> bool:
-        """Whether a job that waits has run before.
+        """Return whether a job that waits has run before.
 
-        One that was submitted just now has not. If it has run and been preempted since the last poll, Determined
-        starts it anew at some time, which ends at once and is then told as a loss.
+        A job that was submitted just now has not. If it has run and been preempted since the last poll, Determined
+        restarts it at some time; that run ends at once and is then reported as a loss.
         """
         if memory.ran or not memory.fresh or state == "STATE_PAUSED":
             await self._learn(number, memory)
@@ -316,7 +317,7 @@ class DeterminedService(TrainingService):
         await self._end(handle, api.cancel if found.get("state") == "STATE_RUNNING" else api.kill)
 
     async def _end(self, handle: Handle, call: Any) -> None:
-        """Cancel or kill; Determined refuses that for what has ended meanwhile."""
+        """Cancel or kill a job; Determined refuses that for a job that has ended meanwhile."""
         try:
             await call(int(handle["id"]))
         except Missing:
@@ -327,7 +328,7 @@ class DeterminedService(TrainingService):
                 raise ServiceError(str(problem)) from problem
 
     async def _mine(self, handle: Handle) -> Mapping[str, Any] | None:
-        """The experiment of a job; None if it is gone."""
+        """Return the experiment of a job; None if it is gone."""
         try:
             found = await self._connected().experiment(int(handle["id"]))
         except Missing:
@@ -346,7 +347,7 @@ class DeterminedService(TrainingService):
             await self._end(handle, api.kill)
             found = await self._mine(handle)
             if found is not None and str(found.get("state")) not in _convert.TERMINAL:
-                raise ServiceError(f"{handle['job']} is still being ended on Determined")
+                raise ServiceError(f"Determined is still stopping the job {handle['job']}")
         if self.config.when_finished == "delete":
             await self._end(handle, api.delete)
         elif self.config.when_finished == "archive" and not (found or {}).get("archived"):
@@ -355,11 +356,11 @@ class DeterminedService(TrainingService):
 
 
 def check_pool(pools: Sequence[Mapping[str, Any]], name: str | None, wanted: int | None) -> None:
-    """Whether there is such a pool, and whether it could ever have so many slots. Raises: ConfigError."""
+    """Check that a pool exists and could ever have this many slots. Raises: ConfigError."""
     names = [str(pool.get("name")) for pool in pools]
     if name and name not in names:
         raise ConfigError(
-            f"Determined has no resource pool {name!r}; it has {', '.join(names) or 'none'}",
+            f"Determined has no resource pool {name!r}; choose one of: {', '.join(names) or 'none'}",
             Place(field="resourcePool"),
         )
     pool = next((one for one in pools if one.get("name") == name or (not name and one.get("defaultComputePool"))), None)
@@ -370,14 +371,14 @@ def check_pool(pools: Sequence[Mapping[str, Any]], name: str | None, wanted: int
     )
     if wanted > most:
         raise ConfigError(
-            f"a trial asks for {wanted} slots, and the resource pool {pool.get('name')} has {most}",
+            f"a trial asks for {wanted} slots, but the resource pool {pool.get('name')} has {most}",
             Place(field="slots"),
         )
 
 
 def _number(experiment: Mapping[str, Any]) -> int:
-    """Raises: ServiceError for an experiment without one."""
+    """Return an experiment's number. Raises: ServiceError for an experiment without one."""
     number = experiment.get("id")
     if not isinstance(number, int):
-        raise ServiceError(f"Determined tells of an experiment without a number: {str(experiment)[:200]}")
+        raise ServiceError(f"Determined answered with an experiment without a number: {str(experiment)[:200]}")
     return number

@@ -1,15 +1,15 @@
-"""What runs in the container: it starts the keeper, heeds Determined's preemption signal, and keeps checkpoints.
+"""Run in the container: start the keeper, obey Determined's preemption signal, and keep checkpoints.
 
 Its text is part of the experiment's entrypoint, so it needs Python 3.8 and the standard library alone, and boto3, which
-Determined installs in each container, where checkpoints go to S3. Its arguments are a JSON object with `experiment`
-and `trial`, and the words of the command that becomes the keeper.
+Determined installs in each container, where checkpoints are stored in S3. Its arguments are a JSON object with
+`experiment` and `trial`, and the words of the command that becomes the keeper.
 
-Determined has no SIGTERM for a trial that is to end: it asks by a signal that a process has to poll for, when somebody
-cancels or pauses the experiment and when the scheduler needs the slots. It becomes a SIGTERM here, so the trial has its
-grace period to save itself; exit code 0 then says that all went well.
+Determined sends no SIGTERM to a trial that has to end: it uses a signal that a process has to poll for, when a user
+cancels or pauses the experiment and when the scheduler needs the slots. The signal becomes a SIGTERM here, so the trial
+has its grace period to save itself; exit code 0 then says that all went well.
 
-Determined starts a trial that was preempted, or whose container was lost, anew within the same experiment. Trials are
-tried again by nnilite instead, which knows the attempts apart, so a second run ends at once.
+Determined restarts a trial that was preempted, or whose container was lost, within the same experiment. nnilite retries
+trials instead, since it can tell the attempts apart, so a second run ends at once.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _SAVE_EVERY_S = 30.0
 
 
 def main(words: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run the keeper to its end; the exit code."""
+    """Run the keeper to its end; return the exit code."""
     about = json.loads(words[0])
     if int(environment.get("DET_TRIAL_RUN_ID") or 1) > 1:
-        _tell({"again": True, "message": "Determined has started it anew, which nnilite does itself"})
+        _tell({"again": True, "message": "Determined started the job again; nnilite retries the trial itself"})
         return 1
     storage = (json.loads(environment.get("DET_EXPERIMENT_CONFIG") or "{}")).get("checkpoint_storage") or {}
     place = "nnilite/{}/{}".format(about["experiment"], about["trial"])
@@ -57,7 +57,7 @@ def main(words: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 class Preemption:
-    """Determined's signal that this container is to end."""
+    """Determined's signal that this container has to end."""
 
     def __init__(self, environment: Mapping[str, str], child: subprocess.Popen[bytes]) -> None:
         self.heard = False
@@ -68,11 +68,11 @@ class Preemption:
         self._context = trust(environment)
 
     def forward(self, number: int, frame: Optional[FrameType]) -> None:
-        """SIGTERM to this process is for the keeper."""
+        """Pass SIGTERM of this process on to the keeper."""
         self._end()
 
     def watch(self) -> None:
-        """Wait for the signal, for as long as this process lives."""
+        """Wait for the signal, for as long as this process runs."""
         pause_s, longest_s = _PAUSE_S
         path = "/api/v1/allocations/{}/signals/".format(self._allocation)
         while self._master and self._allocation:
@@ -86,7 +86,7 @@ class Preemption:
             except (OSError, ValueError, AttributeError) as error:
                 if self.heard:
                     return
-                _say("Determined cannot be asked whether this trial is to end: {}".format(error))
+                _say("cannot ask Determined whether this trial has to end: {}".format(error))
                 time.sleep(pause_s)
                 pause_s = min(longest_s, 2 * pause_s)
 
@@ -108,7 +108,7 @@ class Preemption:
 
 
 def trust(environment: Mapping[str, str]) -> Optional[ssl.SSLContext]:
-    """Whom to take for the master, as Determined tells its containers."""
+    """Return the certificates to trust for the master, as Determined names them in its containers."""
     if not (environment.get("DET_MASTER") or "").startswith("https:"):
         return None
     file = environment.get("DET_MASTER_CERT_FILE") or ""
@@ -121,7 +121,7 @@ def trust(environment: Mapping[str, str]) -> Optional[ssl.SSLContext]:
 
 
 def mounted(storage: Mapping[str, Any]) -> str:
-    """The folder of a checkpoint storage that is mounted in the container, "" for one that is not."""
+    """Return the folder of a checkpoint storage that is mounted in the container, "" for one that is not."""
     if storage.get("type") == "directory":
         return str(storage.get("container_path") or "")
     if storage.get("type") != "shared_fs":
@@ -133,9 +133,9 @@ def mounted(storage: Mapping[str, Any]) -> str:
 
 
 def _checkpoints(storage: Mapping[str, Any], place: str, latest: str) -> Tuple[str, Optional[CheckpointBucket]]:
-    """The folder for checkpoints, and the bucket that it is copied to. No folder: the keeper's own, in the container.
+    """Return the folder for checkpoints, and the bucket for its copy. No folder: the keeper's own, in the container.
 
-    What Determined's own library has saved in the attempt before is there as `determined-latest`.
+    The files that Determined's own library saved in the attempt before are available as `determined-latest`.
     """
     base = mounted(storage)
     try:
@@ -151,7 +151,7 @@ def _checkpoints(storage: Mapping[str, Any], place: str, latest: str) -> Tuple[s
             bucket.load(latest)
             return folder, bucket
     except (OSError, ImportError) as error:
-        _say("checkpoints stay in this container, and are lost with it: {}".format(error))
+        _say("checkpoints stay in this container and are lost with it: {}".format(error))
     return "", None
 
 
@@ -181,7 +181,7 @@ class CheckpointBucket:
         )
 
     def load(self, latest: str) -> None:
-        """Fetch what earlier attempts have left, and Determined's own latest checkpoint."""
+        """Fetch the files of earlier attempts, and Determined's own latest checkpoint."""
         self._fetch(self._place, self._folder)
         self._known = self._files()
         if latest:
@@ -199,7 +199,7 @@ class CheckpointBucket:
                 self._client.delete_object(Bucket=self._name, Key=self._key(self._place, name))
                 del self._known[name]
         except self._errors as error:
-            raise OSError("the bucket {} cannot be written: {}".format(self._name, error)) from error
+            raise OSError("cannot write to the bucket {}: {}".format(self._name, error)) from error
 
     def _fetch(self, place: str, folder: str) -> None:
         start = self._key(place, "")
@@ -212,13 +212,13 @@ class CheckpointBucket:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 self._client.download_file(self._name, key, path)
         except self._errors as error:
-            raise OSError("the bucket {} cannot be read: {}".format(self._name, error)) from error
+            raise OSError("cannot read the bucket {}: {}".format(self._name, error)) from error
 
     def _key(self, place: str, name: str) -> str:
         return "/".join(part for part in (self._prefix, place) if part) + "/" + name
 
     def _files(self) -> Dict[str, Tuple[int, int]]:
-        """Size and time of each file, but for Determined's own."""
+        """Return size and time of each file, without Determined's own files."""
         found = {}
         for folder, folders, names in os.walk(self._folder):
             if folder == self._folder and LATEST in folders:
@@ -234,7 +234,8 @@ class CheckpointBucket:
 
 
 def _boto3() -> Tuple[Any, Tuple[Any, ...]]:
-    """boto3, which lies where this Python does not look, as it was started without `site`. Raises: ImportError."""
+    """Return boto3, which lies where this Python does not look, as it was started without `site`. Raises:
+    ImportError."""
     import site
 
     site.main()
@@ -247,7 +248,7 @@ def _boto3() -> Tuple[Any, Tuple[Any, ...]]:
 
 
 def _wait(child: subprocess.Popen[bytes], bucket: Optional[CheckpointBucket]) -> int:
-    """The keeper's exit code; what it has left is in the bucket then."""
+    """Return the keeper's exit code once its files are in the bucket."""
     while True:
         try:
             code: Optional[int] = child.wait(_SAVE_EVERY_S if bucket else None)
@@ -257,18 +258,18 @@ def _wait(child: subprocess.Popen[bytes], bucket: Optional[CheckpointBucket]) ->
             if bucket is not None:
                 bucket.save()
         except OSError as error:
-            _say("checkpoints are not saved now: {}".format(error))
+            _say("cannot save checkpoints now: {}".format(error))
         if code is not None:
             return code
 
 
 def _end(code: int) -> Dict[str, Any]:
-    """How the trial's command has ended, as the keeper has written it."""
+    """Return how the trial's command has ended, as the keeper has written it."""
     try:
         with open(END_FILE, encoding="utf-8") as file:
             return dict(json.load(file)["nnilite"])
     except (OSError, ValueError, KeyError, TypeError):
-        return {"lost": True, "message": "the keeper has ended without a word, by code {}".format(code)}
+        return {"lost": True, "message": "the keeper ended with code {} and reported no end".format(code)}
 
 
 def _tell(end: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The calls to DLC that are needed, by Alibaba's own client, with what is used of the answers."""
+"""Make the calls to DLC that are needed, by Alibaba's own client, and parse what is used of the answers."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _LAST_TO_SPEAK_MS = 1000
 _PAGE_JOBS = 100
 _MOST_PAGES = 20
 _LISTED_DAYS = 30
-"""DLC lists the jobs of 7 days if it is not told otherwise."""
+"""DLC lists the jobs of 7 days by default."""
 MOST_LINES = 2000
-"""Of a log at once: DLC's own default."""
+"""Lines of a log in one answer: DLC's own default."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class DlcPod:
 
 @dataclass(frozen=True)
 class DlcJob:
-    """A job as DLC tells it. Lists tell nothing of pods."""
+    """A job in DLC's answers. Lists do not show pods."""
 
     id: str
     name: str
     status: str
     reason: str = ""
     code: str = ""
-    """ReasonCode and SubStatus: words of DLC's own, which are documented nowhere."""
+    """ReasonCode and SubStatus: undocumented words of DLC."""
     created: float | None = None
     started: float | None = None
     ended: float | None = None
@@ -68,7 +68,7 @@ class LogWindow:
 
 
 class DlcApi:
-    """All tries of a call have `patience_s`. All calls raise Problem."""
+    """All tries of a call together take `patience_s` at most. All calls raise Problem."""
 
     def __init__(self, config: DlcConfig, patience_s: float) -> None:
         self._key = config.key()
@@ -80,7 +80,7 @@ class DlcApi:
         self._made: Client | None = None
 
     def _client(self) -> Client:
-        """Blocks, since it imports Alibaba's library."""
+        """Return the client. Blocks, since it imports Alibaba's library."""
         with self._making:
             if self._made is None:
                 from alibabacloud_pai_dlc20201203.client import Client
@@ -104,7 +104,7 @@ class DlcApi:
 
         # A little longer than each try may take, so that it is always `DlcCalls` that says what was not answered.
         limit_ms = int(float(self._config.request_timeout) * 1000) + _LAST_TO_SPEAK_MS
-        # So nothing is sent later by a thread that nobody waits for any more.
+        # Nothing is sent later by a thread that no caller waits for.
         return RuntimeOptions(
             autoretry=False,
             max_attempts=1,
@@ -117,12 +117,12 @@ class DlcApi:
         return await self._calls.run(call, lambda: work(self._client(), self._runtime()))
 
     async def close(self) -> None:
-        """Each call has a connection of its own."""
+        """Close nothing: each call has a connection of its own."""
 
     # ------------------------------------------------------------ jobs
 
     async def create(self, fields: Mapping[str, Json]) -> str:
-        """Make a job, of the fields of a CreateJobRequest as JSON; its id. Called once: see `DlcCalls`."""
+        """Make a job from the fields of a CreateJobRequest as JSON; return its id. Called once: see `DlcCalls`."""
 
         def work(client: Client, runtime: Any) -> str:
             from alibabacloud_pai_dlc20201203.models import CreateJobRequest
@@ -133,9 +133,9 @@ class DlcApi:
         return await self._call(DlcCall(f"the job {fields['DisplayName']}", patience_s=0), work)
 
     async def jobs(self, name: str, wanted: frozenset[str] = frozenset()) -> list[DlcJob]:
-        """Jobs whose names have `name` in them, the newest first; no more are asked for once all of `wanted` are there.
+        """Return jobs whose names contain `name`, the newest first; stop asking once all of `wanted` are found.
 
-        DLC compares names without regard to case.
+        DLC ignores case in names.
         """
         found: list[DlcJob] = []
         since = datetime.now(timezone.utc) - timedelta(days=_LISTED_DAYS)
@@ -164,13 +164,13 @@ class DlcApi:
             body = client.list_jobs_with_options(request, {}, runtime).body
             total = body.total_count
             if not isinstance(total, int):
-                raise Outage("DLC does not tell how many jobs there are")
+                raise Outage("DLC's answer does not hold the number of jobs")
             return [_job(one) for one in body.jobs or []], total
 
         return await self._call(DlcCall(f"the jobs named {name}"), work)
 
     async def job(self, job_id: str) -> DlcJob:
-        """One job, with its pods. Raises: Missing too."""
+        """Return one job, with its pods. Raises: Missing too."""
 
         def work(client: Client, runtime: Any) -> DlcJob:
             from alibabacloud_pai_dlc20201203.models import GetJobRequest
@@ -180,14 +180,15 @@ class DlcApi:
         return await self._call(DlcCall(f"job {job_id}"), work)
 
     async def stop(self, job_id: str) -> None:
-        """Ask for a job's end; its status tells when that has come."""
+        """Ask for a job's end; its status shows when that has come."""
         await self._call(
             DlcCall(f"the end of job {job_id}"),
             lambda client, runtime: client.stop_job_with_options(job_id, {}, runtime),
         )
 
     async def log(self, job_id: str, pod: DlcPod, begin: float | None, end: float | None) -> LogWindow:
-        """What a pod has printed between two times, in seconds since the epoch; from its start, until now if None."""
+        """Return what a pod has printed between two times, in seconds since the epoch; None: from its start, or until
+        now."""
 
         def work(client: Client, runtime: Any) -> LogWindow:
             from alibabacloud_pai_dlc20201203.models import GetPodLogsRequest
@@ -207,7 +208,7 @@ class DlcApi:
     # ------------------------------------------------------------ what there is
 
     async def gpus_of(self, instance_type: str) -> int | None:
-        """How many GPUs an instance type has; None if DLC does not list it."""
+        """Return the GPUs of an instance type; None if DLC does not list it."""
 
         def work(client: Client, runtime: Any) -> int | None:
             from alibabacloud_pai_dlc20201203.models import ListEcsSpecsRequest
@@ -220,7 +221,7 @@ class DlcApi:
 
 
 def address(config: DlcConfig) -> dict[str, str]:
-    """Where DLC is, as its client wants it; {}: where the client knows it to be, by the region."""
+    """Return DLC's address as its client wants it; {} where the client knows it by the region."""
     if config.endpoint:
         scheme, _, host = config.endpoint.rpartition("://")
         return {"endpoint": host.strip("/"), "protocol": scheme or "https"}
@@ -228,7 +229,7 @@ def address(config: DlcConfig) -> dict[str, str]:
 
 
 def body_of(fields: Mapping[str, Json]) -> Json:
-    """What is sent of a job, as JSON. Imports Alibaba's library, which takes a second. Raises: ValueError."""
+    """Return the request for a job, as JSON. Imports Alibaba's library, which takes a second. Raises: ValueError."""
     from alibabacloud_pai_dlc20201203.models import CreateJobRequest
 
     request = CreateJobRequest().from_map(dict(fields))
@@ -237,7 +238,7 @@ def body_of(fields: Mapping[str, Json]) -> Json:
 
 
 def moment(time: datetime) -> str:
-    """As DLC writes times."""
+    """Return a time as DLC writes it."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -261,12 +262,12 @@ def _date(headers: Mapping[str, str] | None) -> float:
 
 def _required(value: object, what: str) -> str:
     if not isinstance(value, str) or not value:
-        raise Outage(f"DLC does not tell {what}")
+        raise Outage(f"DLC's answer does not hold {what}")
     return value
 
 
 def _job(found: Any) -> DlcJob:
-    """Raises: Outage."""
+    """Parse a job. Raises: Outage."""
     words = (found.reason_code, found.sub_status)
     return DlcJob(
         id=_required(found.job_id, "a job's id"),
@@ -283,7 +284,7 @@ def _job(found: Any) -> DlcJob:
 
 
 def _number(text: object) -> int:
-    """RestartTimes: "1", or "1/3" where there is a limit."""
+    """Parse RestartTimes: "1", or "1/3" where there is a limit."""
     first = str(text or "0").partition("/")[0].strip()
     return int(first) if first.isdecimal() else 0
 

@@ -1,4 +1,4 @@
-"""What can be known before anything starts: the login, the workspace, the instance type, the way back."""
+"""Check before anything starts: the login, the workspace, the instance type, the way back."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from nnilite_dlc._config import DlcConfig
 log = logging.getLogger(__name__)
 
 _FULL = re.compile(r"Exceed|Insufficient|NotEnough|OutOfStock|LimitReached", re.IGNORECASE)
-"""How codes begin or end that speak of too many jobs, or of resources that are out; DLC documents none."""
+"""The beginnings and ends of codes for too many jobs or exhausted resources; DLC documents none."""
 
 
 async def experiment_jobs(api: DlcApi, config: DlcConfig, experiment: str) -> list[DlcJob]:
-    """The jobs that an experiment has already, asked for where it opens.
+    """Return the jobs that an experiment has already, asked for where it opens.
 
     Raises: ConfigError if the login, the workspace or the certificate is not good, Problem.
     """
@@ -35,7 +35,7 @@ async def experiment_jobs(api: DlcApi, config: DlcConfig, experiment: str) -> li
 
 
 async def check_resources(api: DlcApi, config: DlcConfig, gpus: int) -> None:
-    """Whether a pod could ever have so many GPUs. Raises: ConfigError, Problem."""
+    """Check whether a pod could ever have this many GPUs. Raises: ConfigError, Problem."""
     spec = config.ecs_spec
     if isinstance(spec, dict):
         has, what = spec["gpu"], "the pod that ecsSpec describes"
@@ -45,18 +45,18 @@ async def check_resources(api: DlcApi, config: DlcConfig, gpus: int) -> None:
     try:
         found = await api.gpus_of(spec)
     except (AccessRefused, Missing, CallRefused) as error:
-        log.info("not checked whether %s has %d GPUs: %s", spec, gpus, error)
+        log.info("could not check whether %s has %d GPUs: %s", spec, gpus, error)
         return
     if found is not None and found < gpus:
         raise _too_few(gpus, found, spec)
 
 
 def _too_few(gpus: int, has: int, what: str) -> ConfigError:
-    return ConfigError(f"is {gpus}, and {what} has {has or 'none'}: choose a larger one in ecsSpec", GPU_PLACE)
+    return ConfigError(f"is {gpus}, but {what} has {has or 'none'}: choose a larger one in ecsSpec", GPU_PLACE)
 
 
 def refused_job(problem: Problem) -> NniliteError:
-    """What it means that DLC refuses a new job: one for good ends the trial, one that may pass lets it wait."""
+    """Return the error for a job that DLC refuses: a lasting one ends the trial, a passing one lets it wait."""
     if isinstance(problem, CallRefused) and _FULL.search(problem.reply):
         return NoCapacity(str(problem))
     return ConfigError(str(problem)) if isinstance(problem, Missing) else problem

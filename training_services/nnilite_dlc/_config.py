@@ -27,9 +27,9 @@ _KEYS = {
     "access_key_secret": "ALIBABA_CLOUD_ACCESS_KEY_SECRET",
     "security_token": "ALIBABA_CLOUD_SECURITY_TOKEN",
 }
-"""Where all of Alibaba's own programs look for a login."""
+"""Where Alibaba's own programs look for a login."""
 _SIZES = {"cpu": "", "gpu": "", "gputype": "", "memory": "Gi", "shared_memory": "Gi"}
-"""What NNI's resource description has, each with the unit of its numbers."""
+"""The fields of NNI's resource description, each with the unit of its numbers."""
 _REGION = re.compile(r"[a-z0-9-]+")
 
 
@@ -44,45 +44,47 @@ class AccessKey:
 
 @dataclass(frozen=True, kw_only=True)
 class DlcConfig(HttpConfig):
-    """Which region and workspace it is, who calls, and what each trial gets there."""
+    """The region and workspace, who calls, and what each trial gets there."""
 
-    type: Annotated[str, "role of a trial's pods, one of those of `jobType`"] = "Worker"
-    image: Annotated[str, "an image with Python 3.8 or later; nothing else needs to be in it"]
-    job_type: Annotated[str, "kind of job, such as TFJob or PyTorchJob"] = "TFJob"
+    type: Annotated[str, "the role of a trial's pods, one of those of `jobType`"] = "Worker"
+    image: Annotated[str, "an image with Python 3.8 or later; it needs nothing else"]
+    job_type: Annotated[str, "the kind of job, such as TFJob or PyTorchJob"] = "TFJob"
     pod_count: Annotated[
-        PositiveInt, "pods of each trial; more need `jobType: PyTorchJob`, whose pods know their rank"
+        PositiveInt, "number of pods of each trial; more than 1 needs `jobType: PyTorchJob`, whose pods know their rank"
     ] = 1
     ecs_spec: Annotated[
         Any,
-        "what a pod gets: an instance type such as ecs.gn6e-c12g1.3xlarge, or, in a quota of one's own, "
+        "what a pod gets: an instance type such as ecs.gn6e-c12g1.3xlarge, or, in your own quota, "
         "{resource_id: ID, cpu: 4, memory: 16, gpu: 1, gputype: TYPE, shared_memory: 8}, memory in GiB",
     ]
-    region: Annotated[str, "such as cn-hangzhou; `share` as in NNI"]
-    workspace_id: Annotated[str | None, "of PAI; the user's default workspace if not set"] = None
+    region: Annotated[str, "the region, such as cn-hangzhou; `share` as in NNI"]
+    workspace_id: Annotated[str | None, "the workspace of PAI; default: the user's default workspace"] = None
     nas_data_source_id: Annotated[str | None, "a data set of PAI on NAS, mounted at containerStorageMountPoint"] = None
-    oss_data_source_id: Annotated[str | None, "another one on OSS, mounted where the data set says"] = None
-    access_key_id: Annotated[str, "of who calls; ALIBABA_CLOUD_ACCESS_KEY_ID if not set"] = ""
-    access_key_secret: Annotated[Secret, "of that key; better not set: then it is ALIBABA_CLOUD_ACCESS_KEY_SECRET"] = ""
-    security_token: Annotated[Secret | None, "of a temporary key; ALIBABA_CLOUD_SECURITY_TOKEN if not set"] = None
+    oss_data_source_id: Annotated[str | None, "another data set, on OSS, mounted where the data set says"] = None
+    access_key_id: Annotated[str, "the ID of the access key; default: ALIBABA_CLOUD_ACCESS_KEY_ID"] = ""
+    access_key_secret: Annotated[
+        Secret, "the secret of that key; default, and better: ALIBABA_CLOUD_ACCESS_KEY_SECRET"
+    ] = ""
+    security_token: Annotated[Secret | None, "the token of a temporary key; default: ALIBABA_CLOUD_SECURITY_TOKEN"] = (
+        None
+    )
     local_storage_mount_point: Annotated[
-        DirPath | None, "where the data set on NAS is mounted on the manager's machine, if it is"
+        DirPath | None, "where the manager's machine mounts the data set on NAS, if it does"
     ] = None
-    container_storage_mount_point: Annotated[
-        str | None, "where it is mounted in pods; where the data set says, if not set"
-    ] = None
-    resource_id: Annotated[str | None, "the resource quota that pays; public resources if not set"] = None
-    priority: Annotated[PositiveInt | None, "1 to 9, of jobs in a quota; DLC's is 1"] = None
+    container_storage_mount_point: Annotated[str | None, "where pods mount it; default: where the data set says"] = None
+    resource_id: Annotated[str | None, "the resource quota to charge; default: public resources"] = None
+    priority: Annotated[PositiveInt | None, "priority of jobs in a quota, 1 to 9; DLC's default is 1"] = None
     use_spot_instance: Annotated[
-        bool, "cheap instances, which may be taken away at any time; trials are tried again"
+        bool, "use cheap instances, which DLC may take away at any time; trials are retried"
     ] = False
-    vpc_id: Annotated[str | None, "the VPC that pods are in; needed to reach a NAS there"] = None
+    vpc_id: Annotated[str | None, "the VPC of the pods; needed to reach a NAS in it"] = None
     switch_id: Annotated[str | None, "with vpcId: the vSwitch"] = None
     security_group_id: Annotated[str | None, "with vpcId: the security group"] = None
     environment_variables: EnvironmentVariables = field(default_factory=dict)
     code_from: Annotated[
         Literal["manager", "storage", "job"] | None,
-        "where pods get the code; if not set: storage where the manager has it mounted, else the manager, and "
-        "with callback: log the job itself, which may have 200 kB",
+        "where pods get the code; default: the storage if the manager mounts it, else the manager, or with callback: "
+        "log the job itself (200 kB at most)",
     ] = None
     endpoint: Annotated[str | None, "address of DLC in place of the region's, such as that of a VPC"] = None
     nni_manager_ip: ManagerIp = None
@@ -95,29 +97,29 @@ class DlcConfig(HttpConfig):
             if not getattr(self, name).strip():
                 raise ConfigError("must not be empty", field_place(name))
         if not _REGION.fullmatch(self.region):
-            raise ConfigError(f"{self.region!r} is no region, such as cn-hangzhou", field_place("region"))
+            raise ConfigError(f"{self.region!r} is not a region; write one such as cn-hangzhou", field_place("region"))
         if self.pod_count > 1 and self.job_type != "PyTorchJob":
             raise ConfigError(
-                f"{self.pod_count} pods of a {self.job_type} cannot tell which of them reports: set jobType: "
+                f"the {self.pod_count} pods of a {self.job_type} do not know which of them reports: set jobType: "
                 "PyTorchJob, or podCount: 1",
                 field_place("pod_count"),
             )
         if self.priority is not None and self.priority > 9:
-            raise ConfigError("is 1 to 9 on DLC", field_place("priority"))
+            raise ConfigError("must be from 1 to 9", field_place("priority"))
         object.__setattr__(self, "ecs_spec", _spec(self.ecs_spec))
         self._check_storage()
         self._check_network()
         check_variables(self.environment_variables)
 
     def key(self) -> AccessKey:
-        """Who calls: what the section says, else what the environment says. Raises: ConfigError if neither does.
+        """Return who calls: from the section, else from the environment. Raises: ConfigError if neither says.
 
-        What comes from the environment is kept nowhere.
+        Values from the environment are not stored.
         """
         own = bool(self.access_key_id or self.access_key_secret)
         found = {name: str(getattr(self, name) or "") for name in _KEYS}
         for name, variable in _KEYS.items():
-            if own and name == "security_token":  # a token belongs to the key beside it
+            if own and name == "security_token":  # A token belongs to its own key.
                 continue
             found[name] = found[name] or os.environ.get(variable, "")
             if not found[name] and name != "security_token":
@@ -143,23 +145,25 @@ class DlcConfig(HttpConfig):
         scheme, mark, host = (self.endpoint or "https://x").rpartition("://")
         if (mark and scheme not in ("http", "https")) or not host.strip("/"):
             raise ConfigError(
-                f"{self.endpoint!r} is no address, such as pai-dlc.cn-hangzhou.aliyuncs.com", field_place("endpoint")
+                f"{self.endpoint!r} is not an address; write one such as pai-dlc.cn-hangzhou.aliyuncs.com",
+                field_place("endpoint"),
             )
 
     @property
     def container_mount(self) -> str:
-        """Where the storage is mounted in pods, without a slash at the end."""
+        """Return where pods mount the storage, without a slash at the end."""
         return (self.container_storage_mount_point or "").rstrip("/")
 
     @property
     def quota(self) -> str | None:
-        """The resource quota that pays, wherever it was written."""
+        """Return the resource quota to charge, wherever it was written."""
         given = self.ecs_spec.get("resource_id") if isinstance(self.ecs_spec, dict) else None
         return self.resource_id or given
 
 
 def _spec(given: Any) -> Json:
-    """The name of an instance type, or NNI's description of resources, all its values texts. Raises: ConfigError."""
+    """Return the name of an instance type, or NNI's description of resources with texts as values. Raises:
+    ConfigError."""
     found = given
     if isinstance(given, str) and given.strip().startswith("{"):  # NNI takes a Python dict as text
         try:
@@ -187,7 +191,7 @@ IGNORED = (
     *CHECKPOINTS_STAY,
     IgnoredOption(
         "containerStorageMountPoint",
-        "it is where the data set of nasDataSourceId is mounted; set that, too",
+        "is the mount point of the data set nasDataSourceId; set that, too",
         "without `nasDataSourceId`",
         lambda config, settings: not config.nas_data_source_id,
     ),

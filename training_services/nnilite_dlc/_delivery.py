@@ -1,4 +1,4 @@
-"""Where jobs get keeper and code, as the section says it."""
+"""Choose where jobs get keeper and code, as the section says."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def source_of(config: DlcConfig, report: Json) -> CodeSource:
 def storage_of(config: DlcConfig, experiment: str) -> MountedStorage:
     """Return the storage that manager and pods have mounted. Raises: NotFound if there is none."""
     if config.local_storage_mount_point is None:
-        raise NotFound("a trial's files go with its pod: nasDataSourceId and localStorageMountPoint keep them")
+        raise NotFound(
+            "a trial's files are deleted with its pod; set nasDataSourceId and localStorageMountPoint to keep them"
+        )
     return MountedStorage(Path(config.local_storage_mount_point), config.container_mount, experiment)
 
 
@@ -33,8 +35,8 @@ def delivered(config: DlcConfig, context: ServiceContext, report: Json, callback
     size = len(found.contents.get(CODE_VARIABLE, b""))
     if size > _LARGEST_CODE_BYTES:
         raise ConfigError(
-            f"the code is {size} bytes when packed, and a job takes {_LARGEST_CODE_BYTES} along: leave files out by "
-            ".nniignore, or give a storage by localStorageMountPoint",
+            f"the packed code is {size} bytes, and a job can carry {_LARGEST_CODE_BYTES}: exclude files with "
+            ".nniignore, or set localStorageMountPoint",
             Place(field="codeFrom"),
         )
     return found

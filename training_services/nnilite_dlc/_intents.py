@@ -1,7 +1,7 @@
-"""Which jobs DLC has been asked to make: a note on the manager's disk for each, written before the question.
+"""Record which jobs DLC has been asked to make: a note on the manager's disk for each, written before the call.
 
-Without a note, DLC has never been asked, and does not have to be asked whether it has the job. A note whose job is not
-there is old enough at some time: then the question never came through.
+Without a note, DLC was never asked, and need not be asked whether it has the job. A note whose job DLC does not list
+after some time means that the call never arrived.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Intents:
         self._folder = folder
 
     def keep(self, name: str) -> None:
-        """Note that DLC will be asked now; afterwards the note outlives this machine's end."""
+        """Note that DLC is asked now; the note outlives this machine."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with (self._folder / name).open("w") as file:
@@ -32,10 +32,10 @@ class Intents:
             finally:
                 os.close(place)
         except OSError as error:
-            raise ServiceError(f"the manager's folder {self._folder} cannot be written: {error.strerror}") from error
+            raise ServiceError(f"cannot write to the manager's folder {self._folder}: {error.strerror}") from error
 
     def age_s(self, name: str) -> float | None:
-        """How long ago DLC was asked for the last time; None if it never was."""
+        """Return the seconds since DLC was last asked; None if it never was."""
         try:
             age_s = time.time() - (self._folder / name).stat().st_mtime
             if age_s < 0:  # the clock was set back
@@ -44,11 +44,11 @@ class Intents:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise ServiceError(f"the manager's folder {self._folder} cannot be read: {error.strerror}") from error
+            raise ServiceError(f"cannot read the manager's folder {self._folder}: {error.strerror}") from error
 
     def forget(self, name: str) -> None:
-        """DLC has not made it, or nobody will ask for it any more."""
+        """Forget a job that DLC has not made, or that is never asked for again."""
         try:
             (self._folder / name).unlink(missing_ok=True)
         except OSError as error:
-            raise ServiceError(f"the manager's folder {self._folder} cannot be written: {error.strerror}") from error
+            raise ServiceError(f"cannot write to the manager's folder {self._folder}: {error.strerror}") from error

@@ -15,45 +15,45 @@ from nnilite_dlc._config import DlcConfig
 from nnilite_dlc._delivery import storage_of
 
 _LARGEST_BYTES = 500_000
-"""Of the variables of a job: they are a part of an object of Kubernetes, which may have 1.5 MB."""
+"""The limit on the variables of a job: they are part of a Kubernetes object, which may have 1.5 MB."""
 _GRACE_EXTRA_S = 20
 _LONGEST_NAME = 256
 _NAME = re.compile(r"[\w.-]+", re.ASCII)
 
 
 def work_folder(job: Job, config: DlcConfig) -> str:
-    """Where a job writes: in the storage that the manager sees, too, else on the disk of its pod."""
+    """Return where a job writes: in the storage that the manager mounts too, else on the disk of its pod."""
     if config.local_storage_mount_point is not None:
         return storage_of(config, job.experiment).work_folder(job)
     return f"/tmp/nnilite/{job.name}"
 
 
 def checkpoint_folder(job: Job, config: DlcConfig) -> str:
-    """Where checkpoints outlive the job: in the data set on NAS; "" if there is none whose place is known."""
+    """Return where checkpoints outlive the job: in the data set on NAS; "" if none has a known place."""
     if not (config.nas_data_source_id and config.container_mount):
         return ""
     return f"{config.container_mount}/nni/{job.experiment}/{job.trial}/checkpoints"
 
 
 def own_variables(job: Job, config: DlcConfig, delivery: Delivery) -> Mapping[str, str]:
-    """The environment variables by which a job gets its instructions. Raises: ConfigError if they are too large."""
+    """Return the environment variables that hold a job's instructions. Raises: ConfigError if they are too large."""
     shared = config.local_storage_mount_point is not None
     instructions = delivery.instructions(job, work_folder(job, config), log_tells_end=True, shared=shared)
     found = delivery.variables(instructions)
     size = sum(map(len, found.values()))
     if size > _LARGEST_BYTES:
         raise ConfigError(
-            f"parameters and code of {job.name} make {size} bytes, and a job of DLC gets {_LARGEST_BYTES}: leave files "
-            "out by .nniignore, give a storage by localStorageMountPoint, or let the trial make large values itself"
+            f"the parameters and the code of {job.name} take {size} bytes, and a job of DLC can have {_LARGEST_BYTES}: "
+            "exclude files with .nniignore, set localStorageMountPoint, or let the trial make large values itself"
         )
     return found
 
 
 def request(job: Job, config: DlcConfig, own: Mapping[str, str]) -> dict[str, Json]:
-    """The job, by the names of DLC's interface; those that are None are left out. Raises: ConfigError."""
+    """Return the job in the names of DLC's interface, without those that are None. Raises: ConfigError."""
     if len(job.name) > _LONGEST_NAME or not _NAME.fullmatch(job.name):
-        rule = f"letters, digits, '_', '.' and '-', {_LONGEST_NAME} at most"
-        raise ConfigError(f"DLC takes no job named {job.name!r:.80}: {rule}")
+        rule = f"letters, digits, '_', '.' and '-', at most {_LONGEST_NAME}"
+        raise ConfigError(f"DLC does not accept the name {job.name!r:.80}; use {rule}")
     grace_s = int(float(job.spec.get("grace_s") or 0)) + _GRACE_EXTRA_S
     found: dict[str, Json] = {
         "DisplayName": job.name,
@@ -74,7 +74,7 @@ def request(job: Job, config: DlcConfig, own: Mapping[str, str]) -> dict[str, Js
 
 
 def job_command(job: Job, config: DlcConfig) -> str:
-    """The command of each pod."""
+    """Return the command of each pod."""
     process = JobProcess(rank_variable="RANK" if config.pod_count > 1 else "")
     kept = checkpoint_folder(job, config)
     words = command(f"env:{START_VARIABLE}", work_folder(job, config), process, checkpoints=kept)
@@ -86,7 +86,7 @@ def _spec(config: DlcConfig) -> Json:
         "Type": config.type,
         "Image": config.image,
         "PodCount": config.pod_count,
-        "RestartPolicy": "Never",  # trials are tried again by nnilite, which knows the attempts apart
+        "RestartPolicy": "Never",  # nnilite retries trials itself, since it can tell the attempts apart.
     }
     if config.use_spot_instance:
         found["UseSpotInstance"] = True

@@ -1,8 +1,8 @@
 """The log of one job, read window by window: the events of its keeper, and the trial's output between them.
 
-DLC gives a pod's log by time, so many lines at once, and does not say which ones it leaves out of more. So a window
-that comes back full is halved until it does not, and what windows have in common is left out by `_windows`. All times
-are DLC's own: the clock of this machine may be another.
+DLC gives a pod's log by time, a limited number of lines at once, and does not say which lines it leaves out. So a
+window that comes back full is halved until it does not, and `_windows` removes what windows have in common. All times
+are DLC's own, since the clock of this machine may differ.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from nnilite_dlc._api import MOST_LINES, DlcApi, DlcJob, DlcPod, LogWindow
 from nnilite_dlc._windows import fresh
 
 _LATE_S = 60.0
-"""Lines may come so much later than their times say."""
+"""How much later than their times lines may arrive."""
 _LONG_LINES = 500
-"""A window with so many lines is not asked for again from its beginning."""
+"""A window with this many lines is not read again from its beginning."""
 _SHORTEST_S = 1.0
 _WINDOWS_AT_ONCE = 30
 _NUMBER = re.compile(r"(\d+)\D*$")
@@ -37,13 +37,13 @@ class DlcLog(JobLog):
         self._known: Sequence[str] = ()  # the lines that are known since then
 
     def locate(self, job: DlcJob) -> None:
-        """Learn which pod's log it is: that of the pod which reports."""
+        """Find the log of the pod that reports."""
         if self._pod is None:
             self._pod = reporting_pod(job.pods)
 
     @property
     def located(self) -> bool:
-        """Whether the pod that reports is known."""
+        """Return whether the pod that reports is known."""
         return self._pod is not None
 
     def rewind(self) -> None:
@@ -64,7 +64,7 @@ class DlcLog(JobLog):
             first = self._first(window)
             until = window.time if end is None else end
             if len(window.lines) >= MOST_LINES and until - first > _SHORTEST_S:
-                # In whole seconds, as DLC writes times; what is at a border is in both windows.
+                # Times are whole seconds, as DLC writes them; a line at a border is in both windows.
                 end = float(int(first + max(_SHORTEST_S, (until - first) / 2)))
                 continue
             self._take(window)
@@ -75,7 +75,7 @@ class DlcLog(JobLog):
             end = None
 
     def _first(self, window: LogWindow) -> float:
-        """When a window begins."""
+        """Return when a window begins."""
         if self._begin is not None:
             return self._begin
         started = self._pod.started if self._pod is not None else None
@@ -92,7 +92,7 @@ class DlcLog(JobLog):
 
 
 def reporting_pod(pods: Sequence[DlcPod]) -> DlcPod | None:
-    """The pod of number 0: the master, if there is one, else the first worker."""
+    """Return the pod of number 0: the master, if there is one, else the first worker."""
 
     def order(pod: DlcPod) -> tuple[bool, int, str]:
         number = _NUMBER.search(pod.id)

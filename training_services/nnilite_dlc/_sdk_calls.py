@@ -1,7 +1,7 @@
-"""Calls of Alibaba's library, which blocks: in threads, with an end, repeated where that helps, with errors of ours.
+"""Call Alibaba's library, which blocks: in threads, with time limits, retries where they help, and nnilite's errors.
 
-The library's own repetitions are switched off: they sleep in their thread, and would make a job twice. Calls that may
-be made twice are repeated here. The one that makes a job is not: who makes it knows what to do.
+The library's own retries are switched off: they sleep in their thread, and would make a job twice. Calls that may be
+made twice are retried here. The call that makes a job is not: its caller knows what to do.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _PASSING = (408, 429, 500, 502, 503, 504)
 _PAUSE_S = (0.5, 10.0)
 _CALLS_AT_ONCE = 8
 _SAID_CHARS = 600
-_KEY_CURE = "see that accessKeyId and accessKeySecret belong together, and have not been disabled"
-_RIGHTS_CURE = "whoever has this key needs the rights of a developer in the workspace (AliyunPAIDLCFullAccess)"
+_KEY_CURE = "check that accessKeyId and accessKeySecret belong together and are not disabled"
+_RIGHTS_CURE = "the owner of this key needs the developer role in the workspace (AliyunPAIDLCFullAccess)"
 # How the codes of Alibaba's gateway begin, whatever status they come with.
 _THROTTLED = ("Throttling", "FlowControl", "ServiceUnavailable.FlowControl", "TooManyRequests")
 _WRONG_KEY = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidSecurityToken", "SecurityTokenExpired")
 _UNSENT = ("NewConnectionError", "ConnectTimeoutError", "NameResolutionError")
-"""How the library's words, which are all that it keeps of an error, tell that no connection was made."""
+"""Words of the library, which keeps nothing else of an error, for a connection that was not made."""
 _WRONG_CLOCK = ("InvalidTimeStamp", "SignatureNonceUsed")
 
 
 @dataclass(frozen=True)
 class DlcCall:
-    """What a call asks for, in words, and how it may be made."""
+    """The purpose of a call, in words, and how it may be made."""
 
     what: str
     patience_s: float = math.inf  # for all tries, but never more than the service has. 0: there is one try only
@@ -65,7 +65,7 @@ class DlcCalls:
         self._turns = asyncio.Semaphore(_CALLS_AT_ONCE)
 
     async def run(self, call: DlcCall, work: Callable[[], T]) -> T:
-        """The result of a call. Raises: Problem."""
+        """Return the result of a call. Raises: Problem."""
         deadline = time.monotonic() + min(call.patience_s, self._patience_s)
         pause_s, longest_s = _PAUSE_S
         while True:
@@ -82,12 +82,12 @@ class DlcCalls:
             pause_s = min(longest_s, 2 * pause_s)
 
     async def _await_turn(self, deadline: float) -> None:
-        """Wait while DLC asks for patience. Raises: Throttled if that is too long."""
+        """Wait while DLC asks for patience. Raises: Throttled if that takes too long."""
         wait_s = self._not_before - time.monotonic()
         if wait_s <= 0:
             return
         if self._not_before > deadline:
-            problem = Throttled(f"DLC wants no calls for another {wait_s:.0f} s")
+            problem = Throttled(f"DLC accepts no calls for another {wait_s:.0f} s")
             problem.status, problem.retry_after_s = 429, wait_s
             raise problem
         await asyncio.sleep(wait_s)
@@ -110,7 +110,7 @@ class DlcCalls:
 
 
 def problem_of(what: str, error: Exception) -> Problem:
-    """What an error of Alibaba's library means."""
+    """Translate an error of Alibaba's library."""
     status = getattr(error, "status_code", None)
     said = _said(error)
     if isinstance(status, int):
@@ -118,16 +118,16 @@ def problem_of(what: str, error: Exception) -> Problem:
     if "CERTIFICATE" in said.upper():
         return _made(
             Untrusted,
-            f"the certificate with which DLC answers is not trusted ({what}): name in caCert the PEM file of the "
-            "authority that has signed it, as that of a proxy",
+            f"the certificate of DLC is not trusted ({what}): set caCert to the PEM file of the authority that signed "
+            "it, such as that of a proxy",
         )
     if "parse the value as json" in said:
         return _made(Outage, f"DLC's answer makes no sense ({what}): {said}")
-    return _made(Outage, f"DLC cannot be reached ({what}): {said}; see that region and endpoint are right")
+    return _made(Outage, f"DLC cannot be reached ({what}): {said}; check region and endpoint")
 
 
 def unsent(problem: Problem) -> bool:
-    """Whether a call has certainly not come to DLC."""
+    """Return whether a call has certainly not reached DLC."""
     return problem.status == 0 and any(word in str(problem) for word in _UNSENT)
 
 
@@ -138,7 +138,7 @@ def _of_status(what: str, status: int, code: str, error: Exception) -> Problem:
     elif code.startswith(_WRONG_KEY):
         kind, cure = AccessRefused, _KEY_CURE
     elif code.startswith(_WRONG_CLOCK):
-        kind, cure = AccessRefused, "see that the clock of this machine is right"
+        kind, cure = AccessRefused, "check the clock of this machine"
     elif status == 403:
         cure = _RIGHTS_CURE
     elif code.endswith("NotFound") and status < 500:
@@ -159,7 +159,7 @@ def _made(kind: type[Problem], text: str) -> Problem:
 
 
 def _said(error: Exception) -> str:
-    """The error's own words, on one line."""
+    """Return the text of the error, on one line."""
     data = getattr(error, "data", None)
     told = data.get("Message") or data.get("message") if isinstance(data, dict) else None
     return redact(" ".join(str(told or error).split()))[:_SAID_CHARS]

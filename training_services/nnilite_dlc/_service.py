@@ -1,9 +1,9 @@
 """Each attempt of a trial is a job of PAI-DLC.
 
-DLC gives a new job its id, and takes none from its caller. So before a job is made, it is noted on the manager's disk
-that it will be, and its name is looked for among the jobs that are there. Where the answer to an earlier try was lost,
-also by the end of the manager, nothing is made before DLC has had time to list what it may have made then. Should there
-be two all the same, all but the first are stopped.
+DLC gives a new job its id, and takes none from its caller. So before a job is made, a note on the manager's disk
+records the attempt, and its name is looked for among the existing jobs. Where the answer to an earlier try was lost,
+also by the end of the manager, nothing is made before DLC has had time to list what it may have made then. If there are
+two nevertheless, all but the first are stopped.
 
 A handle is {"job": its name, "id": of the job on DLC, "report": how it reports, "soft_s": how long its keeper gets to
 end the trial}.
@@ -39,7 +39,7 @@ from nnilite_dlc._watch import DlcWatch
 
 log = logging.getLogger(__name__)
 
-_FOLDER_S = 60.0  # for a list or a file of the storage, whose threads may hang
+_FOLDER_S = 60.0  # The threads are for a list or a file of the storage, which may hang.
 
 
 class DlcService(BatchService[DlcApi, DlcJob]):
@@ -50,7 +50,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
     platform: ClassVar[str] = "DLC"
 
     settle_s: ClassVar[float] = 60.0
-    """So long after a try without an answer a job may still appear in DLC's lists."""
+    """How long after a try without an answer a job may still appear in DLC's lists."""
 
     def __init__(self, name: str, config: DlcConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
@@ -75,7 +75,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
             await check_resources(api, self._config, self.gpus)
 
     def _way_back(self) -> str:
-        """Raises: ConfigError."""
+        """Check the way back. Raises: ConfigError."""
         return given_callback_address(self.context, self._config.nni_manager_ip, "DLC's pods")
 
     # ------------------------------------------------------------ submitting
@@ -86,20 +86,20 @@ class DlcService(BatchService[DlcApi, DlcJob]):
         return self.handle(job, id=job_id)
 
     async def _fields(self, job: Job, report: str) -> dict[str, Json]:
-        """What a job is made of. Raises: NoCapacity while there is no way back, ConfigError, ServiceError."""
+        """Return the fields of a job. Raises: NoCapacity while there is no way back, ConfigError, ServiceError."""
         if report not in self._delivery:
             callback = ""
             if report == "rest":
                 try:
                     callback = self._way_back()
-                except ConfigError as error:  # trials of a resumed experiment that run must not end with it
+                except ConfigError as error:  # Trials of a resumed experiment that are running must not end with it.
                     raise NoCapacity(str(error)) from error
             self._delivery[report] = await asyncio.to_thread(delivered, self._config, self.context, report, callback)
         own = await asyncio.to_thread(own_variables, job, self._config, self._delivery[report])
         return request(job, self._config, own)
 
     async def _found(self, api: DlcApi, name: str) -> str:
-        """The id of the job of this name that an earlier try has made; "" if none has.
+        """Return the id of the job of this name that an earlier try made; "" if none did.
 
         Raises: ServiceError while it is not known.
         """
@@ -108,13 +108,13 @@ class DlcService(BatchService[DlcApi, DlcJob]):
             return ""
         try:
             made = same_name(await api.jobs(name), name)
-        except (NotFound, ConfigError) as error:  # a list that is refused says nothing of the job
+        except (NotFound, ConfigError) as error:  # A refused list shows nothing about the job.
             raise ServiceError(str(error)) from error
         if made:
             await self._stop_others(api, made)
             return made[0].id
         if tried_s < self.settle_s:
-            raise ServiceError(f"DLC may have taken {name} without an answer: it is looked for among its jobs")
+            raise ServiceError(f"DLC may have accepted {name} without an answer; looking for it among the jobs")
         return ""
 
     async def _created(self, api: DlcApi, name: str, fields: Mapping[str, Json]) -> str:
@@ -127,16 +127,16 @@ class DlcService(BatchService[DlcApi, DlcJob]):
             await asyncio.to_thread(self._intents.forget, name)
             raise refused_job(problem) from problem
         except Outage as problem:
-            # It may have been made up to now, unless the question was never sent.
+            # The job may have been made by now, unless the call was never sent.
             note = self._intents.forget if unsent(problem) else self._intents.keep
             await asyncio.to_thread(note, name)
             raise
 
     async def _stop_others(self, api: DlcApi, made: Sequence[DlcJob]) -> None:
-        """Of the jobs of one name, only the first is the attempt."""
+        """Stop all jobs of one name but the first, which is the attempt."""
         for other in made[1:]:
             if state_of(other) not in (*ENDED, "stopping"):
-                log.warning("DLC has made %s twice; %s is stopped", other.name, other.id)
+                log.warning("DLC made %s twice; stopping %s", other.name, other.id)
                 await api.stop(other.id)
 
     def describe(self, job: Job) -> Json:
@@ -151,21 +151,21 @@ class DlcService(BatchService[DlcApi, DlcJob]):
         return by_id(await api.jobs(f"nni-{self.context.experiment}-", wanted))
 
     async def listed(self, handles: Sequence[Handle], jobs: Mapping[str, DlcJob]) -> None:
-        """Jobs of the same name as one that is watched, which DLC has listed too late to be found."""
+        """Stop jobs with the name of a watched one, which DLC listed too late to be found."""
         ours = {str(handle["job"]): str(handle["id"]) for handle in handles}
         for job in jobs.values():
             if ours.get(job.name, job.id) != job.id and state_of(job) not in (*ENDED, "stopping"):
-                log.warning("DLC has made %s twice; %s is stopped", job.name, job.id)
+                log.warning("DLC made %s twice; stopping %s", job.name, job.id)
                 try:
                     await self.api.stop(job.id)
                 except Problem as problem:
-                    log.warning("%s cannot be stopped now: %s", job.id, problem)
+                    log.warning("cannot stop %s now: %s", job.id, problem)
 
     def watch(self, api: DlcApi, handle: Handle) -> DlcWatch:
         return DlcWatch(api, handle, self._page(str(handle["id"])), self.patience)
 
     def _page(self, job_id: str) -> str:
-        """The page of a job in the console, for people."""
+        """Return the page of a job in the console."""
         region = quote(self._config.region, safe="")
         place = f"workspaceId={quote(self._config.workspace_id, safe='')}#" if self._config.workspace_id else "#"
         return f"https://pai.console.aliyun.com/?regionId={region}&{place}/dlc/jobs/{quote(job_id, safe='')}"
@@ -173,7 +173,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
     # ------------------------------------------------------------ the end
 
     async def remove(self, handle: Handle) -> None:
-        """DLC keeps the record of ended jobs; one that still runs or waits is stopped."""
+        """Stop a job that still runs or waits; DLC keeps the record of ended jobs."""
         await super().remove(handle)
         await asyncio.to_thread(self._intents.forget, str(handle["job"]))
 
@@ -183,7 +183,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
         return storage_of(self._config, self.context.experiment)
 
     async def fetch(self, handle: Handle, target: Path) -> None:
-        """The files that the trial has left in the storage, if it has one."""
+        """Fetch the files that the trial has left in the storage, if there is one."""
         await in_thread(partial(self._storage().fetch, str(handle["job"]), target))
 
     async def files(self, handle: Handle) -> Sequence[TrialFile]:
@@ -197,10 +197,10 @@ class DlcService(BatchService[DlcApi, DlcJob]):
 
 
 def by_id(jobs: Sequence[DlcJob]) -> Mapping[str, DlcJob]:
-    """The jobs by their ids."""
+    """Return the jobs by their ids."""
     return {job.id: job for job in jobs}
 
 
 def same_name(jobs: Sequence[DlcJob], name: str) -> list[DlcJob]:
-    """The jobs of exactly this name, the first one first."""
+    """Return the jobs of exactly this name, the first one first."""
     return sorted((job for job in jobs if job.name == name), key=lambda job: (job.created or 0.0, job.id))

@@ -1,7 +1,7 @@
-"""Pure: from DLC's answers to the status of a job.
+"""Convert DLC's answers to the status of a job. Pure.
 
-The keeper's word, which is the last event in a job's log, comes first: DLC tells no exit code, and what words it has
-for the reason of an end is documented nowhere. NNI knew other names of some states, which are taken, too.
+The keeper's report, the last event in a job's log, comes first: DLC reports no exit code, and its words for the reason
+of an end are not documented. NNI knew other names of some states, which are accepted, too.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from nnilite.services.job_watch import SeenJob, keeper_status
 from nnilite_dlc._api import DlcJob
 
 WAITING: Mapping[str, str] = {
-    "creating": "DLC has taken it",
-    "created": "DLC has taken it",
+    "creating": "DLC has accepted the job",
+    "created": "DLC has accepted the job",
     "waiting": "queued",
     "queued": "queued",
     "queuing": "queued",
-    "dequeued": "it has left the queue",
-    "bidding": "DLC bids for a spot instance",
-    "envpreparing": "its pods are being prepared",
-    "sanitychecking": "DLC checks its nodes",
+    "dequeued": "the job has left the queue",
+    "bidding": "DLC is bidding for a spot instance",
+    "envpreparing": "the job's pods are being prepared",
+    "sanitychecking": "DLC is checking its nodes",
 }
-RUNNING: Mapping[str, str] = {"running": "", "stopping": "it is being stopped"}
+RUNNING: Mapping[str, str] = {"running": "", "stopping": "the job is being stopped"}
 SUCCEEDED = ("succeeded", "completed", "succeededreserving")
 FAILED = ("failed", "failedreserving")
 STOPPED = ("stopped",)
@@ -42,12 +42,12 @@ _TAKEN_AWAY = re.compile(
 
 
 def state_of(job: DlcJob) -> str:
-    """In small letters: NNI knew states in capitals."""
+    """Return the state in small letters: NNI knew states in capitals."""
     return job.status.lower()
 
 
 def seen(job: DlcJob) -> SeenJob:
-    """Return what DLC tells of a job."""
+    """Return the state of a job in DLC's answer."""
     state = state_of(job)
     node = next((pod.node for pod in job.pods if pod.node), "")
     if state in ENDED:
@@ -55,8 +55,8 @@ def seen(job: DlcJob) -> SeenJob:
         end = JobState.CANCELED if state in STOPPED else end
         return SeenJob(end, started=job.started, host=node, holds=state in RESERVING)
     if state == RESTARTING or job.restarts:
-        # The command would begin anew within the same attempt, so the job counts as lost, and is removed.
-        what = "DLC has taken it off its nodes, to start it anew"
+        # The command would start again within the same attempt, so the job counts as lost, and is removed.
+        what = "DLC took the job off its nodes to start it again"
         reason = "; ".join(filter(None, (what, said(job))))[:_REASON_CHARS]
         return SeenJob(JobState.LOST, reason, job.started, node)
     if state in WAITING:
@@ -64,21 +64,21 @@ def seen(job: DlcJob) -> SeenJob:
         return SeenJob(JobState.WAITING, reason, job.started, node)
     if state in RUNNING:
         return SeenJob(JobState.RUNNING, RUNNING[state], job.started, node, is_stopping=state == "stopping")
-    return SeenJob(JobState.UNKNOWN, f"DLC tells a state that is not known here: {job.status!r:.40}")
+    return SeenJob(JobState.UNKNOWN, f"DLC reported the unknown state {job.status!r:.40}")
 
 
 def said(job: DlcJob) -> str:
-    """What DLC says on a job's state."""
+    """Return DLC's words on a job's state."""
     return ": ".join(filter(None, (job.code, job.reason)))
 
 
 def taken_away(job: DlcJob) -> bool:
-    """Whether DLC says that its nodes were taken away, or have failed."""
+    """Return whether DLC says that its nodes were taken away, or have failed."""
     return any(pod.evicted for pod in job.pods) or bool(_TAKEN_AWAY.search(said(job)))
 
 
 def ended(job: DlcJob, word: Exited | None, ran: bool) -> JobStatus:
-    """How a job has ended. `word` is the keeper's; `ran`: whether it has ever run."""
+    """Return how a job has ended. `word` is the keeper's report; `ran`: whether it has ever run."""
     times = JobStatus(JobState.UNKNOWN, started=job.started, ended=job.ended)
     found = _by_keeper(job, word, times) if word is not None else _by_dlc(job, ran, times)
     return replace(found, reason=found.reason[:_REASON_CHARS])
@@ -93,22 +93,22 @@ def _by_keeper(job: DlcJob, word: Exited, times: JobStatus) -> JobStatus:
         return replace(found, state=JobState.CANCELED, reason="canceled")
     if word.cause is EndCause.INTERRUPTED or away:
         why = "; ".join(filter(None, (word.message, said(job))))
-        return replace(found, state=JobState.LOST, reason=f"DLC has ended it: {why}", exit_code=None)
+        return replace(found, state=JobState.LOST, reason=f"DLC ended the job: {why}", exit_code=None)
     return found
 
 
 def _by_dlc(job: DlcJob, ran: bool, times: JobStatus) -> JobStatus:
-    """Without the keeper's word: what was wrong before it began, or after it was killed."""
+    """Return the end without a keeper's report: what was wrong before the job began, or after it was killed."""
     state, words = state_of(job), said(job)
     if state in SUCCEEDED:
         return replace(times, state=JobState.SUCCEEDED, exit_code=0)
     if taken_away(job):
-        return replace(times, state=JobState.LOST, reason=f"DLC has taken its nodes away: {words}")
+        return replace(times, state=JobState.LOST, reason=f"DLC took the job's nodes away: {words}")
     if state in STOPPED:
         return replace(times, state=JobState.CANCELED, reason="canceled")
     code = _EXIT_CODE.search(words)
     if code is None and (ran or not words):
-        told = f"DLC says: {words}" if words else "DLC does not say why"
-        return replace(times, state=JobState.LOST, reason=f"it has ended without a word; {told}")
+        told = f"DLC says: {words}" if words else "DLC gives no reason"
+        return replace(times, state=JobState.LOST, reason=f"the job ended, and its keeper reported no end; {told}")
     exit_code = int(code.group(1)) if code else None
     return replace(times, state=JobState.FAILED, reason=f"DLC says: {words}", exit_code=exit_code)

@@ -1,4 +1,4 @@
-"""What becomes of one job: DLC's part of it."""
+"""Watch one job: what is particular to DLC."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nnilite_dlc._log import DlcLog
 
 
 class DlcWatch(JobWatch[DlcJob]):
-    """One job. Lists tell nothing of its pods, of which one has the log."""
+    """One job. Lists do not show its pods, one of which has the log."""
 
     platform: ClassVar[str] = "DLC"
     log: DlcLog

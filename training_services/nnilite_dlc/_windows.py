@@ -1,9 +1,9 @@
-"""Pure: what a window of a log has beyond the one before it.
+"""Find what a window of a log has beyond the one before it. Pure.
 
-DLC gives the lines of a pod's log between two times, without a position from which to read on. Windows overlap, so what
-was read before has to be left out: the end of what is known that is the beginning of what has come. Where lines came
-late, and lie between others, there is no such end; then all lines count as known that have come before with the same
-text, since an event comes once only, and few of the other lines are the same.
+DLC gives the lines of a pod's log between two times, without a position to continue from. Windows overlap, so lines
+that were read before are removed: the end of the known lines that is the beginning of the new ones. Where lines came
+late, between others, there is no such end; then all lines whose text is known count as read, since an event comes only
+once and few of the other lines are equal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 
 def fresh(known: Sequence[str], found: Sequence[str]) -> list[str]:
-    """The lines of `found` that are not in `known`.
+    """Return the lines of `found` that are not in `known`.
 
     >>> fresh(["a", "b", "c"], ["b", "c", "d"])
     ['d']
@@ -27,7 +27,7 @@ def fresh(known: Sequence[str], found: Sequence[str]) -> list[str]:
 
 
 def _overlap(known: Sequence[str], found: Sequence[str]) -> int:
-    """The longest end of `known` that is the beginning of `found`, as Knuth, Morris and Pratt find it."""
+    """Return the longest end of `known` that is the beginning of `found`, by Knuth, Morris and Pratt."""
     if not found:
         return 0
     prefixes = [0] * len(found)

@@ -1,9 +1,9 @@
-"""The calls to the dashboard of DLTS. What it answers is checked here; who calls gets plain values.
+"""Make the calls to the dashboard of DLTS, check its answers and return plain values.
 
-DLTS wants email and password in the query of each call, so no URL with its query may be told anywhere: the messages of
-`platform_http` leave queries out, and its log filter takes the password out of what other libraries write.
+DLTS requires email and password in the query of each call, so a URL must never appear with its query: the messages of
+`platform_http` leave queries out, and its log filter removes the password from what other libraries write.
 
-It has the habit of answering 200 for refusals, too: then only the words of the answer tell.
+It also answers 200 for refusals: then only the words of the answer show the refusal.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from nnilite.records import Json
 from nnilite_dlts._config import DltsConfig
 
 _PATIENCE_S = 20.0
-"""For all tries of a call: a poll makes several, and the engine gives it 60 s."""
+"""The limit on all tries of a call: a poll makes several, and the engine gives it 60 s."""
 DltsJob = Mapping[str, Json]
-"""A job as DLTS tells it."""
+"""A job in DLTS's answers."""
 _NULL_LOG: tuple[Mapping[str, str], str | None] = ({}, None)
 
 
@@ -38,15 +38,15 @@ class DltsApi:
         self._team = f"teams/{quote(config.team, safe='')}"
 
     async def team(self) -> Mapping[str, Json]:
-        """What the team has in this cluster. Raises: Missing if there is no such team or cluster."""
+        """Return the resources of the team in this cluster. Raises: Missing if there is no such team or cluster."""
         answer = await self._get(f"{self._team}/{self._cluster}")
         found = answer.json()
         if found is None:
-            raise Missing("DLTS knows no such team")
+            raise Missing("DLTS does not know the team")
         return _object(answer, found)
 
     async def submit(self, params: Mapping[str, Json]) -> Mapping[str, Json]:
-        """Either `jobId` or `error`."""
+        """Submit a job; return `jobId` or `error`."""
         answer = await self._call(HttpRequest("POST", self._jobs_path, body=dict(params)))
         return _object(answer, answer.json())
 
@@ -55,25 +55,25 @@ class DltsApi:
         return f"{self._cluster}/jobs"
 
     def submission(self) -> str:
-        """The address to which jobs are submitted, without the login."""
+        """Return the address to which jobs are submitted, without the login."""
         return f"{self.page}/api/{self._jobs_path}"
 
     def job_page(self, job_id: str) -> str:
-        """The page of a job, for people."""
+        """Return the page of a job for browsers."""
         return f"{self.page}/jobs-v2/{self._name}/{quote(job_id, safe='')}"
 
     async def jobs(self, ended: int) -> dict[str, DltsJob]:
-        """The user's jobs by their ids: all that have not ended, and as many of the others as `ended` says."""
+        """Return the user's jobs by their ids: all that have not ended, and `ended` of the others."""
         answer = await self._get(f"v2/{self._cluster}/{self._team}/jobs", {"limit": ended})
         found = answer.json()
         if not isinstance(found, list):
-            raise Outage(f"{answer.place} is answered by something else than a list of jobs")
+            raise Outage(f"{answer.place} did not answer with a list of jobs")
         # Where its database fails, DLTS lists `null` four times: such jobs are asked for one by one.
         known = [job for job in found if isinstance(job, dict) and isinstance(job.get("jobId"), str)]
         return {job["jobId"]: job for job in known}
 
     async def job(self, job_id: str) -> DltsJob:
-        """One job. Raises: Missing if DLTS does not know it, or cannot look it up now: it does not say which."""
+        """Return one job. Raises: Missing if DLTS does not know it, or cannot look it up now: it does not say which."""
         answer = await self._get(f"v2/{self._job(job_id)}")
         found = _object(answer, answer.json())
         if not found:
@@ -81,20 +81,20 @@ class DltsApi:
         return found
 
     async def message(self, job_id: str) -> str:
-        """Why a job has failed."""
+        """Return why a job has failed."""
         try:
             answer = await self._get(f"{self._job(job_id)}/status")
         except Missing as error:
-            return error.reply  # some versions tell what went wrong in this way
+            return error.reply  # Some versions report errors in this way.
         return str(_object(answer, answer.json()).get("message") or "")
 
     async def kill(self, job_id: str) -> str:
-        """Ask for a job's end; what DLTS says to it."""
+        """Ask for a job's end; return DLTS's answer."""
         answer = await self._call(HttpRequest("PUT", f"{self._job(job_id)}/status", body={"status": "killing"}))
         return str(_object(answer, answer.json()).get("result") or "")
 
     async def log(self, job_id: str, cursor: str | None) -> tuple[Mapping[str, str], str | None]:
-        """A page of the log by pods, and the cursor of the next page; no text where there is none (yet)."""
+        """Return a page of the log by pods, and the cursor of the next page; no text where there is none (yet)."""
         try:
             answer = await self._get(f"{self._job(job_id)}/log", {"cursor": cursor} if cursor else None)
         except Missing:
@@ -107,15 +107,15 @@ class DltsApi:
         )
 
     async def endpoints(self, job_id: str) -> list[Mapping[str, Json]]:
-        """The ports of a job that can be reached from outside of its container."""
+        """Return the ports of a job that can be reached from outside of its container."""
         answer = await self._get(f"{self._job(job_id)}/endpoints")
         found = answer.json()
         if not isinstance(found, list):
-            raise Outage(f"{answer.place} is answered by something else than a list of endpoints")
+            raise Outage(f"{answer.place} did not answer with a list of endpoints")
         return [entry for entry in found if isinstance(entry, dict)]
 
     async def open_endpoint(self, job_id: str, name: str, port: int) -> None:
-        """Ask for a port of a job to be reachable."""
+        """Ask DLTS to open a port of a job."""
         body = {"endpoints": [{"name": name, "podPort": port}]}
         await self._call(HttpRequest("POST", f"{self._job(job_id)}/endpoints", body=body, repeat=True))
 
@@ -142,16 +142,16 @@ class DltsApi:
 
 
 def _object(answer: HttpAnswer, found: Any) -> Mapping[str, Json]:
-    """What must be an object. Raises: Outage."""
+    """Check that an answer is an object. Raises: Outage."""
     if not isinstance(found, dict):
-        raise Outage(f"{answer.place} is answered by something else than an object")
+        raise Outage(f"{answer.place} did not answer with an object")
     return found
 
 
 def parsed(text: Json) -> Mapping[str, Json]:
-    """The JSON object in a text: DLTS has such in its answers. Raises: ServiceError."""
+    """Parse the JSON object in a text, which DLTS has in its answers. Raises: ServiceError."""
     try:
         found = json.loads(text) if isinstance(text, str) and text else {}
     except (ValueError, RecursionError) as error:
-        raise ServiceError(f"DLTS gives text in place of JSON: {text!r:.80}") from error
+        raise ServiceError(f"DLTS answered with text instead of JSON: {text!r:.80}") from error
     return found if isinstance(found, dict) else {}

@@ -17,36 +17,34 @@ _VARIABLES = {
     "email": ("DLTS_USER_EMAIL", "DLWS_USER_EMAIL"),
     "password": ("DLTS_JOB_TOKEN",),
 }
-"""What DLTS sets in its own jobs, where a manager may run, too. Its older versions call it DLWS."""
+"""Variables that DLTS sets in its own jobs, where a manager may run, too. Older versions call it DLWS."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DltsConfig(HttpConfig):
     """Where DLTS is, who asks, and what a trial gets."""
 
-    dashboard: Annotated[str, "address of the dashboard, such as https://dlts.example.com"]
-    cluster: Annotated[str, "name of the cluster; .default is the dashboard's first"] = ".default"
-    team: Annotated[str, "team (virtual cluster) that pays; DLTS_VC_NAME if not set"] = ""
-    email: Annotated[str, "of the user; DLTS_USER_EMAIL if not set"] = ""
+    dashboard: Annotated[str, "the address of the dashboard, such as https://dlts.example.com"]
+    cluster: Annotated[str, "the name of the cluster; .default is the dashboard's first"] = ".default"
+    team: Annotated[str, "the team (virtual cluster) to charge; default: DLTS_VC_NAME"] = ""
+    email: Annotated[str, "the email address of the user; default: DLTS_USER_EMAIL"] = ""
     password: Annotated[
-        Secret, 'key of the user, as the dashboard shows it; DLTS_JOB_TOKEN if not set; better "${env:NAME}"'
+        Secret, 'the key of the user, as the dashboard shows it; default: DLTS_JOB_TOKEN; better "${env:NAME}"'
     ] = ""
-    image: Annotated[str, "an image with Python 3.8 or later; nothing else needs to be in it"]
-    gpu_number: Annotated[NonNegativeInt | None, "GPUs of each trial; trialGpuNumber if not set"] = None
-    gpu_type: Annotated[str | None, "kind of GPU; the team's first if not set"] = None
-    preemption_allowed: Annotated[bool, "trials may be preempted, do not count for the quota, and are tried again"] = (
-        False
-    )
-    work_path: Annotated[str, "folder below the user's storage that is mounted as /work"] = ""
-    data_path: Annotated[str | None, "folder of the cluster's data that is mounted as /data; none if not set"] = None
+    image: Annotated[str, "an image with Python 3.8 or later; it needs nothing else"]
+    gpu_number: Annotated[NonNegativeInt | None, "GPUs of each trial; default: trialGpuNumber"] = None
+    gpu_type: Annotated[str | None, "the kind of GPU; default: the team's first"] = None
+    preemption_allowed: Annotated[bool, "trials may be preempted, do not count for the quota, and are retried"] = False
+    work_path: Annotated[str, "the folder of the user's storage that is mounted as /work"] = ""
+    data_path: Annotated[str | None, "the folder of the cluster's data that is mounted as /data; default: none"] = None
     code_from: Annotated[
         Literal["manager", "job", "home"] | None,
-        "where trials get the code: from the manager, with the job, or from the home folder that a manager within "
-        "DLTS shares with them; if not set: with the job for callback: log, else from the manager",
+        "where trials get the code: from the manager, with the job, or from the home folder that a manager within DLTS "
+        "shares with them; default: with the job for callback: log, else from the manager",
     ] = None
-    image_pull_limit: Annotated[Duration, "how long an image may fail to be pulled before the trial is given up"] = 600
+    image_pull_limit: Annotated[Duration, "how long pulling an image may fail before the trial fails"] = 600
     nni_manager_ip: Annotated[
-        str | None, "where trials reach the manager: a name or an address; found out if not set"
+        str | None, "the name or address at which trials reach the manager; default: detected"
     ] = None
 
     def __post_init__(self) -> None:
@@ -64,14 +62,14 @@ def _from_environment(name: str, variables: tuple[str, ...]) -> str:
     found = next((os.environ[variable] for variable in variables if os.environ.get(variable)), "")
     if not found:
         raise ConfigError(
-            f"is not set, and neither is {variables[0]} in the environment, where DLTS puts it for its jobs",
+            f"is not set, and neither is the environment variable {variables[0]}, which DLTS sets in its jobs",
             Place(field=name),
         )
     return SecretText(found) if name == "password" else found
 
 
 def _check_folder(name: str, path: str) -> None:
-    """DLTS would refuse the job. Raises: ConfigError."""
+    """Check a folder that DLTS would refuse. Raises: ConfigError."""
     if ".." in path or path.startswith(("/", "\\")):
         raise ConfigError(f"{path!r} must be relative to the storage of DLTS, and without '..'", field_place(name))
 

@@ -1,4 +1,4 @@
-"""From a job to the parameters of DLTS, and from what DLTS tells to a status. Pure: no clock, no network."""
+"""Convert a job to the parameters of DLTS, and DLTS's answers to a status. Pure: no clock, no network."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from nnilite.services.job_watch import SeenJob, keeper_status
 from nnilite_dlts._config import DltsConfig
 
 WAITING = {
-    "unapproved": "DLTS has not approved it",
-    "queued": "it is in the queue of its team",
-    "scheduling": "DLTS starts its container",
+    "unapproved": "DLTS has not approved the job",
+    "queued": "the job is in the queue of its team",
+    "scheduling": "DLTS is starting the job's container",
 }
-"""States before the command runs, and what they mean."""
+"""States before the command runs, and their meaning."""
 FAILED = ("failed", "error")
 ENDED = ("finished", *FAILED, "killed")
 KILLABLE = ("unapproved", "queued", "scheduling", "running", "pausing", "paused")
@@ -29,7 +29,7 @@ _IDS = uuid.UUID("5f0a2c5e-58a2-5d0c-9f3e-0d17c1f5d7a5")
 
 @dataclass(frozen=True)
 class Submission:
-    """What a job is submitted with, beside the section's fields."""
+    """The fields of a submission, in addition to those of the section."""
 
     command: str
     variables: Mapping[str, str]
@@ -38,17 +38,17 @@ class Submission:
 
 
 def job_id(name: str) -> str:
-    """The id that a job of this name has on DLTS: the same for each try to submit it."""
+    """Return the id of a job of this name on DLTS: the same for each try to submit it."""
     return str(uuid.uuid5(_IDS, name))
 
 
 def gpus(config: DltsConfig, job: Job) -> int | None:
-    """GPUs of a job; None: nobody has said anything."""
+    """Return the GPUs of a job; None: not set."""
     return config.gpu_number if config.gpu_number is not None else job.gpus
 
 
 def params(job: Job, config: DltsConfig, submission: Submission) -> dict[str, Json]:
-    """The body by which a job is submitted: what NNI has sent, and an id of our own."""
+    """Return the request that submits a job: NNI's fields, and an id made here."""
     variables = [{"name": name, "value": value} for name, value in submission.variables.items()]
     found: dict[str, Json] = {
         "jobId": job_id(job.name),
@@ -80,31 +80,31 @@ def params(job: Job, config: DltsConfig, submission: Submission) -> dict[str, Js
 
 
 def details(found: Mapping[str, Json]) -> Sequence[Mapping[str, Json]]:
-    """What DLTS says on a job's state."""
+    """Return DLTS's details on a job's state."""
     given = found.get("jobStatusDetail")
     return [entry for entry in given if isinstance(entry, dict)] if isinstance(given, list) else []
 
 
 def words(found: Mapping[str, Json]) -> str:
-    """The same in words."""
+    """Return the same in words."""
     said = [_text(entry.get("message")) or _text(entry.get("reason")) for entry in details(found)]
     return "; ".join(dict.fromkeys(part for part in said if part))
 
 
 def image_trouble(found: Mapping[str, Json]) -> bool:
-    """Whether a job waits for an image that cannot be pulled."""
+    """Return whether a job waits for an image that cannot be pulled."""
     return found.get("jobStatus") == "scheduling" and bool(_IMAGE.search(str(found.get("jobStatusDetail"))))
 
 
 def waiting(found: Mapping[str, Json]) -> str:
-    """What a job waits for."""
+    """Return why a job waits."""
     meaning = WAITING[str(found.get("jobStatus"))]
     said = words(found)
     return f"{meaning}: {said}" if said else meaning
 
 
 def moment(found: Mapping[str, Json], name: str) -> float | None:
-    """`startedAt` or `finishedAt` as seconds since the epoch."""
+    """Return `startedAt` or `finishedAt` as seconds since the epoch."""
     for entry in details(found):
         try:
             return datetime.fromisoformat(str(entry[name]).replace("Z", "+00:00")).timestamp()
@@ -114,7 +114,7 @@ def moment(found: Mapping[str, Json], name: str) -> float | None:
 
 
 def seen(found: Mapping[str, Json]) -> SeenJob:
-    """Return what DLTS tells of a job."""
+    """Return the state of a job in DLTS's answer."""
     state, started = str(found.get("jobStatus")), moment(found, "startedAt")
     if state in WAITING:
         return SeenJob(JobState.WAITING, waiting(found))
@@ -122,16 +122,16 @@ def seen(found: Mapping[str, Json]) -> SeenJob:
         end = JobState.SUCCEEDED if state == "finished" else JobState.FAILED
         return SeenJob(JobState.CANCELED if state == "killed" else end, started=started)
     if state == "paused":
-        return SeenJob(JobState.LOST, "it was paused on DLTS, which ends its command")
+        return SeenJob(JobState.LOST, "the job was paused on DLTS, which ends its command")
     if state == "killing":
-        return SeenJob(JobState.RUNNING, "it is being ended", started, is_stopping=True)
+        return SeenJob(JobState.RUNNING, "the job is being stopped", started, is_stopping=True)
     if state in ("running", "pausing"):
-        return SeenJob(JobState.RUNNING, "it was paused on DLTS" if state == "pausing" else "", started)
-    return SeenJob(JobState.UNKNOWN, f"DLTS tells a state that is not known here: {state!r:.40}")
+        return SeenJob(JobState.RUNNING, "the job was paused on DLTS" if state == "pausing" else "", started)
+    return SeenJob(JobState.UNKNOWN, f"DLTS reported the unknown state {state!r:.40}")
 
 
 def ended(found: Mapping[str, Json], word: Exited | None, message: str) -> JobStatus:
-    """How a job has ended. `word` is the keeper's; `message`: why it has failed, as DLTS says."""
+    """Return how a job has ended. `word` is the keeper's report; `message`: why it failed, by DLTS."""
     started = moment(found, "startedAt")
     if found.get("jobStatus") == "killed":
         return JobStatus(JobState.CANCELED, "canceled", started=started, ended=moment(found, "finishedAt"))
@@ -139,11 +139,11 @@ def ended(found: Mapping[str, Json], word: Exited | None, message: str) -> JobSt
 
 
 def _by_platform(found: Mapping[str, Json], message: str, started: float | None) -> JobStatus:
-    """Without an exit code, but for the one that there can be only one of."""
+    """Return the end without an exit code, except for the one that is certain."""
     finished = moment(found, "finishedAt")
     if found.get("jobStatus") == "finished":
         return JobStatus(JobState.SUCCEEDED, "", 0, started=started, ended=finished)
-    reason = message or words(found) or "DLTS does not say why it has failed"
+    reason = message or words(found) or "DLTS gives no reason for the failure"
     state = JobState.LOST if _LOST.search(reason) else JobState.FAILED
     return JobStatus(state, reason, started=started, ended=finished)
 

@@ -1,7 +1,7 @@
-"""Where trials reach a manager that is itself a job of DLTS.
+"""Find where trials reach a manager that is itself a job of DLTS.
 
-It is reached at its node's name, by a port that the dashboard is asked to open: one
-of 40000 to 49999, since DLTS opens no others.
+Trials reach it at its node's name, by a port that the dashboard opens on request: one of 40000 to 49999, since DLTS
+opens no others.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _TURN_S = 1.0
 
 
 def own_job() -> str:
-    """The id of the job that this program runs in, "" if it is none."""
+    """Return the id of the job that this program runs in, "" if it is not in one."""
     return os.environ.get("DLTS_JOB_ID") or os.environ.get("DLWS_JOB_ID") or ""
 
 
 async def opened_address(api: DltsApi, url: str, job_id: str, patience_s: float = _PATIENCE_S) -> str:
-    """The manager's URL where it is a job of DLTS. Raises: ConfigError, ServiceError."""
+    """Return the manager's URL where it is a job of DLTS. Raises: ConfigError, ServiceError."""
     port = urlsplit(url).port or 0
     if port not in _PORTS:
         raise ConfigError(
-            f"the manager runs in a job of DLTS and listens on port {port}, and DLTS opens only ports from "
+            f"the manager runs in a job of DLTS and listens on port {port}, but DLTS opens only ports from "
             f"{_PORTS.start} to {_PORTS.stop - 1}: start it with --host 0.0.0.0 --port {_PORTS.start}, or set "
             "callback: log"
         )
@@ -47,15 +47,15 @@ async def opened_address(api: DltsApi, url: str, job_id: str, patience_s: float 
             await api.open_endpoint(job_id, _NAME, port)
             asked = True
         if time.monotonic() > deadline:
-            raise ServiceError(f"DLTS has not opened port {port} of the manager's job {job_id} within {patience_s:g} s")
+            raise ServiceError(f"DLTS did not open port {port} of the manager's job {job_id} within {patience_s:g} s")
         await asyncio.sleep(_TURN_S)
 
 
 def _place(entry: Mapping[str, Json], port: int) -> tuple[str, int]:
-    """Host and port of an endpoint. Raises: ServiceError."""
+    """Return host and port of an endpoint. Raises: ServiceError."""
     host, domain, given = entry.get("nodeName"), entry.get("domain"), entry.get("port")
     if not isinstance(host, str) or not host:
-        raise ServiceError(f"DLTS does not say on which node it has opened port {port}")
+        raise ServiceError(f"DLTS's answer does not name the node on which it opened port {port}")
     if isinstance(domain, str) and domain and "." not in host:
         host = f"{host}.{domain}"
     return host, given if isinstance(given, int) and given else port

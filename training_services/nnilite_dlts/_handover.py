@@ -1,7 +1,7 @@
-"""What a job is handed over: the instructions, the keeper and, if it does not come from elsewhere, the code.
+"""Build what a job is given: the instructions, the keeper and, if it does not come from elsewhere, the code.
 
-DLTS has no secrets and takes no files. A job has a command and environment variables; the command goes into a variable
-of the container itself, so that it must be short. The dashboard takes a megabyte in all.
+DLTS has no secrets and accepts no files. A job has a command and environment variables; the command becomes a variable
+of the container itself, so it must be short. The dashboard accepts a megabyte in all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def source_of(config: DltsConfig, report: Json) -> Literal["manager", "job", "ho
 
 
 def delivered(config: DltsConfig, context: ServiceContext, report: Json, callback: str) -> Delivery:
-    """Read and pack what jobs get. Blocks. Raises: ConfigError, CodeDirError, OSError."""
+    """Read and pack the files for jobs. Blocks. Raises: ConfigError, CodeDirError, OSError."""
     source = source_of(config, report)
     if source != "home":
         return deliver(context, source, report, None, callback)
@@ -37,7 +37,7 @@ def delivered(config: DltsConfig, context: ServiceContext, report: Json, callbac
 
 
 def request(job: Job, config: DltsConfig, delivery: Delivery, gpu_type: str) -> dict[str, Json]:
-    """Return the body by which a job is submitted. Raises: ConfigError if it is larger than DLTS takes."""
+    """Return the request that submits a job. Raises: ConfigError if it is larger than DLTS accepts."""
     job = replace(job, gpus=gpus(config, job))
     instructions = delivery.instructions(job, work_folder(job), log_tells_end=True)
     variables = delivery.variables(instructions)
@@ -46,15 +46,15 @@ def request(job: Job, config: DltsConfig, delivery: Delivery, gpu_type: str) -> 
     if size > _LARGEST_BYTES:
         with_code = CODE_VARIABLE in delivery.contents
         raise ConfigError(
-            f"parameters and code of {job.name} make a request of {size} bytes, and DLTS takes {_LARGEST_BYTES}"
-            + (": leave files out by .nniignore, or let trials get the code elsewhere" if with_code else ""),
+            f"the parameters and the code of {job.name} make a request of {size} bytes, but DLTS takes {_LARGEST_BYTES}"
+            + (": exclude files with .nniignore, or let trials get the code elsewhere" if with_code else ""),
             Place(field="codeFrom") if with_code else None,
         )
     return found
 
 
 def described(config: DltsConfig, job: Job) -> dict[str, Json]:
-    """Return the body of a job without what is secret or long, and without packing anything."""
+    """Return the body of a job without its secrets and long texts, and without packing anything."""
     source = source_of(config, job.spec.get("report"))
     own = hidden(variable_names("job" if source == "job" else "manager"))
     return params(job, config, Submission(job_command(job), own, gpus(config, job) or 0, config.gpu_type or ""))

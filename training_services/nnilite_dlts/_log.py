@@ -1,9 +1,9 @@
-"""The log of one job, read piece by piece.
+"""Read the log of one job, piece by piece.
 
 DLTS has three kinds of logs, and its answers differ accordingly. With Elasticsearch there are pages, each with the
-cursor of the next; the last cursor is kept, and what comes later is asked for from there. With Azure's blobs each
-answer is the end of the log, 1 MB at most, without a cursor; what is known of it is left out. Older clusters give the
-whole log. Where no log is kept, there is none: then `callback: log` cannot work there.
+cursor of the next; the last cursor is kept and used for later lines. With Azure's blobs each answer is the end of the
+log, 1 MB at most, without a cursor; its known part is removed. Older clusters return the whole log. Where no log is
+kept, `callback: log` cannot work.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class DltsService(BatchService[DltsApi, DltsJob]):
             await asyncio.to_thread(check_callback_address, self.context, self.config.nni_manager_ip, api.page)
 
     async def _asked_team(self, api: DltsApi) -> Mapping[str, Json]:
-        """Raises: ConfigError for a wrong login, team or cluster, ServiceError."""
+        """Ask for the team. Raises: ConfigError for a wrong login, team or cluster, ServiceError."""
         try:
             with as_config_error("dashboard"):
                 return await api.team()
@@ -63,7 +63,7 @@ class DltsService(BatchService[DltsApi, DltsJob]):
             cause = error.__cause__
             if isinstance(cause, AccessRefused):
                 raise ConfigError(
-                    f"{cause}: see that email and password belong together; the dashboard shows the password to you",
+                    f"{cause}: check that email and password belong together; the dashboard shows you the password",
                     Place(field="password"),
                 ) from error
             if isinstance(cause, Missing):
@@ -74,7 +74,7 @@ class DltsService(BatchService[DltsApi, DltsJob]):
             raise
 
     async def check_trials(self, api: DltsApi) -> None:
-        """See whether the team can ever have the GPUs of one trial."""
+        """Check that the team can ever have the GPUs of one trial."""
         kinds, kind, wanted = self._kinds(), self._gpu_type(), self.gpus or 0
         if kinds and kind not in kinds:
             raise ConfigError(f"the team has no GPUs {kind!r}; it has {', '.join(kinds)}", Place(field="gpuType"))
@@ -83,11 +83,11 @@ class DltsService(BatchService[DltsApi, DltsJob]):
         quota = parsed(self._team.get("quota")).get(kind)
         for who, limit in (("a node", node), (f"the team {self.config.team}", quota)):
             if isinstance(limit, int) and wanted > limit:
-                told = f"a trial asks for {wanted} GPUs of type {kind}, and {who} has {limit}"
+                told = f"a trial asks for {wanted} GPUs of type {kind}, but {who} has {limit}"
                 raise ConfigError(told, Place(field="gpuNumber"))
 
     def _kinds(self) -> list[str]:
-        """The kinds of GPUs that the team has. Raises: ServiceError."""
+        """Return the kinds of GPUs that the team has. Raises: ServiceError."""
         known = parsed(self._team.get("metadata"))
         return [kind for kind, value in known.items() if isinstance(value, dict)] or list(
             parsed(self._team.get("quota"))
@@ -106,11 +106,11 @@ class DltsService(BatchService[DltsApi, DltsJob]):
         answer = await self.api.submit(await asyncio.to_thread(request, job, self.config, delivery, self._gpu_type()))
         given = answer.get("jobId")
         if not isinstance(given, str) and not await self._is_there(job_id, job.name):
-            raise self._refusal(str(answer.get("error") or "DLTS tells neither a job nor an error"))
+            raise self._refusal(str(answer.get("error") or "DLTS answered with neither a job nor an error"))
         return self.handle(job, id=given if isinstance(given, str) else job_id)
 
     async def _is_there(self, job_id: str, name: str) -> bool:
-        """Whether an earlier try has submitted the job."""
+        """Return whether an earlier try has submitted the job."""
         try:
             return (await self.api.job(job_id)).get("jobName") == name
         except Missing:
@@ -129,15 +129,15 @@ class DltsService(BatchService[DltsApi, DltsJob]):
         return await asyncio.to_thread(reachable_callback_address, self.context, given, api.page)
 
     def _refusal(self, error: str) -> NniliteError:
-        """One for good ends the trial; one that may pass lets it wait."""
+        """Return the error of a refusal: a lasting one ends the trial; a passing one lets it wait."""
         if "Access Denied" in error:
             return ConfigError(f"{self.config.email} may not submit jobs for this team: {error}", Place(field="team"))
         if "ERROR:" in error:
             return ConfigError(f"DLTS refuses the job: {error}")
-        return ServiceError(f"DLTS has not taken the job: {error}")
+        return ServiceError(f"DLTS did not accept the job: {error}")
 
     def describe(self, job: Job) -> Json:
-        """The exact request, without its login and without what holds the trial's token."""
+        """Return the exact request, without its login and without the trial's token."""
         url = DltsApi(self.config).submission()
         return {"name": job.name, "request": f"POST {url}", "body": described(self.config, job)}
 
@@ -154,4 +154,4 @@ class DltsService(BatchService[DltsApi, DltsJob]):
     # ------------------------------------------------------------ files
 
     async def fetch(self, handle: Handle, target: Path) -> None:
-        raise NotFound("the files of a trial go with its container; write what is to stay to /work")
+        raise NotFound("the files of a trial are deleted with its container; write to /work to keep files")

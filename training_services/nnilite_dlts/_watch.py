@@ -1,4 +1,4 @@
-"""What becomes of one job: DLTS's part of it.
+"""Watch one job: what is particular to DLTS.
 
 DLTS starts a job again by itself when it has lost or preempted it, or when it was paused and resumed. A trial must not
 begin again within the same attempt, so such a job counts as lost; the manager has it removed and tries the trial again.
@@ -19,7 +19,7 @@ from nnilite_dlts._log import DltsLog
 
 
 class DltsWatch(JobWatch[DltsJob]):
-    """One job. DLTS itself tells no exit code; why a job has failed, it tells apart from the job."""
+    """One job. DLTS reports no exit code, and the reason of a failure only on a separate call."""
 
     platform: ClassVar[str] = "DLTS"
 
@@ -46,7 +46,7 @@ class DltsWatch(JobWatch[DltsJob]):
         if seen.state is JobState.RUNNING and seen.started is not None:
             self._started = self._started or seen.started
             if seen.started != self._started:
-                return SeenJob(JobState.LOST, "DLTS has lost it and started it again")
+                return SeenJob(JobState.LOST, "DLTS lost the job and started it again")
         return seen
 
     async def learn(self, found: DltsJob) -> DltsJob:
@@ -63,7 +63,7 @@ class DltsWatch(JobWatch[DltsJob]):
         if said.startswith("Success"):
             return
         if (await self.fetch()).get("jobStatus") in convert.KILLABLE:
-            raise ServiceError(f"DLTS does not end the job {self.name}: {said or 'it does not say why'}")
+            raise ServiceError(f"DLTS does not stop the job {self.name}: {said or 'it gives no reason'}")
 
     def end(self, found: DltsJob, word: Exited | None) -> JobStatus:
         if found.get("jobStatus") not in convert.ENDED:

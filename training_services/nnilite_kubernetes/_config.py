@@ -205,7 +205,7 @@ def check_template(template: Any) -> None:
     for container in spec.get("containers") or []:
         taken = [name for name in _OURS if name in container]
         if taken and is_main(container):
-            raise ConfigError(f"cannot have {taken[0]} for the trial's container: trialCommand is what runs", place)
+            raise ConfigError(f"cannot have {taken[0]} for the trial's container: trialCommand is the command", place)
 
 
 def is_main(container: Mapping[str, Any], name: str = "trial") -> bool:

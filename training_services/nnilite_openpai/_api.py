@@ -1,4 +1,4 @@
-"""The calls to OpenPAI's REST server, and to the servers that keep logs."""
+"""Make the calls to OpenPAI's REST server, and to the servers that keep logs."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _NEWEST = 5000
 _LARGEST_LOG = 64_000_000
 
 PaiJob = Mapping[str, Json]
-"""All that PAI knows of a job; from a list, its `jobStatus` alone."""
+"""All that PAI knows of a job; in a list, only its `jobStatus`."""
 
 
 class Pai:
     """One user's view of one cluster.
 
-    PAI counts list calls, submissions and all other calls apart, and its requests for patience are about one of these:
-    so each has a client of its own, and a full hour's quota of submissions keeps no trial from being watched.
+    PAI counts list calls, submissions and all other calls separately, and asks for patience with one of these kinds: so
+    each has a client of its own, and a used-up quota of submissions does not keep trials from being watched.
     """
 
     def __init__(self, config: OpenPaiConfig) -> None:
@@ -54,7 +54,7 @@ class Pai:
         self._lists = self._client(config.host)
         self._submissions = self._client(config.host)
         self._full = (0.0, "")  # until when no job is submitted, and why
-        self._refused: set[str] = set()  # jobs that PAI has said it does not take for now
+        self._refused: set[str] = set()  # jobs that PAI has refused for now
         self._log_servers: dict[str, PlatformHttp] = {}
 
     def _client(self, address: str, credential: Credential | None = None) -> PlatformHttp:
@@ -65,7 +65,7 @@ class Pai:
             await client.close()
 
     async def _log_in(self) -> str:
-        """A token for the password. Raises: AccessRefused, Outage."""
+        """Get a token for the password. Raises: AccessRefused, Outage."""
         body = urlencode({"username": self._user, "password": str(self._config.password)}).encode()
         place = f"{_API}/authn/basic/login"
         request = HttpRequest(
@@ -74,30 +74,30 @@ class Pai:
         try:
             token = _mapping((await self._rest.call(request)).json()).get("token")
         except (CallRefused, Missing) as error:
-            problem = AccessRefused(f"{error}; see that username and password are right")
+            problem = AccessRefused(f"{error}; check username and password")
             problem.status, problem.reply = error.status, error.reply
             raise problem from error
         if not isinstance(token, str) or not token:
-            raise Outage(f"{_NAME} has answered to the login of {self._user} without a token")
+            raise Outage(f"{_NAME} answered the login of {self._user} without a token")
         return token
 
     async def _get(self, path: str, query: Mapping[str, str | int] | None = None) -> Json:
-        """Raises: Problem."""
+        """Get an object. Raises: Problem."""
         return (await self._rest.call(HttpRequest("GET", path, query or {}, patience_s=_PATIENCE_S))).json()
 
     # ------------------------------------------------------------ the cluster
 
     async def info(self) -> Mapping[str, Json]:
-        """What this is. Raises: Problem."""
+        """Return what this server is. Raises: Problem."""
         request = HttpRequest("GET", f"{_API}/info", anonymous=True, patience_s=_PATIENCE_S)
         return _mapping((await self._rest.call(request)).json())
 
     async def virtual_clusters(self) -> Mapping[str, Json]:
-        """Those that this user may use. Raises: Problem."""
+        """Return the virtual clusters that this user may use. Raises: Problem."""
         return _mapping(await self._get(f"{_API}/virtual-clusters"))
 
     async def storages(self) -> list[str]:
-        """The names of those that this user may mount. Raises: Problem."""
+        """Return the names of the storages that this user may mount. Raises: Problem."""
         found = _mapping(await self._get(f"{_API}/storages")).get("storages")
         return [str(entry["name"]) for entry in _mappings(found) if "name" in entry]
 
@@ -106,7 +106,7 @@ class Pai:
     async def submit(self, name: str, body: bytes) -> None:
         """Submit a job, unless there is one of this name. Raises: NoCapacity, Problem."""
         until, reason = self._full
-        # PAI may have a job of which nothing clear was heard: that must be asked.
+        # PAI may have a job whose submission got no clear answer: ask for it.
         if time.monotonic() < until and name in self._refused:
             raise NoCapacity(reason)
         self._refused.discard(name)
@@ -115,17 +115,17 @@ class Pai:
         try:
             await self._submissions.call(request)
         except Contradiction:
-            log.debug("the job %s has been submitted already", name)
+            log.debug("the job %s was already submitted", name)
         except Throttled as error:
             wait_s = error.retry_after_s or _FULL_S
-            told = error.reply or "too many were submitted, where PAI's own limit is 60 an hour"
-            reason = f"{_NAME} takes no more jobs of {self._user} for now: {told}"
+            told = error.reply or "too many were submitted; PAI's own limit is 60 an hour"
+            reason = f"{_NAME} accepts no more jobs of {self._user} for now: {told}"
             self._full = (time.monotonic() + wait_s, reason)
             self._refused.add(name)
             raise NoCapacity(reason) from error
 
     async def jobs(self, keyword: str) -> Mapping[str, PaiJob]:
-        """The newest jobs with this in their names, by their names. Raises: Problem."""
+        """Return the newest jobs with this text in their names, by their names. Raises: Problem."""
         query: dict[str, str | int] = {"username": self._user, "keyword": keyword, "limit": _NEWEST}
         query["order"] = "submissionTime,DESC"
         answer = await self._lists.call(HttpRequest("GET", f"{_API}/jobs", query, patience_s=_PATIENCE_S))
@@ -133,16 +133,16 @@ class Pai:
         return {str(entry["name"]): {"jobStatus": entry} for entry in _mappings(found) if "name" in entry}
 
     async def job(self, name: str) -> PaiJob:
-        """All of one job. Raises: Missing if there is none, Problem."""
+        """Return all of one job. Raises: Missing if there is none, Problem."""
         return _mapping(await self._get(self._place(name)))
 
     async def stop(self, name: str) -> None:
-        """Ask for the end of a job; nothing happens if it has ended. Raises: Missing if there is none, Problem."""
+        """Ask for the end of a job; does nothing if it has ended. Raises: Missing if there is none, Problem."""
         place = f"{self._place(name)}/executionType"
         await self._rest.call(HttpRequest("PUT", place, body={"value": "STOP"}, patience_s=_PATIENCE_S))
 
     async def warnings(self, name: str) -> list[Mapping[str, Json]]:
-        """What Kubernetes warns of; nothing from servers that do not tell. Raises: Problem."""
+        """Return the warnings of Kubernetes; nothing from servers that do not report them. Raises: Problem."""
         try:
             found = await self._get(f"{self._place(name)}/events", {"type": "Warning"})
         except Missing:
@@ -150,7 +150,7 @@ class Pai:
         return _mappings(_mapping(found).get("data") if isinstance(found, Mapping) else found)
 
     def page(self, name: str) -> str:
-        """A job's page for browsers."""
+        """Return a job's page for browsers."""
         return f"{self._config.host.rstrip('/')}/job-detail.html?username={quote(self._user)}&jobName={quote(name)}"
 
     def _place(self, name: str) -> str:
@@ -159,7 +159,7 @@ class Pai:
     # ------------------------------------------------------------ logs
 
     async def log(self, name: str, task: str, stream: str) -> bytes:
-        """The log of one task. Raises: Missing if there is none (any more), Problem.
+        """Return the log of one task. Raises: Missing if there is none (any more), Problem.
 
         `task` is its part of the path: attempts/0/taskRoles/worker/taskIndex/0/attempts/0.
         """
@@ -171,7 +171,7 @@ class Pai:
         return await self._content(place)
 
     async def _content(self, place: str) -> bytes:
-        """What stands at a location; its query holds a token, or a signature."""
+        """Return the content of a location; its query holds a token, or a signature."""
         parts = urlsplit(urljoin(f"{self._config.host}/", place))
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
         for name in ("token", "sig"):
@@ -184,20 +184,20 @@ class Pai:
 
 
 def _names(location: Mapping[str, Json], stream: str) -> bool:
-    """Whether a location is of this stream: `stdout` here, `user.pai.stdout` on older clusters."""
+    """Return whether a location is of this stream: `stdout` here, `user.pai.stdout` on older clusters."""
     name = str(location.get("name") or "")
     return name == stream or name.endswith(f".{stream}")
 
 
 def _mapping(value: Any) -> Mapping[str, Json]:
-    """Raises: Outage if it is something else, as from a proxy."""
+    """Check that an answer is an object. Raises: Outage if it is not, such as one from a proxy."""
     if not isinstance(value, Mapping):
-        raise Outage(f"{_NAME} has answered with something else than an object: {str(value)[:80]!r}")
+        raise Outage(f"{_NAME} did not answer with an object: {str(value)[:80]!r}")
     return value
 
 
 def _mappings(value: Any) -> list[Mapping[str, Json]]:
-    """A list of objects. Raises: Outage if it is something else."""
+    """Check that an answer is a list of objects. Raises: Outage if it is not."""
     if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
-        raise Outage(f"{_NAME} has answered with something else than a list of objects: {str(value)[:80]!r}")
+        raise Outage(f"{_NAME} did not answer with a list of objects: {str(value)[:80]!r}")
     return value

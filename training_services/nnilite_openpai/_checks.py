@@ -1,4 +1,4 @@
-"""What can be known before anything starts: that this is OpenPAI, and that a trial can run there at all."""
+"""Check before anything starts that this is OpenPAI, and that a trial can run there at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RESOURCES = {"gpu": "gpu", "cpu": "cpu", "memory": "memoryMB"}
 
 
 async def check_platform(pai: Pai, config: OpenPaiConfig) -> None:
-    """Raises: ConfigError for another host than one of OpenPAI 1.0 and later, or one that runs on YARN."""
+    """Check that a host is OpenPAI 1.0 or later, and not on YARN. Raises: ConfigError."""
     try:
         with as_config_error("host"):
             info = await pai.info()
@@ -32,13 +32,14 @@ async def check_platform(pai: Pai, config: OpenPaiConfig) -> None:
 
 
 async def check_resources(pai: Pai, config: OpenPaiConfig, roles: Sequence[PaiRole]) -> None:
-    """Raises: ConfigError for a virtual cluster or a storage that is not there, or too small. Problem."""
+    """Check that the virtual cluster and the storage exist and are large enough. Raises: ConfigError, Problem."""
     name = virtual_cluster(config)
     clusters = await pai.virtual_clusters()
     if name not in clusters:
         known = ", ".join(sorted(clusters)) or "none"
         raise ConfigError(
-            f"{config.username} may use no virtual cluster {name!r}; there are: {known}", Place(field="virtualCluster")
+            f"{config.username} cannot use a virtual cluster {name!r}; choose one of: {known}",
+            Place(field="virtualCluster"),
         )
     found = clusters[name]
     check_size(name, found if isinstance(found, Mapping) else {}, roles)
@@ -47,27 +48,27 @@ async def check_resources(pai: Pai, config: OpenPaiConfig, roles: Sequence[PaiRo
         storages = await pai.storages()
         if wanted not in storages:
             raise ConfigError(
-                f"{config.username} may use no storage {wanted!r}; there are: {', '.join(storages) or 'none'}",
+                f"{config.username} cannot use a storage {wanted!r}; choose one of: {', '.join(storages) or 'none'}",
                 Place(field="storageConfigName"),
             )
 
 
 def virtual_cluster(config: OpenPaiConfig) -> str:
-    """Where trials will run."""
+    """Return the virtual cluster of the trials."""
     defaults = (config.template or {}).get("defaults")
     given = defaults.get("virtualCluster") if isinstance(defaults, Mapping) else None
     return config.virtual_cluster or str(given or "default")
 
 
 def check_size(name: str, cluster: Mapping[str, Any], roles: Sequence[PaiRole]) -> None:
-    """Whether a virtual cluster can ever hold all tasks of a trial. Raises: ConfigError."""
+    """Check that a virtual cluster can ever hold all tasks of a trial. Raises: ConfigError."""
     totals: Mapping[str, Json] = cluster.get("resourcesTotal") or {}
     for resource, unit in _UNITS.items():
         there = totals.get(resource)
         wanted = sum(role.total(_RESOURCES[resource]) for role in roles)
         if isinstance(there, (int, float)) and wanted > there:
             raise ConfigError(
-                f"a trial needs {wanted} {unit}, and the virtual cluster {name} has {there:g} in all; no trial could "
-                "ever start",
+                f"a trial needs {wanted} {unit}, and the virtual cluster {name} has {there:g} in all, so no trial "
+                "could ever start",
                 Place(field="virtualCluster"),
             )

@@ -1,6 +1,6 @@
-"""From the job files of OpenPAI before 1.0 (JSON, as its web page and NNI's paiYarn sent them) to a section.
+"""Convert job files of OpenPAI before 1.0 (JSON, as its web page and NNI's paiYarn sent them) to a section.
 
-What is in no table is misspelt; what has no counterpart is told, with what to do instead.
+A field that is in no table is misspelt; one without a counterpart becomes a note on what to do instead.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nnilite.records import Json
 _FOLDERS = {
     "codeDir": "trialCodeDirectory names the code on the manager's machine",
     "dataDir": "copy the data to a storage of the cluster, and name that by storageConfigName",
-    "outputDir": "trials write to $NNI_OUTPUT_DIR, which stays where storageConfigName names a storage",
+    "outputDir": "trials write to $NNI_OUTPUT_DIR, which is kept if storageConfigName names a storage",
 }
 _JOB = (
     "jobName",
@@ -46,10 +46,10 @@ _ROLE = (
 
 
 def convert(document: Mapping[str, Any]) -> Conversion:
-    """Raises: ConfigError for what is no such job, or cannot become trials."""
+    """Convert a job. Raises: ConfigError for a file that is not such a job, or cannot become trials."""
     if "protocolVersion" in document:
         raise ConfigError(
-            "is a job of protocol v2, which is used as it is: name the file by openpaiConfigFile",
+            "is a job of protocol v2, which needs no conversion: set openpaiConfigFile to the file",
             Place(field="protocolVersion"),
         )
     _check_fields(document, _JOB, "")
@@ -76,21 +76,21 @@ class _ClassicConverter:
             "token": "${env:PAI_TOKEN}",
             "dockerImage": self._old["image"],
         }
-        self._notes.append("host, username and token do not stand in a job: write yours in their place")
+        self._notes.append("host, username and token are not part of a job: write yours in their place")
         for name in ("virtualCluster", "gpuType"):
             if self._old.get(name):
                 service[name] = self._old[name]
         if self._old.get("authFile"):
             service["registryLogin"] = {"username": "USER", "password": "${env:REGISTRY_PASSWORD}"}
             self._notes.append(
-                "authFile: PAI no longer reads one; registryLogin has its three lines: registry, user and password"
+                "authFile: PAI no longer reads it; write its three lines (registry, user and password) to registryLogin"
             )
         ends_all = self._old.get("killAllOnCompletedTaskNumber") == 1
         service["taskRoles"] = [self._role(number, role, ends_all) for number, role in enumerate(roles)]
         self._kill_all(sum(role["instances"] for role in service["taskRoles"]))
         if len(roles) > 1:
             service["reportingRole"] = service["taskRoles"][0]["name"]
-            self._notes.append("reportingRole: the first role speaks for the trial; name another if it should not")
+            self._notes.append("reportingRole: the first role reports for the trial; set another one if necessary")
         self._folders()
         config: dict[str, Json] = {"trainingService": service}
         if self._retries():
@@ -98,27 +98,28 @@ class _ClassicConverter:
         return Conversion(config, tuple(self._notes))
 
     def _kill_all(self, tasks: int) -> None:
-        """One task that succeeds can end the job, and so can all; nothing in between counts over all roles."""
+        """Convert the count that ends the job: one task that succeeds can end it, and so can all, but no number in
+        between."""
         number = self._old.get("killAllOnCompletedTaskNumber") or 0
         if number not in range(2) and number != tasks:
             self._notes.append(
-                f"killAllOnCompletedTaskNumber: {number} of all tasks cannot be asked for; minSucceededInstances "
-                "counts those of one role"
+                f"killAllOnCompletedTaskNumber: {number} of all tasks is not possible; minSucceededInstances counts "
+                "the tasks of one role"
             )
 
     def _retries(self) -> int:
-        """retryCount is that of the trial now; -1 and -2 have been PAI's own rules."""
+        """Convert retryCount to that of the trial; -1 and -2 have been PAI's own rules."""
         count = self._old.get("retryCount") or 0
         if not isinstance(count, int) or isinstance(count, bool):
             raise ConfigError("must be a whole number", Place(field="retryCount"))
         if count < 0:
-            self._notes.append(f"retryCount: {count} means nothing here; trials that the platform lost are tried again")
+            self._notes.append(f"retryCount: {count} has no meaning here; trials that the platform lost are retried")
         return max(0, count)
 
     def _folders(self) -> None:
         for name, cure in _FOLDERS.items():
             if self._old.get(name):
-                self._notes.append(f"{name}: there is no HDFS any more; {cure}")
+                self._notes.append(f"{name}: HDFS no longer exists; {cure}")
         for name in ("extras", "jobEnvs"):
             if self._old.get(name):
                 self._notes.append(f"{name} was left out: PAI after 1.0 has no such field")
@@ -149,10 +150,11 @@ class _ClassicConverter:
     def _name(self, old: str, place: str) -> str:
         new = re.sub(r"[^a-z0-9]", "", old.lower())
         if not new or not new[0].isalpha():
-            raise ConfigError("must have letters, the first of which begins it", Place(field=f"{place}.name"))
+            raise ConfigError("must begin with a letter", Place(field=f"{place}.name"))
         if new != old:
             self._notes.append(
-                f"the task role {old} is {new} now, since names have small letters and digits; its variables are, too: "
+                f"the task role {old} was renamed to {new}, since names have small letters and digits; so were its "
+                "variables: "
                 f"PAI_TASK_ROLE_{new}_HOST_LIST"
             )
         return new
@@ -170,7 +172,7 @@ class _ClassicConverter:
 
 
 def _completion(role: Mapping[str, Any], ends_all: bool) -> dict[str, Json]:
-    """Of PAI before 1.0, null and 0 mean that a count is not set; -1 that it never ends the job."""
+    """Convert the counts. Before PAI 1.0, null and 0 mean that a count is not set; -1 that it never ends the job."""
     found: dict[str, Json] = {}
     if role.get("minFailedTaskCount"):
         found["minFailedInstances"] = role["minFailedTaskCount"]
@@ -193,6 +195,6 @@ def _check_fields(entry: Mapping[Any, Any], known: tuple[str, ...], place: str) 
     for key in entry:
         if key not in known:
             raise ConfigError(
-                f"there is no such field in a job of PAI before 1.0; there are {', '.join(known)}",
+                f"is not a field of a job of PAI before 1.0; the fields are {', '.join(known)}",
                 Place(field=f"{place}{key}"),
             )

@@ -26,80 +26,84 @@ _PORT_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 class RoleCompletion:
     """When the tasks of a role end the job."""
 
-    min_failed_instances: Annotated[int, "so many failed tasks fail the trial; -1: never"] = 1
-    min_succeeded_instances: Annotated[int | None, "so many that succeed end it; -1: never; if not set, all"] = None
+    min_failed_instances: Annotated[int, "number of failed tasks that fail the trial; -1: never"] = 1
+    min_succeeded_instances: Annotated[
+        int | None, "number of succeeded tasks that end the trial; -1: never; default: all"
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaiRoleConfig:
     """One task role of a trial."""
 
-    name: Annotated[str, "small letters and digits, a letter first; it is part of PAI's variables"]
-    instances: Annotated[PositiveInt, "how many tasks"] = 1
-    command: Annotated[str, "run in each task; trialCommand if not set"] = ""
-    docker_image: Annotated[str | None, "the section's dockerImage if not set"] = None
-    cpu_number: Annotated[PositiveInt | None, "the section's trialCpuNumber if not set"] = None
-    memory_size: Annotated[MemoryMb | None, "the section's trialMemorySize if not set"] = None
-    gpu_number: Annotated[NonNegativeInt | None, "the trialGpuNumber if not set"] = None
-    gpu_type: Annotated[str | None, "the section's gpuType if not set"] = None
-    shm_size: Annotated[MemoryMb | None, "of /dev/shm; PAI gives 64 MB if not set"] = None
-    ports: Annotated[dict[str, int], "how many host ports a task gets, by label: {grpc: 1}"] = field(
+    name: Annotated[str, "name of small letters and digits, a letter first; it is part of PAI's variables"]
+    instances: Annotated[PositiveInt, "number of tasks"] = 1
+    command: Annotated[str, "the command of each task; default: trialCommand"] = ""
+    docker_image: Annotated[str | None, "image of its tasks; default: dockerImage of the section"] = None
+    cpu_number: Annotated[PositiveInt | None, "CPU cores of each task; default: trialCpuNumber of the section"] = None
+    memory_size: Annotated[MemoryMb | None, "memory of each task; default: trialMemorySize of the section"] = None
+    gpu_number: Annotated[NonNegativeInt | None, "GPUs of each task; default: trialGpuNumber"] = None
+    gpu_type: Annotated[str | None, "SKU of its tasks; default: gpuType of the section"] = None
+    shm_size: Annotated[MemoryMb | None, "size of /dev/shm; default: PAI's 64 MB"] = None
+    ports: Annotated[dict[str, int], "number of host ports of a task by label, such as {grpc: 1}"] = field(
         default_factory=dict
     )
     completion: Annotated[
-        RoleCompletion | None, "when tasks of this role end the trial; if not set, the reporting role decides"
+        RoleCompletion | None, "when tasks of this role end the trial; by default the reporting role decides"
     ] = None
 
     def __post_init__(self) -> None:
         if not _ROLE_NAME.fullmatch(self.name):
             raise ConfigError(
-                f"{self.name!r}: use at most 31 small letters and digits, a letter first, since PAI writes other "
-                "names in two ways into its variables",
+                f"{self.name!r}: use at most 31 small letters and digits, a letter first; PAI writes other names in "
+                "two ways into its variables",
                 Place(field="name"),
             )
         for label, number in self.ports.items():
             if not _PORT_LABEL.fullmatch(label) or isinstance(number, bool) or not 1 <= number <= 1000:
-                raise ConfigError("must be labels of letters with numbers from 1: {grpc: 1}", Place(field="ports"))
+                raise ConfigError(
+                    "must have labels of letters with numbers from 1, such as {grpc: 1}", Place(field="ports")
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegistryLogin:
-    """How PAI gets an image that is not public."""
+    """The login with which PAI pulls an image that is not public."""
 
-    username: Annotated[str, "at the registry"]
-    password: Annotated[Secret, 'of that user; better "${env:REGISTRY_PASSWORD}"']
-    registry_uri: Annotated[str | None, "of the registry; Docker Hub if not set"] = None
+    username: Annotated[str, "the user at the registry"]
+    password: Annotated[Secret, 'the password of that user; better "${env:REGISTRY_PASSWORD}"']
+    registry_uri: Annotated[str | None, "the address of the registry; default: Docker Hub"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenPaiConfig(HttpConfig):
     """The section of `platform: openpai`."""
 
-    host: Annotated[str, "address of the cluster; https if it does not say"]
-    username: Annotated[str, "whose jobs these are"]
+    host: Annotated[str, "address of the cluster; default scheme: https"]
+    username: Annotated[str, "the user who owns the jobs"]
     token: Annotated[
         Secret | None, 'an application token of the user\'s page, which does not expire; better "${env:PAI_TOKEN}"'
     ] = None
     password: Annotated[
-        Secret | None, "in place of token, on clusters with logins of their own: tokens are got by it"
+        Secret | None, "instead of token, on clusters with their own logins: nnilite gets tokens with it"
     ] = None
-    docker_image: Annotated[str, "an image with Python 3.8 or later; nothing else needs to be in it"] = DEFAULT_IMAGE
-    registry_login: Annotated[RegistryLogin | None, "for images that are not public"] = None
+    docker_image: Annotated[str, "an image with Python 3.8 or later; it needs nothing else"] = DEFAULT_IMAGE
+    registry_login: Annotated[RegistryLogin | None, "the login for images that are not public"] = None
     trial_cpu_number: Annotated[PositiveInt, "CPU cores of each task"] = 1
     trial_memory_size: Annotated[MemoryMb, "memory of each task"] = 4096
     trial_gpu_number: TrialGpuNumber = None
     gpu_type: Annotated[str | None, "the SKU of tasks, on clusters with the hived scheduler"] = None
-    shm_size: Annotated[MemoryMb | None, "of /dev/shm; PAI gives 64 MB if not set"] = None
-    virtual_cluster: Annotated[str | None, "PAI's default if not set"] = None
+    shm_size: Annotated[MemoryMb | None, "size of /dev/shm; default: PAI's 64 MB"] = None
+    virtual_cluster: Annotated[str | None, "the virtual cluster; default: PAI's own"] = None
     job_priority: Annotated[
         Literal["prod", "test", "oppo"] | None,
-        "of jobs, on clusters with the hived scheduler; oppo may be preempted at any time",
+        "priority of jobs, on clusters with the hived scheduler; oppo may be preempted at any time",
     ] = None
     storage_config_name: Annotated[str | None, "a storage of the cluster that is mounted into tasks"] = None
     local_storage_mount_point: Annotated[DirPath | None, "where that storage is mounted on the manager's machine"] = (
         None
     )
-    container_storage_mount_point: Annotated[str | None, "where it is mounted in tasks; /mnt/NAME if not set"] = None
+    container_storage_mount_point: Annotated[str | None, "where tasks mount it; default: /mnt/NAME"] = None
     code_from: Annotated[
         Literal["manager", "storage", "job"] | None,
         "where tasks get the code; if not set: storage where the manager has it mounted, else the manager, and "
@@ -126,9 +130,11 @@ class OpenPaiConfig(HttpConfig):
         object.__setattr__(self, "host", self.host if "://" in self.host else f"https://{self.host}")
         parts = urlsplit(self.host)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
-            raise ConfigError("is no address of a cluster; write it as https://pai.example.com", Place(field="host"))
+            raise ConfigError(
+                "is not the address of a cluster; write it as https://pai.example.com", Place(field="host")
+            )
         if not re.fullmatch(r"[\w.-]+", self.username):
-            raise ConfigError(f"{self.username!r} cannot be the name of a user", Place(field="username"))
+            raise ConfigError(f"{self.username!r} is not a valid user name", Place(field="username"))
         if bool(self.token) == bool(self.password):
             message = "and password are two ways to log in: keep one" if self.token else "is needed, or password"
             raise ConfigError(message, Place(field="token"))
@@ -140,7 +146,7 @@ class OpenPaiConfig(HttpConfig):
                     raise ConfigError("needs storageConfigName too: the name of the storage in PAI", field_place(name))
         mount = self.container_storage_mount_point
         if mount is not None and not mount.startswith("/"):
-            raise ConfigError("must be a whole path, such as /mnt/data", Place(field="containerStorageMountPoint"))
+            raise ConfigError("must be an absolute path, such as /mnt/data", Place(field="containerStorageMountPoint"))
         if self.code_from == "storage" and self.local_storage_mount_point is None:
             raise ConfigError(
                 "storage needs storageConfigName, and localStorageMountPoint: where the manager can write to it",
@@ -150,10 +156,10 @@ class OpenPaiConfig(HttpConfig):
     def _check_roles(self) -> None:
         given = [bool(self.task_roles), self.openpai_config is not None, self.openpai_config_file is not None]
         if sum(given) > 1:
-            raise ConfigError("taskRoles, openpaiConfig and openpaiConfigFile: only one of them", _last(given))
+            raise ConfigError("set only one of taskRoles, openpaiConfig and openpaiConfigFile", _last(given))
         names = [role.name for role in self.task_roles]
         if len(set(names)) < len(names):
-            raise ConfigError("two of them have the same name", Place(field="taskRoles"))
+            raise ConfigError("must not have the same name twice", Place(field="taskRoles"))
         template = self.template
         if template is not None:
             check_template(template, self._template_place())
@@ -169,7 +175,7 @@ class OpenPaiConfig(HttpConfig):
 
     @cached_property
     def template(self) -> Mapping[str, Any] | None:
-        """The user's own job, as it is when it is first asked for. Raises: ConfigError if it cannot be read."""
+        """Return the user's own job, as it was at the first call. Raises: ConfigError if it cannot be read."""
         if self.openpai_config_file is not None:
             return read_template(Path(self.openpai_config_file))
         found: Mapping[str, Any] | None = self.openpai_config
@@ -177,12 +183,12 @@ class OpenPaiConfig(HttpConfig):
 
     @property
     def container_mount(self) -> str:
-        """Where the storage is mounted in tasks."""
+        """Return where tasks mount the storage."""
         return (self.container_storage_mount_point or f"/mnt/{self.storage_config_name}").rstrip("/")
 
 
 def _last(given: list[bool]) -> Place:
-    """The last of the fields that are given."""
+    """Return the last of the fields that are given."""
     names = ("taskRoles", "openpaiConfig", "openpaiConfigFile")
     return Place(field=[name for name, there in zip(names, given, strict=True) if there][-1])
 

@@ -1,7 +1,7 @@
-"""From a trial's job to a job of OpenPAI's protocol v2. Pure.
+"""Convert a trial's job to a job of OpenPAI's protocol v2. Pure.
 
-What runs in every task is the command that becomes the keeper. What it needs to know is a secret of the job: PAI's
-runtime puts it into the command within the container, and shows it to nobody. The user's commands are part of that.
+Every task runs the command that becomes the keeper. Its instructions are a secret of the job: PAI's runtime puts it
+into the command within the container, and never shows it. The user's commands are part of that secret.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from nnilite_openpai._roles import PaiRole, images_of, roles_of
 
 _INDEX_VARIABLE = "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX"
 _LARGEST_BODY = 102_400
-"""Bytes: the REST server refuses what is longer."""
+"""The limit in bytes: the REST server refuses longer requests."""
 _SECRETS = {START_VARIABLE: "nnilite_start", KEEPER_VARIABLE: "nnilite_keeper", CODE_VARIABLE: "nnilite_code"}
 _PASSWORD = "nnilite_registry_password"
 
 
 def own_secrets(job: Job, config: OpenPaiConfig, delivery: Delivery) -> dict[str, bytes]:
-    """The variables by which the tasks of a job get their instructions, keeper and code."""
+    """Return the variables with instructions, keeper and code for the tasks of a job."""
     return {START_VARIABLE: _instructions(job, config, delivery).packed(), **delivery.contents}
 
 
 def submission(job: Job, config: OpenPaiConfig, own: Mapping[str, bytes]) -> dict[str, Json]:
-    """The job as PAI gets it. `own` are the variables that are ours."""
+    """Return the job for PAI. `own` are nnilite's variables."""
     roles = roles_of(config, job.gpus)
     found: dict[str, Json] = deepcopy(dict(config.template or {}))
     values = {_SECRETS[name]: base64.b64encode(content).decode() for name, content in own.items()}
@@ -44,7 +44,7 @@ def submission(job: Job, config: OpenPaiConfig, own: Mapping[str, bytes]) -> dic
         protocolVersion=2,
         name=job.name,
         type="job",
-        # nnilite tries again by itself, as another attempt.
+        # nnilite retries trials itself, as another attempt.
         jobRetryCount=0,
         prerequisites=[*(found.get("prerequisites") or []), *_images(config)],
         secrets={**(found.get("secrets") or {}), **values},
@@ -59,18 +59,18 @@ def submission(job: Job, config: OpenPaiConfig, own: Mapping[str, bytes]) -> dic
 
 
 def encoded(content: Mapping[str, Json]) -> bytes:
-    """The body of the request. Raises: ConfigError if it is larger than PAI takes."""
+    """Return the body of the request. Raises: ConfigError if it is larger than PAI accepts."""
     body = yaml.safe_dump(dict(content), sort_keys=False, width=1 << 30).encode()
     if len(body) > _LARGEST_BODY:
         raise ConfigError(
-            f"the job {content['name']} has {len(body)} bytes, and PAI takes {_LARGEST_BODY}: its parameters or its "
-            "code are too long; with localStorageMountPoint, or codeFrom: manager, the code does not travel in the job"
+            f"the job {content['name']} has {len(body)} bytes, and PAI accepts {_LARGEST_BODY}: shorten its parameters "
+            "or its code; with localStorageMountPoint, or codeFrom: manager, the code does not travel in the job"
         )
     return body
 
 
 def without_secrets(content: Mapping[str, Json]) -> dict[str, Json]:
-    """A job without its secrets."""
+    """Return a job without its secrets."""
     shown = deepcopy(dict(content))
     shown["secrets"] = dict.fromkeys(shown.get("secrets") or {}, HIDDEN)
     return shown
@@ -96,7 +96,7 @@ def _instructions(job: Job, config: OpenPaiConfig, delivery: Delivery) -> Instru
 
 
 def _commands(job: Job, config: OpenPaiConfig, role: PaiRole, variables: Iterable[str]) -> list[str]:
-    """Lines of the shell. Older servers join them by &&, newer ones by line ends."""
+    """Return lines of the shell. Older servers join them by &&, newer ones by line ends."""
     exports = " ".join(f"{name}='<% $secrets.{_SECRETS[name]} %>'" for name in variables)
     checkpoints = ""
     if config.storage_config_name is not None:

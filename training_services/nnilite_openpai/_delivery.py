@@ -1,4 +1,4 @@
-"""Where jobs get keeper and code: from the job itself, from a storage that both sides mount, or from the manager."""
+"""Choose where jobs get keeper and code: the job itself, a storage that both sides mount, or the manager."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def source_of(config: OpenPaiConfig, report: Json) -> CodeSource:
 def storage_of(config: OpenPaiConfig, experiment: str) -> MountedStorage:
     """Return the storage that manager and tasks have mounted. Raises: NotFound if there is none."""
     if config.local_storage_mount_point is None:
-        raise NotFound("a task's files go with its container: storageConfigName and localStorageMountPoint keep them")
+        raise NotFound(
+            "a task's files are deleted with its container; set storageConfigName and localStorageMountPoint to keep "
+            "them"
+        )
     return MountedStorage(Path(config.local_storage_mount_point), config.container_mount, experiment)
 
 
@@ -45,7 +48,7 @@ def delivered(config: OpenPaiConfig, context: ServiceContext, report: Json, call
 
 
 def announce(config: OpenPaiConfig, context: ServiceContext, callback: str) -> None:
-    """Write for the keepers of an earlier manager's jobs where this one is, if they look for it in a storage."""
+    """Write the manager's present address for keepers of an earlier manager, if they look for it in a storage."""
     if config.local_storage_mount_point is None:
         return
     storage = storage_of(config, context.experiment)

@@ -1,4 +1,4 @@
-"""The log of a job's reporting task. PAI gives all of it each time, and it is whole when the job has ended."""
+"""Read the log of a job's reporting task. PAI returns all of it each time; it is complete when the job has ended."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class TaskLog(JobLog):
         self._job = job
         self._role = role
         self.task: Task | None = None
-        """Where it is, once that is known."""
+        """Where the log is, once that is known."""
 
     def locate(self, detail: Mapping[str, Json]) -> None:
-        """Learn where it is from all that PAI knows of the job."""
+        """Find the log's location in all that PAI knows of the job."""
         self.task = task_of(detail, self._role) or self.task
 
     async def read_on(self) -> None:

@@ -1,4 +1,4 @@
-"""The task roles of a trial, wherever they were written: in the section, in a job of the user's, or nowhere."""
+"""Represent the task roles of a trial, wherever they were written: in the section, in the user's job, or nowhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nnilite_openpai._config import OpenPaiConfig, PaiRoleConfig, RoleCompletion
 from nnilite_openpai._template import rendered
 
 ONLY_ROLE = "taskrole"
-"""The role of trials that have one: NNI's name for it."""
+"""The role of trials with one role, under NNI's name."""
 _IMAGE = "image"
 
 
@@ -22,7 +22,7 @@ class PaiRole:
     name: str
     reports: bool
     command: str
-    """Of the user; "" for the trial command."""
+    """The user's command; "" for the trial command."""
     body: Mapping[str, Json]
     sku: str | None = None
 
@@ -31,12 +31,12 @@ class PaiRole:
         return int(self.body.get("instances", 1))
 
     def total(self, resource: str) -> int:
-        """How much of cpu, memoryMB or gpu all tasks of the role take."""
+        """Return how much cpu, memoryMB or gpu all tasks of the role take."""
         return self.instances * int(self.body["resourcePerInstance"].get(resource) or 0)
 
 
 def reporting_role(config: OpenPaiConfig) -> str:
-    """Return the role that speaks for the trial: the one that is named so, else the first."""
+    """Return the role that reports for the trial: the one with the configured name, else the first."""
     if config.reporting_role:
         return config.reporting_role
     if config.template is not None:
@@ -45,7 +45,7 @@ def reporting_role(config: OpenPaiConfig) -> str:
 
 
 def roles_of(config: OpenPaiConfig, gpus: int | None) -> Sequence[PaiRole]:
-    """The roles of one trial; `gpus` is the number that the experiment asks for."""
+    """Return the roles of one trial; `gpus` is the number that the experiment asks for."""
     template, speaker = config.template, reporting_role(config)
     if template is not None:
         return [_of_template(name, role, template, name == speaker) for name, role in template["taskRoles"].items()]
@@ -55,7 +55,7 @@ def roles_of(config: OpenPaiConfig, gpus: int | None) -> Sequence[PaiRole]:
 
 
 def images_of(config: OpenPaiConfig) -> Mapping[str, str]:
-    """The names under which the images of the section's roles stand in `prerequisites`."""
+    """Return the names of the images of the section's roles in `prerequisites`."""
     used = dict.fromkeys(role.docker_image or config.docker_image for role in config.task_roles)
     return {uri: f"{_IMAGE}_{number}" for number, uri in enumerate(used or {config.docker_image: None})}
 
@@ -70,7 +70,7 @@ def _of_section(
 ) -> PaiRole:
     completion = role.completion
     if completion is None:
-        # The trial ends with its reporting role: a parameter server, say, would run on for ever.
+        # The trial ends with its reporting role; otherwise a parameter server, for example, would run forever.
         completion = RoleCompletion(min_succeeded_instances=role.instances if reports else -1)
     succeeded = completion.min_succeeded_instances
     resources: dict[str, Json] = {

@@ -1,7 +1,7 @@
 """The training service of OpenPAI: one job of protocol v2 for each attempt of a trial.
 
-A job's name is that of the attempt, so it is found again by that alone, and is never there twice. `poll` asks for one
-list of all jobs of the experiment. More is asked for single jobs only: why they wait, where they run, how they ended.
+A job's name is that of the attempt, so it is found by its name alone, and never exists twice. `poll` asks for one list
+of all jobs of the experiment. Only single jobs are asked why they wait, where they run and how they ended.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from nnilite_openpai._delivery import announce, delivered, source_of, storage_of
 from nnilite_openpai._roles import reporting_role, roles_of
 from nnilite_openpai._watch import PaiWatch
 
-_FOLDER_S = 60.0  # for a list or a file of the storage, whose threads may hang
+_FOLDER_S = 60.0  # The threads are for a list or a file of the storage, which may hang.
 
 
 class OpenPaiService(BatchService[Pai, PaiJob]):
@@ -44,7 +44,7 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
     patience: ClassVar[Patience] = Patience(list_pause_s=2.0)
 
     ask_pause_s: ClassVar[float] = 10.0
-    """So often at most it is asked why a job waits."""
+    """The shortest time between two calls on why a job waits."""
 
     def __init__(self, name: str, config: OpenPaiConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
@@ -76,7 +76,7 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
         await asyncio.to_thread(announce, self._config, self.context, address)
 
     def _place(self) -> tuple[ServiceContext, str | None, str]:
-        """From where, and at which address if one is given, tasks reach the manager."""
+        """Return the manager's address, if one is given, and the side from which tasks reach it."""
         return self.context, self._config.nni_manager_ip, self._config.host
 
     # ------------------------------------------------------------ submitting
@@ -118,7 +118,7 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
         return storage_of(self._config, self.context.experiment)
 
     async def fetch(self, handle: Handle, target: Path) -> None:
-        """The files that the trial has left in the storage, if it has one."""
+        """Fetch the files that the trial has left in the storage, if there is one."""
         await in_thread(partial(self._storage().fetch, str(handle["job"]), target))
 
     async def files(self, handle: Handle) -> Sequence[TrialFile]:

@@ -1,7 +1,7 @@
-"""What OpenPAI's answers tell of a job. Pure: no clock, no network.
+"""Convert OpenPAI's answers to the status of a job. Pure: no clock, no network.
 
-The keeper's word, which is the last event in the job's log, comes first: it alone tells a trial that was killed from
-one that has ended with 137. Without it, PAI's exit code counts, as PAI's own table of exit codes explains it.
+The keeper's report, the last event in the job's log, comes first: only it distinguishes a trial that was killed from
+one that ended with 137. Without it, PAI's exit code counts, as PAI's own table of exit codes explains it.
 """
 
 from __future__ import annotations
@@ -29,19 +29,21 @@ _TYPES = {
     "RESOURCE_ALLOCATION_TIMEOUT": JobState.LOST,
 }
 _WAITS = {
-    "AttemptCreationPending": "PAI has yet to hand it to Kubernetes",
-    "AttemptCreationRequested": "PAI has just handed it to Kubernetes",
-    "AttemptPreparing": "it waits for resources, or for its image",
-    "AttemptCompleted": "PAI starts it again",
+    "AttemptCreationPending": "PAI has not handed the job to Kubernetes yet",
+    "AttemptCreationRequested": "PAI has just handed the job to Kubernetes",
+    "AttemptPreparing": "the job is waiting for resources, or for its image",
+    "AttemptCompleted": "PAI is starting the job again",
 }
 _PREEMPTED = ("PodPreemptedForCriticalPod", "PodEvicted", "PodExternalDeleted")
 _REASON_CHARS = 1500
-_STARTED_AGAIN = "PAI has started it again after a failure of its own; nnilite does so itself, as another attempt"
+_STARTED_AGAIN = (
+    "PAI started the job again after a failure of its own; nnilite retries the trial itself, as another attempt"
+)
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task of a job: where it runs, and where its log is."""
+    """One task of a job: its node and the location of its log."""
 
     role: str
     index: int
@@ -51,22 +53,22 @@ class Task:
 
     @property
     def place(self) -> str:
-        """Its part of a path of the REST interface."""
+        """Return its part of a path of the REST interface."""
         return f"attempts/{self.job_attempt}/taskRoles/{self.role}/taskIndex/{self.index}/attempts/{self.attempt}"
 
 
 def state_of(summary: Mapping[str, Json]) -> JobState:
-    """The state of a job, from the list or from its own page."""
+    """Return the state of a job, from the list or from its own page."""
     return _STATES.get(str(summary.get("state")), JobState.UNKNOWN)
 
 
 def waits(detail: Mapping[str, Json]) -> bool:
-    """Whether a job has yet to run."""
+    """Return whether a job has not run yet."""
     return state_of(_object(detail.get("jobStatus"))) is JobState.WAITING
 
 
 def seen(detail: Mapping[str, Json], reporting: str, warnings: Sequence[Mapping[str, Json]]) -> SeenJob:
-    """Return what PAI says of a job. `warnings` are those of Kubernetes while it waits."""
+    """Return the state of a job in PAI's answer. `warnings` are those of Kubernetes while it waits."""
     status = _object(detail.get("jobStatus"))
     state = state_of(status)
     task = task_of(detail, reporting)
@@ -76,17 +78,17 @@ def seen(detail: Mapping[str, Json], reporting: str, warnings: Sequence[Mapping[
     if state.ended:
         return SeenJob(state, started=_launched(status), host=host)
     if state is JobState.UNKNOWN:
-        return SeenJob(state, "PAI itself does not know its state")
+        return SeenJob(state, "PAI does not know the state of the job")
     if status.get("retries"):
-        # The command may have run before, while no manager was there: then its reports would be mixed with new ones.
+        # The command may have run before, while no manager was running: then its reports would mix with new ones.
         return SeenJob(JobState.LOST, _STARTED_AGAIN, _launched(status), host)
     if status.get("state") == "STOPPING":
-        return SeenJob(state, "it is being stopped", _launched(status), host, is_stopping=True)
+        return SeenJob(state, "the job is being stopped", _launched(status), host, is_stopping=True)
     return SeenJob(state, started=_launched(status) or _seconds(status.get("createdTime")), host=host)
 
 
 def waiting(summary: Mapping[str, Json], warnings: Sequence[Mapping[str, Json]]) -> str:
-    """Why a job waits, in words."""
+    """Return why a job waits, in words."""
     cluster = str(summary.get("virtualCluster") or "")
     words = _WAITS.get(str(summary.get("subState")), "")
     parts = [f"{words}, in the virtual cluster {cluster}" if words and cluster else words]
@@ -98,7 +100,7 @@ def waiting(summary: Mapping[str, Json], warnings: Sequence[Mapping[str, Json]])
 
 
 def retried(summary: Mapping[str, Json]) -> str:
-    """How often PAI has started a job again, and why."""
+    """Return how often PAI has started a job again, and why."""
     times = _number(summary.get("retries")) or 0
     if not times:
         return ""
@@ -106,13 +108,13 @@ def retried(summary: Mapping[str, Json]) -> str:
     why = details if isinstance(details, Mapping) else {}
     causes = [f"{count} for {name}" for name, count in why.items() if count]
     delay_s = _number(summary.get("retryDelayTime"))
-    text = f"PAI has started it again {times} time{'s' if times > 1 else ''}"
+    text = f"PAI started the job again {times} time{'s' if times > 1 else ''}"
     text += f" ({', '.join(causes)})" if causes else ""
-    return f"{text}, and waits {delay_s} s before the next" if delay_s else text
+    return f"{text}; the next start is in {delay_s} s" if delay_s else text
 
 
 def ended(detail: Mapping[str, Json], word: Exited | None, reporting: str) -> JobStatus:
-    """How a job has ended. `word` is the keeper's; `reporting` is the role that speaks for the trial."""
+    """Return how a job has ended. `word` is the keeper's report; `reporting` is the role that reports for the trial."""
     status = _object(detail.get("jobStatus"))
     task = task_of(detail, reporting)
     host = task.host if task else ""
@@ -128,12 +130,12 @@ def ended(detail: Mapping[str, Json], word: Exited | None, reporting: str) -> Jo
     if state is JobState.SUCCEEDED:
         return replace(times, state=state, exit_code=0)
     if state is JobState.CANCELED:
-        return replace(times, state=state, reason="stopped on PAI")
+        return replace(times, state=state, reason="the job was stopped on PAI")
     return _by_exit_code(status, times)
 
 
 def _is_of(status: Mapping[str, Json], reporting: str) -> bool:
-    """Whether it was the reporting role with which the job has ended; another one may have failed before it."""
+    """Return whether the job ended with the reporting role; another one may have failed before it."""
     role = status.get("appExitTriggerTaskRoleName")
     return role in (None, "", reporting)
 
@@ -154,7 +156,7 @@ def _by_exit_code(status: Mapping[str, Json], times: JobStatus) -> JobStatus:
     spec = _object(status.get("appExitSpec"))
     state = _TYPES.get(str(spec.get("type")), JobState.FAILED)
     if state is JobState.FAILED and str(spec.get("type")) == "UNKNOWN_FAILURE" and (code or 0) < 0:
-        # No container has failed: the platform has ended it.
+        # No container has failed, so the platform ended the job.
         state = JobState.LOST
     if state is JobState.SUCCEEDED:
         state = JobState.FAILED
@@ -166,12 +168,12 @@ def _by_exit_code(status: Mapping[str, Json], times: JobStatus) -> JobStatus:
 
 
 def explained(status: Mapping[str, Json]) -> str:
-    """PAI's own words on an exit code: phrase, reason, cure, and what it has seen."""
+    """Return PAI's own words on an exit code: phrase, reason, cure, and observations."""
     spec = _object(status.get("appExitSpec"))
     code, phrase = status.get("appExitCode"), str(spec.get("phrase") or "")
     text = f"PAI's exit code {code}" + (f", {phrase}" if phrase else "")
     if phrase in _PREEMPTED:
-        text += " (it was preempted, or its pod was taken away)"
+        text += " (the job was preempted, or its pod was taken away)"
     if spec.get("reason"):
         text += f": {spec['reason']}"
     role = status.get("appExitTriggerTaskRoleName")
@@ -189,7 +191,7 @@ def _seen(status: Mapping[str, Json]) -> str:
 
 
 def task_of(detail: Mapping[str, Json], role: str, index: int = 0) -> Task | None:
-    """One task of a job, None before it is there."""
+    """Return one task of a job, None before it exists."""
     job_attempt = _number(_object(detail.get("jobStatus")).get("attemptId")) or 0
     tasks = _object(_object(detail.get("taskRoles")).get(role)).get("taskStatuses")
     for entry in tasks if isinstance(tasks, list) else []:
@@ -213,5 +215,5 @@ def _number(value: Any) -> int | None:
 
 
 def _seconds(value: Any) -> float | None:
-    """PAI's times are in milliseconds."""
+    """Return seconds: PAI's times are in milliseconds."""
     return value / 1000 if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 else None

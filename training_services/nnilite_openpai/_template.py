@@ -1,7 +1,7 @@
-"""A job of protocol v2 that the user has written: `openpaiConfig`, or the file `openpaiConfigFile`.
+"""Read a job of protocol v2 that the user has written: `openpaiConfig`, or the file `openpaiConfigFile`.
 
-What runs in a task is a keeper, so the commands of the user travel to it in the job's secrets, where PAI does not
-replace `<% $parameters.x %>` in them; that is done here.
+A task runs a keeper, so the user's commands travel to it in the job's secrets, where PAI does not replace `<%
+$parameters.x %>`; that is done here.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def read_template(path: Path) -> Mapping[str, Any]:
-    """The job in a file. Raises: ConfigError."""
+    """Return the job in a file. Raises: ConfigError."""
     found = load_yaml(path)
     if not isinstance(found, Mapping):
-        raise ConfigError("is no job of PAI's protocol v2", Place(file=str(path)))
+        raise ConfigError("is not a job of PAI's protocol v2", Place(file=str(path)))
     return found
 
 
 def check_template(template: Any, place: Place) -> None:
-    """Whether trials can be made of a job. Raises: ConfigError with the first thing that is wrong."""
+    """Check that trials can be made of a job. Raises: ConfigError with the first error."""
     wrong = _fault(template)
     if wrong:
         raise ConfigError(wrong, place)
@@ -38,7 +38,7 @@ def _fault(template: Any) -> str:
         return "must be a job of PAI's protocol v2"
     if str(template.get("protocolVersion")) != "2":
         if "taskRoles" in template and isinstance(template["taskRoles"], list):
-            return "is a job of PAI before 1.0; `nnictl config convert --from openpai` makes a section of it"
+            return "is a job of PAI before 1.0; convert it with `nnictl config convert --from openpai`"
         return "must have protocolVersion: 2"
     roles = template.get("taskRoles")
     if not isinstance(roles, Mapping) or not roles:
@@ -63,16 +63,16 @@ def _fault_of_role(name: Any, role: Any, template: Mapping[str, Any], images: se
     if not isinstance(resources, Mapping) or not {"cpu", "memoryMB", "gpu"} <= set(resources):
         return f"the task role {name} must have resourcePerInstance with cpu, memoryMB and gpu"
     if role.get("dockerImage") not in images:
-        return f"the task role {name} must have a dockerImage that stands in prerequisites"
+        return f"the task role {name} must have a dockerImage that is in prerequisites"
     try:
         rendered("\n".join(commands), template)
     except LookupError as error:
-        return f"the commands of {name} cannot have {error.args[0]}: only $parameters and $secrets of this job"
+        return f"the commands of {name} cannot use {error.args[0]}, only $parameters and $secrets of this job"
     return ""
 
 
 def rendered(command: str, template: Mapping[str, Any]) -> str:
-    """A command with its references replaced, as PAI would. Raises: LookupError with what there is no value for.
+    """Replace the references in a command, as PAI would. Raises: LookupError with the reference that has no value.
 
     >>> rendered("train <% $parameters.lr %>", {"parameters": {"lr": 0.1}})
     'train 0.1'

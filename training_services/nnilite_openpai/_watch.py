@@ -1,4 +1,4 @@
-"""What becomes of one job: OpenPAI's part of it."""
+"""Watch one job: what is particular to OpenPAI."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class PaiWatch(JobWatch[PaiJob]):
-    """One job. Lists tell nothing of its tasks, of which one has the log."""
+    """One job. Lists do not show its tasks, one of which has the log."""
 
     platform: ClassVar[str] = "PAI"
     log: TaskLog
@@ -40,14 +40,14 @@ class PaiWatch(JobWatch[PaiJob]):
         return await super().status(jobs)
 
     async def _ask_why(self) -> None:
-        """Ask why it waits, unless that was done just now."""
+        """Ask why the job waits, unless that was asked just now."""
         if time.monotonic() - self._asked < self._ask_pause_s:
             return
         self._asked = time.monotonic()
         try:
             self._warnings = await self._api.warnings(self.name)
         except Problem as error:
-            log.debug("PAI does not say why %s waits: %s", self.name, error)
+            log.debug("cannot find out why %s waits: %s", self.name, error)
             self._warnings = ()
 
     async def fetch(self) -> PaiJob:

@@ -1,4 +1,4 @@
-"""The calls to Ray's Jobs REST interface that are needed, with the answers checked as far as they are used."""
+"""Make the calls to Ray's Jobs REST interface that are needed, and check the answers as far as they are used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EXISTS = "already exists"
 
 
 class RayApi:
-    """One cluster. All tries of a call have `patience_s`. All calls raise Problem."""
+    """One cluster. All tries of a call together take `patience_s` at most. All calls raise Problem."""
 
     def __init__(self, config: RayConfig, patience_s: float, log_patience_s: float) -> None:
         self._patience_s, self._log_patience_s = patience_s, log_patience_s
@@ -34,7 +34,7 @@ class RayApi:
         await self._http.close()
 
     async def _read_token(self) -> str:
-        """The token as it is in its file now. Raises: ConfigError."""
+        """Return the token as it is in its file now. Raises: ConfigError."""
         try:
             token = Path(str(self._token_file)).read_text("ascii").strip()
         except (OSError, ValueError) as error:
@@ -42,26 +42,26 @@ class RayApi:
         return token
 
     async def version(self) -> Mapping[str, Any]:
-        """What `api/version` says: `version` of the interface, `ray_version`, and the `session_name` if it has one."""
+        """Return the answer of `api/version`: `version`, `ray_version`, and the `session_name` if it has one."""
         return _object(await self._call("GET", "/api/version"), "ray_version", str)
 
     async def jobs(self) -> dict[str, Mapping[str, Any]]:
-        """All jobs that were submitted to the cluster, by their submission ids."""
+        """Return all jobs that were submitted to the cluster, by their submission ids."""
         answer = await self._call("GET", "/api/jobs/")
         found = answer.json()
         if not isinstance(found, list):
-            raise Outage(f"{answer.place} is answered without a list of jobs: see that `address` is that of Ray")
+            raise Outage(f"{answer.place} did not answer with a list of jobs; check that `address` is that of Ray")
         return {str(one["submission_id"]): one for one in found if isinstance(one, dict) and one.get("submission_id")}
 
     async def job(self, name: str) -> Mapping[str, Any] | None:
-        """None: the cluster does not know it."""
+        """Return one job; None: the cluster does not know it."""
         try:
             return _object(await self._call("GET", _job(name)), "status", str)
         except Missing:
             return None
 
     async def submit(self, body: Mapping[str, Json]) -> None:
-        """Start a job. A job of this name that is there already is left alone."""
+        """Start a job. An existing job of this name is left alone."""
         try:
             await self._call("POST", "/api/jobs/", body=dict(body))
         except Outage as problem:
@@ -69,21 +69,22 @@ class RayApi:
                 raise
 
     async def stop(self, name: str) -> None:
-        """Ask for the end of a job; harmless if it has ended or is not there."""
+        """Ask for the end of a job; harmless if it has ended or does not exist."""
         try:
             await self._call("POST", f"{_job(name)}/stop", repeat=True)
         except Missing:
             return
 
     async def delete(self, name: str) -> None:
-        """Take an ended job from Ray's records."""
+        """Delete an ended job from Ray's records."""
         try:
             await self._call("DELETE", _job(name), patience_s=0)
         except Missing:
             return
 
     async def log(self, name: str) -> str:
-        """The log of a job from its begin: Ray gives no parts of it. "" for a job that has not started."""
+        """Return the log of a job from its beginning, as Ray returns no parts of it. "" for a job that has not
+        started."""
         try:
             limits = {"max_bytes": _LOG_BYTES, "timeout_s": _LOG_TIMEOUT_S, "patience_s": self._log_patience_s}
             answer = await self._call("GET", f"{_job(name)}/logs", **limits)
@@ -92,7 +93,8 @@ class RayApi:
         return str(_object(answer, "logs", str)["logs"])
 
     async def has_package(self, name: str) -> bool:
-        """Whether Ray has a package. It keeps it for another ten minutes then, also without a job that uses it."""
+        """Return whether Ray has a package. It keeps it for another ten minutes then, also without a job that uses
+        it."""
         try:
             await self._call("GET", _package(name))
         except Missing:
@@ -103,13 +105,13 @@ class RayApi:
         await self._call("PUT", _package(name), body=file, timeout_s=_UPLOAD_TIMEOUT_S, patience_s=_UPLOAD_TIMEOUT_S)
 
     async def usage(self) -> dict[str, Mapping[str, Any]]:
-        """By nodes: of each resource, what is in use and how much there is, as [used, total]."""
+        """Return, by nodes, the amount in use and the total of each resource, as [used, total]."""
         answer = await self._call("GET", "/api/cluster_status")
         found: Any = answer.json()
         for name in ("data", "clusterStatus", "loadMetricsReport", "usageByNode"):
             found = found.get(name) if isinstance(found, dict) else None
         if not isinstance(found, dict):
-            raise Outage(f"{answer.place} does not tell what is in use")
+            raise Outage(f"{answer.place} did not answer with the resources in use")
         return {str(node): given for node, given in found.items() if isinstance(given, dict)}
 
     async def _call(self, method: str, path: str, **more: Any) -> HttpAnswer:
@@ -126,8 +128,8 @@ def _package(name: str) -> str:
 
 
 def _object(answer: HttpAnswer, name: str, kind: type) -> Mapping[str, Any]:
-    """An answer that is an object with this field."""
+    """Check that an answer is an object with this field."""
     content = answer.json()
     if not isinstance(content, dict) or not isinstance(content.get(name), kind):
-        raise Outage(f"{answer.place} is answered without {name!r}: see that `address` is that of Ray's dashboard")
+        raise Outage(f"{answer.place} did not answer with {name!r}; check that `address` is that of Ray's dashboard")
     return content

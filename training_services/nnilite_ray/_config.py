@@ -31,11 +31,11 @@ def about(description: str) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class RayConfig(HttpConfig):
-    """Where the cluster is, who calls, and what each trial gets there."""
+    """The cluster, the login, and what each trial gets there."""
 
     address: str = field(metadata=about("the address of Ray's dashboard, such as http://ray-head.example.org:8265"))
     token: Secret | None = field(
-        default=None, metadata=about('of a cluster with token authentication; better "${env:RAY_AUTH_TOKEN}"')
+        default=None, metadata=about('the token of a cluster with token authentication; better "${env:RAY_AUTH_TOKEN}"')
     )
     token_file: FilePath | None = field(
         default=None, metadata=about("a file with the token, such as ~/.ray/auth_token; read again when it has expired")
@@ -48,7 +48,7 @@ class RayConfig(HttpConfig):
     )
     entrypoint_num_gpus: float | None = field(
         default=None,
-        metadata=about("GPUs that Ray reserves for each trial, also parts of one; trialGpuNumber if not set"),
+        metadata=about("GPUs that Ray reserves for each trial, also parts of one; default: trialGpuNumber"),
     )
     entrypoint_memory: MemoryMb | None = field(
         default=None, metadata=about("memory that Ray reserves for each trial; it does not limit it")
@@ -62,27 +62,28 @@ class RayConfig(HttpConfig):
     )
     code_from: Literal["package", "manager"] = field(
         default="package",
-        metadata=about("where trials get the code: from Ray, as a package that goes up once, or from the manager"),
+        metadata=about("where trials get the code: from Ray, as a package that is uploaded once, or from the manager"),
     )
     work_directory: str | None = field(
-        default=None, metadata=about("a folder of each node for the files of its trials; that for temporary files")
+        default=None,
+        metadata=about("a folder of each node for the files of its trials; default: the folder for temporary files"),
     )
     checkpoint_directory: str | None = field(
         default=None,
-        metadata=about("a folder that all nodes share, for checkpoints; if not set, they go with the trial"),
+        metadata=about("a folder that all nodes share, for checkpoints; without it, they are deleted with the trial"),
     )
     nni_manager_ip: str | None = field(
-        default=None, metadata=about("where trials reach the manager: a name or an address; found out if not set")
+        default=None, metadata=about("the name or address at which trials reach the manager; default: detected")
     )
-    trial_gpu_number: NonNegativeInt | None = field(default=None, metadata=about("overrides the top level's"))
+    trial_gpu_number: NonNegativeInt | None = field(default=None, metadata=about("overrides the one at the top level"))
 
     def __post_init__(self) -> None:
         _check_address(self.address)
         if self.token is not None and self.token_file is not None:
-            raise ConfigError("is one too many beside token: give one of them", Place(field="tokenFile"))
+            raise ConfigError("cannot be combined with token", Place(field="tokenFile"))
         for name, value in self.headers.items():
             if not _HEADER.fullmatch(name) or not value.isprintable():
-                raise ConfigError(f"{name!r} cannot be an HTTP header", Place(field="headers"))
+                raise ConfigError(f"{name!r} is not a valid HTTP header", Place(field="headers"))
         _check_amount(self.entrypoint_num_cpus, "entrypointNumCpus")
         _check_amount(self.entrypoint_num_gpus or 0, "entrypointNumGpus")
         for name, amount in self.entrypoint_resources.items():
@@ -101,15 +102,15 @@ class RayConfig(HttpConfig):
 
 
 def _check_address(address: str) -> None:
-    """Raises: ConfigError for the addresses of Ray that are not those of its REST interface."""
+    """Check an address. Raises: ConfigError for addresses of Ray other than its REST interface."""
     parts = urlsplit(address)
     if "@" in address:
         raise ConfigError("must not hold a login; there are fields for that", Place(field="address"))
     if parts.scheme not in ("http", "https") or not parts.hostname:
         host = parts.hostname or address.partition(":")[0]
         raise ConfigError(
-            f"{address!r} is not the address of Ray's dashboard, which serves its Jobs REST interface; it is "
-            f"http://{host}:8265, as a rule",
+            f"{address!r} is not the address of Ray's dashboard, which serves its Jobs REST interface; it is usually "
+            f"http://{host}:8265",
             Place(field="address"),
         )
 
@@ -118,13 +119,11 @@ def _check_amount(amount: float, field_name: str) -> None:
     if not math.isfinite(amount) or amount < 0:
         raise ConfigError(f"must be a number from 0 up, not {amount}", Place(field=field_name))
     if amount > 1 and amount != int(amount):
-        raise ConfigError(
-            f"cannot be {amount}: Ray takes parts of one, and above 1 whole numbers", Place(field=field_name)
-        )
+        raise ConfigError(f"cannot be {amount}: use a fraction below 1, or a whole number", Place(field=field_name))
 
 
 def _check_runtime_env(given: Any) -> None:
-    """Raises: ConfigError for what is not for the user to say, or cannot be an environment."""
+    """Check the runtime environment. Raises: ConfigError for fields that users cannot set, or that are not valid."""
     place = Place(field="runtimeEnv")
     if given is None:
         return
@@ -141,12 +140,12 @@ def _check_runtime_env(given: Any) -> None:
 
 
 def _check_variables(variables: Any, place: Place) -> None:
-    """Raises: ConfigError."""
+    """Check variables. Raises: ConfigError."""
     if not isinstance(variables, Mapping):
         raise ConfigError("must have an object in env_vars, such as {NAME: value}", place)
     for name, value in variables.items():
         if not isinstance(name, str) or not _VARIABLE.fullmatch(name) or not isinstance(value, str):
-            raise ConfigError(f"cannot have {name!r}: {value!r} in env_vars: Ray takes names and texts", place)
+            raise ConfigError(f"cannot have {name!r}: {value!r} in env_vars: Ray accepts names and texts", place)
 
 
 IGNORED = (

@@ -1,4 +1,4 @@
-"""Pure: from a job to the request that starts it, and from what Ray answers to the state of the job."""
+"""Convert a job to the request that starts it, and Ray's answers to the state of the job. Pure."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _ENDING = (
 
 
 def gpus(config: RayConfig, job: Job) -> float | None:
-    """GPUs of a job; None: nobody has said anything."""
+    """Return the GPUs of a job; None: not set."""
     return config.entrypoint_num_gpus if config.entrypoint_num_gpus is not None else job.gpus
 
 
 def resources(config: RayConfig, job: Job) -> dict[str, Json]:
-    """The fields of a request by which Ray reserves resources."""
+    """Return the fields of a request that reserve resources."""
     wanted: dict[str, Json] = {
         "entrypoint_num_cpus": config.entrypoint_num_cpus,
         "entrypoint_num_gpus": gpus(config, job),
@@ -64,7 +64,7 @@ def resources(config: RayConfig, job: Job) -> dict[str, Json]:
 
 
 def request(job: Job, config: RayConfig, package: str, instructions: Mapping[str, str]) -> dict[str, Json]:
-    """The body of `POST /api/jobs/`. `instructions`: the variables of the bootstrap. Raises: ConfigError."""
+    """Return the body of `POST /api/jobs/`. `instructions`: the variables of the bootstrap. Raises: ConfigError."""
     given = dict(config.runtime_env or {})
     stop_s = int(float(job.spec.get("grace_s") or 0)) + _STOP_EXTRA_S
     variables = {**(given.get("env_vars") or {}), _STOP_VARIABLE: str(stop_s), **instructions}
@@ -72,7 +72,7 @@ def request(job: Job, config: RayConfig, package: str, instructions: Mapping[str
     size = len(json.dumps(environment))
     if size > _ENVIRONMENT_LIMIT_BYTES:
         raise ConfigError(
-            f"the parameters of {job.name} make an environment of {size} bytes, and Ray takes "
+            f"the parameters of {job.name} make an environment of {size} bytes, and Ray accepts "
             f"{_ENVIRONMENT_LIMIT_BYTES}: let the trial read large values from a file"
         )
     wanted = resources(config, job)
@@ -86,7 +86,7 @@ def request(job: Job, config: RayConfig, package: str, instructions: Mapping[str
 
 
 def hidden(body: Mapping[str, Json]) -> dict[str, Json]:
-    """The same, without what holds the trial's token."""
+    """Return the same request without the trial's token."""
     environment = dict(body["runtime_env"])
     environment["env_vars"] = {
         name: _HIDDEN if name.startswith(START) else value for name, value in environment["env_vars"].items()
@@ -95,10 +95,11 @@ def hidden(body: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def trial_environment(job: Job, config: RayConfig) -> dict[str, str]:
-    """What a trial finds in other ways than the job itself.
+    """Return the variables that a trial gets in another way than the job itself.
 
-    Ray hands the whole runtime environment on to drivers that the job starts. That of a job of ours holds the token of
-    the trial, so a trial gets one without it; nor is the package with the keeper of use to what it starts on Ray.
+    Ray passes the whole runtime environment on to drivers that the job starts. The environment of a job of nnilite
+    holds the trial's token, so the trial gets one without it; nor does what it starts on Ray need the package with the
+    keeper.
     """
     environment = dict(config.runtime_env or {})
     metadata = {"job_submission_id": job.name, **_metadata(job)}
@@ -107,7 +108,7 @@ def trial_environment(job: Job, config: RayConfig) -> dict[str, str]:
 
 
 def again(found: Mapping[str, Any]) -> dict[str, Json]:
-    """The request that starts a job anew which Ray has not started within its own time limit."""
+    """Return the request that starts a job again which Ray has not started within its own time limit."""
     metadata = found.get("metadata") or {}
     try:
         wanted = json.loads(metadata.get("nnilite_resources") or "{}")
@@ -119,13 +120,14 @@ def again(found: Mapping[str, Any]) -> dict[str, Json]:
 
 
 def package_of(body: Mapping[str, Any]) -> str:
-    """The name of the package of a request, "" if it has none."""
+    """Return the name of the package of a request, "" if it has none."""
     uri = str((body.get("runtime_env") or {}).get("working_dir") or "")
     return uri.removeprefix("gcs://")
 
 
 def ender(job: str) -> dict[str, Json]:
-    """The request for a job that ends another one, which waits: Ray's `stop` does not reach what has not begun."""
+    """Return the request for a job that ends another, waiting one: Ray's `stop` does not reach jobs that have not
+    begun."""
     return {
         "submission_id": ender_name(job),
         "entrypoint": f'exec python -c "{_ENDING}" {job}',
@@ -145,34 +147,34 @@ def _metadata(job: Job) -> dict[str, Json]:
 
 
 def version_of(text: str) -> tuple[int, int] | None:
-    """Of Ray, such as (2, 10); None for what is no release, like "3.0.0.dev0", which is newer than all."""
+    """Return Ray's version, such as (2, 10); None for a non-release such as "3.0.0.dev0", which is newer than all."""
     match = re.match(r"(\d+)\.(\d+)", text)
     return (int(match.group(1)), int(match.group(2))) if match else None
 
 
 def page_url(address: str, name: str) -> str:
-    """The job's own page on Ray's dashboard."""
+    """Return the job's own page on Ray's dashboard."""
     return f"{address.rstrip('/')}/#/jobs/{name}"
 
 
 def host_of(found: Mapping[str, Any]) -> str:
-    """The node on which a job runs."""
+    """Return the node on which a job runs."""
     return urlsplit(str(found.get("driver_agent_http_address") or "")).hostname or ""
 
 
 def seconds(value: object) -> float | None:
-    """A time of Ray's, which is in milliseconds."""
+    """Return seconds: Ray's times are in milliseconds."""
     fits = isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**16
     return value / 1000 if fits and isinstance(value, int) else None
 
 
 def timed_out(found: Mapping[str, Any]) -> bool:
-    """Whether Ray has given up a job that it could not start within 15 minutes, or what its head node allows."""
+    """Return whether Ray gave up a job that it could not start within 15 minutes, or what its head node allows."""
     return found.get("status") == FAILED and found.get("error_type") == _TIMEOUT
 
 
 def was_lost(found: Mapping[str, Any]) -> bool:
-    """Whether Ray itself tells that a job has not come to its own end: its log may be gone."""
+    """Return whether Ray itself reports that a job has not come to its own end: its log may be gone."""
     return str(found.get("error_type") or "").startswith("JOB_SUPERVISOR")
 
 
@@ -181,21 +183,21 @@ class LogWord:
     """What the log of an ended job has told."""
 
     exited: Exited | None = None
-    """The last word of the keeper, which it prints at every end that it lives to see."""
+    """The last report of the keeper, which prints one at every end that it survives."""
     started: float | None = None
     complete: bool = True
     """Whether the log could be read."""
 
 
 def end_of(found: Mapping[str, Any], word: LogWord, asked: bool) -> JobStatus:
-    """Of a job that has ended. `asked`: whether we have asked for the end."""
+    """Return how a job has ended. `asked`: whether nnilite has asked for the end."""
     exited, started = word.exited, word.started
     host, ended = host_of(found), seconds(found.get("end_time"))
     if exited is not None:
         told = {"code": exited.code, "message": exited.message, "cause": exited.cause.value, "time": exited.time}
         # A SIGTERM that neither we nor Ray has sent comes from a node that goes down.
         if exited.cause is EndCause.INTERRUPTED and not asked and found.get("status") != STOPPED:
-            return JobStatus(JobState.LOST, "its node has ended it", host=host, started=started, ended=ended)
+            return JobStatus(JobState.LOST, "the job's node ended it", host=host, started=started, ended=ended)
         status = end_status(told, host, started)
         # Ray sends SIGTERM to the trial, too, which may die of it before its keeper has got its own.
         stopped = found.get("status") == STOPPED and status.state is JobState.FAILED
@@ -205,17 +207,17 @@ def end_of(found: Mapping[str, Any], word: LogWord, asked: bool) -> JobStatus:
 
 
 def _outcome(found: Mapping[str, Any], asked: bool, log_is_known: bool) -> tuple[JobState, str, int | None]:
-    """State, reason and exit code as Ray tells them, where the keeper has not."""
+    """Return state, reason and exit code from Ray, where the keeper has reported none."""
     status, code = found.get("status"), found.get("driver_exit_code")
     if status == SUCCEEDED:
         return JobState.SUCCEEDED, "", 0
     if status == STOPPED or asked:
-        return JobState.CANCELED, "canceled" if asked else "somebody has stopped it on Ray", None
+        return JobState.CANCELED, "canceled" if asked else "the job was stopped on Ray", None
     said = sentence(str(found.get("message") or ""))
     kind = found.get("error_type")
     if kind == _COMMAND and isinstance(code, int) and not isinstance(code, bool):
         if log_is_known:
-            return JobState.LOST, f"its keeper was killed on the node (exit code {code})", None
+            return JobState.LOST, f"the trial's keeper was killed on the node (exit code {code})", None
         return JobState.FAILED, "", code
     if kind == _ENVIRONMENT:
         mine = package_of(found) and package_of(found) in str(found.get("message"))
@@ -223,11 +225,11 @@ def _outcome(found: Mapping[str, Any], asked: bool, log_is_known: bool) -> tuple
         return state, f"Ray could not set up the runtime environment: {said}", None
     if kind == _START_FAILURE and "Failed to start supervisor actor" in str(found.get("message")):
         return JobState.FAILED, f"Ray refuses the job: {said}", None
-    return JobState.LOST, f"Ray has lost the job: {said or kind or 'it does not say why'}", None
+    return JobState.LOST, f"Ray lost the job: {said or kind or 'no reason given'}", None
 
 
 def sentence(message: str) -> str:
-    """What is of use in a message of Ray's, which may have names of classes, identifiers and tracebacks."""
+    """Return the useful part of Ray's message, which may have names of classes, identifiers and tracebacks."""
     lines = [line.strip() for line in message.splitlines()]
     for line in reversed(lines):
         if any(word in line for word in _TELLING):

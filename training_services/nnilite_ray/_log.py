@@ -1,6 +1,6 @@
 """The log of one job: the events of its keeper, and the trial's output between them.
 
-Ray gives a log only as a whole. What is known of it is left out, and a long log is read less often.
+Ray returns a log only as a whole. Its known part is removed, and a long log is read less often.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RayLog(JobLog):
             self.take(await self._api.log(self._job))
 
     def take(self, content: str) -> None:
-        """Take all of the log."""
+        """Add the whole log."""
         text = content.encode("utf-8", "replace")
         self.last_read += len(text) / _BYTES_PER_S
         if len(text) < self.position:  # a log that was begun anew
@@ -42,12 +42,12 @@ class RayLog(JobLog):
         self.add_whole(text)
 
     def rewind(self) -> None:
-        if not self.is_gone:  # else what was read is all that there is
+        if not self.is_gone:  # What was read is all that exists.
             super().rewind()
             self._begun = False
 
     def is_foreign(self, line: bytes) -> bool:
-        """Whether the line is Ray's, or that of the program that runs on the node."""
+        """Return whether the line is Ray's, or that of the program that runs on the node."""
         if line.startswith(BEGIN.encode()):
             found = _BEGIN.fullmatch(line)
             self.started = self.started or (float(found[1]) if found else None)

@@ -1,7 +1,7 @@
-"""What goes up once for all jobs of an experiment: the code, the keeper, and how to start it, in one archive.
+"""Build what is uploaded once for all jobs of an experiment: the code, the keeper, and a start script, in one archive.
 
-Ray unpacks it once on each node, in a folder that all jobs there share. So the code is in it as the archive that it is,
-of which the keeper makes a copy for each trial. The archive is named by its content: what Ray has is not sent again.
+Ray unpacks it once on each node, in a folder that all jobs there share. So it contains the code as an archive, and the
+keeper makes a copy for each trial. The archive is named by its content: what Ray has is not sent again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nnilite_ray._config import RayConfig
 from nnilite_ray._convert import START, trial_environment
 
 LIMIT_BYTES = 100 * 1024**2
-"""Of Ray's dashboard, for one request: `ray_constants.DASHBOARD_CLIENT_MAX_SIZE`."""
+"""The limit of Ray's dashboard for one request: `ray_constants.DASHBOARD_CLIENT_MAX_SIZE`."""
 _BESIDE_CODE_BYTES = 200_000  # the keeper, and how to start it
 _STARTER = "nnilite-start"
 _KEEPER = "nnilite-keeper.pyz"
@@ -40,7 +40,7 @@ class RayPackage:
     code_from: str
 
     def instructions(self, job: Job, config: RayConfig, callback: str) -> dict[str, str]:
-        """The environment variables by which a job gets its instructions; they hold the trial's token."""
+        """Return the environment variables that hold a job's instructions; they hold the trial's token."""
         more: dict[str, Json] = {"send_output": True, "env": trial_environment(job, config)}
         if callback:
             more["callback"] = callback
@@ -59,7 +59,7 @@ class RayPackage:
 
 
 def check_size(config: RayConfig, context: ServiceContext) -> CodePackage:
-    """Pack the code; blocks. Raises: ConfigError if it is more than Ray takes, CodeDirError, OSError."""
+    """Pack the code; blocks. Raises: ConfigError if it is more than Ray accepts, CodeDirError, OSError."""
     package = context.package()
     size = package.archive.stat().st_size
     if config.code_from == "package" and size + _BESIDE_CODE_BYTES > LIMIT_BYTES:
@@ -72,7 +72,7 @@ def check_size(config: RayConfig, context: ServiceContext) -> CodePackage:
 
 
 def make_package(config: RayConfig, context: ServiceContext) -> RayPackage:
-    """Write the archive; blocks. Raises: ConfigError if it is more than Ray takes, CodeDirError, OSError."""
+    """Write the archive; blocks. Raises: ConfigError if it is more than Ray accepts, CodeDirError, OSError."""
     package, keeper = check_size(config, context), context.keeper.read_bytes()
     contents: dict[str, bytes] = {_STARTER: starter(config).encode(), _KEEPER: keeper}
     if config.code_from == "package":
@@ -88,7 +88,7 @@ def make_package(config: RayConfig, context: ServiceContext) -> RayPackage:
 
 
 def starter(config: RayConfig) -> str:
-    """The shell script that is the entrypoint of all jobs."""
+    """Return the shell script that is the entrypoint of all jobs."""
     settings = {"work": config.work_directory or "", "checkpoints": config.checkpoint_directory or ""}
     program = Path(_start.__file__).read_text(encoding="utf-8")
     words = python_command(program, json.dumps(settings), *command(f"env:{START}", ".", files="."))

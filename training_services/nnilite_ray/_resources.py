@@ -1,4 +1,4 @@
-"""Pure: what a job that waits is waiting for, from what it asks for and what the nodes have in use."""
+"""Explain why a job waits, from what it asks for and what the nodes have in use. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _NAMES = {"entrypoint_num_cpus": "CPU", "entrypoint_num_gpus": "GPU", "entrypoin
 _LITTLE = 1e-6
 
 Usage = Mapping[str, Mapping[str, Any]]
-"""By nodes: [used, total] of each resource."""
+"""Each node's resources, as [used, total]."""
 
 
 def wanted(request: Mapping[str, Json]) -> dict[str, float]:
-    """What a request asks for, by Ray's names of resources.
+    """Return what a request asks for, by Ray's names of resources.
 
     >>> wanted({"entrypoint_num_gpus": 2, "entrypoint_resources": {"fpga": 1}})
     {'GPU': 2.0, 'fpga': 1.0}
@@ -26,20 +26,20 @@ def wanted(request: Mapping[str, Json]) -> dict[str, float]:
 
 
 def waiting(asked: Mapping[str, float], usage: Usage, said: str) -> str:
-    """What a job waits for, in words. `said`: what Ray itself says of it."""
+    """Return why a job waits, in words. `said`: what Ray itself says of it."""
     if not asked or not usage:
-        return said or "Ray has not started it yet"
+        return said or "Ray has not started the job yet"
     short = [name for name, amount in asked.items() if _most(usage, name) < amount - _LITTLE]
     if short:
         lacking = " and ".join(
             f"{_amount(name, asked[name])} (the largest has {_most_of(usage, name)})" for name in short
         )
-        return f"no node of the cluster has {lacking}: it waits until one joins"
+        return f"no node of the cluster has {lacking}; the job waits until one joins"
     if any(_fits(asked, node) for node in usage.values()):
-        return "Ray prepares its runtime environment and starts it"
+        return "Ray is preparing the job's runtime environment"
     amounts = " and ".join(_amount(name, amount) for name, amount in asked.items())
     uses = ", ".join(_in_use(usage, name) for name in asked)
-    return f"it waits for {amounts} on one node: {uses}"
+    return f"the job is waiting for {amounts} on one node: {uses}"
 
 
 def _fits(asked: Mapping[str, float], node: Mapping[str, Any]) -> bool:
@@ -83,6 +83,6 @@ def _pair(node: Mapping[str, Any], name: str) -> tuple[float, float]:
 
 
 def _as_ray_spells(name: str) -> str:
-    """The dashboard writes all keys in camel case, those of resources too."""
+    """Spell a name as the dashboard does, which writes all keys in camel case, those of resources too."""
     first, *more = name.split("_")
     return first + "".join(part.title() for part in more)

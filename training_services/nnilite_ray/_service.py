@@ -1,7 +1,7 @@
 """Each attempt of a trial is a job of a Ray cluster, whose submission id is the name of the attempt.
 
 A handle is {"job": name, "report": how it reports, "session": the name of Ray's session, which changes when the cluster
-is started anew}. One listing tells the states of all jobs; a job is asked for by itself when it is not listed, and its
+is restarted}. One listing returns the states of all jobs; a job is asked for by itself when it is not listed, and its
 log is read when it has started and when it has ended.
 """
 
@@ -73,11 +73,11 @@ class RayService(BatchService[RayApi, Found]):
             await asyncio.to_thread(check_callback_address, *self._way_back())
 
     def _way_back(self) -> tuple[ServiceContext, str | None, str]:
-        """What says where jobs reach the manager."""
+        """Return how jobs reach the manager."""
         return self.context, self.config.nni_manager_ip, self.config.address
 
     async def log_in(self, api: RayApi) -> None:
-        """Raises: ConfigError for a wrong address or login, and for a Ray that is too old; Problem."""
+        """Check the login. Raises: ConfigError for a wrong address or login, and for a Ray that is too old; Problem."""
         found = await self._version(api)
         self._session = str(found.get("session_name") or "")
         version = str(found["ray_version"])
@@ -85,12 +85,12 @@ class RayService(BatchService[RayApi, Found]):
         if known is not None and known < convert.OLDEST:
             oldest = ".".join(map(str, convert.OLDEST))
             raise ConfigError(
-                f"the cluster runs Ray {version}, and trials need {oldest} or later: upgrade the cluster",
+                f"the cluster runs Ray {version}, but trials need {oldest} or later: upgrade the cluster",
                 Place(field="address"),
             )
 
     async def _version(self, api: RayApi) -> Mapping[str, Any]:
-        """Raises: ConfigError, Problem."""
+        """Return Ray's version. Raises: ConfigError, Problem."""
         field = "tokenFile" if self.config.token_file else "token"
         try:
             with as_config_error("address"):
@@ -99,13 +99,13 @@ class RayService(BatchService[RayApi, Found]):
             cause = error.__cause__
             if isinstance(cause, AccessRefused):
                 cure = "on the head node `ray get-auth-token` prints it"
-                wrong = "Ray does not take this token" if self.config.token else "this Ray cluster asks for a token"
+                wrong = "Ray does not accept this token" if self.config.token else "this Ray cluster asks for a token"
                 raise ConfigError(f"{wrong}: {cure} ({cause})", Place(field=field)) from error
             if isinstance(cause, Untrusted):
                 raise ConfigError(str(cause), Place(field="caCert")) from error
             if isinstance(cause, Missing):
                 raise ConfigError(
-                    f"there is no dashboard of Ray, with the Jobs interface of ray[default], at {self.config.address}: "
+                    f"no dashboard of Ray with the Jobs interface of ray[default] answers at {self.config.address}: "
                     f"{cause}",
                     Place(field="address"),
                 ) from error
@@ -138,7 +138,7 @@ class RayService(BatchService[RayApi, Found]):
         return self.handle(job, session=self._session)
 
     async def _supply(self, name: str) -> bool:
-        """See to it that Ray has a package; False for one that is not ours (any more). Raises: ConfigError, Problem."""
+        """Ensure that Ray has a package; False for one that is not ours (any more). Raises: ConfigError, Problem."""
         api, package = self.api, self._package
         # Ray drops a package ten minutes after its last use, and asking for it is a use.
         if await api.has_package(name):
@@ -150,20 +150,20 @@ class RayService(BatchService[RayApi, Found]):
 
     async def _upload(self, api: RayApi, package: RayPackage) -> None:
         size_mb = package.file.stat().st_size / 1024**2
-        log.info("the code goes up to Ray as %s, %.1f MB", package.name, size_mb)
+        log.info("uploading the code to Ray as %s, %.1f MB", package.name, size_mb)
         try:
             await api.upload(package.name, package.file)
         except CallRefused as problem:
             if problem.status != 413:
                 raise
             raise ConfigError(
-                f"what is on the way to Ray takes no package of {size_mb:.0f} MB: leave files out by .nniignore, or "
+                f"a proxy on the way to Ray refuses a package of {size_mb:.0f} MB: exclude files with .nniignore, or "
                 f"set codeFrom: manager ({problem})",
                 Place(field="codeFrom"),
             ) from problem
 
     def describe(self, job: Job) -> Json:
-        """The exact request, without what holds the trial's token; the package has no name before it is made."""
+        """Return the exact request without the trial's token; the package has no name before it is made."""
         body = convert.request(job, self.config, "_ray_pkg_<hash of code and keeper>.zip", {convert.START: "secret"})
         address = self.config.address.rstrip("/")
         return {"name": job.name, "request": f"POST {address}/api/jobs/", "body": convert.hidden(body)}
@@ -184,24 +184,24 @@ class RayService(BatchService[RayApi, Found]):
         return RayWatch(api, handle, needs, self.patience)
 
     async def _look_at_usage(self) -> None:
-        """Ask what of the cluster is in use, which is not part of Ray's documented interface."""
+        """Ask how much of the cluster is in use, which is not part of Ray's documented interface."""
         asked, known = self._usage
         if time.monotonic() - asked >= self.patience.usage_pause_s:
             try:
                 known = await self.api.usage()
             except Problem as problem:
-                log.debug("what is in use on Ray cannot be told: %s", problem)
+                log.debug("cannot find out which resources of Ray are in use: %s", problem)
                 known = {}
             self._usage = (time.monotonic(), known)
 
     # ------------------------------------------------------------ the end
 
     async def cancel(self, handle: Handle) -> None:
-        """Ray itself ends a job softly first."""
+        """End a job. Ray itself ends it softly first."""
         await self.watched(handle).cancel(0.0)
 
     async def remove(self, handle: Handle) -> None:
-        """Take an ended job from Ray's records; Ray keeps its log on the node."""
+        """Remove an ended job from Ray's records; Ray keeps its log on the node."""
         watch = self.watched(handle)
         await super().remove(handle)
         look = asyncio.get_running_loop().create_task(self._look_again(watch))
@@ -218,4 +218,4 @@ class RayService(BatchService[RayApi, Found]):
         try:
             await watch.is_removed()
         except NniliteError as error:
-            log.debug("whether %s has come back cannot be told: %s", watch.name, error)
+            log.debug("cannot find out whether %s has come back: %s", watch.name, error)

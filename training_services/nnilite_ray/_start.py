@@ -1,14 +1,14 @@
-"""What runs on the node: it makes a folder for the trial, becomes the keeper, and leaves a guard behind.
+"""Run on the node: make a folder for the trial, become the keeper, and leave a guard running.
 
 Its text is part of the package that Ray unpacks on each node, so it needs Python 3.8 and the standard library alone.
 Its arguments are a JSON object with `work` and `checkpoints`, folders that may be "", and the words of the command that
 becomes the keeper. It prints when it begins, since Ray tells only when the job was submitted.
 
 A node of Ray stays when a job has ended. And where Ray kills a job (a node that is short of memory, a node agent that
-has died), it kills the keeper and not the trial, which leads a session of its own: the trial would run on while it is
-tried again elsewhere. So a second process, which Ray does not see, waits for the end of the keeper by a pipe that the
-keeper holds open. Where the keeper was killed it has another one end the trial and deliver what is left; then it
-removes the folder.
+has died), it kills the keeper and not the trial, which leads a session of its own: the trial would keep running while
+it is retried elsewhere. So a second process, which Ray does not see, waits for the end of the keeper by a pipe that the
+keeper holds open. Where the keeper was killed, the guard has another keeper end the trial and deliver the remaining
+events; then it removes the folder.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main(words: Sequence[str], environment: Mapping[str, str]) -> int:
         if settings["checkpoints"]:
             command += ["--checkpoints", _checkpoints(settings["checkpoints"], spec)]
     except OSError as error:
-        said = "the node has no folder for the trial's files: {}".format(error)
+        said = "cannot create a folder for the trial's files on the node: {}".format(error)
         end = {"type": "exit", "time": time.time(), "code": None, "message": said}
         sys.stdout.write("{}\n{}{}\n".format(said, _EVENT, json.dumps(end)))
         return 4
@@ -57,7 +57,7 @@ def main(words: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def read_spec(environment: Mapping[str, str]) -> Dict[str, Any]:
-    """The keeper's specification; {} if it is damaged, of which the bootstrap tells."""
+    """Return the keeper's specification; {} if it is damaged, which the bootstrap reports."""
     text, number = environment.get(START, ""), 1
     while "{}_{}".format(START, number) in environment:
         text += environment["{}_{}".format(START, number)]
@@ -69,14 +69,14 @@ def read_spec(environment: Mapping[str, str]) -> Dict[str, Any]:
 
 
 def _checkpoints(folder: str, spec: Mapping[str, Any]) -> str:
-    """The trial's own folder below the shared one. Raises: OSError."""
+    """Make the trial's own folder below the shared one. Raises: OSError."""
     own = os.path.join(folder, "nnilite", str(spec.get("experiment")), str(spec.get("trial")))
     os.makedirs(own, mode=0o700, exist_ok=True)
     return own
 
 
 def _leave_guard(base: str, spec: Mapping[str, Any]) -> int:
-    """Start the guard, as nobody's child. Returns the end of the pipe that is to be held open."""
+    """Start the guard as a process without a parent. Returns the end of the pipe that is to be held open."""
     ear, held = os.pipe()
     child = os.fork()
     if child:
@@ -98,7 +98,7 @@ def _leave_guard(base: str, spec: Mapping[str, Any]) -> int:
 
 
 def clean_up(base: str, spec: Mapping[str, Any]) -> None:
-    """End what a keeper that was killed has left, deliver what it had not, and remove the folder."""
+    """End the trial of a keeper that was killed, deliver its remaining events, and remove the folder."""
     job = os.path.join(base, "job")
     try:
         if spec and os.path.exists(os.path.join(job, ".nni")) and not _was_told(job):
@@ -111,7 +111,7 @@ def clean_up(base: str, spec: Mapping[str, Any]) -> None:
 
 
 def _was_told(job: str) -> bool:
-    """Whether the keeper has come to its end: the trial has ended, and all is delivered or in the job's log."""
+    """Return whether the keeper came to its end: the trial has ended, and all is delivered or in the job's log."""
     return _record(job, "exit") is not None and bool((_record(job, "delivered") or {}).get("complete"))
 
 
@@ -124,7 +124,7 @@ def _record(job: str, name: str) -> Any:
 
 
 def _deliver(base: str, spec: Mapping[str, Any]) -> int:
-    """Have a second keeper do it; its exit code."""
+    """Have a second keeper deliver; return its exit code."""
     path = os.path.join(base, "spec.json")
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
         json.dump(spec, file)

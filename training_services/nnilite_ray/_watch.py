@@ -1,4 +1,4 @@
-"""What becomes of one job: Ray's part of it, which is only a cache, but for a request that is still to be sent."""
+"""Watch one job: what is particular to Ray. All is a cache, except for a request that is still to be sent."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ _LOOKS, _LOOK_S = 5, 0.2
 
 
 class RayWatchNeeds(NamedTuple):
-    """What a watch needs of the service."""
+    """The functions of the service that a watch needs."""
 
     page: Callable[[str], str]
     """Returns the address of a job's page."""
     usage: Callable[[], Usage]
-    """Returns what of the cluster is in use."""
+    """Returns the use of the cluster's resources."""
     supply: Callable[[str], Awaitable[bool]]
-    """Sees to it that Ray has a package of this name; False if that cannot be."""
+    """Ensures that Ray has a package of this name; False if that is impossible."""
 
 
 @dataclass(frozen=True)
 class RayPatience(Patience):
-    """How long is waited for what on Ray, in seconds."""
+    """The waiting times on Ray, in seconds."""
 
     list_pause_s: float = 0.0
     log_lag_s: float = 20.0
     end_pending_s: float = 5.0
-    """A canceled job that has not begun for so long is ended by a job made for this."""
+    """A canceled job that has not begun after this time is ended by a job made for this."""
     give_up_pending_s: float = 60.0
-    """A canceled job that has not begun for so long counts as canceled: Ray stops it as soon as it begins."""
+    """A canceled job that has not begun after this time counts as canceled: Ray stops it as soon as it begins."""
     usage_pause_s: float = 5.0
     """The cluster is asked for its use at most once in this time."""
     comes_back_s: float = 3.0
     """A job that was removed may come back within this time."""
     log_call_s: float = 5.0
-    """All tries to read a log have so long: one that is gone with its node must not hold up other jobs."""
+    """The limit on all tries to read a log: one that is gone with its node must not hold up other jobs."""
 
 
 class RayWatch(JobWatch[Found]):
@@ -76,7 +76,7 @@ class RayWatch(JobWatch[Found]):
         if found is None:
             session = str((await self._api.version()).get("session_name") or "")
             self._session_is_over = bool(self._session and session and session != self._session)
-            raise Missing(f"Ray has no job {self.name}")
+            raise Missing(f"Ray does not know the job {self.name}")
         return found
 
     def words(self, found: Found) -> SeenJob:
@@ -92,7 +92,7 @@ class RayWatch(JobWatch[Found]):
 
     def missing(self) -> JobStatus:
         if self._session_is_over and not self.canceled:
-            why = f"the cluster was started anew and does not know the job ({self._session} is over)"
+            why = f"the cluster was restarted and does not know the job ({self._session} is over)"
             return JobStatus(JobState.LOST, why, started=self.log.started)
         return super().missing()
 
@@ -105,18 +105,18 @@ class RayWatch(JobWatch[Found]):
         if state == convert.PENDING:
             return await self._pending(found)
         if state != convert.RUNNING:
-            return JobStatus(JobState.UNKNOWN, f"Ray tells a state that is not known here: {state!r:.40}")
+            return JobStatus(JobState.UNKNOWN, f"Ray reported the unknown state {state!r:.40}")
         if self.log.started is None and await self._has_not_begun():
-            return JobStatus(JobState.WAITING, "its command is being started on the node")
+            return JobStatus(JobState.WAITING, "the job's command is being started on the node")
         self.host = convert.host_of(found)
         return JobStatus(JobState.RUNNING, started=self.log.started)
 
     async def _has_not_begun(self) -> bool:
-        """Whether the log has not told yet when the job began: the time that Ray tells is that of the submission."""
+        """Return whether the log does not show yet when the job began: Ray reports only the time of the submission."""
         try:
             await self.log.follow()
         except Problem as problem:
-            log.debug("when %s began cannot be told: %s", self.name, problem)
+            log.debug("cannot find out when %s began: %s", self.name, problem)
             return False
         return self.log.started is None
 
@@ -129,43 +129,45 @@ class RayWatch(JobWatch[Found]):
             return JobStatus(JobState.WAITING, waiting(wanted(convert.again(found)), self._needs.usage(), said))
         if waited_s > self.patience.give_up_pending_s:
             # Ray stops it as soon as it begins: it will not run.
-            return JobStatus(JobState.CANCELED, "canceled while it waited")
+            return JobStatus(JobState.CANCELED, "the job was canceled while it waited")
         if waited_s > self.patience.end_pending_s and not self._has_ender:
             await self._api.submit(convert.ender(self.name))
             self._has_ender = True
-        return JobStatus(JobState.WAITING, "it is being canceled")
+        return JobStatus(JobState.WAITING, "the job is being canceled")
 
     async def _start_anew(self, given_up: Found) -> JobStatus:
-        """Give Ray a job once more that it has given up: its trial goes on waiting."""
+        """Submit a job again that Ray has given up: its trial keeps waiting."""
         request = convert.again(given_up)
         if self.canceled:
-            return JobStatus(JobState.CANCELED, "canceled while it waited")
+            return JobStatus(JobState.CANCELED, "the job was canceled while it waited")
         # Ray drops the package with the last job that names it.
         if not await self._needs.supply(convert.package_of(request)):
-            return JobStatus(JobState.LOST, "Ray could not start it in time, and has dropped its code meanwhile")
+            return JobStatus(JobState.LOST, "Ray could not start the job in time, and dropped its code meanwhile")
         await self._api.delete(self.name)
         await self._api.submit(request)
         self._given_up = None
-        return JobStatus(JobState.WAITING, "Ray could not start it within its time limit, and has it once more")
+        return JobStatus(
+            JobState.WAITING, "Ray could not start the job within its time limit; the job was submitted again"
+        )
 
     # ------------------------------------------------------------ the end
 
     async def _at_end(self, found: Found) -> JobStatus:
         if convert.timed_out(found):
             self._given_up = found
-            log.info("Ray has given up to start %s in time; it gets it once more", self.name)
-            # At the next look: Ray is still at ending what it has given up, and that has the name of the job.
-            return JobStatus(JobState.WAITING, "Ray could not start it within its time limit")
+            log.info("Ray gave up starting %s in time; submitting it again", self.name)
+            # The next poll submits it again: Ray is still ending the job that it gave up, which has the same name.
+            return JobStatus(JobState.WAITING, "Ray could not start the job within its time limit")
         if self._has_ender and await self._ends_still():
-            return JobStatus(JobState.WAITING, "it is being canceled")
+            return JobStatus(JobState.WAITING, "the job is being canceled")
         late = self.lasts_s("ended") >= self.patience.log_lag_s
         try:
             await self.log.follow()
         except Problem as problem:
-            # The log is on the node, and goes with it.
+            # The log is on the node, and is gone with it.
             if not convert.was_lost(found) and not late:
                 raise
-            log.warning("the log of %s cannot be read, so Ray's word has to do: %s", self.name, problem)
+            log.warning("cannot read the log of %s; using Ray's own report: %s", self.name, problem)
             self.log.is_gone = True
         return self.end(found, self.log.exited)
 
@@ -173,18 +175,18 @@ class RayWatch(JobWatch[Found]):
         return convert.end_of(found, convert.LogWord(word, self.log.started, not self.log.is_gone), self.canceled)
 
     async def _ends_still(self) -> bool:
-        """Whether the job that has ended this one runs still."""
+        """Return whether the job that ended this one is still running."""
         ender = await self._api.job(convert.ender_name(self.name))
         return ender is not None and ender.get("status") not in convert.ENDED
 
     async def remove(self) -> None:
-        """Take it from Ray's records, if it has ended. Raises: ServiceError while it has not, Problem."""
+        """Remove the job from Ray's records, if it has ended. Raises: ServiceError while it has not, Problem."""
         if not await self.is_removed():
             await self._api.stop(self.name)
-            raise ServiceError(f"{self.name} is still being ended on Ray")
+            raise ServiceError(f"Ray is still stopping the job {self.name}")
 
     async def is_removed(self) -> bool:
-        """Remove what has ended, and what has ended it; whether nothing is left. Raises: Problem."""
+        """Remove what has ended, and what has ended it; return whether nothing is left. Raises: Problem."""
         found = await self._soon_ended()
         if found is not None and found.get("status") not in convert.ENDED:
             return False
@@ -198,7 +200,7 @@ class RayWatch(JobWatch[Found]):
         return True
 
     async def _soon_ended(self) -> Found | None:
-        """The job as Ray tells it, which hears of its end a moment after the manager."""
+        """Return the job as Ray reports it; Ray notices its end a moment after the manager."""
         for _ in range(_LOOKS):
             found = await self._api.job(self.name)
             if found is None or found.get("status") in (*convert.ENDED, convert.PENDING):

@@ -23,7 +23,7 @@ _ACCOUNTING_OFF = "accounting storage is disabled"
 
 
 class SlurmApi(SchedulerApi):
-    """All that is asked of Slurm. Methods raise ServiceError if it cannot be asked now."""
+    """All requests to Slurm. Methods raise ServiceError if Slurm is unavailable now."""
 
     def __init__(self, host: LoginHost, root: str = "") -> None:
         super().__init__(host, root)
@@ -33,7 +33,7 @@ class SlurmApi(SchedulerApi):
     # ------------------------------------------------------------ opening
 
     async def check(self) -> None:
-        """See whether Slurm is there. Raises: ConfigError."""
+        """Check that Slurm is available. Raises: ConfigError."""
         answer = await self.host.run("sbatch --version </dev/null && squeue --version </dev/null")
         found = re.search(rb"(\d+)\.(\d+)(?:\.(\d+))?", answer.output)
         if answer.status or found is None:
@@ -42,7 +42,7 @@ class SlurmApi(SchedulerApi):
         self.json = self.version >= _JSON_SINCE
 
     async def try_out(self, script: str, gpus: int | None) -> None:
-        """Have Slurm look at a script without submitting it. Raises: ConfigError for what it will never take."""
+        """Have Slurm check a script without submitting it. Raises: ConfigError for what it will never accept."""
         answer = await self.host.run("exec sbatch --test-only /dev/stdin", given=script.encode())
         if answer.status:
             raise refusal(answer.words)
@@ -61,7 +61,7 @@ class SlurmApi(SchedulerApi):
         if answer.status == _REFUSED:
             raise refusal(answer.words)
         if answer.status == _UNKNOWN_OUTCOME:
-            raise ServiceError(f"Slurm has not said whether it has taken the job {name}; it will be looked for")
+            raise ServiceError(f"Slurm did not say whether it accepted the job {name}; nnilite will look for it")
         if answer.status:
             raise ServiceError(f"Slurm does not answer: {answer.words}")
         return answer.output.decode("ascii", "replace").strip()
@@ -98,21 +98,22 @@ class SlurmApi(SchedulerApi):
         if not self.json:
             return from_squeue_text(listed.decode("utf-8", "replace"))
         jobs = from_json(listed)
-        # It ignores what it is told to leave out, and lists the jobs of everybody.
+        # squeue ignores the field list, and lists the jobs of all users.
         if len(listed) > _JSON_MAX_BYTES:
-            log.info("squeue answers with %d bytes of JSON, so that it is asked for text from now on", len(listed))
+            log.info("squeue answered with %d bytes of JSON; using its text output from now on", len(listed))
             self.json = False
         return jobs
 
     async def history(self, ids: Sequence[str]) -> dict[str, QueuedJob]:
-        """What the accounting knows of jobs that slurmctld has forgotten; nothing where there is none."""
+        """Return what the accounting knows of jobs that slurmctld has forgotten; nothing where there is no
+        accounting."""
         if not self.accounting:
             return {}
         if self.version >= _JSON_SINCE:
             try:
                 return _by_id(from_json(await self._sacct(ids, "--json")))
             except ServiceError as error:
-                log.info("sacct is asked for text: %s", error)
+                log.info("using the text output of sacct: %s", error)
         told = await self._sacct(ids, f"-P -n -X -o {SACCT_FIELDS}")
         return _by_id(from_sacct_text(told.decode("utf-8", "replace")))
 
@@ -134,7 +135,7 @@ class SlurmApi(SchedulerApi):
             raise ServiceError(f"scancel: {answer.words}")
 
     async def kill(self, job: str) -> None:
-        """SIGTERM to all of a job, and SIGKILL after Slurm's own KillWait."""
+        """Send SIGTERM to all of a job, and SIGKILL after Slurm's own KillWait."""
         await self.host.run('timeout 15 scancel "$1" </dev/null', job)
 
     async def remove(self, folder: str, job: str) -> None:
@@ -163,23 +164,25 @@ _PREFIXES = re.compile(r"\bsbatch: (error: )?|allocation failure: |Batch job sub
 
 
 def refusal(words: str) -> ServiceError | ConfigError:
-    """The error for what sbatch says: one that is for good, one that lets the trial wait, or one that may pass."""
+    """Return the error for sbatch's words: one that is lasting, one that lets the trial wait, or one that may pass."""
     told = _PREFIXES.sub("", words)
     if _AWAY_WORDS.search(words):
         return ServiceError(f"Slurm does not answer: {told}")
     for pattern, place, kind in _REFUSALS:
         if re.search(pattern, words, re.IGNORECASE):
             if kind is NoCapacity:
-                return NoCapacity(f"a limit of the account is reached, and jobs have to end first; Slurm says: {told}")
-            what = "Slurm refuses it" if place else "no node that is up has what a trial asks for"
+                return NoCapacity(
+                    f"a limit of the account is reached, so other jobs must end first; Slurm says: {told}"
+                )
+            what = "Slurm refuses the job" if place else "no node that is up has what a trial asks for"
             return ConfigError(f"{what}; it says: {told}", Place(field=place or None))
-    return ServiceError(f"Slurm does not take the job now: {told}")
+    return ServiceError(f"Slurm does not accept the job now: {told}")
 
 
 def _no_slurm(answer: ShellAnswer, title: str) -> str:
     if "not found" in answer.complaint:
         return (
-            f"there is no sbatch on {title}: set login to the login node of the cluster, or slurmPath to the folder of "
+            f"{title} has no sbatch: set login to the login node of the cluster, or slurmPath to the folder of "
             f"Slurm's commands ({answer.words})"
         )
     return f"Slurm cannot be used on {title}: {answer.words}"

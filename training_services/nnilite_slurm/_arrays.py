@@ -1,7 +1,7 @@
-"""Job arrays: trials that start together are submitted together, as the tasks of one job.
+"""Build job arrays: trials that start together are submitted together, as the tasks of one job.
 
-Where a task's trial is stands in the array's folder before anything is submitted, so that the next manager finds the
-array again, or submits it if this one could not.
+The array's folder lists the folders of its tasks' trials before anything is submitted, so that the next manager finds
+the array again, or submits it if this one could not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 2.0, 60.0
 
 
 def array_name(experiment: str, array: str) -> str:
-    """The name of an array's job."""
+    """Return the name of an array's job."""
     return f"nni-{experiment}-array-{array}"
 
 
@@ -43,28 +43,28 @@ class JobArrays:
     _resumed: set[str] = field(default_factory=set)
 
     def add(self, folder: str, gpus: int | None) -> None:
-        """Have a trial submitted soon, with others. `folder`: relative to the trials of the experiment."""
+        """Submit a trial soon, with others. `folder`: relative to the trials of the experiment."""
         if folder in self._waiting or folder in self.reasons:
             return
         self._waiting[folder] = gpus
-        self.reasons[folder] = "is gathered with other trials for a job array"
+        self.reasons[folder] = "the trial is being gathered with others for a job array"
         if len(self._waiting) == 1:
             self._start(self._gather())
 
     def forget(self, folder: str) -> None:
-        """A trial that was canceled before it was submitted."""
+        """Forget a trial that was canceled before it was submitted."""
         self._waiting.pop(folder, None)
         self.reasons.pop(folder, None)
         self.refused.pop(folder, None)
 
     def go_on(self, array: str, gpus: int | None) -> None:
-        """Submit an array of an earlier manager, unless it got through."""
+        """Submit an array of an earlier manager, unless it was submitted."""
         if array not in self._resumed:
             self._resumed.add(array)
             self._start(self._resume(array, gpus))
 
     async def close(self) -> None:
-        """Whatever has not been submitted, the next manager submits."""
+        """Stop; the next manager submits what has not been submitted."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -91,7 +91,7 @@ class JobArrays:
                 taken = await self.api.files.take([place])
                 break
             except NniliteError as error:
-                log.warning("the job array %s cannot be looked at: %s", array, error)
+                log.warning("cannot check the job array %s: %s", array, error)
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         folders = taken.get(place, b"").decode("ascii", "replace").split()
@@ -114,7 +114,7 @@ class JobArrays:
                 break
             except NniliteError as error:
                 level = logging.INFO if isinstance(error, NoCapacity) else logging.WARNING
-                log.log(level, "the job array %s is not taken: %s", name, error)
+                log.log(level, "Slurm did not accept the job array %s: %s", name, error)
                 self.reasons.update(dict.fromkeys(folders, str(error)))
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

@@ -1,7 +1,7 @@
-"""What squeue and sacct tell of jobs, as JSON or as text.
+"""Parse the answers of squeue and sacct on jobs, as JSON or as text.
 
 The JSON of Slurm changes with each version: a state is a text, or a list of a state and flags; a number is a number, or
-{"set": ..., "number": ...}. Text is asked for in a format of ours, with epochs for times (SLURM_TIME_FORMAT).
+{"set": ..., "number": ...}. Text is requested in a format of nnilite, with epochs for times (SLURM_TIME_FORMAT).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PHASES = {
     "REVOKED": QueuePhase.LOST,
 }
 NAMELESS = "allocation"
-"""What the accounting calls a job of which it has not kept the name."""
+"""The name that the accounting gives to a job whose name it has not kept."""
 _FLAGS = ("COMPLETING", "CONFIGURING", "STAGE_OUT", "SIGNALING", "RESIZING", "REQUEUED", "REQUEUE_HOLD")
 _RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 _MOST_TASKS = 100_000
@@ -60,25 +60,25 @@ def slurm_job(
 
 
 def from_squeue_text(text: str) -> list[QueuedJob]:
-    """The answer in `SQUEUE_FORMAT`, with `--array`. Raises: ServiceError."""
+    """Parse the answer in `SQUEUE_FORMAT`, with `--array`. Raises: ServiceError."""
     return [_from_fields(line) for line in text.splitlines() if line.strip()]
 
 
 def _from_fields(line: str) -> QueuedJob:
     fields = line.split("|", 5)
     if len(fields) != 6:
-        raise ServiceError(f"squeue answers what nobody asked for: {line[:200]!r}")
+        raise ServiceError(f"squeue answered with an unexpected line: {line[:200]!r}")
     number, name, state, started, host, reason = fields
     return slurm_job(number, name, _state(state), reason, "" if host == "n/a" else host, _epoch(started))
 
 
 def from_sacct_text(text: str) -> list[QueuedJob]:
-    """The answer of `sacct -P -n -X` with `SACCT_FIELDS`. Raises: ServiceError."""
+    """Parse the answer of `sacct -P -n -X` with `SACCT_FIELDS`. Raises: ServiceError."""
     found = []
     for line in filter(None, text.splitlines()):
         fields = line.split("|")
         if len(fields) != 6:
-            raise ServiceError(f"sacct answers what nobody asked for: {line[:200]!r}")
+            raise ServiceError(f"sacct answered with an unexpected line: {line[:200]!r}")
         number, name, state, started, nodes, code = fields
         status, _, killed_by = code.partition(":")
         found.append(
@@ -88,10 +88,10 @@ def from_sacct_text(text: str) -> list[QueuedJob]:
 
 
 def from_json(text: str | bytes) -> list[QueuedJob]:
-    """The jobs in the JSON of squeue or sacct. Raises: ServiceError if it is not such JSON, or an error stands there.
+    """Parse the jobs in the JSON of squeue or sacct. Raises: ServiceError if it is not such JSON, or holds an error.
 
-    While slurmctld is away, squeue ends well and gives a list of no jobs, with an error beside it. sacct tells of
-    errors that are none: that there are no such jobs, or that a job has not ended.
+    While slurmctld is unavailable, squeue succeeds and returns an empty list of jobs together with an error. sacct
+    reports errors that are harmless: that there are no such jobs, or that a job has not ended.
     """
     try:
         answer = json.loads(text)
@@ -135,7 +135,7 @@ def _as_task(job: QueuedJob, whole: int, task: int) -> QueuedJob:
 
 
 def _tasks(text: str) -> Iterator[int]:
-    """The numbers in 0-3,7-9:2%4.
+    """Parse the numbers in 0-3,7-9:2%4.
 
     >>> list(_tasks("0-1,6-9:2%4"))
     [0, 1, 6, 8]
@@ -149,7 +149,7 @@ def _tasks(text: str) -> Iterator[int]:
 
 
 def _state(value: Json) -> str:
-    """One state of a text ("CANCELLED by 0"), or of a state with its flags."""
+    """Return one state of a text ("CANCELLED by 0"), or of a state with its flags."""
     names = [str(name).upper() for name in value] if isinstance(value, list) else str(value).upper().split()
     known = [name.rstrip("+") for name in names if name.rstrip("+") in _PHASES]
     flag = next((name for name in _FLAGS if name in known), "")
@@ -188,7 +188,7 @@ def _code(status: str, killed_by: str) -> int | None:
 
 
 def _first_node(nodes: Json) -> str:
-    """The first of a list of nodes such as h[1-3],i4; newer versions have an object there."""
+    """Return the first of a list of nodes such as h[1-3],i4; newer versions have an object there."""
     if isinstance(nodes, dict):
         nodes = nodes.get("list")
     text = str(nodes or "")

@@ -5,48 +5,48 @@ from __future__ import annotations
 _WAITS = {
     "Resources": "nodes with what it asks for are busy",
     "Priority": "jobs with a higher priority are before it",
-    "Dependency": "it waits for another job",
-    "None": "Slurm has not looked at it yet",
-    "BeginTime": "its time to begin has not come",
+    "Dependency": "the job waits for another job",
+    "None": "Slurm has not considered the job yet",
+    "BeginTime": "the job's start time has not come",
     "InactiveLimit": "Slurm is being reconfigured",
-    "JobArrayTaskLimit": "as many trials of its job array run as may at once",
-    "JobHeldUser": "it is held: `scontrol release` lets it go",
-    "JobHeldAdmin": "an administrator holds it",
-    "JobHoldMaxRequeue": "it was put back into the queue too often, and is held",
-    "JobLaunchFailure": "it could not be started on its node",
-    "Licenses": "a license that it needs is in use",
-    "NodeDown": "a node that it needs is down",
-    "PartitionDown": "its partition is down",
-    "PartitionInactive": "its partition is not active",
-    "PartitionNodeLimit": "it asks for more nodes than its partition gives, or its nodes are down or drained",
+    "JobArrayTaskLimit": "the job array runs as many trials as it may at once",
+    "JobHeldUser": "the job is held; release it with `scontrol release`",
+    "JobHeldAdmin": "an administrator holds the job",
+    "JobHoldMaxRequeue": "the job was put back into the queue too often, and is held",
+    "JobLaunchFailure": "the job could not be started on its node",
+    "Licenses": "a license that the job needs is in use",
+    "NodeDown": "a node that the job needs is down",
+    "PartitionDown": "the job's partition is down",
+    "PartitionInactive": "the job's partition is not active",
+    "PartitionNodeLimit": "the job asks for more nodes than its partition gives, or its nodes are down or drained",
     "PartitionTimeLimit": "timeLimit is above that of its partition: it will never start",
     "QOSTimeLimit": "timeLimit is above that of its quality of service: it will never start",
     "Prolog": "the cluster's own prolog runs",
-    "ReqNodeNotAvail": "the nodes that it needs are down, drained or reserved",
-    "Reservation": "its reservation has not begun",
-    "ReservationDeleted": "its reservation was deleted",
+    "ReqNodeNotAvail": "the nodes that the job needs are down, drained or reserved",
+    "Reservation": "the job's reservation has not begun",
+    "ReservationDeleted": "the job's reservation was deleted",
     "BadConstraints": "no node has what it asks for: it will never start",
     "AccountNotAllowed": "the account may not use this partition: it will never start",
     "QOSNotAllowed": "the quality of service is not allowed here: it will never start",
     "InvalidAccount": "the account is not valid: it will never start",
     "InvalidQOS": "the quality of service is not valid: it will never start",
     "MaxMemPerLimit": "memory is above what may be asked for: it will never start",
-    "Cleaning": "what it left on its node is being cleaned up",
-    "SchedDefer": "Slurm puts its look at it off",
+    "Cleaning": "Slurm is cleaning up the job's node",
+    "SchedDefer": "Slurm has postponed the job",
 }
 _ENDS = {
-    "BOOT_FAIL": "its node did not boot",
-    "DEADLINE": "its deadline has passed",
-    "NODE_FAIL": "its node failed",
-    "OUT_OF_MEMORY": "it took more memory than it may: set `memory` higher",
-    "PREEMPTED": "another job took its place",
-    "REVOKED": "another cluster has taken it",
-    "TIMEOUT": "it reached its time limit: set timeLimit higher",
+    "BOOT_FAIL": "the job's node did not boot",
+    "DEADLINE": "the job's deadline has passed",
+    "NODE_FAIL": "the job's node failed",
+    "OUT_OF_MEMORY": "the job used more memory than allowed; set `memory` higher",
+    "PREEMPTED": "another job preempted it",
+    "REVOKED": "another cluster took the job",
+    "TIMEOUT": "the job reached its time limit; set timeLimit higher",
 }
 
 
 def why_it_waits(reason: str) -> str:
-    """What a job waits for, in our words and Slurm's.
+    """Return what a job waits for, in nnilite's words and Slurm's.
 
     >>> why_it_waits("Resources")
     'waits in Slurm (Resources): nodes with what it asks for are busy'
@@ -57,7 +57,7 @@ def why_it_waits(reason: str) -> str:
 
 
 def _limit(name: str) -> str:
-    """The many limits of accounts and qualities of service, of which the names say which."""
+    """Return a sentence on the many limits of accounts and qualities of service, whose names say which."""
     what = {"Assoc": "the account or user", "QOS": "the quality of service"}
     for prefix, who in what.items():
         if name.startswith(prefix) and ("Max" in name or "Grp" in name):
@@ -66,7 +66,7 @@ def _limit(name: str) -> str:
 
 
 def how_it_ended(state: str, reason: str = "") -> str:
-    """A sentence on the end of a job by Slurm's word.
+    """Return a sentence on the end of a job, from Slurm's state.
 
     >>> how_it_ended("PREEMPTED")
     'Slurm: PREEMPTED, another job took its place'

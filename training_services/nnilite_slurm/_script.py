@@ -1,6 +1,6 @@
-"""The script that Slurm runs for a trial, or for each task of a job array.
+"""Write the script that Slurm runs for a trial, or for each task of a job array.
 
-It lies beside the trial's files and finds all by its place, so that no path stands in it:
+It lies in the trial's folder and finds all files from its own place, so that it contains no path:
 
     DIRECTORY/cache/                              the keeper and the code, by their content
     DIRECTORY/EXPERIMENT/trials/TRIAL/ATTEMPT/    spec.json, the script, job.log, and what keeper and trial write
@@ -18,12 +18,13 @@ from nnilite_slurm._config import SlurmConfig, SlurmContainerConfig, option_of
 from nnilite_slurm._shell import JOB_OF_ARRAY
 
 _ID = "${SLURM_ARRAY_TASK_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}"
-_AGAIN = "Slurm has started it again (restart ${SLURM_RESTART_COUNT:-0})"
+_AGAIN = "Slurm started the job again (restart ${SLURM_RESTART_COUNT:-0})"
 _LOADS_MODULES = "type module >/dev/null 2>&1 || . /etc/profile\n"
 
 
 def script_of(name: str, config: SlurmConfig, comment: str, keeper: str, gpus: int | None, tasks: int = 0) -> str:
-    """The script for a job. `keeper` is the keeper's file in the cache; `tasks`: of a job array, 0 for a plain job."""
+    """Return the script of a job. `keeper` is its file in the cache; `tasks`: size of a job array, 0 for a plain
+    job."""
     parts = ["#!/bin/bash\n", *_options(name, config, comment, gpus, tasks), enter('"$SLURM_SUBMIT_DIR"')]
     if tasks:
         parts.append(JOB_OF_ARRAY)
@@ -52,14 +53,14 @@ def _options(name: str, config: SlurmConfig, comment: str, gpus: int | None, tas
     for option, value in options.items():
         if value is not None:
             yield f"#SBATCH --{option}={value}\n"
-    # A trial that is started anew belongs to a new attempt, which the manager makes.
+    # A trial that is started again belongs to a new attempt, which the manager makes.
     yield "#SBATCH --no-requeue\n"
     for line in config.sbatch_lines:
         yield f"#SBATCH {option_of(line)}\n"
 
 
 def slurm_time(seconds: int) -> str:
-    """As Slurm writes it.
+    """Return a time as Slurm writes it.
 
     >>> slurm_time(93784)
     '1-02:03:04'
@@ -77,7 +78,7 @@ def _set_up(config: SlurmConfig) -> Iterator[str]:
 
 
 def _container(container: SlurmContainerConfig | None) -> str:
-    """The words before the command that starts the keeper, so that it runs in the container."""
+    """Return the words before the command that starts the keeper, so that it runs in the container."""
     if container is None:
         return ""
     more = "".join(f" {shlex.quote(word)}" for word in container.options)

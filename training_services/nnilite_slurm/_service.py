@@ -95,24 +95,24 @@ class SlurmService(QueueService):
 
 
 def surroundings(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment for commands of Slurm: a manager within a job of Slurm would tell them of its own job."""
+    """Return the environment for commands of Slurm, without the variables of a job in which the manager may run."""
     return {name: value for name, value in environment.items() if not name.startswith("SLURM_") or name in _PASSED_ON}
 
 
 def _task(folder: str) -> str:
-    """An attempt's folder, relative to the trials of its experiment."""
+    """Return an attempt's folder, relative to the trials of its experiment."""
     return folder.split("/", 2)[2]
 
 
 def _unsubmitted(arrays: JobArrays, watch: QueueWatch, handle: Handle) -> JobStatus:
-    """A trial that is to be a task of a job array."""
+    """Return the status of a trial that is to be a task of a job array."""
     task = _task(watch.folder)
     if task in arrays.refused:
         return JobStatus(JobState.FAILED, arrays.refused[task])
     if task not in arrays.reasons:
-        # Of an earlier manager, or one whose id is just being written down.
+        # The array is an earlier manager's, or its id is just being written down.
         if "array" in watch.notes:
             arrays.go_on(watch.text("array"), handle.get("gpus"))
         elif "spec.json" in watch.signs:
             arrays.add(task, handle.get("gpus"))
-    return JobStatus(JobState.WAITING, arrays.reasons.get(task, "its job array is being submitted"))
+    return JobStatus(JobState.WAITING, arrays.reasons.get(task, "the trial's job array is being submitted"))

@@ -52,7 +52,7 @@ def test_a_node_that_is_killed_loses_its_trial_with_a_reason_and_the_trial_ends(
     bench.eventually(lambda: bench.received(name).values)
     real_ray.kill_second()
     status = bench.wait(name, JobState.LOST)
-    assert status.reason.startswith("Ray has lost the job: The actor")
+    assert status.reason.startswith("Ray lost the job: The actor")
     eventually(lambda: not runs(bench.received(name).values[0]))
     waits = bench.run("true")
     bench.eventually(lambda: "no node of the cluster has 1 second_node" in bench.status(waits).reason)
@@ -69,7 +69,7 @@ def test_a_head_node_that_is_gone_and_comes_back_anew_has_lost_its_jobs(open_rea
     assert isinstance(refusal, ServiceError)
     assert "cannot be reached" in str(refusal)
     real_ray.start()
-    assert "started anew" in bench.wait(name, JobState.LOST).reason
+    assert "restarted" in bench.wait(name, JobState.LOST).reason
     assert bench.finish(bench.run("exit 3")).exits[0]["code"] == 3
 
 
@@ -85,7 +85,7 @@ def test_a_job_that_is_canceled_while_it_waits_leaves_nothing_on_ray(open_real, 
 
 
 def test_a_wrong_token_is_told(open_real):
-    with pytest.raises(ConfigError, match="Ray does not take this token"):
+    with pytest.raises(ConfigError, match="Ray does not accept this token"):
         open_real(token="wrong-wrong-wrong")
 
 

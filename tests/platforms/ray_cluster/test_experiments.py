@@ -48,7 +48,7 @@ def test_the_example_runs_to_its_end_and_tells_no_secret(create, adapted, head, 
     assert profile["best"]["value"] < 36
     assert head.jobs == {}
     written = logs(tmp_path / "kept 'here'")
-    assert "goes up to Ray" in written
+    assert "uploading the code to Ray" in written
     assert TOKEN not in written
 
 
@@ -96,7 +96,7 @@ def test_a_dry_run_prints_the_request(create, adapted, head):
 @pytest.mark.parametrize(
     ("service", "words"),
     [
-        ({"token": "wrong-wrong-wrong"}, "token: Ray does not take this token"),
+        ({"token": "wrong-wrong-wrong"}, "token: Ray does not accept this token"),
         ({"address": "ray://head:10001"}, "address: 'ray://head:10001' is not the address of Ray's dashboard"),
         ({"entrypointNumCPUs": "many"}, "entrypointNumCpus"),
     ],

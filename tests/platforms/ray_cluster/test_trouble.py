@@ -28,7 +28,7 @@ TOKEN = "sesame-0123456789abcdef"
     ("fields", "place", "words"),
     [
         ({}, "token", r"asks for a token: on the head node `ray get-auth-token` prints it"),
-        ({"token": "wrong-token"}, "token", "Ray does not take this token"),
+        ({"token": "wrong-token"}, "token", "Ray does not accept this token"),
     ],
 )
 def test_a_login_that_is_wrong_is_told_with_its_field(open_bench, head, fields, place, words):
@@ -41,7 +41,7 @@ def test_a_login_that_is_wrong_is_told_with_its_field(open_bench, head, fields, 
 
 def test_a_ray_that_is_too_old_is_told(open_bench, head):
     head.version = "2.6.3"
-    with pytest.raises(ConfigError, match=r"runs Ray 2\.6\.3, and trials need 2\.10 or later: upgrade") as caught:
+    with pytest.raises(ConfigError, match=r"runs Ray 2\.6\.3, but trials need 2\.10 or later: upgrade") as caught:
         open_bench()
     assert caught.value.place.field == "address"
 
@@ -54,7 +54,7 @@ def test_a_ray_that_is_new_enough_is_taken(open_bench, head, version):
 
 def test_an_address_where_no_ray_is_is_told(open_bench, head):
     head.steps = [answer(404, b"nothing here")]
-    with pytest.raises(ConfigError, match=r"no dashboard of Ray, with the Jobs interface of ray\[default\]"):
+    with pytest.raises(ConfigError, match=r"no dashboard of Ray with the Jobs interface of ray\[default\]"):
         open_bench()
 
 
@@ -133,7 +133,9 @@ def test_a_job_that_waits_says_for_what(open_bench, head):
     first, second = bench.run("sleep 60"), bench.run("true")
     bench.wait(first, JobState.RUNNING)
     # What is in use is asked for at intervals: the first answer can be from before the first job began.
-    bench.eventually(lambda: bench.status(second).reason == "it waits for 5 CPU on one node: 5 of 8 CPU are in use")
+    bench.eventually(
+        lambda: bench.status(second).reason == "the job is waiting for 5 CPU on one node: 5 of 8 CPU are in use"
+    )
     status = bench.status(second)
     assert status.state is JobState.WAITING
     assert status.url == f"{head.url}/#/jobs/{second}"
@@ -159,8 +161,8 @@ def test_a_job_that_ray_could_not_start_in_time_goes_on_waiting(open_bench, head
     head.start_timeout_s = 0.3
     bench = open_bench(entrypoint_num_gpus=1)
     name = bench.run("exit 3")
-    eventually(lambda: "has it once more" in bench.status(name).reason)
-    eventually(lambda: "has it once more" in bench.status(name).reason)
+    eventually(lambda: "the job was submitted again" in bench.status(name).reason)
+    eventually(lambda: "the job was submitted again" in bench.status(name).reason)
     head.add_node("10.0.0.2", CPU=4, GPU=1)
     assert bench.wait(name).exit_code == 3
     assert head.asked("POST /api/jobs/") >= 3
@@ -205,7 +207,7 @@ def test_a_node_that_dies_loses_its_jobs_with_a_reason_and_no_others(open_bench,
     bench.wait(name, JobState.RUNNING)
     head.kill_node(node)
     status = bench.wait(name, JobState.LOST)
-    assert status.reason.startswith("Ray has lost the job: The actor is dead because its node has died")
+    assert status.reason.startswith("Ray lost the job: The actor is dead because its node has died")
     assert status.host == "10.0.0.2"
 
 
@@ -254,7 +256,7 @@ def test_a_cluster_that_was_started_anew_has_lost_the_jobs(open_bench, head):
     bench.wait(name, JobState.RUNNING)
     head.restart()
     status = bench.wait(name, JobState.LOST)
-    assert status.reason == "the cluster was started anew and does not know the job (session_1 is over)"
+    assert status.reason == "the cluster was restarted and does not know the job (session_1 is over)"
     assert bench.finish(bench.run("true")).exits
 
 
@@ -279,7 +281,7 @@ def test_a_job_that_its_node_ends_is_lost(open_bench, head):
     name = bench.run(f"{bench.tell('up')}; sleep 60")
     bench.eventually(bench.lines)
     os.kill(head.jobs[name].process.pid, signal.SIGTERM)
-    assert bench.wait(name, JobState.LOST).reason == "its node has ended it"
+    assert bench.wait(name, JobState.LOST).reason == "the job's node ended it"
 
 
 def test_a_job_whose_keeper_ended_without_a_word_is_lost(open_bench, head):
@@ -287,13 +289,13 @@ def test_a_job_whose_keeper_ended_without_a_word_is_lost(open_bench, head):
     name = bench.run(f"{bench.tell('up')}; sleep 60")
     bench.eventually(bench.lines)
     os.kill(head.jobs[name].process.pid, signal.SIGKILL)
-    assert "its keeper was killed on the node" in bench.wait(name, JobState.LOST).reason
+    assert "the trial's keeper was killed on the node" in bench.wait(name, JobState.LOST).reason
 
 
 def test_a_node_without_a_folder_for_trials_fails_them_in_words(open_bench):
     bench = open_bench(work_directory="/nowhere/at/all")
     status = bench.wait(bench.run("true"), JobState.FAILED)
-    assert status.reason.startswith("the node has no folder for the trial's files")
+    assert status.reason.startswith("cannot create a folder for the trial's files")
 
 
 def test_a_runtime_environment_that_cannot_be_made_fails_the_trial_in_words(open_bench, head):

@@ -69,7 +69,7 @@ WRONG = [
     ({"sbatchLines": ["--array=1-9"]}, r"trainingService.sbatchLines[0]: --array cannot be set here; set jobArraySize"),
     ({"sbatchLines": ["rm -rf"]}, r"trainingService.sbatchLines[0]: 'rm -rf' is no option of sbatch"),
     ({"timeLimit": "30s"}, "trainingService.timeLimit: has to be above 60 s"),
-    ({"modules": ["a; b"]}, "trainingService.modules[0]: 'a; b' is no name of a module"),
+    ({"modules": ["a; b"]}, "trainingService.modules[0]: 'a; b' is not the name of a module"),
     ({"login": {"host": ""}}, "trainingService.login.host: '' cannot be used"),
 ]
 
@@ -84,7 +84,7 @@ def test_bad_input_is_told_in_a_sentence_with_its_place(nnictl, tmp_path, sectio
 
 def test_what_slurm_refuses_is_told_before_anything_starts(nnictl, tmp_path):
     said = nnictl("create", "-c", write(tmp_path, partition="nope"), code=1)
-    assert "partition: Slurm refuses it; it says: invalid partition specified: nope" in said
+    assert "partition: Slurm refuses the job; it says: invalid partition specified: nope" in said
     assert "Traceback" not in said
 
 

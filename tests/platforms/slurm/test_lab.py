@@ -68,7 +68,7 @@ def test_a_trial_that_a_more_urgent_job_preempts_is_tried_again(begin, slurm_lab
     found = [attempts_of(running, trial) for trial in running.trials()]
     [[lost, again]] = [attempts for attempts in found if len(attempts) > 1]
     assert (lost["state"], again["state"]) == ("LOST", "SUCCEEDED")
-    assert lost["message"].startswith("Slurm: PREEMPTED, another job took its place")
+    assert lost["message"].startswith("Slurm: PREEMPTED, another job preempted it")
     assert [trial["value"] for trial in running.trials()] == [50] * 3
 
 

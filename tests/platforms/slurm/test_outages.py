@@ -22,7 +22,7 @@ def test_a_trial_of_a_node_that_loses_power_goes_on_elsewhere_from_its_checkpoin
     running.wait("DONE", timeout_s=150)
     lost, again = attempts_of(running, trial)
     assert (lost["state"], again["state"]) == ("LOST", "SUCCEEDED")
-    assert lost["message"].startswith("Slurm: NODE_FAIL, its node failed")
+    assert lost["message"].startswith("Slurm: NODE_FAIL, the job's node failed")
     assert again["host"] != name
     found = running.client.metrics(trial["id"], kind="PERIODICAL")
     second = [one["value"]["default"] for one in found if one["attempt"] == 1]

@@ -197,7 +197,7 @@ def test_of_two_jobs_for_the_same_attempt_the_one_that_began_it_counts(open_benc
 def test_a_held_trial_says_what_it_waits_for(open_bench):
     bench = by_folder(open_bench, sbatch_lines=["--hold"])
     name = bench.submit(job_of(bench, "true"))
-    words = "waits in Slurm (JobHeldUser): it is held: `scontrol release` lets it go"
+    words = "waits in Slurm (JobHeldUser): the job is held; release it with `scontrol release`"
     assert bench.status(name).reason == words
     bench.call(bench.service.cancel(bench.handles[name]))
     assert bench.wait(name).state is JobState.CANCELED

@@ -42,7 +42,7 @@ def test_a_machine_without_slurm_is_said_with_the_cure(open_bench, monkeypatch, 
     for program in ("sh", "mkdir", "id"):
         (tmp_path / program).symlink_to(f"/bin/{program}")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"there is no sbatch on this machine: set login .* or slurmPath"):
+    with pytest.raises(ConfigError, match=r"this machine has no sbatch: set login .* or slurmPath"):
         open_bench()
 
 
