@@ -10,7 +10,8 @@ from nnilite.records import Exited
 from nnilite.service import JobState
 from nnilite_openpai import OpenPaiConfig, convert
 from nnilite_openpai._config import PaiRoleConfig
-from nnilite_openpai._status import ended, retried, waiting
+from nnilite_openpai._status import ended, retried, seen, waiting
+from platforms.pai.job import PaiJob
 
 GIVEN = {"host": "pai.example.com", "username": "mei", "token": "t"}
 
@@ -109,6 +110,35 @@ def test_why_a_job_waits_has_the_latest_warning_and_what_was_tried():
 @pytest.mark.parametrize("detail", [{}, {"jobStatus": None}, {"jobStatus": {"state": "FAILED"}, "taskRoles": []}])
 def test_answers_with_holes_are_read_as_far_as_they_go(detail):
     assert ended(detail, None, "main").state is JobState.FAILED
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "words", "exit_code"),
+    [
+        (-1001, JobState.LOST, "PodNodeLost", None),
+        (-1003, JobState.LOST, "PodPreemptedForCriticalPod (it was preempted", None),
+        (-200, JobState.FAILED, "PAI advises: Check diagnostics and revise your job config", None),
+        (-1200, JobState.FAILED, "UserContainerDockerOOMKilled: User Container killed by docker", None),
+        (-300, JobState.LOST, "PodFailedWithoutFailedContainer", None),
+        (251, JobState.LOST, "JobGangAllocationTimeout", None),
+        (137, JobState.LOST, "ContainerSigKillReceived", None),
+        (3, JobState.FAILED, "exit code 255", 3),
+        (0, JobState.SUCCEEDED, "", 0),
+    ],
+)
+def test_without_the_keepers_word_pais_own_table_explains_the_end(tmp_path, code, state, words, exit_code):
+    role = {"resourcePerInstance": {"gpu": 0}, "dockerImage": "i", "commands": ["true"]}
+    job = PaiJob({"name": "j", "taskRoles": {"main": role}}, "mei", tmp_path, "\n")
+    job.end(code)
+    found = ended(job.detail(), None, "main")
+    assert (found.state, found.exit_code) == (state, exit_code)
+    assert words in found.reason
+
+
+def test_a_state_that_pai_does_not_know_itself_is_no_end():
+    found = seen({"jobStatus": {"state": "UNKNOWN"}}, "main", [])
+    assert found.state is JobState.UNKNOWN
+    assert "UNKNOWN" in found.reason
 
 
 def test_the_word_of_a_stopped_job_is_a_cancellation():

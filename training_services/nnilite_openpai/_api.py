@@ -29,7 +29,6 @@ log = logging.getLogger(__name__)
 _NAME = "OpenPAI"
 _API = "/rest-server/api/v2"
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-_PATIENCE_S = 15.0
 _FULL_S = 60.0
 _NEWEST = 5000
 _LARGEST_LOG = 64_000_000
@@ -45,8 +44,9 @@ class Pai:
     each has a client of its own, and a used-up quota of submissions does not keep trials from being watched.
     """
 
-    def __init__(self, config: OpenPaiConfig) -> None:
+    def __init__(self, config: OpenPaiConfig, call_s: float) -> None:
         self._config = config
+        self._call_s = call_s
         self._user = config.username
         renew = self._log_in if config.password is not None else None
         self._credential = Credential(str(config.token or ""), renew=renew)
@@ -69,7 +69,7 @@ class Pai:
         body = urlencode({"username": self._user, "password": str(self._config.password)}).encode()
         place = f"{_API}/authn/basic/login"
         request = HttpRequest(
-            "POST", place, body=body, headers=_FORM, repeat=True, anonymous=True, patience_s=_PATIENCE_S
+            "POST", place, body=body, headers=_FORM, repeat=True, anonymous=True, patience_s=self._call_s
         )
         try:
             token = _mapping((await self._rest.call(request)).json()).get("token")
@@ -83,13 +83,13 @@ class Pai:
 
     async def _get(self, path: str, query: Mapping[str, str | int] | None = None) -> Json:
         """Get an object. Raises: Problem."""
-        return (await self._rest.call(HttpRequest("GET", path, query or {}, patience_s=_PATIENCE_S))).json()
+        return (await self._rest.call(HttpRequest("GET", path, query or {}, patience_s=self._call_s))).json()
 
     # ------------------------------------------------------------ the cluster
 
     async def info(self) -> Mapping[str, Json]:
         """Return what this server is. Raises: Problem."""
-        request = HttpRequest("GET", f"{_API}/info", anonymous=True, patience_s=_PATIENCE_S)
+        request = HttpRequest("GET", f"{_API}/info", anonymous=True, patience_s=self._call_s)
         return _mapping((await self._rest.call(request)).json())
 
     async def virtual_clusters(self) -> Mapping[str, Json]:
@@ -111,7 +111,7 @@ class Pai:
             raise NoCapacity(reason)
         self._refused.discard(name)
         headers = {"Content-Type": "text/yaml"}
-        request = HttpRequest("POST", f"{_API}/jobs", body=body, headers=headers, repeat=True, patience_s=_PATIENCE_S)
+        request = HttpRequest("POST", f"{_API}/jobs", body=body, headers=headers, repeat=True, patience_s=self._call_s)
         try:
             await self._submissions.call(request)
         except Contradiction:
@@ -128,7 +128,7 @@ class Pai:
         """Return the newest jobs with this text in their names, by their names. Raises: Problem."""
         query: dict[str, str | int] = {"username": self._user, "keyword": keyword, "limit": _NEWEST}
         query["order"] = "submissionTime,DESC"
-        answer = await self._lists.call(HttpRequest("GET", f"{_API}/jobs", query, patience_s=_PATIENCE_S))
+        answer = await self._lists.call(HttpRequest("GET", f"{_API}/jobs", query, patience_s=self._call_s))
         found = answer.json()
         return {str(entry["name"]): {"jobStatus": entry} for entry in _mappings(found) if "name" in entry}
 
@@ -139,7 +139,7 @@ class Pai:
     async def stop(self, name: str) -> None:
         """Ask for the end of a job; does nothing if it has ended. Raises: Missing if there is none, Problem."""
         place = f"{self._place(name)}/executionType"
-        await self._rest.call(HttpRequest("PUT", place, body={"value": "STOP"}, patience_s=_PATIENCE_S))
+        await self._rest.call(HttpRequest("PUT", place, body={"value": "STOP"}, patience_s=self._call_s))
 
     async def warnings(self, name: str) -> list[Mapping[str, Json]]:
         """Return the warnings of Kubernetes; nothing from servers that do not report them. Raises: Problem."""
@@ -179,7 +179,7 @@ class Pai:
         origin = f"{parts.scheme}://{parts.netloc}"
         if origin not in self._log_servers:
             self._log_servers[origin] = self._client(origin, Credential())
-        request = HttpRequest("GET", parts.path, query, anonymous=True, patience_s=_PATIENCE_S, max_bytes=_LARGEST_LOG)
+        request = HttpRequest("GET", parts.path, query, anonymous=True, patience_s=self._call_s, max_bytes=_LARGEST_LOG)
         return (await self._log_servers[origin].call(request)).content
 
 

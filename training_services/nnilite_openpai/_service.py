@@ -41,7 +41,7 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
     ignores = IGNORED
     platform: ClassVar[str] = "OpenPAI"
     # PAI takes 60 list calls a minute of a user, whose experiments may be several.
-    patience: ClassVar[Patience] = Patience(list_pause_s=2.0)
+    patience: ClassVar[Patience] = Patience(list_pause_s=2.0, call_s=15.0)
 
     ask_pause_s: ClassVar[float] = 10.0
     """The shortest time between two calls on why a job waits."""
@@ -55,7 +55,7 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
     # ------------------------------------------------------------ lifecycle
 
     def connect(self) -> Pai:
-        return Pai(self._config)
+        return Pai(self._config, self.patience.call_s)
 
     async def log_in(self, api: Pai) -> None:
         self._delivery = {}

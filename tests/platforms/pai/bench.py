@@ -8,15 +8,17 @@ from typing import Any
 
 from nnilite.service import Handle, ServiceContext
 from nnilite.services.job_watch import Patience
-from nnilite.testing import ServiceBench
+from nnilite.testing import ReadingBench, ServiceBench
 from nnilite_openpai import OpenPaiConfig, OpenPaiService
 from platforms.pai.server import FakePai
+
+QUICK = Patience(0.1, 0.1, young_s=0.5, gone_s=0.5, log_lag_s=0.0, soft_extra_s=0.0, call_s=0.3)
 
 
 class QuickService(OpenPaiService):
     """Does not wait long between questions. A cancellation reaches the keeper as the engine has the manager tell it."""
 
-    patience = Patience(list_pause_s=0.1, log_pause_s=0.2, young_s=0.5, gone_s=0.5, log_lag_s=0.0, soft_extra_s=0.0)
+    patience = QUICK
     ask_pause_s = 0.2
     bench: ServiceBench | None = None
 
@@ -32,13 +34,13 @@ def config_for(pai: FakePai, **fields: Any) -> OpenPaiConfig:
     return OpenPaiConfig(**given)
 
 
-def bench_on(pai: FakePai, folder: Path, **fields: Any) -> ServiceBench:
-    """Not open yet. `fields`: of the service's section."""
+def bench_on(pai: FakePai, folder: Path, **fields: Any) -> ReadingBench:
+    """Not open yet, with keepers that do not wait long. `fields`: of the service's section."""
 
     def made(context: ServiceContext) -> QuickService:
         service = QuickService("openpai", config_for(pai, **fields), context)
         service.bench = bench
         return service
 
-    bench = ServiceBench(folder, made)
+    bench = ReadingBench(folder, made, linger_s=1)
     return bench

@@ -28,6 +28,7 @@ class PaiJob:
         self.trigger: PaiTask | None = None
         self.retries = 0
         self.events: list[str] = []
+        self.pretended = ""  # what is given as its state
         self._joined_by = joined_by
         self.tasks = self._new_tasks()
 
@@ -40,6 +41,8 @@ class PaiJob:
 
     @property
     def state(self) -> str:
+        if self.pretended:
+            return self.pretended
         if self.code is None:
             stopping = self.execution == "STOP" and self.sub_state != "Completed"
             return "STOPPING" if stopping else _STATE[self.sub_state]
@@ -101,7 +104,7 @@ class PaiJob:
             self.end(STOPPED_BY_USER)
 
     def end(self, code: int) -> None:
-        """The platform ends it: preempted (-1003), evicted, stopped."""
+        """The platform ends it, with an exit code of its own."""
         for task in self.tasks:
             task.kill(code)
         self._complete(code, None)

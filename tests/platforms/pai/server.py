@@ -80,6 +80,7 @@ class FakePai:
         self.seen: list[str] = []
         self.hived = False
         self.submissions_left = 10_000
+        self.loses_submissions = 0  # take so many jobs, and break the connection instead of answering
         self.launcher = "k8s"
         self.has_logs = True
         self.holds = False
@@ -119,6 +120,21 @@ class FakePai:
         """A retry of PAI's own of the job of this name."""
         with self._lock:
             self.jobs[name].start_again()
+
+    def end(self, name: str, code: int) -> None:
+        """End the job of this name with an exit code of PAI's own: preempted (-1003), evicted, its node lost."""
+        with self._lock:
+            self.jobs[name].end(code)
+
+    def stop(self, name: str) -> None:
+        """Stop the job of this name, as another user does."""
+        with self._lock:
+            self.jobs[name].stop()
+
+    def forget(self, name: str) -> None:
+        """End the job of this name, and do not know it any more."""
+        with self._lock:
+            self.jobs.pop(name).stop()
 
     def count(self, start: str) -> int:
         """How many requests began so: `GET /api/v2/jobs?`."""
@@ -169,6 +185,9 @@ class FakePai:
                 return self._file(parts.path, parse_qs(parts.query))
             found = self._api(method, path, dict(parse_qsl(parts.query)), headers, body)
             self._check(method, path, parts.query, headers, body, found)
+            if found.status == 202 and method == "POST" and self.loses_submissions:
+                self.loses_submissions -= 1
+                return None
             return found
 
     def _check(self, method: str, path: str, query: str, headers: Any, body: bytes, found: Answered | None) -> None:
