@@ -1,4 +1,4 @@
-"""The clusters and benches of the tests of nnilite_kubernetes, and the stand-ins of OpenPAI and Azure.
+"""The clusters and benches of the tests of nnilite_kubernetes, and the stand-ins of OpenPAI, DLTS and Azure.
 
 A test that takes `cluster` (or `open_bench`) runs on the stand-in, and on a real kube-apiserver: every day if it is
 marked `everywhere`, else as a `long` test. With NNILITE_TEST_KUBECONFIG it runs on that cluster, and nowhere else.
@@ -22,6 +22,8 @@ from platforms.aml import azurite as azurite_program
 from platforms.aml.bench import GIVEN as GIVEN_WORKSPACE
 from platforms.aml.cloud import StandInCloud
 from platforms.aml.contract import AzureContract
+from platforms.dlts.bench import DltsBench
+from platforms.dlts.dashboard import PASSWORD, Dashboard
 from platforms.kube import apiserver
 from platforms.kube.bench import KubeBench, Platform
 from platforms.kube.cluster import Cluster, Given, RealServer, StandIn
@@ -177,6 +179,29 @@ def open_pai(pai, tmp_path):
     """Opens the service on that cluster, with other fields; its bench."""
     with contextlib.ExitStack() as stack:
         yield lambda **fields: stack.enter_context(bench_on(pai, tmp_path, **fields))
+
+
+@pytest.fixture
+def dashboard(tmp_path):
+    """A dashboard of DLTS; with it ends the test of whether all calls were within the contract."""
+    with Dashboard(tmp_path / "dlts") as found:
+        yield found
+    assert found.broken + found.cluster.broken == []
+
+
+@pytest.fixture
+def open_dlts(tmp_path, dashboard):
+    """Opens a bench whose jobs have this in their specifications, and whose section has these fields."""
+    opened: list[DltsBench] = []
+
+    def make(common=None, **fields) -> DltsBench:
+        opened.append(DltsBench(tmp_path, dashboard, {"linger_s": 1, **(common or {})}, **fields))
+        return opened[-1].__enter__()
+
+    yield make
+    dashboard.steps, dashboard.password = [], PASSWORD
+    for bench in opened:
+        bench.__exit__()
 
 
 @pytest.fixture(scope="session")

@@ -6,16 +6,8 @@ import pytest
 
 from nnilite.testing import ServiceContract
 from platforms.dlts.bench import DltsBench
-from platforms.dlts.dashboard import Dashboard
 
 pytestmark = pytest.mark.process
-
-
-@pytest.fixture
-def dashboard(tmp_path):
-    with Dashboard(tmp_path / "dlts") as dashboard:
-        yield dashboard
-    assert dashboard.broken + dashboard.cluster.broken == []
 
 
 class TestDltsService(ServiceContract):

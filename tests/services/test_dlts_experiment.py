@@ -11,18 +11,11 @@ import yaml
 
 import example_runs
 from platforms.dlts.cluster import EMAIL, TEAM
-from platforms.dlts.dashboard import PASSWORD, Dashboard
+from platforms.dlts.dashboard import PASSWORD
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "dlts" / "config.yaml"
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dlts-experiment")]
-
-
-@pytest.fixture
-def dashboard(tmp_path):
-    with Dashboard(tmp_path / "dlts") as dashboard:
-        yield dashboard
-    assert dashboard.broken + dashboard.cluster.broken == []
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from nnilite.config import from_dict
-from nnilite.errors import ConfigError, ServiceError
+from nnilite.errors import ConfigError, NniliteError, ServiceError
+from nnilite.platform_http import HttpRequest
 from nnilite.records import EndCause, Exited, Output
 from nnilite.service import JobState
 from nnilite_dlts import DltsConfig
@@ -21,13 +22,6 @@ from platforms.dlts.dashboard import Dashboard
 
 SECTION = {"dashboard": "https://d", "team": "t", "email": "e@x", "password": "secret-key", "image": "i"}
 EXIT = 'NNILITE_EVENT {"type": "exit", "time": 5.0, "code": 3, "message": "m"}\n'
-
-
-@pytest.fixture
-def dashboard(tmp_path):
-    with Dashboard(tmp_path / "dlts") as dashboard:
-        yield dashboard
-    assert dashboard.broken == []
 
 
 def section(**fields):
@@ -184,8 +178,25 @@ def test_a_port_that_dlts_does_not_open_is_refused_with_the_cure(dashboard):
 
 
 async def opened(dashboard, url, **more):
-    api = DltsApi(config_of(dashboard))
+    api = DltsApi(config_of(dashboard), 20.0)
     try:
         return await opened_address(api, url, "j-1", **more)
     finally:
         await api.close()
+
+
+def test_the_stand_in_notices_what_is_outside_of_the_contract(tmp_path):
+    async def ask(dashboard):
+        api = DltsApi(config_of(dashboard), 1.0)
+        for call in (
+            api.submit({"jobName": "no team", "resourcegpu": -1}),
+            api._get("no/such/path"),
+            api._call(HttpRequest("PUT", "clusters/c/jobs/j/status", body={"status": "dead"})),
+        ):
+            with pytest.raises(NniliteError):
+                await call
+        await api.close()
+
+    with Dashboard(tmp_path / "other") as dashboard:
+        asyncio.run(ask(dashboard))
+    assert len(dashboard.broken) == 3

@@ -22,8 +22,8 @@ from nnilite.testing import eventually, fake_context
 from nnilite.testing.listener import Handler, Listener
 from nnilite_kubernetes import KubernetesConfig
 from nnilite_kubernetes._api import JOBS, PODS, ApiError, connect
-from nnilite_kubernetes._kind import PlainJob
 from nnilite_kubernetes._judge import Judge
+from nnilite_kubernetes._kind import PlainJob
 from nnilite_kubernetes._known import KnownJobs
 from nnilite_kubernetes._manifest import ATTEMPT, ROLE, TRIAL, Role
 from nnilite_kubernetes._memory import ClusterMemory

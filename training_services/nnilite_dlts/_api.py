@@ -18,8 +18,6 @@ from nnilite.platform_http import HttpAnswer, HttpRequest, Missing, Outage, Plat
 from nnilite.records import Json
 from nnilite_dlts._config import DltsConfig
 
-_PATIENCE_S = 20.0
-"""The limit on all tries of a call: a poll makes several, and the engine gives it 60 s."""
 DltsJob = Mapping[str, Json]
 """A job in DLTS's answers."""
 _NULL_LOG: tuple[Mapping[str, str], str | None] = ({}, None)
@@ -28,7 +26,8 @@ _NULL_LOG: tuple[Mapping[str, str], str | None] = ({}, None)
 class DltsApi:
     """One user's view of one cluster. Every call raises: Problem."""
 
-    def __init__(self, config: DltsConfig) -> None:
+    def __init__(self, config: DltsConfig, call_s: float) -> None:
+        self._call_s = call_s
         self.page = config.dashboard.rstrip("/").removesuffix("/api")
         self._http = PlatformHttp("DLTS", self.page, config)
         self._login = {"email": config.email, "password": str(config.password)}
@@ -136,7 +135,7 @@ class DltsApi:
                 {**request.query, **self._login},
                 request.body,
                 repeat=request.repeat,
-                patience_s=_PATIENCE_S,
+                patience_s=self._call_s,
             )
         )
 

@@ -18,6 +18,7 @@ from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.batch_service import BatchService
 from nnilite.services.callback_address import check_callback_address, reachable_callback_address
 from nnilite.services.delivery import Delivery
+from nnilite.services.job_watch import Patience
 from nnilite_dlts import _convert as convert
 from nnilite_dlts._api import DltsApi, DltsJob, parsed
 from nnilite_dlts._config import IGNORED, DltsConfig
@@ -34,6 +35,8 @@ class DltsService(BatchService[DltsApi, DltsJob]):
     Config = DltsConfig
     ignores = IGNORED
     platform: ClassVar[str] = "DLTS"
+    # A poll makes several calls, and the engine gives it 60 s.
+    patience: ClassVar[Patience] = Patience(call_s=20.0)
 
     def __init__(self, name: str, config: DltsConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
@@ -43,7 +46,7 @@ class DltsService(BatchService[DltsApi, DltsJob]):
     # ------------------------------------------------------------ lifecycle
 
     def connect(self) -> DltsApi:
-        return DltsApi(self.config)
+        return DltsApi(self.config, self.patience.call_s)
 
     async def log_in(self, api: DltsApi) -> None:
         self._delivery = {}
@@ -138,7 +141,7 @@ class DltsService(BatchService[DltsApi, DltsJob]):
 
     def describe(self, job: Job) -> Json:
         """Return the exact request, without its login and without the trial's token."""
-        url = DltsApi(self.config).submission()
+        url = self.connect().submission()
         return {"name": job.name, "request": f"POST {url}", "body": described(self.config, job)}
 
     # ------------------------------------------------------------ watching

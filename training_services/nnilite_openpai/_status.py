@@ -78,7 +78,7 @@ def seen(detail: Mapping[str, Json], reporting: str, warnings: Sequence[Mapping[
     if state.ended:
         return SeenJob(state, started=_launched(status), host=host)
     if state is JobState.UNKNOWN:
-        return SeenJob(state, f"PAI gives its state as {status.get('state')!r:.40}")
+        return SeenJob(state, f"PAI reported the unknown state {status.get('state')!r:.40}")
     if status.get("retries"):
         # The command may have run before, while no manager was running: then its reports would mix with new ones.
         return SeenJob(JobState.LOST, _STARTED_AGAIN, _launched(status), host)

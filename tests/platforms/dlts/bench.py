@@ -41,7 +41,7 @@ class DltsBench(ReadingBench):
 class QuickDlts(DltsService):
     """Does not wait long between questions, beside a manager that does its part of canceling."""
 
-    patience = Patience(list_pause_s=0.0, log_pause_s=0.0, young_s=0.0, gone_s=0.3, log_lag_s=3.0)
+    patience = Patience(0.0, 0.0, young_s=0.0, gone_s=0.3, log_lag_s=3.0, soft_extra_s=0.0, call_s=0.3)
 
     def __init__(self, name: str, config: Any, context: ServiceContext, tell: Callable[[str], None]) -> None:
         super().__init__(name, config, context)

@@ -140,6 +140,11 @@ class DltsCluster:
             job.detail = [{"message": "waiting for available preemptible resource."}]
             self._move(job, "queued")
 
+    def forget(self, job_id: str) -> None:
+        """End a job, and do not know it any more."""
+        with self.lock:
+            self._end_container(self.jobs.pop(job_id))
+
     def _loop(self) -> None:
         while not self._stopping.is_set():
             with self.lock:
