@@ -27,13 +27,13 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The name of the run, which sorts by the trial's number: `00003-Xy12z`, for a second attempt `00003-Xy12z-1`."""
+        """The name of the run; names sort by the trial's number (`00003-Xy12z`; second attempt `00003-Xy12z-1`)."""
         first = f"{self.sequence:05d}-{self.trial}"
         return first if self.attempt == 0 else f"{first}-{self.attempt}"
 
     @property
     def key(self) -> str:
-        """The key of the run, which is the same in each process that feeds a tracker, and unique among all experiments."""
+        """The key of the run: the same in each process that feeds a tracker, and unique among all experiments."""
         return f"{self.experiment}-{self.trial}-{self.attempt}"
 
 

@@ -1,5 +1,6 @@
-"""The values that a field may hold, derived from its type hint: how they are read, written, described and shown to
-editors.
+"""The values that a field may hold, derived from its type hint.
+
+A kind reads, writes and describes a value, and shows it to editors.
 
 kind_of(hint) -> Kind         int, str, bool, float, Literal, Enum, list, dict, Optional, nested dataclasses,
                               the aliases of `nnilite.units`

@@ -114,8 +114,10 @@ def refuse_target(found: AmlTarget, config: AmlConfig) -> None:
 
 
 async def environment_of(workspace: AmlWorkspace, config: AmlConfig) -> str:
-    """Return the id of the environment of all trials, which is made if it does not exist. Raises: ConfigError,
-    Problem."""
+    """Return the id of the environment of all trials, which is made if it does not exist.
+
+    Raises: ConfigError, Problem.
+    """
     if config.environment is None:
         conda = config.conda_text()
         digest = hashlib.sha256(f"{config.docker_image}\n{conda}".encode()).hexdigest()[:16]

@@ -95,8 +95,10 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
         return self.handle(job)
 
     def _callback(self, job: Job) -> str:
-        """Return where a job reaches the manager, "" if it reports by its log. Raises: NoCapacity while there is no
-        way."""
+        """Return where a job reaches the manager, "" if it reports by its log.
+
+        Raises: NoCapacity while there is no way.
+        """
         if job.spec.get("report") == "stdout":
             return ""
         try:

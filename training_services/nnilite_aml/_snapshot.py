@@ -39,8 +39,10 @@ class CodeSnapshot:
 
 
 def start_script() -> str:
-    """Return the shell script that a job runs on each node; its argument is the folder for checkpoints, if there is
-    one."""
+    """Return the shell script that a job runs on each node.
+
+    Its argument is the folder for checkpoints, if there is one.
+    """
     words = command(f"env:{START_VARIABLE}", _start.WORK, JobProcess(rank_variable=_start.RANK), files=".")
     program = Path(_start.__file__).read_text(encoding="utf-8")
     return f'exec {shlex.join(python_command(program, json.dumps(words)))} "$@"\n'

@@ -41,8 +41,10 @@ class DeliveredFiles:
 
 
 def deliver(context: ServiceContext, code_from: str) -> DeliveredFiles:
-    """Read keeper and code; blocks. Raises: ConfigError if it is more than Determined accepts, CodeDirError,
-    OSError."""
+    """Read keeper and code; blocks.
+
+    Raises: ConfigError if it is more than Determined accepts, CodeDirError, OSError.
+    """
     package = context.package()
     archive = package.archive.read_bytes() if code_from == "context" else None
     found = DeliveredFiles(pack(context.keeper), keeper_digest(context.keeper), package.hash, archive)

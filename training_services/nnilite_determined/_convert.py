@@ -146,8 +146,10 @@ def page_url(master: str, number: int) -> str:
 
 
 def seconds(text: object) -> float | None:
-    """Convert a time (RFC 3339, with up to nine digits of a second) to seconds since the epoch; None if it is not a
-    time."""
+    """Convert a time (RFC 3339, with up to nine digits of a second) to seconds since the epoch.
+
+    None if it is not a time.
+    """
     if not isinstance(text, str) or not text:
         return None
     head, dot, rest = text.partition(".")
@@ -180,8 +182,10 @@ def in_queue(job: Mapping[str, Any]) -> str:
 
 
 def end_status(state: str, end: Mapping[str, Any] | None, said: str, url: str) -> JobStatus:
-    """Return the status of an ended job. `end`: the report of the program in the container; `said`: Determined's
-    words."""
+    """Return the status of an ended job.
+
+    `end`: the report of the program in the container; `said`: Determined's words.
+    """
     if state in _DELETED:
         return JobStatus(JobState.LOST, "the job's experiment was deleted on Determined", url=url)
     told = end or {}

@@ -46,8 +46,10 @@ _OF_MOUNT = {
 
 
 def convert(document: Mapping[str, Any]) -> Conversion:
-    """Convert a configuration. Raises: ConfigError for what Determined would not accept either, or what has no meaning
-    here."""
+    """Convert a configuration.
+
+    Raises: ConfigError for what Determined would not accept either, or what has no meaning here.
+    """
     return _Expconf(document).conversion()
 
 

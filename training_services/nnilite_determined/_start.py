@@ -234,8 +234,10 @@ class CheckpointBucket:
 
 
 def _boto3() -> Tuple[Any, Tuple[Any, ...]]:
-    """Return boto3, which lies where this Python does not look, as it was started without `site`. Raises:
-    ImportError."""
+    """Return boto3, which lies where this Python does not look, as it was started without `site`.
+
+    Raises: ImportError.
+    """
     import site
 
     site.main()

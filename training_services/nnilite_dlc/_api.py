@@ -187,8 +187,10 @@ class DlcApi:
         )
 
     async def log(self, job_id: str, pod: DlcPod, begin: float | None, end: float | None) -> LogWindow:
-        """Return what a pod has printed between two times, in seconds since the epoch; None: from its start, or until
-        now."""
+        """Return what a pod has printed between two times, in seconds since the epoch.
+
+        None: from its start, or until now.
+        """
 
         def work(client: Client, runtime: Any) -> LogWindow:
             from alibabacloud_pai_dlc20201203.models import GetPodLogsRequest

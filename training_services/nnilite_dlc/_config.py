@@ -162,8 +162,10 @@ class DlcConfig(HttpConfig):
 
 
 def _spec(given: Any) -> Json:
-    """Return the name of an instance type, or NNI's description of resources with texts as values. Raises:
-    ConfigError."""
+    """Return the name of an instance type, or NNI's description of resources with texts as values.
+
+    Raises: ConfigError.
+    """
     found = given
     if isinstance(given, str) and given.strip().startswith("{"):  # NNI takes a Python dict as text
         try:

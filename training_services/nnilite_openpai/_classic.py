@@ -98,8 +98,10 @@ class _ClassicConverter:
         return Conversion(config, tuple(self._notes))
 
     def _kill_all(self, tasks: int) -> None:
-        """Convert the count that ends the job: one task that succeeds can end it, and so can all, but no number in
-        between."""
+        """Convert the count that ends the job.
+
+        One task that succeeds can end it, and so can all, but no number in between.
+        """
         number = self._old.get("killAllOnCompletedTaskNumber") or 0
         if number not in range(2) and number != tasks:
             self._notes.append(

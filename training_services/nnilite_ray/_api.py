@@ -83,8 +83,10 @@ class RayApi:
             return
 
     async def log(self, name: str) -> str:
-        """Return the log of a job from its beginning, as Ray returns no parts of it. "" for a job that has not
-        started."""
+        """Return the log of a job from its beginning, as Ray returns no parts of it.
+
+        "" for a job that has not started.
+        """
         try:
             limits = {"max_bytes": _LOG_BYTES, "timeout_s": _LOG_TIMEOUT_S, "patience_s": self._log_patience_s}
             answer = await self._call("GET", f"{_job(name)}/logs", **limits)
@@ -93,8 +95,10 @@ class RayApi:
         return str(_object(answer, "logs", str)["logs"])
 
     async def has_package(self, name: str) -> bool:
-        """Return whether Ray has a package. It keeps it for another ten minutes then, also without a job that uses
-        it."""
+        """Return whether Ray has a package.
+
+        It keeps it for another ten minutes then, also without a job that uses it.
+        """
         try:
             await self._call("GET", _package(name))
         except Missing:

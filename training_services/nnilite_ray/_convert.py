@@ -126,8 +126,10 @@ def package_of(body: Mapping[str, Any]) -> str:
 
 
 def ender(job: str) -> dict[str, Json]:
-    """Return the request for a job that ends another, waiting one: Ray's `stop` does not reach jobs that have not
-    begun."""
+    """Return the request for a job that ends another, waiting one.
+
+    Ray's `stop` does not reach jobs that have not begun.
+    """
     return {
         "submission_id": ender_name(job),
         "entrypoint": f'exec python -c "{_ENDING}" {job}',

@@ -105,8 +105,10 @@ class SlurmApi(SchedulerApi):
         return jobs
 
     async def history(self, ids: Sequence[str]) -> dict[str, QueuedJob]:
-        """Return what the accounting knows of jobs that slurmctld has forgotten; nothing where there is no
-        accounting."""
+        """Return what the accounting knows of jobs that slurmctld has forgotten.
+
+        Nothing where there is no accounting.
+        """
         if not self.accounting:
             return {}
         if self.version >= _JSON_SINCE:

@@ -23,8 +23,10 @@ _LOADS_MODULES = "type module >/dev/null 2>&1 || . /etc/profile\n"
 
 
 def script_of(name: str, config: SlurmConfig, comment: str, keeper: str, gpus: int | None, tasks: int = 0) -> str:
-    """Return the script of a job. `keeper` is its file in the cache; `tasks`: size of a job array, 0 for a plain
-    job."""
+    """Return the script of a job.
+
+    `keeper` is its file in the cache; `tasks`: size of a job array, 0 for a plain job.
+    """
     parts = ["#!/bin/bash\n", *_options(name, config, comment, gpus, tasks), enter('"$SLURM_SUBMIT_DIR"')]
     if tasks:
         parts.append(JOB_OF_ARRAY)

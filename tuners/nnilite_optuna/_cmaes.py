@@ -105,8 +105,10 @@ class CMAESTuner(LearningTuner):
             self._optimizer = None
 
     def _solutions(self) -> list[tuple[NDArray[np.float64], float]]:
-        """Return the generation with its losses, the best first. Only the order counts, so poor ones take the worst
-        loss."""
+        """Return the generation with its losses, the best first.
+
+        Only the order counts, so poor ones take the worst loss.
+        """
         import numpy as np
 
         ranked = sorted(self._generation, key=lambda point: (point.loss is None, point.loss or 0.0))

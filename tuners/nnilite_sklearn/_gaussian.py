@@ -39,8 +39,10 @@ class Gaussian:
         return ConstantKernel(1.0, (0.05, 50.0)) * shape + WhiteKernel(1e-3, (1e-7, 0.3))
 
     def process(self, kernel: Kernel, features: Matrix, values: Vector, unmeasured: Matrix) -> GaussianProcess:
-        """Return the process given the values; at unmeasured points it takes its own mean (Ginsbourger et al.,
-        2010)."""
+        """Return the process given the values.
+
+        At unmeasured points it takes its own mean (Ginsbourger et al., 2010).
+        """
         process = GaussianProcess(kernel, self._alpha, features, values)
         if len(unmeasured):
             believed, _ = process.predict(unmeasured)

@@ -144,8 +144,9 @@ class SurrogateTuner(LearningTuner):
 
 
 def levelled(losses: Vector, bends: bool = True) -> tuple[Vector, float]:
-    """Return losses with mean 0 and variance 1 in the same order; if it `bends`, without long tails, which suits most
-    models.
+    """Return losses with mean 0 and variance 1 in the same order.
+
+    If it `bends`, without long tails, which suits most models.
 
     Also return the logarithm of how much closer together this brings them, as a factor of their joint density.
     """
