@@ -487,7 +487,7 @@ class Experiment:
         return any(entry.id == self.id for entry in registry.everything())
 
     def load_checkpoint(self) -> None:
-        """Adopt the config of the experiment of this id."""
+        """Replace the config by that of the experiment with this id."""
         directory = self._known().directory
         self.config = read_stored(directory)
 

@@ -94,7 +94,7 @@ class Rules:
 
     @property
     def ended(self) -> float | None:
-        """When it ended, in seconds since the epoch."""
+        """When the experiment ended, in seconds since the epoch; None before that."""
         return self._state.ended
 
     @property

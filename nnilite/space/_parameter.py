@@ -44,7 +44,7 @@ class ParameterKind(str, Enum):
 
     @property
     def quantised(self) -> bool:
-        """Rounded to multiples of `q`."""
+        """Whether values are rounded to multiples of `q`."""
         return self.value.startswith("q")
 
     @property

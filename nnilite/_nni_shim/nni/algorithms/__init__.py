@@ -1,1 +1,4 @@
-"""`nni.algorithms`: its tuners and assessors."""
+"""`nni.algorithms`: the tuners and assessors of it.
+
+hpo  our tuners and assessors, by NNI's modules and names
+"""
