@@ -87,7 +87,7 @@ def test_a_job_that_does_not_answer_is_unknown_and_holds_up_no_other(platform: t
 
     first, second = asyncio.run(poll())
     assert (first.state, second.state) == (JobState.UNKNOWN, JobState.RUNNING)
-    assert "has not told of it" in first.reason
+    assert "has not reported on it" in first.reason
 
 
 async def _both(turns: JobTurns, first: Callable[[], Awaitable[JobStatus]]) -> list[JobState]:
