@@ -232,7 +232,7 @@ def test_a_trial_that_is_paused_on_determined_waits_there_in_its_next_attempt(be
     bench.call(bench.service.remove(bench.handles[name]))
     bench.restart()  # the manager that goes on knows of the pause as well
     again = _again(bench, job)
-    assert bench.status(again).reason == "the job is the job is paused on Determined; activate it there"
+    assert bench.status(again).reason == "the job is paused on Determined; activate it there"
     master.cluster.activate(master.cluster.named(again))
     assert bench.finish(again).values == ["saved"]
 

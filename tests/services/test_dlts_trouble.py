@@ -40,7 +40,7 @@ class TestDltsTrouble(BatchContract):
         ({"password": "00000000000000000000000000000000"}, "password", "email and password belong together"),
         ({"team": "nobody"}, "team", "no team 'nobody'"),
         ({"cluster": "Mars"}, "team", "Cluster is not found"),
-        ({"gpu_number": 5}, "gpuNumber", "5 GPUs of type P40, and a node has 4"),
+        ({"gpu_number": 5}, "gpuNumber", "5 GPUs of type P40, but a node has 4"),
         ({"gpu_type": "A100"}, "gpuType", "no GPUs 'A100'; it has P40"),
         ({"nni_manager_ip": None}, "nniManagerIp", "trials would look for the manager .* or set callback: log"),
     ],

@@ -91,7 +91,7 @@ def test_a_waiting_job_says_why_in_the_clusters_words(pai, open_pai):
     name = bench.run("true")
     reason = "FailedScheduling: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu."
     eventually(lambda: reason in bench.status(name).reason)
-    assert "waits for resources, or for its image, in the virtual cluster default" in bench.status(name).reason
+    assert "waiting for resources, or for its image, in the virtual cluster default" in bench.status(name).reason
     assert bench.status(name).url == f"{pai.url}/job-detail.html?username=mei&jobName={name}"
 
 

@@ -49,7 +49,7 @@ def job(**more) -> Job:
         (
             [worker("silent")],
             Wants(),
-            f"3rd in the queue; no worker has joined (1 that had joined have fallen silent): start one with `{START}`",
+            f"3rd in the queue; no worker has joined (1 that had joined no longer report): start one with `{START}`",
         ),
         (
             [worker("a", running=2), worker("b", running=2)],
@@ -70,7 +70,7 @@ def job(**more) -> Job:
         (
             [worker("a", state="draining")],
             Wants(),
-            "3rd in the queue; all of 1 worker take no more trials: they were told to stop",
+            "3rd in the queue; all of 1 worker accept no more trials, since they are stopping",
         ),
     ],
 )

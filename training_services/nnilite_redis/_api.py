@@ -1,4 +1,4 @@
-"""What managers and workers do in Redis, one method for each thing: a pool of workers, and the queue that they share.
+"""Run what managers and workers do in Redis, one method for each action: a pool of workers, and their shared queue.
 
 Every method takes one or two round trips, and raises ServiceError or ConfigError with a sentence
 (`RedisAddress.explained`). What must not be torn apart is a script (`_scripts`).
@@ -21,7 +21,7 @@ from nnilite_redis._connection import REDIS_ERRORS, RedisAddress
 from nnilite_redis._keys import GROUP, KEPT_S, PoolKeys
 
 SETTLE_S = 6
-"""For so long after the server's start nobody takes a job: workers first say which ones they have, in two beats."""
+"""After the server's start no job is taken for this time: workers first report the ones they have, in two beats."""
 
 _WORKER_KEPT_S = 86400
 _MOST_PLACES = 10_000
@@ -32,7 +32,7 @@ _JOB_FIELDS = ("task", "worker", "beat", "report", "fenced", "queue", "entry", "
 
 @dataclass(frozen=True)
 class JobRecord:
-    """What Redis has of a job. `None` where it has no job of that name, see `Pool.jobs`."""
+    """The record of a job in Redis. `None` where it has no job of that name, see `Pool.jobs`."""
 
     has_task: bool  # it can be taken by a worker
     worker: str
@@ -61,7 +61,7 @@ class QueuePlace:
 
 @dataclass(frozen=True)
 class PoolShares:
-    """Who has the slots that experiments share, and who waits for one."""
+    """The holders of the slots that experiments share, and the jobs that wait for one."""
 
     holders: Sequence[str] = ()  # the experiment of each slot that is taken
     claims: Sequence[Claim] = ()
@@ -69,7 +69,7 @@ class PoolShares:
 
 @dataclass(frozen=True)
 class WorkerRecord:
-    """What a worker says of itself."""
+    """A worker's facts about itself."""
 
     id: str
     beat: str
@@ -88,7 +88,7 @@ class TakenJob:
 
 @dataclass(frozen=True)
 class Synced:
-    """What became of a worker's word on a job."""
+    """The answer to a worker's report of a job."""
 
     fenced: bool  # the job is no longer this worker's
     removed: bool  # its manager needs nothing of it any more
@@ -97,7 +97,7 @@ class Synced:
 
 
 class Settling(ServiceError):
-    """The server has just started: nobody takes jobs yet."""
+    """The server has just started: jobs cannot be taken yet."""
 
 
 class Pool:
@@ -109,7 +109,7 @@ class Pool:
         self.client: Any = address.client()  # its types differ from version to version
 
     async def check(self) -> None:
-        """See whether the server can be used. Raises: ConfigError, ServiceError."""
+        """Check that the server can be used. Raises: ConfigError, ServiceError."""
         await self.address.check(self.client)
 
     async def close(self) -> None:
@@ -118,7 +118,7 @@ class Pool:
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[None]:
-        """Turns what the client raises into sentences. Raises: ServiceError, ConfigError."""
+        """Turn the client's errors into sentences. Raises: ServiceError, ConfigError."""
         try:
             yield
         except REDIS_ERRORS as error:
@@ -137,7 +137,7 @@ class Pool:
         await self._run(scripts.SUBMIT, names, job, json.dumps(task), queue, wants, KEPT_S)
 
     async def jobs(self, names: Sequence[str]) -> list[JobRecord | None]:
-        """What is known of each job. They stay for longer by being asked for."""
+        """Return the records of jobs. They stay for longer by being asked for."""
         with self.asking():
             async with self.client.pipeline(transaction=False) as pipe:
                 for name in names:
@@ -147,13 +147,13 @@ class Pool:
         return [_job(fields) if exists else None for fields, exists in zip(found[::2], found[1::2], strict=True)]
 
     async def queues(self) -> dict[str, str]:
-        """What the jobs of each queue want, as the JSON text by which it was made."""
+        """Return what the jobs of each queue require, as the JSON text that names the queue."""
         with self.asking():
             found = await self.client.hgetall(self.keys.queues)
         return {name.decode(): wants.decode("utf-8", "replace") for name, wants in found.items()}
 
     async def places(self) -> list[QueuePlace]:
-        """The jobs that wait, the first one first."""
+        """Return the jobs that wait, the first one first."""
         queues = await self.queues()
         names = list(queues)
         if not names:
@@ -177,7 +177,7 @@ class Pool:
         return {experiment: _whole(value) for experiment, value in zip(wanted, found, strict=True)}
 
     async def set_terms(self, experiment: str, terms: SlotTerms, period_s: float) -> None:
-        """Say how the experiment shares the pool. A slot is held for `period_s` after a beat of its worker."""
+        """Set how the experiment shares the pool. A slot is held for `period_s` after a beat of its worker."""
         key = self.keys.experiment(experiment)
         with self.asking():
             async with self.client.pipeline(transaction=False) as pipe:
@@ -190,7 +190,7 @@ class Pool:
                 await pipe.execute()
 
     async def shares(self) -> PoolShares:
-        """Who has the slots, and who waits for one."""
+        """Return who has the slots, and who waits for one."""
         seconds, slots, claims = await self._run(scripts.SHARES, [self.keys.slots, self.keys.claims])
         now_ms = int(seconds) * 1000
         held = [_text(value).partition(" ") for value in slots[1::2]]
@@ -200,7 +200,7 @@ class Pool:
         return PoolShares([who for ends, _, who in held if int(ends) >= now_ms], [one for one in waiting if one])
 
     async def workers(self) -> list[WorkerRecord]:
-        """All workers that have been heard of within a day."""
+        """Return all workers that reported within a day."""
         with self.asking():
             ids = sorted(name.decode() for name in await self.client.smembers(self.keys.workers))
             async with self.client.pipeline(transaction=False) as pipe:
@@ -211,16 +211,16 @@ class Pool:
         return [WorkerRecord(worker, _text(beat), _mapping(facts)) for worker, (beat, facts) in known if beat]
 
     async def fence(self, job: str, beat: str) -> bool:
-        """Take a job away from its worker, if there was no sign of life since that beat; whether it is taken away."""
+        """Take a job from its worker, if there was no sign of life since that beat; return whether it is taken away."""
         return bool(await self._run(scripts.FENCE, [self.keys.job(job)], beat) == b"fenced")
 
     async def cancel(self, job: str, report: Json) -> str:
-        """Ask for a job's end; the worker that has it. One that still waits gets this report at once."""
+        """Ask for a job's end; return the worker that has it. One that still waits gets this report at once."""
         found = await self._run(scripts.CANCEL, [self.keys.job(job)], json.dumps(report), self.keys.queue_prefix)
         return _text(found)
 
     async def remove(self, job: str, experiment: str) -> str:
-        """Free what a job holds; the worker that has still to tidy up after it."""
+        """Free what a job holds; return the worker that has still to tidy up after it."""
         keys = [self.keys.job(job), self.keys.jobs(experiment)]
         return _text(await self._run(scripts.REMOVE, keys, job, KEPT_S, self.keys.queue_prefix))
 
@@ -234,7 +234,7 @@ class Pool:
                 await pipe.execute()
 
     async def forget_experiment(self, experiment: str) -> bool:
-        """Remove what is left of an experiment, unless it still has jobs; whether it was removed."""
+        """Remove what is left of an experiment, unless it still has jobs; return whether it was removed."""
         with self.asking():
             if await self.client.scard(self.keys.jobs(experiment)):
                 return False
@@ -248,10 +248,10 @@ class Pool:
     # ------------------------------------------------------------ what workers do
 
     async def take(self, worker: str, queues: Mapping[str, str]) -> TakenJob | None:
-        """The first job of these queues, which is this worker's from now on. Raises: Settling.
+        """Take the first job of these queues, which then belongs to this worker. Raises: Settling.
 
-        `queues`: the experiment of each. A job that is first, and has no slot, waits for one from now on; nobody who is
-        behind it gets a slot, as long as it is asked for at least every RENEWED_S.
+        `queues`: the experiment of each. A first job without a slot waits for one from now on; no job behind it gets a
+        slot, as long as it is asked for at least every RENEWED_S.
         """
         keys = [self.keys.slots, self.keys.claims, *(self.keys.queue(name) for name in queues)]
         words = (SETTLE_S, self.keys.job_prefix, self.keys.experiment_prefix, int(RENEWED_S * 1000), KEPT_S)
@@ -264,7 +264,8 @@ class Pool:
         return TakenJob(_text(job), _mapping(task), _text(queue_key), _text(entry))
 
     async def keep(self, taken: TakenJob) -> None:
-        """The job is on the worker's disk: its entry, and its specification with the secret in it, can go."""
+        """Confirm that the job is on the worker's disk: its entry, and its specification with the secret in it, can
+        go."""
         with self.asking():
             async with self.client.pipeline(transaction=False) as pipe:
                 pipe.hdel(self.keys.job(taken.job), "task")
@@ -273,7 +274,7 @@ class Pool:
                 await pipe.execute()
 
     async def pending(self, worker: str) -> list[TakenJob]:
-        """Jobs that this worker has got without having heard of it: the answer was lost on its way."""
+        """Return jobs that this worker was given without knowing it: the answer was lost on its way."""
         keys = [self.keys.queue(name) for name in await self.queues()]
         found: list[TakenJob] = []
         for key in keys:
@@ -287,7 +288,7 @@ class Pool:
         return found
 
     async def beat(self, worker: str, beat: str, facts: Json, experiments: Sequence[str]) -> dict[str, dict[str, str]]:
-        """A sign of life of a worker. What there is to know of these experiments: `closed`."""
+        """Record a sign of life of a worker. Return what is known of these experiments: `closed`."""
         key = self.keys.worker(worker)
         with self.asking():
             async with self.client.pipeline(transaction=False) as pipe:
@@ -302,9 +303,10 @@ class Pool:
         return dict(zip(experiments, facts_of, strict=True))
 
     async def sync(self, worker: str, beat: str, reports: Sequence[tuple[str, str, Json]]) -> list[Synced]:
-        """A worker's word on its jobs, (job, experiment, report) each: that it has them still, and how they are.
+        """Send a worker's reports on its jobs, (job, experiment, report) each: that it still has them, and how they
+        are.
 
-        Those that run keep their slots by it. One whose slot has run out gets another, or waits for it.
+        Running jobs keep their slots by it. One whose slot has expired gets another, or waits for it.
 
         A job that Redis has forgotten is there again; one that Redis remembers as waiting waits no more.
         """
@@ -321,12 +323,12 @@ class Pool:
         return [_synced(answer) for answer in found]
 
     async def forget(self, job: str) -> None:
-        """All is tidied up after a job that its manager has removed."""
+        """Confirm that all is tidied up after a job that its manager has removed."""
         with self.asking():
             await self.client.delete(self.keys.job(job))
 
     async def leave(self, worker: str) -> None:
-        """The worker is no more."""
+        """Record that the worker has left."""
         with self.asking():
             async with self.client.pipeline(transaction=False) as pipe:
                 pipe.delete(self.keys.worker(worker), self.keys.mail(f"worker:{worker}"))
@@ -359,7 +361,7 @@ def _entry(identifier: bytes) -> tuple[int, int]:
 
 
 def _claim(job: str, value: str, now_ms: int) -> Claim | None:
-    """A claim that counts; None for one that is not renewed any more, and for anything else."""
+    """Return a valid claim; None for one that is not renewed any more, and for anything else."""
     found = _CLAIM.fullmatch(value)
     if found is None or int(found[4]) < now_ms:
         return None
@@ -367,12 +369,12 @@ def _claim(job: str, value: str, now_ms: int) -> Claim | None:
 
 
 def claim_of(job: str, experiment: str, priority: int, entry: tuple[int, int]) -> Claim:
-    """A job's claim by its entry in the queue, which is a time in milliseconds, and a number."""
+    """Return a job's claim by its entry in the queue, which is a time in milliseconds, and a number."""
     return Claim(job, experiment, priority, entry[0] / 1000 + entry[1] / 1e6)
 
 
 def _experiment_of(wants: str) -> str:
-    """The experiment of a queue, by what its jobs want."""
+    """Return the experiment of a queue, by what its jobs require."""
     try:
         return str(json.loads(wants)["experiment"])
     except (ValueError, TypeError, KeyError):
@@ -380,7 +382,7 @@ def _experiment_of(wants: str) -> str:
 
 
 def _whole(value: bytes | None) -> int:
-    """A whole number; 0 in place of anything else that somebody has written there."""
+    """Return an integer; 0 in place of any other value."""
     try:
         return int(value or 0)
     except ValueError:
@@ -392,7 +394,7 @@ def _text(value: bytes | None) -> str:
 
 
 def _mapping(value: bytes | None) -> dict[str, Json]:
-    """A JSON object; {} in place of anything else that somebody has written there."""
+    """Return a JSON object; {} in place of any other value."""
     try:
         found = json.loads(value) if value is not None else {}
     except ValueError:

@@ -29,8 +29,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     server = parser.add_argument_group("the pool")
     server.add_argument("--redis", metavar="URL", help=f"the server, without the password, such as {EXAMPLE}")
-    server.add_argument("--user", help="ACL user; the server's default user if not set")
-    server.add_argument("--password-file", type=Path, metavar="FILE", help=f"with the password; else {PASSWORD} has it")
+    server.add_argument("--user", help="ACL user (default: the server's default user)")
+    server.add_argument(
+        "--password-file", type=Path, metavar="FILE", help=f"file with the password (default: the variable {PASSWORD})"
+    )
     server.add_argument(
         "--ca-file", type=Path, metavar="FILE", help="authority of the server's certificate, if your own"
     )
@@ -48,11 +50,15 @@ def add(parser: argparse.ArgumentParser) -> None:
         help=f"how many trials run here at once (default: {PROCESSORS})",
     )
     own.add_argument(
-        "--labels", default="", metavar="A,B", help="by which trials may ask for this worker: gpu=a100,big"
+        "--labels", default="", metavar="A,B", help="labels with which trials may ask for this worker: gpu=a100,big"
     )
-    own.add_argument("--folder", type=Path, default=_FOLDER, help=f"for trials, one worker each (default: {_FOLDER})")
-    own.add_argument("--name", default="", help="names the worker; default: the machine's name and some letters")
-    own.add_argument("--drain-limit", metavar="TIME", help="told to stop, end trials after this time, such as 10m")
+    own.add_argument(
+        "--folder", type=Path, default=_FOLDER, help=f"folder for trials, one for each worker (default: {_FOLDER})"
+    )
+    own.add_argument("--name", default="", help="name of the worker (default: the machine's name and some letters)")
+    own.add_argument(
+        "--drain-limit", metavar="TIME", help="on shutdown, end running trials after this time (for example 10m)"
+    )
     own.add_argument("--gpu-indices", metavar="0,1", help="the GPUs that trials may get; default: all")
     own.add_argument("--max-trial-number-per-gpu", type=_count, default=1, metavar="N", help="default: 1")
     own.add_argument("--use-active-gpu", action="store_true", help="trials may get GPUs that others use")
@@ -65,14 +71,14 @@ def _count(text: str) -> int:
 
 
 def work(options: argparse.Namespace) -> int:
-    """Take trials until told to stop; the exit code. Raises: NniliteError, OSError."""
+    """Take trials until stopped; return the exit code. Raises: NniliteError, OSError."""
     worker = _options(options, _address(options))
     os.environ.pop(PASSWORD, None)  # it is not for trials
     return asyncio.run(run_worker(worker))
 
 
 def workers(options: argparse.Namespace) -> list[Host]:
-    """Who has joined. Raises: NniliteError."""
+    """Return the workers that have joined. Raises: NniliteError."""
     return asyncio.run(_listed(_address(options), options.prefix))
 
 
@@ -81,9 +87,9 @@ async def _listed(address: RedisAddress, prefix: str) -> list[Host]:
 
 
 def _address(options: argparse.Namespace) -> RedisAddress:
-    """Raises: ConfigError."""
+    """Return the server's address. Raises: ConfigError."""
     if not options.redis:
-        raise ConfigError(f"--redis is missing: say where the server is, such as --redis {EXAMPLE}")
+        raise ConfigError(f"--redis is missing: set it to the server, such as --redis {EXAMPLE}")
     password = os.environ.get(PASSWORD, "")
     if options.password_file is not None:
         try:
@@ -92,19 +98,19 @@ def _address(options: argparse.Namespace) -> RedisAddress:
             why = f"{options.password_file} cannot be read: {error}"
             raise ConfigError(why, Place(field="--password-file")) from error
     if options.ca_file is not None and not options.ca_file.expanduser().is_file():
-        raise ConfigError(f"{options.ca_file} is no file", Place(field="--ca-file"))
+        raise ConfigError(f"{options.ca_file} is not a file", Place(field="--ca-file"))
     user = options.user or unquote(urlsplit(options.redis).username or "")
     return RedisAddress(options.redis, user, password, options.ca_file and options.ca_file.expanduser())
 
 
 def _options(options: argparse.Namespace, address: RedisAddress) -> WorkerOptions:
-    """Raises: ConfigError."""
+    """Return the options of a worker. Raises: ConfigError."""
     labels = [label for label in options.labels.split(",") if label]
     for label in labels:
         check_label(label, Place(field="--labels"))
     name = options.name
     if name and (len(name) > 100 or not name.isprintable() or ":" in name):
-        raise ConfigError(f"{name!r} cannot be a worker's name", Place(field="--name"))
+        raise ConfigError(f"{name!r} is not a valid name of a worker", Place(field="--name"))
     allowed = _read(options.gpu_indices, parse_gpu_indices, "--gpu-indices")
     return WorkerOptions(
         address,
@@ -128,7 +134,7 @@ def _read(text: str | None, parse: Any, option: str) -> Any:
 
 
 async def _list(pool: Pool) -> list[Host]:
-    """Who has joined, by their own words. Raises: ConfigError, ServiceError."""
+    """Return the workers that have joined, by their own reports. Raises: ConfigError, ServiceError."""
     try:
         await pool.check()
         workers = [worker_facts(record) for record in await pool.workers()]

@@ -25,11 +25,11 @@ def _about(description: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class BucketConfig:
-    """An S3-compatible store. Its keys are taken from the environment of the manager and of each worker."""
+    """An S3-compatible store. Its keys come from the environment of the manager and of each worker."""
 
     bucket: str = field(metadata=_about("the bucket; keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"))
-    prefix: str = field(default="", metadata=_about("what the names of our objects begin with"))
-    endpoint: str | None = field(default=None, metadata=_about("its URL, where it is not that of AWS"))
+    prefix: str = field(default="", metadata=_about("the prefix of the names of all objects"))
+    endpoint: str | None = field(default=None, metadata=_about("the URL of the store, if it is not AWS"))
     region: str | None = field(default=None, metadata=_about("the region"))
 
 
@@ -39,20 +39,21 @@ class RedisConfig:
 
     redis: str = field(metadata=_about(f"the server, without the password: {EXAMPLE}; rediss:// is TLS"))
     user: str | None = field(
-        default=None, metadata=_about("ACL user of the manager; the server's default user if not set")
+        default=None, metadata=_about("the ACL user of the manager; default: the server's default user")
     )
     password: Secret | None = field(
-        default=None, metadata=_about('better "${env:NNILITE_REDIS_PASSWORD}" than in clear')
+        default=None, metadata=_about('the password; better "${env:NNILITE_REDIS_PASSWORD}" than in clear text')
     )
     ca_file: FilePath | None = field(
-        default=None, metadata=_about("the authority that signed the server's certificate, where it is one of your own")
+        default=None, metadata=_about("the authority that signed the server's certificate, if it is your own")
     )
-    prefix: str = field(default=PREFIX, metadata=_about("what all keys begin with: names the pool of workers"))
+    prefix: str = field(default=PREFIX, metadata=_about("the prefix of all keys, which names the pool of workers"))
     worker_labels: list[str] = field(
         default_factory=list, metadata=_about("trials run only on workers that have all of these labels")
     )
     worker_healthy_period: Duration = field(
-        default=300, metadata=_about("a worker that is silent for so long is unhealthy: its trials are tried elsewhere")
+        default=300,
+        metadata=_about("a worker that is silent for this time is unhealthy: its trials are retried elsewhere"),
     )
     worker_processors: PositiveInt | None = field(
         default=None,
@@ -68,19 +69,19 @@ class RedisConfig:
         default=0, metadata=_about("experiments of a higher one are served first, also a negative one")
     )
     storage: BucketConfig | None = field(
-        default=None, metadata=_about("through which code, outputs and checkpoints go; through Redis if not set")
+        default=None, metadata=_about("the store for code, outputs and checkpoints; default: Redis")
     )
     redis_size_limit: Bytes = field(
         default=20 * 1024**2, metadata=_about("the largest file that may go through Redis, at most 500mb")
     )
     checkpoint_every: Duration = field(
-        default=60, metadata=_about("how often changed checkpoints are brought to where other workers find them")
+        default=60, metadata=_about("how often changed checkpoints are stored for other workers")
     )
     keep: Literal["nothing", "outputs"] = field(
-        default="outputs", metadata=_about("what stays on the workers when the experiment has stopped")
+        default="outputs", metadata=_about("what to keep on the workers when the experiment has stopped")
     )
     orphan_after: Duration = field(
-        default=7 * 86400, metadata=_about("a trial that hears nothing of its manager for so long is ended")
+        default=7 * 86400, metadata=_about("a trial ends after this time without contact to its manager")
     )
     worker_mode: Literal["singlenode", "multinode"] = field(
         default="multinode", metadata=_about("singlenode: only workers on the manager's own machine get trials")
@@ -97,7 +98,7 @@ class RedisConfig:
         self._take("worker_healthy_period", self.worker_healthy_response_period, "workerHealthyResponsePeriod", 300)
         _ = self.address
         if not _PREFIX.fullmatch(self.prefix):
-            raise ConfigError(f"{self.prefix!r} cannot be used: letters, digits and _ . : - can", Place(field="prefix"))
+            raise ConfigError(f"{self.prefix!r} is not valid; use letters, digits and _ . : -", Place(field="prefix"))
         for label in self.worker_labels:
             check_label(label, Place(field="workerLabels"))
         if self.worker_healthy_period < _SHORTEST_PERIOD_S:
@@ -106,31 +107,31 @@ class RedisConfig:
             raise ConfigError("must be at most 500mb: Redis holds no larger values", Place(field="redisSizeLimit"))
 
     def _take(self, name: str, value: Any, alias: str, default: Any) -> None:
-        """Both names of a setting are accepted, but not two values."""
+        """Accept both names of a setting, but not two values."""
         if value is None:
             return
         present = getattr(self, name)
         if present not in (default, value):
             raise ConfigError(
-                f"means the same as another field, which is {present}: give one of them", Place(field=alias)
+                f"means the same as another field, which is {present}; set only one of them", Place(field=alias)
             )
         object.__setattr__(self, name, value)
 
     @property
     def address(self) -> RedisAddress:
-        """Where the server is, and how one signs in. Raises: ConfigError."""
+        """Return the server's address and login. Raises: ConfigError."""
         return RedisAddress(self.redis, self.user or "", str(self.password or ""), self.ca_file)
 
 
 def check_label(label: str, place: Place) -> None:
-    """Raises: ConfigError for what cannot be a label."""
+    """Check a label. Raises: ConfigError for an invalid one."""
     if not _LABEL.fullmatch(label):
-        raise ConfigError(f"{label!r} cannot be a label: it must have no spaces and no commas, such as gpu=a100", place)
+        raise ConfigError(f"{label!r} is not a valid label; use one without spaces and commas, such as gpu=a100", place)
 
 
 IGNORED = (
     IgnoredOption("callback", "trials report through Redis"),
-    IgnoredOption("nniManagerIp", "trials report through Redis, and nobody calls the manager"),
+    IgnoredOption("nniManagerIp", "trials report through Redis, and never call the manager"),
     *CHECKPOINTS_STAY,
     IgnoredOption(
         "redisSizeLimit",

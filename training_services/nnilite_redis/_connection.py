@@ -1,6 +1,6 @@
-"""Reaching a Redis server, and what its errors mean, in sentences.
+"""Reach a Redis server, and turn its errors into sentences.
 
-The password is never part of the URL: a URL stands on command lines, in configs and in logs.
+The password is never part of the URL: a URL appears on command lines, in configs and in logs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nnilite.errors import ConfigError, NniliteError, Place, ServiceError
 
 EXAMPLE = "rediss://redis.example.org:6379/0"
 REDIS_ERRORS: tuple[type[Exception], ...] = (e.RedisError, OSError)
-"""What a command may raise because of the server or of the way to it."""
+"""The errors of a command that come from the server or the connection."""
 
 _ANSWER_S = 10.0
 _CONNECT_S = 5.0
@@ -30,7 +30,7 @@ _COMMAND = re.compile(r"run the '?([A-Za-z|]+)'? command")
 
 @dataclass(frozen=True)
 class RedisAddress:
-    """Where a Redis server is, and how one signs in. Raises: ConfigError for a URL that cannot be one."""
+    """A Redis server's address and login. Raises: ConfigError for an invalid URL."""
 
     url: str
     user: str = ""
@@ -46,15 +46,15 @@ class RedisAddress:
             raise ConfigError(f"{self.url!r} is no URL ({error}); write one like {EXAMPLE}", place) from error
         if parts.password is not None:
             advice = "nnictl worker: NNILITE_REDIS_PASSWORD or --password-file; config: password"
-            raise ConfigError(f"the URL must not hold the password, which everybody could read ({advice})", place)
+            raise ConfigError(f"the URL must not hold the password, which all users could read ({advice})", place)
         if parts.scheme not in ("redis", "rediss") or not host or (database and not database.isdecimal()):
-            raise ConfigError(f"{self.url!r} is no address of a Redis server; write one like {EXAMPLE}", place)
+            raise ConfigError(f"{self.url!r} is not the address of a Redis server; write one like {EXAMPLE}", place)
         if port == 0:
             raise ConfigError(f"{self.url!r} has no usable port", place)
 
     @property
     def title(self) -> str:
-        """Names the server to people."""
+        """Return the name of the server for messages."""
         parts = urlsplit(self.url)
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
         return f"{host}:{parts.port or 6379}"
@@ -64,7 +64,7 @@ class RedisAddress:
         return self.url.startswith("rediss:")
 
     def client(self) -> aioredis.Redis:
-        """A client that makes its connections when it needs them. It tries nothing twice: that is for who calls."""
+        """Return a client that makes its connections when it needs them. It never retries: that is for its caller."""
         parts = urlsplit(self.url)
         more: dict[str, Any] = {"ssl": True, "ssl_ca_certs": _text(self.ca_file)} if self.tls else {}
         return aioredis.Redis(
@@ -81,7 +81,7 @@ class RedisAddress:
         )
 
     async def check(self, client: aioredis.Redis) -> None:
-        """See whether the server can be used. Raises: ConfigError: never as things are; ServiceError: not now."""
+        """Check that the server can be used. Raises: ConfigError: never as things are; ServiceError: not now."""
         try:
             facts = await client.info("server")
             await client.eval("return 1", 0)
@@ -96,7 +96,7 @@ class RedisAddress:
             )
 
     def explained(self, error: Exception) -> NniliteError:
-        """The error of a command as a sentence with a cure."""
+        """Return the error of a command as a sentence with a cure."""
         text = str(error) or type(error).__name__
         if isinstance(error, e.NoPermissionError):
             return ServiceError(f"Redis at {self.title}: {_missing_rule(text, self._name())}")
@@ -109,7 +109,7 @@ class RedisAddress:
             )
         if "WRONG_VERSION" in text or "record layer" in text.lower():
             return ConfigError(
-                f"what answers at {self.title} speaks no TLS: write redis:// in place of rediss://", _PLACE
+                f"the server at {self.title} does not use TLS: write redis:// instead of rediss://", _PLACE
             )
         if isinstance(error, (e.ConnectionError, e.TimeoutError, OSError)):
             return ServiceError(self._unreachable(error, text))
@@ -117,7 +117,7 @@ class RedisAddress:
 
     def _unreachable(self, error: Exception, text: str) -> str:
         if isinstance(error, (e.TimeoutError, TimeoutError)):
-            hint = ", or it speaks no TLS: then write redis:// in place of rediss://" if self.tls else ""
+            hint = ", or it does not use TLS: then write redis:// instead of rediss://" if self.tls else ""
             return f"Redis at {self.title} does not answer in time{hint}"
         closed = "closed by server" in text.lower() or "reset by peer" in text.lower()
         hint = ", or it wants TLS: then write rediss://" if closed and not self.tls else ""
@@ -142,7 +142,7 @@ def _sign_in(text: str) -> str:
 
 
 def _missing_rule(text: str, who: str) -> str:
-    """Which ACL rule a user lacks, by Redis' own words."""
+    """Return the ACL rule that a user lacks, from Redis' own words."""
     found = _COMMAND.search(text)
     if found:
         return f"{who} may not use the command {found.group(1)}: its ACL needs the rule +{found.group(1)}"

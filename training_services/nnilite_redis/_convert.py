@@ -1,4 +1,4 @@
-"""From a job to what stands in Redis, and from there to a job's status. Without a clock, and without the network."""
+"""Convert a job to its record in Redis, and the record to a job's status. Without a clock, and without the network."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from nnilite_redis._api import JobRecord, PoolShares, QueuePlace, WorkerRecord, 
 from nnilite_redis._config import PREFIX, RedisConfig
 
 LABELS = "_machineLabels"
-"""A parameter by which one trial asks for labels, as on other platforms: a list of them, or one."""
+"""The parameter with which a trial asks for labels, as on other platforms: a list of them, or one."""
 
 TASK_VERSION = 1
-"""Of what a worker is told of a job: both sides must know the same one."""
+"""The version of a job's record: both sides must use the same one."""
 
 UP, DRAINING, UNHEALTHY = "up", "draining", "unhealthy"
 
 
 @dataclass(frozen=True)
 class Wants:
-    """What a job wants of its worker. Jobs of an experiment that want the same wait in one queue."""
+    """What a job requires of its worker. Jobs of an experiment with the same requirements wait in one queue."""
 
     labels: frozenset[str] = frozenset()
     gpus: int = 0
@@ -38,7 +38,7 @@ class Wants:
 
     @property
     def text(self) -> str:
-        """As JSON, always the same for the same."""
+        """Return canonical JSON: equal values give equal text."""
         known = {"labels": sorted(self.labels), "gpus": self.gpus, "most": self.most, "experiment": self.experiment}
         return json.dumps(known, sort_keys=True)
 
@@ -49,7 +49,7 @@ class Wants:
 
 
 def read_wants(text: str) -> Wants | None:
-    """What a queue's jobs want; None if that cannot be read."""
+    """Return what a queue's jobs require; None if that cannot be read."""
     try:
         known = json.loads(text)
         most = known["most"]
@@ -60,7 +60,7 @@ def read_wants(text: str) -> Wants | None:
 
 
 def wants_of(job: Job, config: RedisConfig) -> Wants:
-    """What a job wants by its experiment's settings and its own parameters."""
+    """Return what a job requires by its experiment's settings and its own parameters."""
     here = [host_label(socket.gethostname())] if config.worker_mode == "singlenode" else []
     asked = frozenset((*config.worker_labels, *here, *labels_of(job)))
     most = config.worker_processors
@@ -68,12 +68,12 @@ def wants_of(job: Job, config: RedisConfig) -> Wants:
 
 
 def host_label(host: str) -> str:
-    """Every worker has this label of itself."""
+    """Return the label that every worker has of itself."""
     return f"host={host}"
 
 
 def labels_of(job: Job) -> list[str]:
-    """The labels that a trial asks for by its parameters."""
+    """Return the labels that a trial asks for by its parameters."""
     record = job.spec.get("parameters") or {}
     parameters = record.get("parameters") if isinstance(record, dict) else None
     wanted = parameters.get(LABELS) if isinstance(parameters, dict) else None
@@ -83,7 +83,7 @@ def labels_of(job: Job) -> list[str]:
 
 
 def files_settings(config: RedisConfig) -> dict[str, Json]:
-    """Where files travel, for both sides: see `_file_store.files_of`."""
+    """Return where files travel, for both sides: see `_file_store.files_of`."""
     storage = config.storage
     if storage is None:
         return {"limit_bytes": config.redis_size_limit}
@@ -92,7 +92,8 @@ def files_settings(config: RedisConfig) -> dict[str, Json]:
 
 
 def task_of(job: Job, config: RedisConfig, code: str, keeper: str) -> dict[str, Json]:
-    """What a worker needs to know of a job; `code` and `keeper` are names of files. It holds the trial's token."""
+    """Return what a worker needs to know of a job; `code` and `keeper` are names of files. It holds the trial's
+    token."""
     return {
         "version": TASK_VERSION,
         "job": job.name,
@@ -113,7 +114,7 @@ def task_of(job: Job, config: RedisConfig, code: str, keeper: str) -> dict[str, 
 
 
 def start_command(config: RedisConfig) -> str:
-    """By which a worker joins that suits the experiment."""
+    """Return the command with which a worker joins that suits the experiment."""
     prefix = ["--prefix", config.prefix] if config.prefix != PREFIX else []
     labels = ["--labels", ",".join(config.worker_labels)] if config.worker_labels else []
     return shlex.join(["nnictl", "worker", "--redis", config.redis, *prefix, *labels])
@@ -124,7 +125,7 @@ def start_command(config: RedisConfig) -> str:
 
 @dataclass(frozen=True)
 class WorkerFacts:
-    """A worker's own words, checked: they come from outside."""
+    """A worker's facts about itself, checked, as they come from outside."""
 
     id: str
     host: str = ""
@@ -136,7 +137,7 @@ class WorkerFacts:
     trouble: str = ""
 
     def suits(self, wants: Wants) -> bool:
-        """Whether it could ever run such a job."""
+        """Return whether the worker could ever run such a job."""
         return wants.labels <= self.labels and wants.gpus <= self.gpus
 
     @property
@@ -145,7 +146,7 @@ class WorkerFacts:
 
 
 def worker_facts(record: WorkerRecord) -> WorkerFacts:
-    """What a worker says of itself; nothing, where that makes no sense."""
+    """Return a worker's facts about itself; empty where they make no sense."""
     facts = record.facts
     labels = facts.get("labels")
     return WorkerFacts(
@@ -166,7 +167,7 @@ def _count(value: Json) -> int:
 
 @dataclass(frozen=True)
 class PoolView:
-    """The pool as it was seen last: what reasons and pages are made of."""
+    """The pool at the last look, as the source of reasons and pages."""
 
     workers: Sequence[WorkerFacts] = ()
     silent_s: Mapping[str, float] = field(default_factory=dict)  # of each worker
@@ -179,16 +180,16 @@ class PoolView:
 
     @property
     def well(self) -> list[WorkerFacts]:
-        """The workers that one hears of."""
+        """Return the workers that report."""
         return [worker for worker in self.workers if self.healthy(worker.id)]
 
     @cached_property
     def numbered(self) -> Mapping[str, tuple[int, QueuePlace]]:
-        """The place of each waiting job and its number, from 1: thousands of jobs ask for theirs."""
+        """Return the place of each waiting job and its number, from 1: thousands of jobs ask for theirs."""
         return {place.job: (number, place) for number, place in enumerate(self.places, 1)}
 
     def hosts(self, mine: Mapping[str, str]) -> list[Host]:
-        """The workers as people see them; `mine` maps the jobs of this experiment that run to their workers."""
+        """Return the hosts for the page; `mine` maps the running jobs of this experiment to their workers."""
         counts = Counter(mine.values())
         return [self._host(worker, counts[worker.id]) for worker in self.workers]
 
@@ -209,13 +210,14 @@ class PoolView:
 
 
 def ordinal(number: int) -> str:
-    """1st, 2nd, 3rd, 4th, 11th, 21st ..."""
+    """Return 1st, 2nd, 3rd, 4th, 11th, 21st ..."""
     ending = "th" if 10 < number % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"
 
 
 def whom_it_waits_for(job: str, experiment: str, terms: SlotTerms, view: PoolView) -> str:
-    """Whom a job in the queue waits for, where experiments share the slots; "" if it needs none, or could have one."""
+    """Return the experiment that a queued job waits for, where slots are shared; "" if it needs none, or could have
+    one."""
     numbered = view.numbered.get(job)
     if terms.limit is None or numbered is None:
         return ""
@@ -225,14 +227,14 @@ def whom_it_waits_for(job: str, experiment: str, terms: SlotTerms, view: PoolVie
 
 
 def why_waits(number: int, wants: Wants, view: PoolView, start: str, whom: str = "") -> str:
-    """Why a job waits, and what would help.
+    """Return why a job waits, and what would help.
 
-    `start`: the command by which a worker joins. `whom`: see `whom_it_waits_for`.
+    `start`: the command with which a worker joins. `whom`: see `whom_it_waits_for`.
     """
     place = f"{ordinal(number)} in the queue" if number else "in the queue"
     well = view.well
     if not well:
-        silent = f" ({len(view.workers)} that had joined have fallen silent)" if view.workers else ""
+        silent = f" ({len(view.workers)} that had joined no longer report)" if view.workers else ""
         return f"{place}; no worker has joined{silent}: start one with `{start}`"
     able = [worker for worker in well if worker.suits(wants)]
     if not able:
@@ -248,7 +250,7 @@ def why_waits(number: int, wants: Wants, view: PoolView, start: str, whom: str =
     state = "drain" if len(draining) == len(able) else "busy"
     processors = sum(worker.processors for worker in able)
     if state == "drain":
-        return f"{place}; all of {_workers(len(able))}{with_what} take no more trials: they were told to stop"
+        return f"{place}; all of {_workers(len(able))}{with_what} accept no more trials, since they are stopping"
     return f"{place}; {_workers(len(able))}{with_what}, all {processors} processors busy"
 
 
@@ -264,17 +266,20 @@ def _wanted(wants: Wants) -> str:
 
 # ---------------------------------------------------------------- what jobs are like
 
-CANCELED_IN_QUEUE: dict[str, Json] = {"state": JobState.CANCELED.value, "reason": "canceled while it was in the queue"}
+CANCELED_IN_QUEUE: dict[str, Json] = {
+    "state": JobState.CANCELED.value,
+    "reason": "the job was canceled while it was in the queue",
+}
 
 
 def status_of(record: JobRecord) -> JobStatus:
-    """A worker's word on its job, checked."""
+    """Check a worker's report of its job."""
     report = record.report
     try:
         state = JobState(report.get("state"))
     except ValueError:
         return JobStatus(
-            JobState.WAITING, f"worker {record.worker} has it and has not told of it yet", host=record.worker
+            JobState.WAITING, f"worker {record.worker} has the job and has not reported on it yet", host=record.worker
         )
     code = report.get("exit_code")
     return JobStatus(
@@ -294,6 +299,6 @@ def _time(value: Json) -> float | None:
 
 
 def silent_status(record: JobRecord, silent_s: float) -> JobStatus:
-    """Of a job whose worker says nothing, but not for so long yet that it is taken away."""
-    silence = f"worker {record.worker} has not been heard of for {format_duration(silent_s)}"
+    """Return the status of a job whose worker is silent, but not yet for long enough to lose the job."""
+    silence = f"worker {record.worker} has not reported for {format_duration(silent_s)}"
     return JobStatus(JobState.UNKNOWN, silence, host=str(record.report.get("host") or record.worker))

@@ -1,7 +1,7 @@
-"""Files that travel between the manager and the workers: the code, the keeper, checkpoints and outputs.
+"""Store files that travel between the manager and the workers: the code, the keeper, checkpoints and outputs.
 
-They go through an S3-compatible store where the config names one, and through Redis itself where not: then each is
-held in the server's memory, so that there is a limit to its size.
+They go through an S3-compatible store where the config names one, and otherwise through Redis itself: then each is held
+in the server's memory, so that its size is limited.
 """
 
 from __future__ import annotations
@@ -35,23 +35,24 @@ class Files(Protocol):
     """A place for files, by names without meaning."""
 
     async def check(self) -> None:
-        """Whether it can be used. Raises: ConfigError, ServiceError."""
+        """Check that it can be used. Raises: ConfigError, ServiceError."""
 
     async def has(self, name: str) -> bool:
-        """Raises: ServiceError, ConfigError."""
+        """Return whether there is such a file. Raises: ServiceError, ConfigError."""
 
     async def put(self, name: str, path: Path, what: str) -> None:
         """Store a file; `what` names it in complaints. Raises: TooLarge, ServiceError, ConfigError."""
 
     async def get(self, name: str, path: Path) -> bool:
-        """Fetch a file, whole or not at all; False if there is none. Raises: ServiceError, ConfigError, OSError."""
+        """Fetch a file, whole or not at all; return False if there is none. Raises: ServiceError, ConfigError,
+        OSError."""
 
     async def delete(self, name: str) -> None:
-        """Raises: ServiceError, ConfigError."""
+        """Delete a file. Raises: ServiceError, ConfigError."""
 
 
 def files_of(pool: Pool, settings: Mapping[str, Json]) -> Files:
-    """The place for files that these settings name (see `settings_of`). Raises: ConfigError."""
+    """Return the place for files that these settings name (see `settings_of`). Raises: ConfigError."""
     bucket = settings.get("bucket")
     if isinstance(bucket, dict):
         return BucketFiles(bucket)
@@ -59,14 +60,14 @@ def files_of(pool: Pool, settings: Mapping[str, Json]) -> Files:
 
 
 class RedisFiles:
-    """In Redis itself, where they stay for a week after their last use."""
+    """Files in Redis itself, where they stay for a week after their last use."""
 
     def __init__(self, pool: Pool, limit_bytes: int) -> None:
         self._pool = pool
         self._limit_bytes = limit_bytes
 
     async def check(self) -> None:
-        """It was reached before this was asked."""
+        """Check nothing; the server was reached before this was called."""
 
     async def has(self, name: str) -> bool:
         with self._pool.asking():
@@ -76,8 +77,8 @@ class RedisFiles:
         size = path.stat().st_size
         if size > self._limit_bytes:
             raise TooLarge(
-                f"{what} has {format_size(size)}, and through Redis may go {format_size(self._limit_bytes)} "
-                "(redisSizeLimit): set storage, or make it smaller",
+                f"{what} has {format_size(size)}, but redisSizeLimit is {format_size(self._limit_bytes)}: set storage, "
+                "or make it smaller",
                 Place(field="redisSizeLimit"),
             )
         data = await asyncio.to_thread(path.read_bytes)
@@ -111,7 +112,7 @@ class RedisFiles:
 
 
 class BucketFiles:
-    """In a bucket of an S3-compatible store. Keys come from where boto3 looks: the environment, a profile, a role."""
+    """Files in a bucket of an S3-compatible store. boto3 finds the keys: in the environment, a profile, or a role."""
 
     def __init__(self, settings: Mapping[str, Json]) -> None:
         try:
@@ -195,12 +196,12 @@ class _NoSuchObject(ServiceError):
 
 
 def _region(endpoint: Json) -> str | None:
-    """Servers that are not AWS's do not care, but the signature needs one."""
+    """Return a region: servers other than AWS ignore it, but the signature needs one."""
     return "us-east-1" if endpoint else None
 
 
 def name_of(path: Path, kind: str) -> str:
-    """A name by the file's content: equal files have equal names."""
+    """Return a name by the file's content: equal files have equal names."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):

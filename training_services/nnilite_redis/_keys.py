@@ -26,7 +26,7 @@ GROUP = "workers"
 """The consumer group of all queues."""
 
 KEPT_S = 7 * 86400
-"""How long what nobody uses stays."""
+"""How long unused keys stay."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,10 @@ class PoolKeys:
 
 
 def manager_party(experiment: str) -> str:
-    """Whose mail is the manager's."""
+    """Return the party name of a manager."""
     return f"manager:{experiment}"
 
 
 def worker_party(worker: str) -> str:
-    """Whose mail is a worker's."""
+    """Return the party name of a worker."""
     return f"worker:{worker}"

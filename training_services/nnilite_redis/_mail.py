@@ -1,8 +1,8 @@
-"""Letters between managers and workers, who never reach each other: each party has a stream from which it alone reads.
+"""Send letters between managers and workers, which never connect to each other: each party reads one stream.
 
-A letter may get lost (the server dies, its reader is not there) and is then not sent again by anybody here: what must
-last stands in a job's record or in a trial's folder, and letters only make it quick. Who asks waits for the answer for
-a time, and takes its question back then, so that no questions pile up for a reader that is away.
+A letter may get lost (the server dies, its reader is gone) and is not sent again from here: lasting facts are in a
+job's record or in a trial's folder, and letters only make things quick. A party that asks waits for the answer for some
+time and then takes its question back, so that questions do not pile up for an unavailable reader.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _READ_AT_ONCE = 64
 
 @dataclass(frozen=True)
 class Letter:
-    """What one party tells another: `head` is JSON, `data` may be anything."""
+    """A letter from one party to another: `head` is JSON, `data` may be anything."""
 
     head: Mapping[str, Json]
     data: bytes = b""
 
     def text(self, name: str) -> str:
-        """A word of the head; "" if it has none."""
+        """Return a text of the head; "" if it has none."""
         value = self.head.get(name)
         return value if isinstance(value, str) else ""
 
@@ -78,7 +78,7 @@ class Mailbox:
                 await asyncio.sleep(_PAUSE_S)
 
     async def _turn(self, streams: dict[Any, Any]) -> bool:
-        """Wait for letters and give them to who takes them; whether the bell was rung."""
+        """Wait for letters and deliver them to their handlers; return whether the bell was rung."""
         keys, client = self._pool.keys, self._pool.client
         with self._pool.asking():
             found = await client.xread(streams, count=_READ_AT_ONCE, block=_TURN_MS)
@@ -126,7 +126,7 @@ class Mailbox:
             log.info("an answer to %s was not sent: %s", sender, error)
 
     async def tell(self, party: str, letter: Letter) -> str:
-        """Send a letter; its entry. Raises: ServiceError."""
+        """Send a letter; return its entry. Raises: ServiceError."""
         key = self._pool.keys.mail(party)
         fields: dict[Any, Any] = {"head": json.dumps({**letter.head, "from": self.party})}
         if letter.data:
@@ -163,7 +163,7 @@ class Mailbox:
             log.debug("a question to %s stays: %s", party, error)
 
     async def clear(self) -> None:
-        """Forget the letters to an earlier bearer of this name: nobody waits for answers. Raises: ServiceError."""
+        """Delete the letters to an earlier party of this name: no sender waits for answers. Raises: ServiceError."""
         with self._pool.asking():
             await self._pool.client.delete(self._pool.keys.mail(self.party))
 

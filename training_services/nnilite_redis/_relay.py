@@ -1,7 +1,7 @@
-"""The manager's end of the way from keepers: their requests come as letters and are put to the manager's own callback.
+"""Deliver keepers' requests on the manager's side: they come as letters and go to the manager's own callback.
 
-Whoever can write into the pool's Redis can write such a letter, and the manager asks no sign-in of its own machine. So
-nothing is passed through: only what keepers ask is put to the manager, and it checks the trial's token.
+All clients with write access to the pool's Redis can write such a letter, and the manager requires no sign-in from its
+own machine. So only requests of keepers are passed on, and the manager checks the trial's token.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _VALUE = re.compile(r"[\x20-\x7e]{0,4096}")
 
 
 def is_of_keeper(method: str, path: str) -> bool:
-    """Whether it is a request that keepers make."""
+    """Return whether it is a request that keepers make."""
     return bool(_ALLOWED.fullmatch(f"{method} {path}"))
 
 
 def put(address: Callable[[], str], letter: Letter) -> Letter:
-    """Put a keeper's request to the manager at this address; its answer. It blocks: use a thread."""
+    """Put a keeper's request to the manager at this address; return its answer. It blocks: use a thread."""
     method, path = letter.text("method"), letter.text("path")
     given = letter.head.get("headers")
     headers = (
@@ -59,7 +59,7 @@ def _is_header(name: Any, value: Any) -> bool:
 
 
 def _connection(address: str) -> http.client.HTTPConnection:
-    """To our own process by loopback. Its certificate, if it has one, names another address."""
+    """Connect to our own process by loopback. Its certificate, if it has one, names another address."""
     url = urlsplit(address)
     if url.scheme != "https":
         return http.client.HTTPConnection(url.hostname or "", url.port, timeout=LIMIT_S)

@@ -1,4 +1,4 @@
-"""What must happen at once or not at all, as Lua that Redis runs. What each does is said where it is called, in `_api`.
+"""Load the Lua scripts that Redis runs as a whole or not at all. Each is described where it is called, in `_api`.
 
 A reply is a status word, or a list that begins with one. The scripts are in `_lua`; `heads` and `slots` have functions
 that others call.

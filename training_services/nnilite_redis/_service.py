@@ -1,9 +1,9 @@
 """Runs trials on workers that have joined a pool in Redis; neither side needs to reach the other.
 
-What is true of a job stands in its record, which its worker renews with every beat. A job whose record is not renewed
-for `workerHealthyPeriod` is taken from its worker (fenced) and LOST; a worker that hears this later ends the trial at
-once, and long before it has stopped the trial by itself. What Redis forgets in a crash comes back from both sides:
-workers tell of the jobs that they have, and what no worker has is queued anew.
+The state of a job is its record, which its worker renews with every beat. A job whose record is not renewed for
+`workerHealthyPeriod` is taken from its worker (fenced) and LOST; a worker that learns this later ends the trial at
+once, and has stopped the trial by itself long before. Both sides restore what Redis loses in a crash: workers report
+the jobs that they have, and jobs that no worker has are queued again.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ class RedisService(TrainingService):
             self._session.watch.terms = self._terms  # they may have changed meanwhile
 
     def _check_settings(self) -> None:
-        """Raises: ConfigError."""
+        """Check settings. Raises: ConfigError."""
         grace_s = float(self.context.defaults.get("gracePeriod") or 10)
         period_s = self.config.worker_healthy_period
         if period_s < 2 * grace_s:
             raise ConfigError(
-                f"is {period_s} s, and must be at least twice gracePeriod, which is {grace_s:g} s: a trial must have "
+                f"is {period_s} s, but must be at least twice gracePeriod, which is {grace_s:g} s: a trial must have "
                 "ended on a silent worker before it is tried elsewhere",
                 Place(field="workerHealthyPeriod"),
             )
 
     @property
     def _opened(self) -> Session:
-        """Raises: ServiceError."""
+        """Return the open session. Raises: ServiceError."""
         if self._session is None:
             raise ServiceError(f"{self.name} is not open")
         return self._session
@@ -94,7 +94,7 @@ class RedisService(TrainingService):
             self._session.watch.terms = self._terms
 
     def describe(self, job: Job) -> Json:
-        """The job's record in Redis, without secrets, and what it wants of its worker."""
+        """Return the job's record in Redis, without secrets, and what it requires of its worker."""
         task = task_of(job, self.config, "the code package", "the trial keeper")
         wants = wants_of(job, self.config)
         asked = {"labels": sorted(wants.labels), "gpus": wants.gpus}
@@ -123,7 +123,7 @@ class RedisService(TrainingService):
         self.context.wake()
 
     async def _nudge(self, worker: str) -> None:
-        """Have a worker look at its jobs now: it would do so in a moment, anyway."""
+        """Have a worker check its jobs now, which it would otherwise do in a moment."""
         if worker:
             with contextlib.suppress(ServiceError):
                 await self._opened.mail.tell(worker_party(worker), Letter({"do": "look"}))
@@ -137,7 +137,7 @@ class RedisService(TrainingService):
         await self._nudge(worker)
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        """Of a trial whose keeper was killed, or gave up, before all was delivered: what its worker has on its disk."""
+        """Return the events on the worker's disk of a trial whose keeper died, or gave up, before all was delivered."""
         here = self.context.directory / "trials" / str(handle["trial"]) / str(handle["attempt"])
         return await self._opened.trial_files.events(handle, here)
 

@@ -1,4 +1,4 @@
-"""An open service: its connections, its letters, and what it has brought to where workers find it."""
+"""An open service: its connections, its letters, and the files that it has put where workers find them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Session:
 
     @classmethod
     async def begin(cls, config: RedisConfig, context: ServiceContext) -> Session:
-        """Connect, check access, and bring code and keeper. Raises: ConfigError, ServiceError, CodeDirError."""
+        """Connect, check access, and store code and keeper. Raises: ConfigError, ServiceError, CodeDirError."""
         pool = Pool(config.address, config.prefix)
         try:
             await pool.check()
@@ -72,7 +72,7 @@ class Session:
         self._reading = asyncio.get_running_loop().create_task(self.mail.run(), name=f"mail of {self.mail.party}")
 
     async def _provide(self, code: bool = True) -> None:
-        """See that workers find the keeper, and the code. Raises: ConfigError, ServiceError."""
+        """Ensure that workers find the keeper, and the code. Raises: ConfigError, ServiceError."""
         await self._bring(self._keeper, self._context.keeper, "the trial keeper")
         if code:
             archive = self._package.archive
@@ -91,7 +91,7 @@ class Session:
         await self.pool.submit(job.name, job.experiment, task, wants.queue, wants.text)
 
     async def _serve(self, letter: Letter) -> Letter | None:
-        """What workers ask."""
+        """Answer the requests of workers."""
         what = letter.text("do")
         if what == "http":
             loop = asyncio.get_running_loop()
@@ -105,7 +105,8 @@ class Session:
         raise ServiceError(f"the manager cannot {what!r:.50}: the worker may be of another version of nnilite")
 
     async def end(self) -> None:
-        """Jobs go on. Of an experiment that has none, workers may tidy up; what Redis has of it goes by itself, too."""
+        """End the session; jobs continue. Workers may tidy up an experiment without jobs; its keys in Redis expire,
+        too."""
         await end_tasks([self._reading] if self._reading is not None else [])
         await self.mail.close()
         self._relays.shutdown(wait=False)
@@ -113,6 +114,6 @@ class Session:
             await self.pool.set_experiment(self._context.experiment, closed=True)
             await self.pool.forget_experiment(self._context.experiment)
         except NniliteError as error:
-            log.warning("what Redis has of the experiment goes by itself in a week: %s", error)
+            log.warning("the experiment's data in Redis expires in a week: %s", error)
         finally:
             await self.pool.close()

@@ -1,6 +1,6 @@
-"""For how long somebody was silent, in time in which we could have heard.
+"""Measure how long a party has been silent, counting only time in which it could have been heard.
 
-While Redis does not answer, or this process is stopped, nobody can be heard, so that such time is nobody's silence.
+Time in which Redis does not answer, or this process is stopped, does not count as silence.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Silence:
         self._last = None
 
     def of(self, party: str, sign: str) -> float:
-        """For how long this has been the party's last sign of life, in seconds."""
+        """Return the seconds since the party's last sign of life."""
         known, since_s = self._signs.get(party, (None, 0.0))
         if known != sign:
             since_s = self._heard_s

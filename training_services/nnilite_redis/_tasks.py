@@ -1,4 +1,4 @@
-"""Ending tasks that talk to Redis."""
+"""End tasks that talk to Redis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TURN_S = 0.1
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel until they have ended: the client swallows a cancellation that comes while it makes a connection."""
+    """Cancel tasks until they have ended: the client swallows a cancellation that comes while it connects."""
     pending = {task for task in tasks if not task.done()}
     for _ in range(_TURNS):
         if not pending:

@@ -1,4 +1,4 @@
-"""Files of trials that lie with their workers: read piece by piece, or fetched as a whole."""
+"""Read the files of trials on their workers, piece by piece or as a whole."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TrialFiles:
     has_store: bool
 
     async def read(self, handle: Handle, name: str, offset: int, limit: int) -> bytes:
-        """A piece of a file of the trial's folder; b"" where there is nothing (yet)."""
+        """Return a piece of a file of the trial's folder; b"" where there is nothing (yet)."""
         worker = await self._worker(handle)
         if not worker:
             return b""
@@ -49,7 +49,8 @@ class TrialFiles:
         return (await self._ask(worker, handle, asked, _ASK_S)).data
 
     async def events(self, handle: Handle, here: Path) -> Sequence[KeeperEvent]:
-        """What the keeper has noted on its worker's disk, and the output that has not come to the folder `here`.
+        """Return the events that the keeper noted on its worker's disk, and the output that is not in the folder `here`
+        yet.
 
         None where the worker never had it.
         """
@@ -86,7 +87,7 @@ class TrialFiles:
             await self.files.delete(name)
 
     async def listed(self, handle: Handle) -> list[TrialFile] | None:
-        """What is in the trial's folder on its worker; None if only the store has it."""
+        """Return the files in the trial's folder on its worker; None if only the store has it."""
         try:
             worker = await self._worker(handle)
             if not worker:
@@ -111,7 +112,7 @@ class TrialFiles:
         await asyncio.to_thread(save_below, piece, target, path, most_bytes)
 
     async def _worker(self, handle: Handle) -> str:
-        """The worker that has the trial's files; "" if none ever had."""
+        """Return the worker that has the trial's files; "" if none ever had."""
         record = (await self.pool.jobs([str(handle["job"])]))[0]
         if record is None:
             raise NotFound("no worker has files of this trial (any more)")
@@ -129,6 +130,6 @@ class TrialFiles:
 
 
 def _unpack(archive: Path, target: Path) -> None:
-    """Only what stays within the folder. Raises: ServiceError, OSError."""
+    """Unpack the files, but only into the folder. Raises: ServiceError, OSError."""
     with archive.open("rb") as file:
         take_tar(file.read, target)

@@ -1,4 +1,4 @@
-"""What the manager's side sees of its jobs and of the pool, and what it makes of it."""
+"""Watch the jobs and the pool from the manager's side, and derive the status of jobs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from nnilite_redis._silence import Silence
 log = logging.getLogger(__name__)
 
 QUIET_S = 8.0
-"""Some beats: what is said of a job is old then."""
+"""Some beats: after this time, the report of a job is old."""
 
 _REAPPEAR_S = 10.0  # how long workers get to tell of a job that Redis has forgotten
 
 
 class PoolWatch:
-    """Knows what was seen last; all that must last is in Redis.
+    """Holds the last view of the pool; all that must last is in Redis.
 
     `queue` puts a job into its queue again.
     """
@@ -52,7 +52,7 @@ class PoolWatch:
         self._view = PoolView(period_s=config.worker_healthy_period)
 
     def submitted(self, job: Job) -> None:
-        """Remember a job: it can be queued anew if Redis forgets it."""
+        """Remember a job: it can be queued again if Redis forgets it."""
         self._jobs[job.name] = job
 
     def forget(self, job: str) -> None:
@@ -64,7 +64,7 @@ class PoolWatch:
         return self._view.hosts(self._owners)
 
     def is_quiet(self, worker: str) -> bool:
-        """Whether nothing was heard of a worker for some beats."""
+        """Return whether a worker has been silent for some beats."""
         return self._view.silent_s.get(worker, 0.0) > QUIET_S
 
     def was_deaf(self) -> None:
@@ -72,7 +72,7 @@ class PoolWatch:
         self._silence.was_deaf()
 
     async def look_around(self) -> None:
-        """See who is there and who waits. Raises: ServiceError."""
+        """Look which workers have joined and which jobs wait. Raises: ServiceError."""
         await self._tell_terms()
         places, records = await self._pool.places(), await self._pool.workers()
         shares = await self._pool.shares() if self.terms.limit is not None else PoolShares()
@@ -82,9 +82,9 @@ class PoolWatch:
         self._view = PoolView(facts, silent_s, places, self._config.worker_healthy_period, shares)
 
     async def _tell_terms(self) -> None:
-        """Again and again, since Redis may forget them. Raises: ServiceError.
+        """Send the terms repeatedly, since Redis may forget them. Raises: ServiceError.
 
-        Those of one that takes no part are told once: an earlier manager may have told others.
+        An experiment that takes no part sends them once: an earlier manager may have sent others.
         """
         terms = self.terms
         if terms != self._told_terms or terms != SlotTerms():
@@ -92,7 +92,7 @@ class PoolWatch:
             self._told_terms = terms
 
     async def statuses(self, handles: Sequence[Handle]) -> list[JobStatus]:
-        """Of all these jobs, in their order. Raises: ServiceError."""
+        """Return the statuses of all these jobs, in their order. Raises: ServiceError."""
         names = [str(handle["job"]) for handle in handles]
         records = await self._pool.jobs(names)
         await self.look_around()
@@ -113,17 +113,21 @@ class PoolWatch:
         if record.report and told.state.ended:
             return told
         if record.fenced:
-            return JobStatus(JobState.LOST, f"its worker {record.worker} was silent for too long", host=told.host)
+            return JobStatus(
+                JobState.LOST, f"worker {record.worker} of the job was silent for too long", host=told.host
+            )
         if record.worker:
             return await self._held(name, record, told)
         return await self._waiting(name)
 
     async def _held(self, name: str, record: JobRecord, told: JobStatus) -> JobStatus:
-        """Of a job that a worker has."""
+        """Return the status of a job that a worker has."""
         silent_s = self._silence.of(name, record.beat)
         if silent_s > self._config.worker_healthy_period:
             if await self._pool.fence(name, record.beat):
-                reason = f"its worker {record.worker} has been silent for {silent_s:.0f} s and counts as unhealthy"
+                reason = (
+                    f"worker {record.worker} of the job has been silent for {silent_s:.0f} s and counts as unhealthy"
+                )
                 return JobStatus(JobState.LOST, reason, host=told.host)
             return told
         return silent_status(record, silent_s) if silent_s > QUIET_S else told
@@ -140,20 +144,20 @@ class PoolWatch:
         return JobStatus(JobState.WAITING, why_waits(number, wants, self._view, start_command(self._config), whom))
 
     async def _forgotten(self, name: str) -> JobStatus:
-        """Of a job that Redis does not know: a worker may have it, and then will tell."""
+        """Return the status of a job that Redis does not know: a worker may have it, and then reports it."""
         owner = self._owners.get(name)
         patience_s = self._config.worker_healthy_period if owner else _REAPPEAR_S
         if self._silence.of(name, "forgotten") > patience_s:
             return await self._queue_anew(name)
-        who = f"its worker {owner}" if owner else "a worker that may have it"
-        return JobStatus(JobState.UNKNOWN, f"Redis does not know it (any more); waits for the word of {who}")
+        who = f"worker {owner}" if owner else "a worker that may have the job"
+        return JobStatus(JobState.UNKNOWN, f"Redis has lost this job; waiting for {who} to report")
 
     async def _queue_anew(self, name: str) -> JobStatus:
-        """Nobody has the job. What this manager has submitted itself, it submits again."""
+        """Queue a job again that no worker has, if this manager submitted it."""
         job = self._jobs.get(name)
         if job is None or name in self._owners:
-            return JobStatus(JobState.LOST, "Redis has forgotten it, and no worker has it")
+            return JobStatus(JobState.LOST, "Redis lost the job, and no worker has it")
         await self._pool.remove(name, job.experiment)
         await self._queue(job)
-        log.warning("Redis had forgotten %s, which is in the queue again", name)
-        return JobStatus(JobState.WAITING, "Redis had forgotten it: it is in the queue again")
+        log.warning("Redis had lost %s; put it into the queue again", name)
+        return JobStatus(JobState.WAITING, "Redis had lost the job; it is in the queue again")

@@ -153,7 +153,7 @@ def test_a_wrong_way_in_is_told_in_a_sentence(secure, tmp_path, fields, sentence
 
 def test_tls_where_there_is_none_is_told(shared_server, tmp_path):
     error = complaint(tmp_path, RedisConfig(shared_server.url.replace("redis:", "rediss:")))
-    assert "speaks no TLS: then write redis:// in place of rediss://" in str(error)
+    assert "does not use TLS: then write redis:// instead of rediss://" in str(error)
 
 
 def test_no_tls_where_there_is_is_told(secure, tmp_path):
@@ -172,11 +172,11 @@ def test_no_server_is_told(tmp_path):
     ("words", "sentence"),
     [
         (["--redis", "redis://:hidden@host"], "the URL must not hold the password"),
-        (["--redis", "http://host"], "is no address of a Redis server; write one like rediss://"),
+        (["--redis", "http://host"], "is not the address of a Redis server; write one like rediss://"),
         ([], "--redis is missing"),
-        (["--redis", "redis://host", "--labels", "a b"], "cannot be a label"),
+        (["--redis", "redis://host", "--labels", "a b"], "is not a valid label"),
         (["--redis", "redis://host", "--password-file", "/no/such"], "/no/such cannot be read"),
-        (["--redis", "redis://host", "--ca-file", "/no/such"], "/no/such is no file"),
+        (["--redis", "redis://host", "--ca-file", "/no/such"], "/no/such is not a file"),
         (["--redis", "redis://127.0.0.1:1", "--folder", "FOLDER"], "no Redis can be reached at 127.0.0.1:1"),
     ],
 )
@@ -196,8 +196,8 @@ def test_a_wrong_command_line_of_a_worker_gets_a_sentence(words, sentence, tmp_p
     [
         ({"redis": "redis://u:secret@host"}, "the URL must not hold the password"),
         ({"redis": "host:6379"}, "is no address of a Redis server"),
-        ({"prefix": "a b"}, "'a b' cannot be used"),
-        ({"worker_labels": ["a,b"]}, "cannot be a label"),
+        ({"prefix": "a b"}, "'a b' is not valid"),
+        ({"worker_labels": ["a,b"]}, "is not a valid label"),
         ({"worker_healthy_period": 2}, "must be at least 3 s"),
         ({"worker_processors": 3, "worker_remote_processors": 2}, "means the same as another field, which is 3"),
     ],
@@ -220,4 +220,4 @@ def test_a_period_that_is_too_short_for_the_grace_is_refused(shared_server, tmp_
 
 def test_code_that_is_too_large_for_redis_is_refused_at_the_start(shared_server, tmp_path):
     error = complaint(tmp_path, RedisConfig(shared_server.url, redis_size_limit=100))
-    assert "and through Redis may go 100 B (redisSizeLimit): set storage, or make it smaller" in str(error)
+    assert "but redisSizeLimit is 100 B: set storage, or make it smaller" in str(error)

@@ -119,7 +119,7 @@ def test_the_trial_of_a_killed_worker_is_lost_after_the_period_and_ended(shared_
     name = count(bench)
     worker.kill()
     status = bench.wait(name, JobState.LOST)
-    assert f"its worker {worker.name} has been silent for" in status.reason
+    assert f"worker {worker.name} of the job has been silent for" in status.reason
     eventually(lambda: not runs(int(bench.lines("beats")[-1])))
     assert [host.state for host in bench.service.hosts()] == ["unhealthy"]
 
@@ -206,7 +206,7 @@ def test_a_worker_that_is_back_in_time_goes_on(silenced, shared_server, open_ben
     name = count(bench)
     fall_silent()
     status = bench.wait(name, JobState.UNKNOWN)
-    assert "has not been heard of for" in status.reason
+    assert "has not reported for" in status.reason
     come_back()
     bench.wait(name, JobState.RUNNING)
     assert whole(finish(bench, name))
@@ -217,7 +217,7 @@ def test_a_worker_that_is_told_to_stop_finishes_what_runs_and_takes_no_more(shar
     bench = open_bench(shared_server)
     running, waiting = count(bench), bench.run("true")
     worker.signal(signal.SIGTERM)
-    eventually(lambda: "were told to stop" in bench.status(waiting).reason)
+    eventually(lambda: "are stopping" in bench.status(waiting).reason)
     assert whole(finish(bench, running))
     assert worker.wait() == 0
     eventually(lambda: "no worker has joined" in bench.status(waiting).reason)
@@ -230,7 +230,7 @@ def test_a_worker_that_is_told_twice_ends_what_runs_which_is_tried_elsewhere(sha
     name = count(bench)
     worker.stop()
     status = bench.wait(name)
-    assert (status.state, status.reason) == (JobState.LOST, "its worker was told to stop")
+    assert (status.state, status.reason) == (JobState.LOST, "the worker was stopped")
     assert worker.wait() == 0
 
 

@@ -134,7 +134,7 @@ def test_outputs_that_are_too_large_for_redis_are_refused(shared_server, open_be
     name = bench.run('head -c 500000 /dev/zero > "$NNI_OUTPUT_DIR/model.bin"')
     bench.finish(name)
     error = bench.refusal(bench.service.fetch(bench.handles[name], tmp_path / "fetched"))
-    assert "(redisSizeLimit): set storage, or make it smaller" in str(error)
+    assert ": set storage, or make it smaller" in str(error)
     assert not isinstance(error, NotFound)
 
 

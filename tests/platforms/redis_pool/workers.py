@@ -68,7 +68,7 @@ class WorkerProcess:
             return
         self.signal(signal.SIGCONT)
         process.terminate()
-        eventually(lambda: "told to stop" in self.log or process.poll() is not None)
+        eventually(lambda: "stopping: no new trials" in self.log or process.poll() is not None)
         process.terminate()
         try:
             process.wait(40)

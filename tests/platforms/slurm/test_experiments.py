@@ -68,7 +68,7 @@ WRONG = [
     ({"partition": "no pe"}, r"trainingService.partition: 'no pe' is not valid; use one word"),
     ({"sbatchLines": ["--array=1-9"]}, r"trainingService.sbatchLines[0]: --array cannot be set here; set jobArraySize"),
     ({"sbatchLines": ["rm -rf"]}, r"trainingService.sbatchLines[0]: 'rm -rf' is no option of sbatch"),
-    ({"timeLimit": "30s"}, "trainingService.timeLimit: has to be above 60 s"),
+    ({"timeLimit": "30s"}, "trainingService.timeLimit: must be above 60 s"),
     ({"modules": ["a; b"]}, "trainingService.modules[0]: 'a; b' is not the name of a module"),
     ({"login": {"host": ""}}, "trainingService.login.host: '' cannot be used"),
 ]

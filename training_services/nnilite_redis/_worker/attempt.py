@@ -1,4 +1,4 @@
-"""One attempt of a trial on this worker: its folder, its keeper, and what is told of it.
+"""One attempt of a trial on this worker: its folder, its keeper, and its reports.
 
 task.json    what the manager said, until the keeper has its specification; holds the trial's token
 spec.json    the keeper's specification; holds it, too
@@ -53,7 +53,7 @@ class WorkerAttempt:
         self.path = folder / task.job.experiment / "trials" / task.job.trial / str(task.job.attempt)
         self._folder = KeeperFolder(self.path)
         self.gpus = gpus
-        self.step = "it is being prepared"  # what it waits for before its keeper starts
+        self.step = "the trial is being prepared"  # what it waits for before its keeper starts
         self.failure = ""  # why it will never start here
         self.removed = False
         self.saved = False  # its last checkpoints are where others find them
@@ -70,13 +70,13 @@ class WorkerAttempt:
     # ------------------------------------------------------------ on disk
 
     def save(self, data: Mapping[str, Any]) -> None:
-        """Put the task on disk, before Redis may forget it. Raises: OSError."""
+        """Save the task to disk, before Redis may forget it. Raises: OSError."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(self.path / "task.json", {**data, "given_gpus": self.gpus and list(self.gpus)})
 
     @classmethod
     def found(cls, path: Path, folder: Path) -> WorkerAttempt | None:
-        """The attempt that an earlier worker has had in this folder; None if there is none."""
+        """Return the attempt that an earlier worker had in this folder; None if there is none."""
         data = read_json(path / "job.json") or read_json(path / "task.json")
         if not data:
             return None
@@ -90,12 +90,12 @@ class WorkerAttempt:
 
     @property
     def begun(self) -> bool:
-        """Whether a keeper was started."""
+        """Return whether a keeper was started."""
         return (self.path / "job.json").exists()
 
     @property
     def asked(self) -> str:
-        """Why its end was asked for; "" if it was not."""
+        """Return why its end was asked for; "" if it was not."""
         if self._asked != FENCED:
             with contextlib.suppress(OSError):
                 place = self.path / "asked"
@@ -105,7 +105,7 @@ class WorkerAttempt:
     # ------------------------------------------------------------ the keeper
 
     def write_spec(self, archive: Path, callback: str, callback_file: Path, checkpoints: Path | None) -> None:
-        """Raises: OSError."""
+        """Write the specification. Raises: OSError."""
         given = environment(self.gpus if self.task.job.gpus else None if self.task.job.gpus is None else ())
         spec = self.task.job.spec_for(
             self.path,
@@ -121,14 +121,15 @@ class WorkerAttempt:
         self._folder.create(spec)
 
     def token(self) -> str:
-        """Return the trial's token, by which its keeper proves itself; "" where it has no specification (any more)."""
+        """Return the trial's token, with which its keeper proves itself; "" where it has no specification (any
+        more)."""
         with contextlib.suppress(OSError):
             token = self._folder.spec().get("token")
             return token if isinstance(token, str) else ""
         return ""
 
     def start(self, keeper: Path) -> None:
-        """Start the keeper; twice does no harm, since it looks for another one at work. Raises: OSError."""
+        """Start the keeper; a second start does no harm, since it looks for another one at work. Raises: OSError."""
         self._keeper = _started(self._folder.run_command(keeper))
         public = {name: value for name, value in read_json(self.path / "task.json").items() if name != "spec"}
         self._folder.keep_note({**public, "spec": {}})
@@ -161,7 +162,7 @@ class WorkerAttempt:
             self._signal_keeper(signal.SIGTERM)
 
     def is_overdue(self) -> bool:
-        """Whether it was told to end so long ago that `press` is to be called."""
+        """Return whether it was asked to end so long ago that `press` has to be called."""
         if self._asked_at is None or self._pressed:
             return False
         # One that an earlier worker has begun is known without its specification.
@@ -169,7 +170,7 @@ class WorkerAttempt:
         return time.monotonic() - self._asked_at > grace_s + _PATIENCE_S
 
     def press(self) -> None:
-        """Kill what was told to end and has not, once: a keeper that was stopped does not obey. Blocks."""
+        """Kill, once, a trial that did not obey: a keeper that was stopped does not react. Blocks."""
         self._pressed = True
         trial, keeper = None, 0
         with contextlib.suppress(OSError):
@@ -182,7 +183,7 @@ class WorkerAttempt:
 
     @property
     def over(self) -> bool:
-        """Whether its command has ended, or will never start: it holds no processor any more."""
+        """Return whether its command has ended, or will never start: it holds no processor any more."""
         if self.ended:
             return True
         with contextlib.suppress(OSError):  # a disk in trouble does not tell
@@ -191,13 +192,14 @@ class WorkerAttempt:
 
     @property
     def ended(self) -> bool:
-        """Whether its end is told."""
+        """Return whether its end is reported."""
         return JobState(self.report()["state"]).ended
 
     def report(self) -> dict[str, Json]:
-        """How it is. Whether the keeper runs is asked before how it ended: the other order misses an end in between.
+        """Return how it is. Whether the keeper runs is asked before how it ended: the other order misses an end in
+        between.
 
-        The end is not told at once: for a while the keeper is about to tell its manager itself, with all that comes
+        The end is not reported at once: for a while the keeper may report it to its manager itself, with all events
         before the end.
         """
         if not (self._last and JobState(self._last["state"]).ended):
@@ -216,7 +218,7 @@ class WorkerAttempt:
         try:
             return cast(JobStatus, _looks.look(str(self.path), "status", self._status))
         except OSError as error:
-            reason = f"its folder {self.path} cannot be read now: {error.strerror}"
+            reason = f"the trial's folder {self.path} cannot be read now: {error.strerror}"
             return JobStatus(JobState.UNKNOWN, reason)
 
     def _status(self) -> JobStatus:
@@ -227,29 +229,35 @@ class WorkerAttempt:
         if not self.begun:
             return self._before_the_start()
         if runs and not started:
-            return JobStatus(JobState.WAITING, "its keeper starts")
+            return JobStatus(JobState.WAITING, "the trial's keeper is starting")
         if runs and ended is None:
             return JobStatus(JobState.RUNNING, started=started)
         if runs and ended is not None and time.time() < (ended.ended or 0.0) + _LAST_WORDS_S:
-            return JobStatus(JobState.RUNNING, "its last words are delivered", started=started)
+            return JobStatus(JobState.RUNNING, "the trial's last events are being delivered", started=started)
         if not runs and self._is_delivering():
-            return JobStatus(JobState.RUNNING, "its keeper was killed, and a second one delivers", started=started)
+            return JobStatus(
+                JobState.RUNNING,
+                "the trial's keeper was killed; a second one is delivering its events",
+                started=started,
+            )
         if ended is None:
-            return JobStatus(JobState.LOST, "its keeper was killed, or its machine was restarted", started=started)
+            return JobStatus(
+                JobState.LOST, "the trial's keeper was killed, or its machine was restarted", started=started
+            )
         if self.asked in (STOP, FENCED):
-            reason = "its worker was told to stop" if self.asked == STOP else "it was taken away"
+            reason = "the worker was stopped" if self.asked == STOP else "the job was taken away"
             return JobStatus(JobState.LOST, reason, ended.exit_code, started=started, ended=ended.ended)
         return ended
 
     def _before_the_start(self) -> JobStatus:
         if self.asked == CANCEL:
-            return JobStatus(JobState.CANCELED, "canceled before its command was started")
+            return JobStatus(JobState.CANCELED, "the job was canceled before its command was started")
         if self.asked:
-            return JobStatus(JobState.LOST, "its worker was told to stop before it was started")
+            return JobStatus(JobState.LOST, "the worker was stopped before the trial was started")
         return JobStatus(JobState.WAITING, self.step)
 
     def _is_delivering(self) -> bool:
-        """Where a keeper is gone before all was delivered, a second one ends what is left of the trial and delivers."""
+        """Have a second keeper end the trial and deliver its events, if the first died before all was delivered."""
         delivered = read_json(self.path / ".nni" / "delivered")
         begin = self._delivery is None and not delivered and not self._leave_by
         if begin and self._folder.spec_file.exists():
@@ -266,7 +274,7 @@ class WorkerAttempt:
     # ------------------------------------------------------------ its end
 
     def release(self) -> None:
-        """Its manager needs no more of it: a keeper that still delivers leaves, and what holds a secret goes."""
+        """Release the trial: a keeper that still delivers leaves, and secrets are removed."""
         if self.keeper_runs():
             self._leave_by = self._leave_by or time.monotonic() + _LEAVE_S
             self._signal_keeper(signal.SIGTERM if time.monotonic() < self._leave_by else signal.SIGKILL)
@@ -278,13 +286,13 @@ class WorkerAttempt:
                 (self.path / name).unlink(missing_ok=True)
 
     def outputs(self) -> list[Path]:
-        """What the trial has written beside what the manager has."""
+        """Return what the trial has written in addition to what the manager has."""
         if not self.path.is_dir():
             return []
         return [path for path in sorted(self.path.iterdir()) if path.name not in OURS + SENT]
 
     def clean(self) -> None:
-        """Remove the folder, or all of it that is not to be kept."""
+        """Remove the folder, or all of it but what is to be kept."""
         if not (self.task.keep_outputs and not self.stored and self.outputs()):
             shutil.rmtree(self.path, ignore_errors=True)
         else:
@@ -302,7 +310,7 @@ class WorkerAttempt:
 
 
 def _started(command: list[str]) -> subprocess.Popen[bytes]:
-    """A keeper. SIGTERM waits until it listens, so that no early cancel gets lost. Raises: OSError."""
+    """Start a keeper. SIGTERM waits until it listens, so that no early cancel gets lost. Raises: OSError."""
     nothing = subprocess.DEVNULL
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:

@@ -1,4 +1,4 @@
-"""What trials save is brought to where other workers find it, since this machine may be gone when it is needed.
+"""Store what trials save where other workers find it, since this machine may be gone when it is needed.
 
 One archive for each attempt: a further attempt takes the newest one, unless its trial's folder here has what that
 attempt wrote.
@@ -38,7 +38,7 @@ class Checkpoints:
         self.trouble = ""
 
     def place(self, task: WorkerTask) -> Path:
-        """The folder that the trial writes to."""
+        """Return the folder that the trial writes to."""
         return self._folder / task.job.experiment / "checkpoints" / task.job.trial
 
     def _by(self, task: WorkerTask) -> Path:
@@ -46,7 +46,7 @@ class Checkpoints:
         return place.with_name(f"{place.name}.by")
 
     async def bring(self, task: WorkerTask, files: Files) -> None:
-        """See that the attempt finds what the one before it has saved. Raises: NniliteError, OSError."""
+        """Provide the attempt with what the one before it saved. Raises: NniliteError, OSError."""
         place = self.place(task)
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         here = _read_number(self._by(task))
@@ -65,14 +65,14 @@ class Checkpoints:
         return True
 
     def is_due(self, task: WorkerTask) -> bool:
-        """Whether it is time to store what has changed; it is again after a while."""
+        """Return whether it is time to store what has changed; it is again after a while."""
         if time.monotonic() < self._next_s.get(task.name, 0.0):
             return False
         self._next_s[task.name] = time.monotonic() + task.checkpoint_s
         return True
 
     async def save(self, task: WorkerTask, files: Files) -> None:
-        """Store what has changed since it was stored. What cannot be stored is told, and tried again when it is due."""
+        """Store what has changed since the last time. Errors are reported, and the next due time tries again."""
         if task.name in self._busy:
             return
         self._busy.add(task.name)
@@ -100,7 +100,7 @@ class Checkpoints:
         self._next_s.pop(task.name, None)
 
     def remove(self, experiment: str) -> None:
-        """The experiment is over, and none of its trials is here any more."""
+        """Remove the checkpoints of an ended experiment without trials here."""
         shutil.rmtree(self._folder / experiment / "checkpoints", ignore_errors=True)
         with contextlib.suppress(OSError):
             (self._folder / experiment).rmdir()
@@ -140,7 +140,7 @@ def _unpack(archive: Path, draft: Path, place: Path) -> None:
 
 
 def _signature(place: Path) -> Signature:
-    """Changes when a file does; () if there are none."""
+    """Return a value that changes when a file does; () if there are none."""
     found = []
     for folder, _, names in os.walk(place):
         for name in names:

@@ -1,4 +1,4 @@
-"""Code and keepers, which the attempts of one worker share."""
+"""Cache code and keepers, which the attempts of one worker share."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ class FileCache:
             return await files.get(name, place)
 
     async def take_stored(self, file: str, keeper: Path, storage: Mapping[str, Json]) -> None:
-        """Bring a code package from the shared storage, if that has it. It may hold up all that wait: not so often."""
+        """Bring a code package from the shared storage, if that has it. It may hold up all that wait, so it is done
+        seldom."""
         place = self.place(file)
         async with self._lock(file):
             if place.exists() or time.monotonic() < self._storage_from_s:
@@ -70,7 +71,7 @@ class FileCache:
 
 
 async def _fetch(keeper: Path, place: Path, storage: Mapping[str, Json]) -> str:
-    """Why it cannot be had from there; "" if it is here now. In a process of its own, as a storage may hang."""
+    """Fetch from the storage; return why that failed, "" on success. In its own process, as a storage may hang."""
     process = await asyncio.create_subprocess_exec(
         *fetch_command(sys.executable, str(keeper), str(place)),
         stdin=asyncio.subprocess.PIPE,

@@ -13,7 +13,7 @@ from nnilite.services.gpu import Gpu, GpuReader, GpuRules, choose
 
 @dataclass
 class WorkerGpus:
-    """Reads them anew for each choice."""
+    """Reads the GPUs for each choice."""
 
     rules: GpuRules
     reader: GpuReader = field(default_factory=GpuReader)
@@ -21,7 +21,7 @@ class WorkerGpus:
     trouble: str = ""
 
     async def look(self) -> Sequence[Gpu]:
-        """The GPUs as they are now; none where there is no driver, or it does not answer."""
+        """Return the GPUs as they are now; none where there is no driver, or it does not answer."""
         try:
             gpus = await self.reader.gpus()
         except ServiceError as error:
@@ -31,7 +31,7 @@ class WorkerGpus:
         return gpus
 
     async def choose(self, wanted: int, booked: Mapping[str, Sequence[int]]) -> tuple[int, ...] | None:
-        """The GPUs for a trial that wants so many; None if they are not free."""
+        """Return the GPUs for a trial that needs this many; None if they are not free."""
         try:
             return choose(await self.look(), wanted, self.rules, booked, _Own(set(booked)))
         except NoCapacity:
@@ -39,7 +39,7 @@ class WorkerGpus:
 
 
 class _Own:
-    """Tells the processes of this worker's trials from those of others, by their environment."""
+    """Distinguishes the processes of this worker's trials from others, by their environment."""
 
     def __init__(self, jobs: set[str]) -> None:
         self._jobs = jobs

@@ -1,10 +1,9 @@
-"""Stops trials whose lease is over, and lets them go on when it is renewed: `python guard.py FOLDER`.
+"""Stop trials whose lease is over, and continue them when it is renewed: `python guard.py FOLDER`.
 
-A worker that says nothing to Redis for long enough loses its trials, which are then tried elsewhere, and no trial may
-run twice at a time. So before that moment its trials are stopped (SIGSTOP), by this process of its own, which does it
-whether the worker has been cut off, stopped or killed. If the worker comes back in time, the lease is renewed and they
-go on as if nothing had been; if not, it ends them. Where the worker is dead when its trials count as lost, they are
-ended here.
+A worker that is silent for long enough loses its trials, which are then tried elsewhere, and no trial may run twice at
+a time. So before that moment its trials are stopped (SIGSTOP), by this separate process, which does so whether the
+worker was cut off, stopped or killed. If the worker comes back in time, the lease is renewed and they continue as
+before; if not, it ends them. If the worker is dead when its trials count as lost, the guard ends them.
 
 It needs the standard library only. Processes are known by their ids and start times, as the keeper has noted them.
 """
@@ -27,13 +26,13 @@ _AWAY_S = 5.0  # how long a guard without a worker and without trials stays: the
 
 
 def now_s() -> float:
-    """Seconds that also count while the machine is suspended, the same for all its processes."""
+    """Return seconds that also count while the machine is suspended, the same for all its processes."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object; {} if there is none."""
+    """Return a JSON object; {} if there is none."""
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -42,7 +41,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds this lock."""
+    """Return whether a process holds this lock."""
     try:
         lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -59,7 +58,7 @@ def is_locked(path: Path) -> bool:
 
 
 def group_of(attempt: Path) -> int:
-    """The process group of the trial's command, if it runs; else 0."""
+    """Return the process group of the trial's command, if it runs; else 0."""
     pid, start = _known.get(attempt) or _noted(attempt)
     if pid <= 1 or not start or _started_at(pid) != start:
         return 0
@@ -68,14 +67,14 @@ def group_of(attempt: Path) -> int:
 
 
 def _noted(attempt: Path) -> tuple[int, str]:
-    """What the keeper has noted of the trial's process."""
+    """Return what the keeper has noted of the trial's process."""
     started = read_json(attempt / ".nni" / "started")
     pid, start = started.get("pid"), started.get("start")
     return (pid, start) if isinstance(pid, int) and isinstance(start, str) else (0, "")
 
 
 def _started_at(pid: int) -> str:
-    """When a process started, as the keeper notes it; "" if it does not run."""
+    """Return when a process started, as the keeper notes it; "" if it does not run."""
     if not Path("/proc/self/stat").exists():
         return _started_by_ps(pid)
     try:
@@ -112,7 +111,7 @@ class LeaseGuard:
         self._stopped: set[str] | None = None  # the attempts that were stopped; None: an earlier guard may have
 
     def turn(self) -> bool:
-        """Look at each lease once; whether there is anything to watch."""
+        """Check each lease once; return whether there is anything to watch."""
         leases = read_json(self._folder / "leases.json")
         before, self._stopped = self._stopped, set()
         alive = is_locked(self._folder / "lock")
@@ -134,7 +133,7 @@ class LeaseGuard:
 
     @staticmethod
     def _end(attempt: Path) -> None:
-        """The trial counts as lost, and nobody is there to hear of it. What it has told stays in its folder."""
+        """End a trial that counts as lost, without a worker to report it. Its events stay in its folder."""
         signal_trial(attempt, signal.SIGKILL)
 
 

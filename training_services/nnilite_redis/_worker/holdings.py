@@ -1,4 +1,4 @@
-"""The attempts that a worker has, with their leases."""
+"""Hold the attempts that a worker has, with their leases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Holdings:
         self._leases = Leases(folder)
 
     def get(self, job: str) -> WorkerAttempt | None:
-        """The attempt of a job, also if it was taken away."""
+        """Return the attempt of a job, also if it was taken away."""
         return self.attempts.get(job) or self._fenced.get(job)
 
     def token(self, job: str) -> str:
@@ -33,17 +33,17 @@ class Holdings:
 
     @property
     def live(self) -> list[WorkerAttempt]:
-        """The attempts that hold a processor."""
+        """Return the attempts that hold a processor."""
         return [attempt for attempt in self.attempts.values() if not attempt.over]
 
     @property
     def kept(self) -> list[WorkerAttempt]:
-        """Those at which a keeper is at work."""
+        """Return the attempts at which a keeper is at work."""
         return [a for a in (*self.attempts.values(), *self._fenced.values()) if a.keeper_runs()]
 
     @property
     def booked(self) -> dict[str, list[int]]:
-        """The GPUs of each job that runs."""
+        """Return the GPUs of each job that runs."""
         return {attempt.name: list(attempt.gpus or ()) for attempt in self.live}
 
     @property
@@ -51,13 +51,13 @@ class Holdings:
         return sorted({attempt.task.job.experiment for attempt in self.attempts.values()})
 
     def fence(self, attempt: WorkerAttempt) -> None:
-        """The attempt is no longer ours: end it at once."""
+        """End an attempt at once that this worker has lost."""
         attempt.ask(FENCED)
         self.attempts.pop(attempt.name, None)
         self._fenced[attempt.name] = attempt
 
     def forget(self, attempt: WorkerAttempt) -> None:
-        """Its folder is gone."""
+        """Forget an attempt whose folder is gone."""
         self.attempts.pop(attempt.name, None)
         self.lease.pop(attempt.name, None)
         self._checkpoints.forget(attempt.task)
@@ -66,14 +66,14 @@ class Holdings:
             self._checkpoints.remove(experiment)
 
     def write_leases(self) -> None:
-        """For the guard. Raises: OSError."""
+        """Write the leases for the guard. Raises: OSError."""
         live = self.live
         self._leases.write({a.path: self.lease[a.name] for a in live if a.name in self.lease})
         if live:
             self._leases.see_to_guard()
 
     def sweep(self) -> None:
-        """Clean up what was taken away, once its keeper has left, and what nobody has asked after for long."""
+        """Clean up attempts that were taken away, once their keepers have left, and those long unused."""
         for attempt in list(self._fenced.values()):
             if not attempt.keeper_runs():
                 attempt.clean()

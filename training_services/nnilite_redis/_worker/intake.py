@@ -1,4 +1,4 @@
-"""Taking jobs from the queue, and preparing them until their keepers run."""
+"""Take jobs from the queue, and prepare them until their keepers run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LOOK_S = 0.05
 
 
 class _FittingQueue(NamedTuple):
-    """A queue of which a job could run here now."""
+    """A queue with a job that could run here now."""
 
     experiment: str
     gpus: Sequence[int] | None  # that it would get
@@ -64,10 +64,10 @@ class Intake:
         return bool(self._preparing)
 
     async def take_pending(self, beat: str) -> None:
-        """Take jobs that are ours by Redis' word, whose answer was lost. Raises: NniliteError."""
+        """Take jobs that Redis gave to this worker, whose answer was lost. Raises: NniliteError."""
         for taken in await self.pool.pending(self.worker):
             if taken.task and self.holdings.get(taken.job) is None:
-                # Nobody knows for how long it has been ours: the next round asks whether it still is.
+                # It is not known since when the job has been ours: the next round asks whether it still is.
                 await self._begin(taken, None, beat, None)
                 self.changed()
             else:
@@ -89,7 +89,7 @@ class Intake:
             await self._begin(taken, queue.gpus, beat, asked_s)
 
     async def _fitting(self) -> dict[str, _FittingQueue]:
-        """The queues of which a job could run here now, by name."""
+        """Return the queues with a job that could run here now, by name."""
         found: dict[str, _FittingQueue] = {}
         for name, text in (await self.pool.queues()).items():
             wants = read_wants(text)
@@ -101,12 +101,12 @@ class Intake:
         return found
 
     def _is_enough(self, wants: Wants) -> bool:
-        """Whether as many trials of the experiment run here as it allows."""
+        """Return whether as many trials of the experiment run here as it allows."""
         running = sum(attempt.task.job.experiment == wants.experiment for attempt in self.holdings.live)
         return wants.most is not None and running >= wants.most
 
     async def _begin(self, taken: TakenJob, gpus: Sequence[int] | None, beat: str, asked_s: float | None) -> None:
-        """The job is ours: put it on the disk, let Redis forget its entry, and have it prepared.
+        """Begin a job of this worker: save it to disk, let Redis forget its entry, and have it prepared.
 
         `asked_s`: when Redis was asked for it; None if that is not known.
         """
@@ -139,28 +139,28 @@ class Intake:
         self.changed()
 
     async def _start(self, attempt: WorkerAttempt) -> None:
-        """What goes wrong is told of the job: it is tried elsewhere then."""
+        """Start a keeper. Errors are reported with the job, which is then tried elsewhere."""
         try:
             await asyncio.wait_for(self._start_keeper(attempt), _PREPARE_S)
         except (NniliteError, OSError, asyncio.TimeoutError) as error:
-            why = str(error) or "it took too long"
-            attempt.failure = f"it could not be prepared on worker {self.worker}: {why}"
+            why = str(error) or "the preparation took too long"
+            attempt.failure = f"the trial could not be prepared on worker {self.worker}: {why}"
             log.warning("%s: %s", attempt.name, attempt.failure)
 
     async def _start_keeper(self, attempt: WorkerAttempt) -> None:
         files = files_of(self.pool, attempt.task.files)
         keeper = await self._get(attempt, files, attempt.task.keeper, f"{attempt.task.keeper}.pyz")
         if attempt.task.code_storage is not None:
-            attempt.step = "its worker gets the code from the shared storage"
+            attempt.step = "the worker is getting the code from the shared storage"
             await self.cache.take_stored(attempt.task.code, keeper, attempt.task.code_storage)
         archive = await self._get(attempt, files, attempt.task.code, attempt.task.code)
         checkpoints = None
         if attempt.task.checkpoint_s:
-            attempt.step = "its worker gets the checkpoints"
+            attempt.step = "the worker is getting the checkpoints"
             await self.checkpoints.bring(attempt.task, files)
             checkpoints = self.checkpoints.place(attempt.task)
         # This process may have been stopped meanwhile, and the job tried elsewhere.
-        attempt.step = "its worker waits for word from Redis"
+        attempt.step = "the worker is waiting for an answer from Redis"
         while not self.holdings.lease[attempt.name].valid and not attempt.asked:
             await asyncio.sleep(_LOOK_S)
         if not attempt.asked:
@@ -168,8 +168,8 @@ class Intake:
             attempt.start(keeper)
 
     async def _get(self, attempt: WorkerAttempt, files: Files, name: str, file: str) -> Path:
-        """Fetch a file into the cache; its manager is asked for one that is missing. Raises: ConfigError, OSError."""
-        attempt.step = "its worker gets the code"
+        """Fetch a file into the cache; ask its manager for one that is missing. Raises: ConfigError, OSError."""
+        attempt.step = "the worker is getting the code"
         while not attempt.asked:
             try:
                 if await self.cache.fetch(name, file, files):
@@ -178,10 +178,10 @@ class Intake:
             except ConfigError:
                 raise
             except ServiceError as error:
-                attempt.step = f"its worker cannot get the code: {error}"
+                attempt.step = f"the worker cannot get the code: {error}"
             await asyncio.sleep(_TRY_AGAIN_S)
         return self.cache.place(file)
 
     async def close(self) -> None:
-        """Break off what is being prepared: the next worker in this folder begins it anew."""
+        """Stop preparing jobs: the next worker in this folder starts again."""
         await end_tasks(self._preparing.values())

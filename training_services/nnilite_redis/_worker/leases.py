@@ -1,4 +1,4 @@
-"""Until when each trial may run without word from Redis, in a file that the guard reads."""
+"""Keep, in a file that the guard reads, until when each trial may run without contact to Redis."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _SHARE = 0.75  # of the period: before it is over, a trial must have been stoppe
 
 @dataclass(frozen=True)
 class Lease:
-    """Of one attempt, by `guard.now_s`."""
+    """The lease of one attempt, by `guard.now_s`."""
 
     until: float  # it is stopped then
     end: float  # it counts as lost then
 
     @classmethod
     def of(cls, heard_s: float, period_s: float) -> Lease:
-        """From the last moment at which it is known that Redis had not heard from us yet."""
+        """Return a lease that starts when the heartbeat was sent, not when it was answered."""
         return cls(heard_s + _SHARE * period_s, heard_s + period_s)
 
     @property
@@ -38,7 +38,7 @@ NO_LEASE = Lease(0.0, 0.0)
 
 
 class Leases:
-    """Those of all attempts of one worker."""
+    """The leases of all attempts of one worker."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -46,7 +46,7 @@ class Leases:
         self._written: dict[str, Lease] = {}
 
     def write(self, leases: Mapping[Path, Lease]) -> None:
-        """Take the place of what was there before. Raises: OSError."""
+        """Replace the file. Raises: OSError."""
         known = {str(path): lease for path, lease in leases.items()}
         if known == self._written:
             return
@@ -57,7 +57,7 @@ class Leases:
             self.see_to_guard()
 
     def see_to_guard(self) -> None:
-        """Start the guard, unless there is one."""
+        """Start the guard, unless one is running."""
         if self._guard is not None and self._guard.poll() is None:
             return
         if guard.is_locked(self._folder / "guard.lock"):

@@ -1,8 +1,8 @@
-"""A worker: takes jobs from the pool's queue and runs them, as long as it is not told to stop.
+"""Run a worker: take jobs from the pool's queue and run them, until it is stopped.
 
-Round after round, at least every two seconds: tell Redis that it lives and how its jobs are, hear which of them were
-canceled, taken away or removed, and take new ones while processors are free. A lease runs from the beginning of each
-round that Redis has answered: see `guard` for what happens to trials when no round succeeds any more.
+In rounds of two seconds at most: report the worker and its jobs to Redis, learn which of them were canceled, taken away
+or removed, and take new ones while processors are free. A lease runs from the beginning of each round that Redis has
+answered: see `guard` for what happens to trials when no round succeeds any more.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ class WorkerOptions:
 
 
 async def run_worker(options: WorkerOptions) -> int:
-    """Work until told to stop; the exit code. Raises: ConfigError, Conflict, ServiceError, OSError."""
+    """Work until stopped; return the exit code. Raises: ConfigError, Conflict, ServiceError, OSError."""
     options.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _locked(options.folder):
         return await Worker(options, _name(options.folder, options.name)).run()
 
 
 class Worker:
-    """`run` until it is told to stop. One worker works in a folder at a time."""
+    """Call `run`, which works until it is stopped. One worker works in a folder at a time."""
 
     def __init__(self, options: WorkerOptions, name: str) -> None:
         folder = options.folder
@@ -116,7 +116,7 @@ class Worker:
     # ------------------------------------------------------------ from start to end
 
     async def run(self) -> int:
-        """Work until told to stop; the exit code. Raises: ConfigError, Conflict, ServiceError, OSError."""
+        """Work until stopped; return the exit code. Raises: ConfigError, Conflict, ServiceError, OSError."""
         try:
             await self._pool.check()
             await self._start()
@@ -127,7 +127,8 @@ class Worker:
         return 0
 
     async def _start(self) -> None:
-        """Begin, or go on where an earlier worker of this folder has been. Raises: Conflict, ServiceError, OSError."""
+        """Begin, or continue where an earlier worker of this folder stopped. Raises: Conflict, ServiceError,
+        OSError."""
         await self._check_name()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, self._told_to_stop)
@@ -141,7 +142,7 @@ class Worker:
         log.info("worker %s joins the pool %s at %s", self.id, self._options.prefix, self._options.address.title)
 
     async def _check_name(self) -> None:
-        """Two workers of one name would take each other's letters. Raises: Conflict, ServiceError."""
+        """Check the name: two workers of one name would take each other's letters. Raises: Conflict, ServiceError."""
         before = await self._beat_of_namesake()
         if before:
             await asyncio.sleep(1.5 * BEAT_S)
@@ -157,12 +158,12 @@ class Worker:
         draft.replace(self._options.folder / "callback")
 
     def _adopt(self) -> None:
-        """Trials that run since before, or whose last words are undelivered."""
+        """Adopt trials that an earlier worker started, or whose last events are undelivered."""
         for path in sorted(self._options.folder.glob("*/trials/*/*/")):
             try:
                 attempt = WorkerAttempt.found(path, self._options.folder)
             except BadTask as error:
-                log.warning("%s is left alone: %s", path, error)
+                log.warning("ignoring %s: %s", path, error)
                 continue
             if attempt is None:
                 continue
@@ -172,11 +173,11 @@ class Worker:
                 self._intake.prepare(attempt)
 
     def _told_to_stop(self) -> None:
-        """The first time: take no more, finish what runs. The second time: end what runs."""
+        """Handle a stop. The first time: take no more, finish what runs. The second time: end what runs."""
         self._stop_asked += 1
         if self._stop_asked == 1:
             running = len(self._holdings.live)
-            log.info("told to stop: takes no more trials, and waits for %d (told again, it ends them)", running)
+            log.info("stopping: no new trials, waiting for %d running ones (stop again to end them)", running)
             limit_s = self._options.drain_limit_s
             self._end_by = None if limit_s is None else time.monotonic() + limit_s
         else:
@@ -184,12 +185,12 @@ class Worker:
         self._wakeup.set()
 
     async def _leave(self) -> None:
-        """The last word. What could not be told is in the folder for the next worker there."""
+        """Send the last report. What could not be sent is in the folder for the next worker there."""
         try:
             await self._round()
             await self._pool.leave(self.id)
         except (NniliteError, OSError) as error:
-            log.warning("Redis was not told that this worker leaves: %s", error)
+            log.warning("cannot report to Redis that this worker leaves: %s", error)
         log.info("worker %s has left", self.id)
 
     async def _close(self) -> None:
@@ -207,7 +208,7 @@ class Worker:
     # ------------------------------------------------------------ rounds
 
     async def _work(self) -> None:
-        """Rounds, until there is nothing more to do."""
+        """Work in rounds, until there is nothing more to do."""
         while not self._is_done():
             began = time.monotonic()
             try:
@@ -225,19 +226,19 @@ class Worker:
 
     @property
     def _beat_s(self) -> float:
-        """Some beats must fit into the shortest period that somebody counts by."""
+        """Return the time between beats: some beats must fit into the shortest period of any manager."""
         periods = [attempt.task.period_s for attempt in self._holdings.live]
         return min([BEAT_S, *(period_s / _BEATS_A_PERIOD for period_s in periods)])
 
     def _cannot(self, error: Exception) -> None:
-        """Redis or the disk is away: what is known stays true, and all is told anew when it is back."""
+        """Redis or the disk is unavailable. Keep the state; report everything again afterwards."""
         self._recover = True
         if str(error) != self._trouble:
             log.warning("%s", error)
         self._trouble = str(error)
 
     def _is_done(self) -> bool:
-        """Whether it was told to stop, and may: nothing runs any more, and all is delivered."""
+        """Return whether the worker was stopped and may leave: nothing runs any more, and all is delivered."""
         if not self._stop_asked:
             return False
         over_s = 0.0 if self._end_by is None else time.monotonic() - self._end_by
@@ -249,7 +250,7 @@ class Worker:
         return not self._holdings.kept or over_s > _LAST_WORDS_S
 
     async def _round(self) -> None:
-        """Raises: NniliteError where Redis does not answer; OSError."""
+        """Make one round. Raises: NniliteError where Redis does not answer; OSError."""
         began_s = guard.now_s()
         self._rounds += 1
         beat = f"{self._session}-{self._rounds}"
@@ -280,12 +281,12 @@ class Worker:
         }
 
     async def _apply(self, attempt: WorkerAttempt, answer: Synced, closed: bool, began_s: float) -> None:
-        """What Redis says of a job."""
+        """Apply what Redis says of a job."""
         if answer.waits and attempt.name not in self._slotless:
-            log.warning("%s stands still: its slot went to another trial while this worker was silent", attempt.name)
+            log.warning("pausing %s: its slot went to another trial while this worker was silent", attempt.name)
         (self._slotless.add if answer.waits else self._slotless.discard)(attempt.name)
         if answer.fenced:
-            log.warning("%s was taken away while this worker was silent: it is ended here", attempt.name)
+            log.warning("ending %s: it was taken away while this worker was silent", attempt.name)
             self._holdings.fence(attempt)
             return
         if not answer.waits:
@@ -300,7 +301,7 @@ class Worker:
                 self._holdings.forget(attempt)
 
     async def _tell_managers(self, reports: Sequence[tuple[str, str, Json]]) -> None:
-        """Of what has changed, so that they need not ask all the time."""
+        """Report changes to the managers, so that they need not ask all the time."""
         states = {job: report["state"] for job, _, report in reports}
         changed = {experiment for job, experiment, _ in reports if states[job] != self._states.get(job)}
         self._states = states
@@ -308,7 +309,7 @@ class Worker:
             await self._mail.tell(manager_party(experiment), Letter({"do": "changed"}))
 
     async def _look(self) -> None:
-        """Have a round at once when something changes; and bring what trials save to where others find it."""
+        """Start a round at once when something changes; and store what trials save for other workers."""
         states: dict[str, Json] = {}
         while True:
             await asyncio.sleep(_LOOK_S)
@@ -324,7 +325,7 @@ class Worker:
 
 
 def _name(folder: Path, given: str) -> str:
-    """A worker's id: the same after a restart in this folder."""
+    """Return a worker's id: the same after a restart in this folder."""
     place = folder / "name"
     name = given or (place.read_text("utf-8").strip() if place.exists() else "")
     name = name or f"{socket.gethostname()}-{secrets.token_hex(2)}"
@@ -334,7 +335,7 @@ def _name(folder: Path, given: str) -> str:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """One worker at a time. Raises: Conflict, OSError."""
+    """Lock the folder for one worker at a time. Raises: Conflict, OSError."""
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         deadline = time.monotonic() + _LOCK_S  # the guard asks for it, for a moment each time

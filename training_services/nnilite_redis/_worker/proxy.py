@@ -1,10 +1,10 @@
-"""Where keepers on this machine find their manager: requests that come here go to it as letters, and so do its answers.
+"""Serve keepers on this machine in place of the manager: requests go to it as letters, and so do its answers.
 
-Everybody on this machine can reach the port. So a request is judged by its head: its body is read only if the head
-proves that the keeper of a job here has sent it. Connections without a proof are few, and one of them makes room.
+All users of this machine can reach the port. So a request is judged by its head: its body is read only if the head
+proves that the keeper of a job here sent it. Connections without a proof are few, and one of them makes room.
 
-While Redis or the manager is away the answer is 503, and the keeper tries again: what it has to tell stands in the
-trial's folder until the manager has acknowledged it.
+While Redis or the manager is unavailable the answer is 503, and the keeper tries again: its events stay in the trial's
+folder until the manager has acknowledged them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Proxy:
 
 
 class _NewConnections:
-    """The connections by which nothing has come yet that proves who sent it."""
+    """The connections that have not proven yet who sent them."""
 
     def __init__(self) -> None:
         self._streams: UnprovenCallers[IOStream] = UnprovenCallers(_UNPROVEN_MOST)
@@ -120,7 +120,7 @@ class _ProxyHandler(RequestHandler):
         self._body = bytearray()
 
     def prepare(self) -> None:
-        """Judge the head. Whoever is refused is answered at once, and the connection ends with an unread body."""
+        """Judge the head. A refused sender is answered at once, and the connection ends with an unread body."""
         method, path = str(self.request.method), str(self.request.uri)
         if not is_of_keeper(method, path):
             self._answer(Letter({"status": 403}))
@@ -168,4 +168,4 @@ class _ProxyHandler(RequestHandler):
 
 
 def _quiet(handler: Any) -> None:
-    """Requests are not worth a line each."""
+    """Log nothing; requests are not worth a line each."""

@@ -1,4 +1,4 @@
-"""What a worker is asked: by keepers to hand on their requests, by managers for files and to look at its jobs."""
+"""Answer requests to a worker: of keepers to pass on their requests, of managers for files and to check its jobs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Handlers:
     look: Callable[[], None]  # there may be news of jobs in Redis
 
     async def hand_on(self, mail: Mailbox, job: str, letter: Letter) -> Letter | None:
-        """A keeper's request, to its manager; None if there is no such job here. Raises: NniliteError."""
+        """Pass a keeper's request on to its manager; None if there is no such job here. Raises: NniliteError."""
         attempt = self.holdings.get(job)
         if attempt is None:
             return None
@@ -48,13 +48,14 @@ class Handlers:
         with self.pool.asking():
             present = await self.pool.client.exists(self.pool.keys.manager(experiment))
         if not present:
-            raise ServiceError("the manager is away")
+            raise ServiceError("the manager is unavailable")
         if attempt.over:
             await self._last_files(attempt)
         return await mail.ask(manager_party(experiment), letter, LIMIT_S)
 
     async def _last_files(self, attempt: WorkerAttempt) -> None:
-        """Before the end is told: another attempt may be started by it, which needs the checkpoints."""
+        """Store the last files before the end is reported: that may start another attempt, which needs the
+        checkpoints."""
         if attempt.saved or not attempt.begun:
             return
         attempt.saved = True
@@ -70,7 +71,7 @@ class Handlers:
                 log.warning("the outputs of %s are not in the store: %s", attempt.name, error)
 
     async def serve(self, letter: Letter) -> Letter | None:
-        """What managers ask. Raises: NniliteError."""
+        """Answer a manager. Raises: NniliteError."""
         what = letter.text("do")
         if what == "look":
             self.look()
@@ -87,14 +88,14 @@ class Handlers:
         raise ServiceError(f"worker {self.worker} cannot {what!r:.50}: it may be of another version of nnilite")
 
     async def _give_folder(self, attempt: WorkerAttempt) -> Letter:
-        """Put what the trial has written where its manager can fetch it."""
+        """Put the trial's files where its manager can fetch them."""
         name = f"fetch-{attempt.name}-{secrets.token_hex(4)}"
         sent = [attempt.path / name for name in SENT if (attempt.path / name).exists()]
         await self._give([*sent, *attempt.outputs()], files_of(self.pool, attempt.task.files), name)
         return Letter({"name": name})
 
     async def _give(self, paths: list[Path], files: Files, name: str) -> None:
-        """Raises: NniliteError."""
+        """Return the folder. Raises: NniliteError."""
         archive = self.folder / "cache" / f".{secrets.token_hex(8)}.tar"
         try:
             await asyncio.to_thread(pack_folder, paths, archive)
@@ -105,7 +106,7 @@ class Handlers:
             archive.unlink(missing_ok=True)
 
     async def save_checkpoints(self, attempt: WorkerAttempt) -> None:
-        """Store what a running trial has saved. What goes wrong is shown with the worker."""
+        """Store what a running trial has saved. Errors are shown with the worker."""
         try:
             files = files_of(self.pool, attempt.task.files)
         except NniliteError as error:
@@ -115,7 +116,7 @@ class Handlers:
 
 
 def _read(attempt: WorkerAttempt, letter: Letter) -> Letter:
-    """A piece of a file of the trial's, or of what its keeper keeps."""
+    """Return a piece of a file of the trial, or of its keeper."""
     name, offset, limit = letter.text("name"), letter.head.get("offset"), letter.head.get("limit")
     is_known = name in READABLE or name.split("/")[0] not in OURS
     if not is_known or not (isinstance(offset, int) and isinstance(limit, int) and offset >= 0):
@@ -132,7 +133,7 @@ def _read(attempt: WorkerAttempt, letter: Letter) -> Letter:
 
 
 def _listed(attempt: WorkerAttempt) -> Letter:
-    """What is in the trial's folder, but for what is ours: see `nnilite.foreign_files.listed`."""
+    """Return the trial's own files in its folder: see `nnilite.foreign_files.listed`."""
     found, chars = [], 0
     for one in list_below(attempt.path, lambda parts: len(parts) == 1 and parts[0] in OURS):
         chars += len(one.path) + len(one.target)

@@ -1,4 +1,4 @@
-"""What a manager says of a job. It comes from outside, so that all of it is checked here."""
+"""Parse a manager's description of a job. It comes from outside, so that all of it is checked here."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class WorkerTask:
 
 
 def read_task(data: Mapping[str, Any]) -> WorkerTask:
-    """Raises: BadTask."""
+    """Parse a task. Raises: BadTask."""
     if data.get("version") != TASK_VERSION:
         raise BadTask(
             f"the task has version {data.get('version')!r}; this worker knows {TASK_VERSION}: use the same nnilite"
