@@ -76,7 +76,7 @@ def test_a_version_of_nnis_kubeflow_examples_becomes_todays_with_a_warning(versi
     service = {"platform": "kubeflow", "operator": "tf-operator", "apiVersion": version, "worker": role}
     checked = from_dict({**BASE, "trainingService": service}).checked()
     assert checked.services[0].config.api_version == "v1"
-    assert checked.warnings == [f"apiVersion {version} of kubeflow.org is served by no cluster any more; v1 is used"]
+    assert checked.warnings == [f"apiVersion {version} of kubeflow.org is no longer served by any cluster; v1 is used"]
 
 
 def test_nnis_frameworkcontroller_section_is_understood():

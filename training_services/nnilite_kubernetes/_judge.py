@@ -158,7 +158,7 @@ class Judge:
                 log.warning("the lost worker %s cannot be deleted: %s", metadata["name"], error)
 
     def _pod_lost(self, content: Json, pod: Json, role: Role) -> None:
-        """The trial is lost with its reporting pod: another one would begin it anew within the same attempt."""
+        """Count the trial as lost with its reporting pod: another pod would begin it again within the same attempt."""
         end = pod_end(pod, role.container)
         taken = end is None or end.state in (JobState.CANCELED, JobState.LOST)
         name, memory = content["metadata"]["name"], self._known.memory_of(content)
@@ -172,7 +172,7 @@ class Judge:
             memory.end = memory.end or JobStatus(JobState.LOST, removal(pod))
             self.delete(content)
         except ApiError as error:
-            log.warning("what became of %s cannot be told: %s", name, error)
+            log.warning("cannot find out what became of %s: %s", name, error)
 
     # ------------------------------------------------------------ what only time tells
 
@@ -239,7 +239,7 @@ class Judge:
         return memory.note.text
 
     def _warning(self, selectors: list[str]) -> str:
-        """The latest one about any of these; "" if there is none, or it cannot be told."""
+        """Return the latest warning about any of these; "" if there is none, or it cannot be read."""
         found: list[Json] = []
         for selector in selectors:
             query = {"fieldSelector": f"{selector},type=Warning"}

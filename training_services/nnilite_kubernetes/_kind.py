@@ -46,7 +46,7 @@ class OperatorKind(ABC):
 
     @abstractmethod
     def outcome(self, content: Json) -> ObjectOutcome:
-        """What the object says of the job."""
+        """Return what the object says of the job."""
 
     def storage(self, name: str) -> StorageConfig | None:
         """Where the trial's own folder is, if not where the config says."""
@@ -65,7 +65,7 @@ class OperatorKind(ABC):
         return []
 
     def replaces(self, role: Role) -> bool:
-        """Whether a pod of this role that was lost is to be deleted, so that the operator makes another."""
+        """Return whether a pod of this role that was lost is to be deleted, so that the operator makes another."""
         return False
 
     def scaling(self, content: Json, workers: int) -> Json:

@@ -54,7 +54,7 @@ class KnownJobs:
                 mirror.close()
 
     def check_fresh(self, silence_s: float) -> None:
-        """Raises: ServiceError if the server has not answered for longer."""
+        """Check that the server has answered recently. Raises: ServiceError."""
         mirrors = [mirror for mirror in (self._objects, self._pods) if mirror is not None]
         stale = max(mirrors, key=lambda mirror: mirror.age_s)
         if stale.age_s > silence_s:
@@ -63,7 +63,7 @@ class KnownJobs:
     # ------------------------------------------------------------ objects and pods
 
     def objects(self) -> list[Json]:
-        """All that the watch has told of."""
+        """Return all objects that the watch has reported."""
         return [] if self._objects is None else self._objects.all()
 
     def object(self, name: str) -> Json | None:
@@ -76,7 +76,7 @@ class KnownJobs:
         return content
 
     def watched(self, name: str) -> Json | None:
-        """The object of a job, if the watch has told of it."""
+        """Return the object of a job, if the watch has reported it."""
         return None if self._objects is None else self._objects.get(name)
 
     def put(self, content: Json) -> None:
@@ -89,7 +89,7 @@ class KnownJobs:
         return [] if self._pods is None else self._pods.all()
 
     def pods_of(self, name: str) -> list[Json]:
-        """Those of one job that the watch has told of."""
+        """Return the pods of one job that the watch has reported."""
         return [pod for pod in self.pods() if job_of(pod) == name]
 
     def pods_now(self, name: str) -> list[Json]:
@@ -114,7 +114,7 @@ class KnownJobs:
         return self.memory(content["metadata"]["name"], content["metadata"]["uid"])
 
     def forget(self, name: str, uid: str, gone: bool) -> None:
-        """Nobody will ask again. An object that is not gone yet is still to be heard of."""
+        """Forget a job that is never asked for again. An object that is not gone yet still has to be watched."""
         if gone:
             self._forgotten.append((name, uid))
             self._memories.pop((name, uid), None)

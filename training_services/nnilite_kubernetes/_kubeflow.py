@@ -99,7 +99,7 @@ class KubeflowConfig(TtlConfig):
                 raise ConfigError(f"is no role of {self.operator}; there are {known}", Place(field=name))
         versions = ("v1", "v2beta1") if self.operator == "mpi-operator" else ("v1",)
         if self.api_version in _OLD_VERSIONS:
-            why = "of kubeflow.org is served by no cluster any more"
+            why = "of kubeflow.org is no longer served by any cluster"
             said = f"apiVersion {self.api_version} {why}; {versions[-1]} is used"
             object.__setattr__(self, "warnings", (said,))
             object.__setattr__(self, "api_version", versions[-1])

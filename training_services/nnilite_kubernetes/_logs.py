@@ -25,7 +25,7 @@ class Logs:
         self._roles = roles
 
     def reports(self, name: str, uid: str, with_output: bool) -> Sequence[KeeperEvent]:
-        """What the keeper has told in the log since it was last asked for."""
+        """Return the keeper's events in the log since the last call."""
         pod_log = self._of(name, uid)
         return pod_log.read(with_output) if pod_log is not None else ()
 

@@ -47,7 +47,7 @@ class Mirror:
         self._thread = threading.Thread(target=self._run, name=f"watch-{resource.plural}", daemon=True)
 
     def start(self) -> None:
-        """List, and go on watching. Raises: ApiError if the list is refused."""
+        """List, and then keep watching. Raises: ApiError if the list is refused."""
         self._list()
         self._thread.start()
 
@@ -137,13 +137,13 @@ class Mirror:
         if error.status == 410 or not error.passing:
             self._version = ""
         if error.status == 410:
-            log.debug("the watch of %s is too old; all are listed again", self._place[0].plural)
+            log.debug("the watch of %s is too old; listing all again", self._place[0].plural)
             return
         if self._down_since is None:
             self._down_since = time.monotonic()
         if str(error) != self.trouble:
             self.trouble = str(error)
-            log.warning("%s cannot be watched: %s", self._place[0].plural, error)
+            log.warning("cannot watch %s: %s", self._place[0].plural, error)
         first, longest = _BACKOFF_S
         pause = min(longest, first * 2 ** min(self._failures - 1, 10)) * random.uniform(0.5, 1.0)
         self._closed.wait(max(pause, min(error.wait_s, longest)))

@@ -1,7 +1,7 @@
 """Whether a namespace can ever hold one trial: what its pods ask for against ResourceQuotas and LimitRanges. Pure.
 
-Only what can never work is told here. A quota that is used up for now lets trials wait, as the API server says itself.
-Quotas with scopes are left to it too: they may not be about these pods.
+Only what can never work is reported here. A quota that is used up for now lets trials wait, as the API server says
+itself. Quotas with scopes are left to it too: they may not be about these pods.
 """
 
 from __future__ import annotations

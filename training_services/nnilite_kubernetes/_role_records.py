@@ -166,7 +166,7 @@ class RoleRecords:
             self._finish(pod)
 
     def _finish(self, pod: Json) -> None:
-        """No more is to be had of a pod's log."""
+        """Finish with a pod whose log is complete."""
         folder = self._folder_of(pod)
         with self._lock:
             if self._closed.is_set():
@@ -185,7 +185,7 @@ class RoleRecords:
 
 
 def _ended_well(pod: Json, role: Role) -> bool:
-    """Whether a pod has ended as it should: by itself, or because somebody wanted that."""
+    """Return whether a pod has ended as it should: by itself, or because that was requested."""
     end = pod_end(pod, role.container)
     return end is not None and end.state in (JobState.SUCCEEDED, JobState.CANCELED)
 
@@ -231,10 +231,10 @@ def _read(folder: Path) -> list[dict[str, Json]] | None:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        log.warning("%s cannot be read now and is left as it is: %s", folder / "roles.json", error)
+        log.warning("cannot read %s now; leaving it as it is: %s", folder / "roles.json", error)
         return None
     except ValueError as error:
-        log.warning("%s is begun anew: %s", folder / "roles.json", error)
+        log.warning("starting %s again: %s", folder / "roles.json", error)
         return []
 
 

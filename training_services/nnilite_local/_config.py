@@ -50,7 +50,7 @@ class LocalConfig:
 
     @property
     def note(self) -> str:
-        """What everybody should know who looks at times of these trials; "" if there is nothing."""
+        """Return a note for readers of these trials' times; "" if there is nothing to note."""
         if self.niceness == 0:
             return ""
         return (

@@ -48,7 +48,7 @@ class Dismissals:
         looks = [FolderLook(path, "tidy", partial(self._tidy_one, *one)) for path, one in waiting]
         for (path, _), seen in zip(waiting, await self._watch.look_at_all(looks), strict=True):
             if seen.error is not None:
-                log.info("%s cannot be looked at: %s", path, seen.error.strerror)
+                log.info("cannot check %s: %s", path, seen.error.strerror)
             if seen.error is not None or seen.value:
                 self._waiting.pop(path, None)
 
@@ -74,4 +74,4 @@ def tidy(folder: AttemptFolder) -> None:
     try:
         folder.tidy()
     except OSError as error:
-        log.info("%s cannot be tidied up: %s", folder.path, error.strerror)
+        log.info("cannot tidy up %s: %s", folder.path, error.strerror)

@@ -1,4 +1,4 @@
-"""Sees to it that what was told to end does end.
+"""Ensure that trials which were asked to end do end.
 
 A keeper ends its trial when it is told to. One that was stopped (SIGSTOP), or hangs with its disk, does not, and its
 trial runs on. So what still runs when the grace is over is killed here. It is found in the process table, since its
@@ -50,14 +50,14 @@ class Endings:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def begin(self, folder: AttemptFolder, handle: Handle) -> None:
-        """The job is being told to end."""
+        """Begin to end a job."""
         job = str(handle["job"])
         if job not in self._asked:
             self._asked[job] = (folder, handle)
             self._tasks[job] = asyncio.get_running_loop().create_task(self._press(folder, handle))
 
     def over(self, job: str) -> None:
-        """The job has ended."""
+        """Note that a job has ended."""
         task = self._tasks.pop(job, None)
         self._overdue.discard(job)
         if self._asked.pop(job, None) is not None and task is not None:
@@ -105,12 +105,12 @@ class Endings:
         groups = await asyncio.to_thread(running_groups, *where)
         if not (groups or at_work):
             return []
-        log.warning("the keeper of %s does not end its trial: both are killed", folder.path)
+        log.warning("the keeper of %s does not end its trial; killing both", folder.path)
         if not facts.ended:
             try:
                 await self._keepers.kill(folder, handle)
             except OSError as error:
-                log.warning("the keeper of %s cannot be killed: %s", folder.path, error.strerror)
+                log.warning("cannot kill the keeper of %s: %s", folder.path, error.strerror)
         return await asyncio.to_thread(kill_groups, *where, (), _KILLED_WITHIN_S)
 
     async def _is_stopped(self, folder: AttemptFolder, handle: Handle) -> bool:

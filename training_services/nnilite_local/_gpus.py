@@ -57,7 +57,7 @@ class GpuDesk:
         return self._seen if self._bookings else []
 
     def glance(self) -> None:
-        """Read the GPUs anew beside all else, at most once in ten seconds, and only while a job has some."""
+        """Read the GPUs again in the background, at most once in ten seconds, and only while a job has some."""
         now_s = time.monotonic()
         idle = self._glance is None or self._glance.done()
         if self._bookings and idle and now_s - self._glanced_s >= _GLANCE_EVERY_S:
@@ -69,7 +69,7 @@ class GpuDesk:
             self._seen = await self._reader.gpus()
         except ServiceError as error:
             self._seen = []
-            log.debug("how busy the GPUs are is not known: %s", error)
+            log.debug("cannot find out how busy the GPUs are: %s", error)
 
     def close(self) -> None:
         if self._glance is not None:
@@ -128,7 +128,7 @@ class GpuDesk:
         except OSError as error:
             raise ServiceError(f"{self._place} cannot be read now: {error.strerror}") from error
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            log.warning("the bookings in %s are broken and left out: %s", self._place, error)
+            log.warning("ignored the damaged bookings in %s: %s", self._place, error)
             return {}
 
     def _save(self, bookings: dict[str, tuple[Path, tuple[int, ...]]]) -> None:

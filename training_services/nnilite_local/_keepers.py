@@ -1,4 +1,4 @@
-"""Which keepers are at work in which folders, and how one is told to end.
+"""Know which keepers are at work in which folders, and end them.
 
 A keeper of the fork server runs one job after the other, so its process id alone does not tell at which it is at work,
 and a signal to it could hit the next one. While its server runs, that knows both. Without that server no keeper gets a
@@ -41,7 +41,7 @@ class Keepers:
         return not self._second_keepers.is_at_work(folder) and folder.has_keeper()
 
     def works_at(self, job: str) -> bool:
-        """Whether the fork server has a keeper at work for this job."""
+        """Return whether the fork server has a keeper at work for this job."""
         return self._server.runs(job)
 
     def terminate_later(self, folder: AttemptFolder, handle: Handle) -> None:
@@ -59,7 +59,7 @@ class Keepers:
         try:
             await self.terminate(folder, handle)
         except OSError as error:
-            log.info("the keeper of %s cannot be told to end: %s", folder.path, error.strerror)
+            log.info("cannot ask the keeper of %s to end: %s", folder.path, error.strerror)
 
     async def terminate(self, folder: AttemptFolder, handle: Handle) -> None:
         """SIGTERM: it ends its trial, or, if that has ended, tries for the last time to deliver."""
@@ -72,7 +72,7 @@ class Keepers:
             _signal(await self._process(folder, handle), signal.SIGKILL)
 
     async def is_stopped(self, folder: AttemptFolder, handle: Handle) -> bool:
-        """Whether it was stopped (SIGSTOP), and so obeys nobody."""
+        """Return whether it was stopped (SIGSTOP), and so does not react."""
         pid = await self._process(folder, handle)
         return pid > 0 and is_stopped(pid)
 
@@ -111,7 +111,7 @@ class Keepers:
 
 
 def start_of(pid: int) -> str:
-    """What tells the running process of this id from later ones of the same id; "" if none runs."""
+    """Return what distinguishes the running process of this id from later ones of the same id; "" if none runs."""
     return mark_of(started_at(pid)) if pid > 1 else ""
 
 

@@ -90,7 +90,7 @@ class AgentStream:
         return self.hear(nonce)
 
     def hear(self, nonce: str) -> dict[str, Any]:
-        """The next words with this nonce; what a shell prints meanwhile is left out. Raises: MachineError."""
+        """Return the next words with this nonce, leaving out what a shell prints meanwhile. Raises: MachineError."""
         noise = b""
         while len(noise) < _MAX_NOISE_BYTES:
             line = self.line()
@@ -153,7 +153,7 @@ class AgentStream:
             raise LinkLost("the connection is silent") from error
 
     def rest(self) -> bytes:
-        """What was read beyond the last line."""
+        """Return what was read beyond the last line."""
         data, self._pending = self._pending, b""
         return data
 
@@ -193,7 +193,8 @@ class AgentLink:
             threading.Thread(target=work, name="agent link", daemon=True).start()
 
     async def ask(self, do: str, timeout_s: float, **more: Json) -> Any:
-        """The agent's answer. Raises: LinkLost, also if it does not come in time; MachineError if it says no."""
+        """Ask the agent; return its answer. Raises: LinkLost, also if it does not come in time; MachineError if it
+        refuses."""
         if self._over:
             raise LinkLost("the connection is broken")
         self._number += 1
@@ -208,14 +209,14 @@ class AgentLink:
             self._waiting.pop(number, None)
 
     def tell(self, do: str, **more: Json) -> None:
-        """Say something to which the agent answers nothing. Lost if the connection breaks, or takes nothing."""
+        """Send the agent a message without an answer. It is lost if the connection breaks, or accepts nothing."""
         if self._outbox.qsize() > _UNSENT_MOST:
-            log.debug("the agent takes nothing; it is not told: %s", do)
+            log.debug("the agent accepts no messages; dropped: %s", do)
             return
         self._outbox.put(json.dumps({"id": 0, "do": do, **more}).encode("ascii") + b"\n")
 
     def close(self) -> None:
-        """End the agent; keepers go on."""
+        """End the agent; keepers continue."""
         self._outbox.put(None)
 
     def _write(self) -> None:
@@ -232,7 +233,7 @@ class AgentLink:
             while (line := self._stream.line()) is not None and self._handing_over.begin(len(line)):
                 self._call(self._take, _parsed(line), len(line))
         except (LinkLost, ValueError, RecursionError) as error:
-            log.debug("nothing more is heard: %s", error)
+            log.debug("the connection ended: %s", error)
         finally:
             self._stream.close()  # what says something else than an agent is not heard any more
             self._call(self._finish)
@@ -302,7 +303,7 @@ def _parsed(line: bytes) -> dict[str, Any]:
     is_event = isinstance(message, dict) and isinstance(message.get("event"), str)
     is_answer = isinstance(message, dict) and type(message.get("id")) is int and ("ok" in message or "error" in message)
     if not is_event and not is_answer:
-        raise ValueError(f"this is no message of an agent: {line[:80]!r}")
+        raise ValueError(f"this is not a message of an agent: {line[:80]!r}")
     return dict(message)
 
 
@@ -325,7 +326,7 @@ def upload(stream: AgentStream, settings: dict[str, Json], source: Path, progres
     stream.channel.settimeout(_HELLO_S)
     sent = int(answer["offset"])
     if sent:
-        log.info("going on with the upload of %s at %d of %d MB", source.name, sent >> 20, size >> 20)
+        log.info("resuming the upload of %s at %d of %d MB", source.name, sent >> 20, size >> 20)
     with source.open("rb") as file:
         file.seek(sent)
         while chunk := file.read(1 << 18):

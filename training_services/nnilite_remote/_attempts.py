@@ -30,7 +30,8 @@ class Attempts:
         self._session = session
 
     async def start(self, spec: Json, terms: SlotTerms) -> Json:
-        """Start a keeper: its pid, start and boot; or {"missing": name}, or {"waits": whom it waits for}.
+        """Start a keeper: its pid, start and boot; or {"missing": name}, or {"waits": the experiment that it waits
+        for}.
 
         Raises: MachineError, LinkLost.
         """
@@ -62,7 +63,7 @@ class Attempts:
         return await self.read(directory, name, offset, _PIECE_BYTES) or b""
 
     async def events(self, directory: str) -> Sequence[KeeperEvent]:
-        """What an attempt's files tell."""
+        """Return the events in an attempt's files."""
         with tempfile.TemporaryDirectory(prefix="nnilite-") as copy:
             return await copied_events(Path(copy), lambda name, offset: self.piece(directory, name, offset))
 
@@ -71,7 +72,7 @@ class Attempts:
         await self._session.receive(directory, lambda stream: unpack(stream, target), attempt=True)
 
     async def files(self, directory: str) -> list[TrialFile]:
-        """What is in an attempt's folder."""
+        """Return the files in an attempt's folder."""
         answer: Any = await self._session.ask("files", directory=directory)
         found = answer.get("files")
         if found is None:

@@ -1,4 +1,4 @@
-"""Which job is on which machine: in memory, and in a file beside the experiment's database.
+"""Book which job is on which machine: in memory, and in a file next to the experiment's database.
 
 A job is booked before its machine is asked to start it, so that after any break it is asked for there, and nowhere
 else, whether it was started. The file is written first and memory changed afterwards: what is in memory alone would be

@@ -1,8 +1,8 @@
 """A further attempt of a trial finds what earlier ones have saved, whichever machine they ran on.
 
-Checkpoints lie on the machine that wrote them. Before a trial is tried again, all machines that are up are asked what
-they have of it. If the newest checkpoints are elsewhere than the trial is to run, they are brought there first, through
-this machine, which keeps no copy. A machine that is away cannot be asked: then an older checkpoint has to do, or none.
+Checkpoints lie on the machine that wrote them. Before a trial is retried, all machines that are up are asked for what
+they have of it. If the newest checkpoints are not on the trial's next machine, they are brought there first, through
+this machine, which keeps no copy. A machine that is down cannot be asked: then an older checkpoint is used, or none.
 """
 
 from __future__ import annotations

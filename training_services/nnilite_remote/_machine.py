@@ -89,7 +89,7 @@ class Machine:
 
     @property
     def silent_s(self) -> float:
-        """For how long nothing has been heard of it."""
+        """Return the seconds since the machine last answered."""
         return 0.0 if self.up else time.monotonic() - self._heard_s
 
     @property
@@ -198,13 +198,13 @@ class Machine:
             self.state = f"uploading, {part:.0%}"
 
     async def upload_code(self) -> None:
-        """Bring the code package again: somebody has removed it there. Raises: MachineError."""
+        """Upload the code package again, after it was removed there. Raises: MachineError."""
         archive = await self._session.blocking(self._supply.archive)
         await self._session.upload(self._supply.keeper_name, self._supply.keeper, self._show_progress)
         await self._bring_code(archive)
 
     async def _bring_code(self, archive: Path) -> None:
-        """From the shared storage where that has it, else from here. Raises: MachineError."""
+        """Bring the code from the shared storage if that has it, else from here. Raises: MachineError."""
         stored = self._supply.stored_code(archive.name.partition(".")[0])
         if stored is not None:
             trouble = await self._session.fetch(archive.name, self._supply.keeper_name, stored)
@@ -214,7 +214,7 @@ class Machine:
         await self._session.upload(archive.name, archive, self._show_progress)
 
     async def _stay(self) -> None:
-        """Until the connection breaks, or nothing is heard any more."""
+        """Wait until the connection breaks, or the machine no longer answers."""
         broken = self._session.broken
         while not broken.is_set():
             with contextlib.suppress(asyncio.TimeoutError):
@@ -229,14 +229,15 @@ class Machine:
                 await self._look_at_gpus()
 
     async def _look_at_gpus(self) -> None:
-        """Read them anew where trials use them, to tell how busy they are. A driver that hangs does not matter here."""
+        """Read the GPUs again where trials use them, to see how busy they are. A driver that hangs does not matter
+        here."""
         if self.gpus is not None and time.monotonic() - self._looked_s >= _LOOK_EVERY_S:
             self._looked_s = time.monotonic()
             with contextlib.suppress(MachineError):
                 await self.read_gpus()
 
     async def close(self, canceled: Sequence[Json]) -> bool:
-        """Let the machine go: what has ended is removed there. False if it could not be told that."""
+        """Let the machine go, and remove there what has ended. Return False if the machine could not be asked."""
         told = self.up and await self._finish(canceled)
         self._session.close()
         self.way_back.close()

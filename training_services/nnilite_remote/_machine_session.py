@@ -63,7 +63,7 @@ class MachineSession:
         return connect(hops, self._service.host_key_policy)
 
     async def serve(self, settings: dict[str, Json], heard: Callable[[Json], None]) -> None:
-        """Start the agent that stays, which calls `heard` for what it says unasked. Raises: MachineError."""
+        """Start the agent that stays, which calls `heard` for its unrequested messages. Raises: MachineError."""
         stream = await self.blocking(self._stream)
         self.facts = await self.blocking(stream.greet, {**self._settings(), "mode": "serve", **settings})
         self._link = AgentLink(stream, self.broken.set, heard)
@@ -76,7 +76,7 @@ class MachineSession:
             self._pool.submit(connection.close)
 
     def close(self) -> None:
-        """End the agent, the connection and the threads; keepers go on."""
+        """End the agent, the connection and the threads; keepers continue."""
         if self._link is not None:
             self._link.close()
         self.drop()
@@ -95,13 +95,14 @@ class MachineSession:
             raise LinkLost(f"the connection broke: {words(error)}") from error
 
     async def ask(self, do: str, answer_s: float | None = None, **more: Json) -> Any:
-        """What the agent answers. Raises: MachineError if it says no, LinkLost if it says nothing in time."""
+        """Ask the agent; return its answer. Raises: MachineError if it refuses, LinkLost if it does not answer in
+        time."""
         if self._link is None:
             raise LinkLost(self._away())
         return await self._link.ask(do, _ANSWER_S if answer_s is None else answer_s, **more)
 
     def tell(self, do: str, **more: Json) -> None:
-        """Say something to the agent, if it is there, to which it answers nothing."""
+        """Send the agent a message without an answer, if it is connected."""
         if self._link is not None:
             self._link.tell(do, **more)
 

@@ -1,4 +1,5 @@
-"""All machines of the service: opened together, told what they have missed, asked for their jobs, and let go."""
+"""Manage all machines of the service: open them, send them what they have missed, ask for their jobs, and let them
+go."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _CALL_S = 20.0
 
 
 class Machines:
-    """The machines of `machineList`, by their keys, and the commands that they have still to be told."""
+    """The machines of `machineList`, by their keys, and the commands that are still to be sent to them."""
 
     def __init__(self, config: RemoteConfig, context: ServiceContext, pending: PendingCommands) -> None:
         self._config = config
@@ -74,11 +75,11 @@ class Machines:
         await self._tell(REMOVE, handle)
 
     def settled(self, handle: Handle) -> None:
-        """The job has ended: nobody has to be told to end it any more."""
+        """Note that a job has ended: no machine needs to end it any more."""
         self._pending.settle(CANCEL, handle)
 
     async def wait_for_one(self) -> None:
-        """Until one is up, or all have failed; the rest may come later. Raises: ConfigError, ServiceError."""
+        """Wait until one is up, or all have failed; the rest may come later. Raises: ConfigError, ServiceError."""
         machines = list(self._known.values())
         began_s = time.monotonic()
         while not self._decided(time.monotonic() - began_s):
@@ -106,7 +107,7 @@ class Machines:
         return all(m.lasting for m in machines) or (waited_s > _PATIENCE_S and not busy)
 
     async def check_gpus(self, wanted: int | None) -> None:
-        """What can never be had on any machine is said at the start. Raises: ConfigError."""
+        """Check at the start for what no machine can ever provide. Raises: ConfigError."""
         if not wanted:
             return
         await self.read_gpus()
@@ -143,7 +144,7 @@ class Machines:
         return ""
 
     def _changed(self) -> None:
-        """A machine has come, gone, or told of an end."""
+        """Note that a machine has come, gone, or reported an end."""
         for key, machine in self._known.items():
             missed = any(what != FINISH for what, _ in self._pending.to(key))
             if machine.up and missed and key not in self._catching_up:
@@ -152,7 +153,7 @@ class Machines:
         self._context.wake()
 
     def finish_later(self, machine: str) -> None:
-        """To every machine that has had a job, whenever it is asked for."""
+        """Send `finish` to every machine that has had a job, now or when it is back."""
         try:
             self._pending.add(FINISH, {"machine": machine, "job": ""})
         # The next poll asks for it again.
@@ -165,7 +166,7 @@ class Machines:
         task.add_done_callback(self._chores.discard)
 
     async def _catch_up(self, key: str) -> None:
-        """Tell a machine that has come back what it has missed."""
+        """Send a machine that has come back what it has missed."""
         try:
             for what, handle in self._pending.to(key):
                 if what != FINISH:  # that is for the end
@@ -174,7 +175,7 @@ class Machines:
             self._catching_up.discard(key)
 
     async def _tell(self, what: str, handle: Handle) -> None:
-        """Cancel or remove a job on its machine: it stays pending until the machine has heard of it."""
+        """Cancel or remove a job on its machine: the command stays pending until the machine has confirmed it."""
         machine = self._known.get(str(handle["machine"]))
         if machine is None:
             return

@@ -1,10 +1,10 @@
-"""What machines are still to be told, in memory and in a file beside the experiment's database.
+"""Keep the commands that machines have still to receive, in memory and in a file next to the experiment's database.
 
     cancel    a job's end was asked for
     remove    a job's folder may be tidied up
     finish    what is left there of the experiment should go; for every machine that has had a job, at the stop
 
-What a machine misses while it is away is made up for when it is back, even if that is under a later manager. So the
+A command that a machine misses while it is unavailable is sent when it is back, even under a later manager. So the
 caller learns whether a command is in the file. While the disk is in trouble, each further call tries to write it.
 """
 
@@ -24,7 +24,8 @@ CANCEL, REMOVE, FINISH = "cancel", "remove", "finish"
 
 
 class PendingCommands:
-    """All that machines have still to be told. A handle names its machine and its job; for `finish` the job is ""."""
+    """All commands that machines have still to receive. A handle names its machine and its job; for `finish` the job is
+    ""."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
@@ -45,22 +46,22 @@ class PendingCommands:
             log.warning("%s is broken; look at the machines for what is left there: %s", self._place, error)
 
     def add(self, what: str, handle: Handle) -> None:
-        """Keep a command. Raises: ServiceError if it cannot be written down; this manager knows it all the same."""
+        """Keep a command. Raises: ServiceError if it cannot be written; this manager knows it nevertheless."""
         key = (what, str(handle["machine"]), str(handle["job"]))
         if self._commands.get(key) != handle or not self._is_written:
             self._commands[key] = handle
             self._save()
 
     def to(self, machine: str) -> list[tuple[str, Handle]]:
-        """What a machine has still to be told."""
+        """Return the commands that a machine has still to receive."""
         return [(what, handle) for (what, key, _), handle in self._commands.items() if key == machine]
 
     def jobs(self, what: str) -> dict[str, Handle]:
-        """The jobs of which this is still to be told, with their handles."""
+        """Return the jobs for which this command is pending, with their handles."""
         return {job: handle for (known, _, job), handle in self._commands.items() if known == what}
 
     def settle(self, what: str, handle: Handle) -> None:
-        """Forget a command that its machine has heard. A later manager may repeat it, which does no harm."""
+        """Forget a command that its machine has confirmed. A later manager may repeat it, which does no harm."""
         known = self._commands.pop((what, str(handle["machine"]), str(handle["job"])), None)
         if known is not None or not self._is_written:
             try:
@@ -86,5 +87,5 @@ def _names(what: object, handle: Handle) -> tuple[str, str]:
     machine, job = handle["machine"], handle["job"]
     directory = handle["directory"] if what in (CANCEL, REMOVE) else ""
     if what not in (CANCEL, REMOVE, FINISH) or not all(isinstance(text, str) for text in (machine, job, directory)):
-        raise ValueError(f"{what!r:.60} is no command for a machine")
+        raise ValueError(f"{what!r:.60} is not a command for a machine")
     return machine, job

@@ -51,7 +51,7 @@ _CALL_S = 20.0
 _SETTLE_S = 30.0  # how long a job waits to hear from its machine whether it was started there
 _HIDDEN = "********"
 LABELS = "_machineLabels"
-"""A parameter by which one trial asks for labels: a list of them, or one."""
+"""The parameter with which a trial asks for labels, as on other platforms: a list of them, or one."""
 
 
 class SlotsTaken(NoCapacity):
@@ -144,7 +144,8 @@ class RemoteService(TrainingService):
             self.machines.do_aside(_quietly(self.machines[key].attempts.withdraw(job.name)))
 
     async def _choose(self, job: Job, waits: Mapping[str, str]) -> tuple[Machine, Booking]:
-        """`waits`: the machines that have been asked for a slot, and whom the job waits for there.
+        """Choose a machine. `waits`: the machines that were asked for a slot, and the experiment that the job waits for
+        there.
 
         Raises: NoCapacity, ConfigError.
         """
@@ -166,7 +167,7 @@ class RemoteService(TrainingService):
         if not machine.up:
             trouble = f"is {machine.state}" + (f": {machine.trouble}" if machine.trouble else "")
         elif gpus and machine.gpus is None:
-            trouble = machine.trouble or "has not told its GPUs yet"
+            trouble = machine.trouble or "has not reported its GPUs yet"
         return HostCandidate(
             key=machine.config.key,
             title=machine.title,

@@ -1,4 +1,4 @@
-"""A connection of the tunnel to the manager, by which the requests of one caller are put to it.
+"""Connect the tunnel to the manager, which gets the requests of one caller through it.
 
 The manager checks who sends a request by its head alone. So it gets the head with `Expect: 100-continue`, and the body
 is fetched from the caller only after the manager has answered that it takes it:

@@ -16,7 +16,7 @@ _REACH_S = 5
 
 
 class WayBack:
-    """The address of the manager as seen from one machine. It is found anew with each connection.
+    """The address of the manager as seen from one machine. It is determined with each connection.
 
     It is written to a file on the machine, so that keepers of earlier connections find the manager again.
     """

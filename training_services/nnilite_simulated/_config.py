@@ -32,11 +32,12 @@ class SimulatedConfig:
     speed_up: Annotated[PositiveNumber, "simulated seconds in one second"] = 600.0
     slots: Annotated[PositiveInt | None, "how many attempts run at once; default: no limit"] = None
     checkpoint_every: Annotated[
-        PositiveInt | None, "after so many steps an attempt saves; default: a further attempt begins anew"
+        PositiveInt | None,
+        "number of steps after which an attempt saves; default: a further attempt starts from the beginning",
     ] = None
     workers: Annotated[PositiveInt, "machines of a trial, each at the price of a slot"] = 1
     min_workers: Annotated[
-        PositiveInt | None, "a trial goes on as long as it has so many, and more slowly; default: all of them"
+        PositiveInt | None, "the fewest machines with which a trial continues, more slowly; default: all of them"
     ] = None
     replace_time: Annotated[Duration, "simulated time until another machine is there for a lost one"] = 600
     # No command is run.

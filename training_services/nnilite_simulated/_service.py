@@ -187,7 +187,7 @@ def _read_curves(path: Path) -> list[list[float]]:
         try:
             found.append([float(value) for value in json.loads(line)])
         except (ValueError, TypeError):
-            raise ConfigError(f"curves: line {number} of {path} is no list of numbers, such as [0.4, 0.6]") from None
+            raise ConfigError(f"curves: line {number} of {path} is not a list of numbers, such as [0.4, 0.6]") from None
         if not found[-1]:
             raise ConfigError(f"curves: line {number} of {path} is empty; give at least one number")
     if not found:

@@ -1,7 +1,7 @@
 """The prices and interruptions of a trace: CSV with the columns `hour`, `price` and `interruption`.
 
 `price` is that of a slot per hour from this row to the next. `interruption` is the probability that a running attempt
-loses its machine in that time. Rows are at equal distances; after the last one the trace begins anew.
+loses its machine in that time. Rows are at equal distances; after the last one the trace repeats.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def test_an_upload_that_breaks_off_goes_on_where_it_was(prepared, opened, hosts,
     assert bench.finish(bench.run(python(READ))).values == [digest]
     # A filter that hides secrets may have put the words of a record together already.
     said = "\n".join(record.getMessage() for record in caplog.records)
-    assert int(re.findall(r"going on with the upload of .* at (\d+) of", said)[0]) >= 8
+    assert int(re.findall(r"resuming the upload of .* at (\d+) of", said)[0]) >= 8
     assert cached(hosts[0], "*.part") == []
 
 

@@ -195,7 +195,7 @@ def test_a_wrong_command_line_of_a_worker_gets_a_sentence(words, sentence, tmp_p
     ("fields", "sentence"),
     [
         ({"redis": "redis://u:secret@host"}, "the URL must not hold the password"),
-        ({"redis": "host:6379"}, "is no address of a Redis server"),
+        ({"redis": "host:6379"}, "is not the address of a Redis server"),
         ({"prefix": "a b"}, "'a b' is not valid"),
         ({"worker_labels": ["a,b"]}, "is not a valid label"),
         ({"worker_healthy_period": 2}, "must be at least 3 s"),

@@ -149,7 +149,7 @@ class Agent:
         return False
 
     def do_answer(self, request: dict[str, Any]) -> None:
-        """What the manager says to a report. Nothing is said to that."""
+        """Deliver the manager's answer to a report. This has no answer of its own."""
         self._reports.answer(request["caller"], request["line"])
 
     def do_start(self, request: dict[str, Any]) -> dict[str, Any] | None:
@@ -337,7 +337,7 @@ def _attempts_in(folder: str) -> list[HostedAttempt]:
 
 
 def _remove_empty(folder: str, keep_checkpoints: bool) -> None:
-    """Remove what is left of an experiment's folder, unless jobs go on there."""
+    """Remove what is left of an experiment's folder, unless jobs still run there."""
     trials = os.path.join(folder, "trials")
     for trial in os.listdir(trials) if os.path.isdir(trials) else []:
         with contextlib.suppress(OSError):
@@ -365,7 +365,7 @@ def _look_after(path: str, needed: bool, keep_s: float) -> None:
 
 
 def _take_slot(slots: SlotDesk, spec: dict[str, Any], terms: dict[str, Any]) -> str:
-    """Whom the job waits for; "" if it has a slot, or needs none. Raises: WorkerRefusal."""
+    """Return the experiment that the job waits for; "" if it has a slot, or needs none. Raises: WorkerRefusal."""
     try:
         return slots.take(spec["job"], Path(spec["directory"]), SlotTerms(**terms))
     except SlotTrouble as trouble:

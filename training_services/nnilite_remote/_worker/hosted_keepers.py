@@ -1,4 +1,4 @@
-"""Which keepers are at work at which attempts on this machine, and how they are told to end."""
+"""Know which keepers are at work at which attempts on this machine, and end them."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ class WorkerRefusal(Exception):
 
 
 def experiment_of(pid: int) -> str:
-    """The experiment whose trial a process belongs to; "" if that cannot be told."""
+    """Return the experiment whose trial a process belongs to; "" if that is unknown."""
     try:
         with open("/proc/%d/environ" % pid, "rb") as file:
             for item in file.read().split(b"\0"):
