@@ -72,7 +72,7 @@ class Deliverer:
             store.check()
 
     def delete_code_pod(self, cluster: Cluster) -> None:
-        """One that an earlier manager has left behind. Raises: ApiError."""
+        """Delete a code pod that an earlier manager has left. Raises: ApiError."""
         cluster.delete(PODS, self._namespace, manifests.code_pod_name(self._context.experiment, self._service))
 
     def close(self, cluster: Cluster) -> None:
@@ -94,7 +94,7 @@ class Deliverer:
 
     @cached_property
     def _digests(self) -> tuple[str, str]:
-        """Of the files of keeper and code."""
+        """Return the digests of the files of keeper and code."""
         return _digest(self._context.keeper), _digest(self._package.archive)
 
     def deliver(self, cluster: Cluster, job: Job) -> PodDelivery:

@@ -66,7 +66,7 @@ class Logs:
         return pods if len(pods) >= expected else self._known.pods_now(name)
 
     def _of(self, name: str, uid: str) -> PodLog | None:
-        """The log of the reporting pod."""
+        """Return the log of the reporting pod."""
         memory = self._known.memory(name, uid)
         content = None if memory.log is not None else self._known.object(name)
         if content is None or content["metadata"]["uid"] != uid:

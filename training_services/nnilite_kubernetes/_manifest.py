@@ -105,12 +105,12 @@ class Setup:
 
 
 def file_names(delivery: PodDelivery) -> tuple[str, str]:
-    """What keeper and code are called in storage."""
+    """Return the names of keeper and code in storage."""
     return f"keeper-{delivery.keeper_hash}.pyz", f"{delivery.code_hash}.tar.gz"
 
 
 def code_folder(experiment: str) -> str:
-    """Where they are in storage."""
+    """Return the folder of both in storage."""
     return f"nni/{label(experiment)}/code"
 
 
@@ -134,7 +134,7 @@ def label(text: str) -> str:
 
 
 def labels(job: Job, name: str, service: str) -> dict[str, str]:
-    """On everything that belongs to a job."""
+    """Return the labels of all objects of a job."""
     return {
         **_common(job.experiment, service),
         TRIAL: label(job.trial),
@@ -154,7 +154,7 @@ def selector(experiment: str, service: str) -> str:
 
 
 def metadata(job: Job, name: str, setup: Setup) -> dict[str, Json]:
-    """Of a job's objects."""
+    """Return the metadata of a job's objects."""
     return {
         "name": name,
         "namespace": setup.config.namespace,
@@ -164,7 +164,7 @@ def metadata(job: Job, name: str, setup: Setup) -> dict[str, Json]:
 
 
 def secret(job: Job, name: str, setup: Setup, roles: Sequence[Role], delivery: PodDelivery) -> Json:
-    """The Secret of a job. Raises: ConfigError if it is too large for one."""
+    """Make the Secret of a job. Raises: ConfigError if it is too large for one."""
     values = {"spec": _packed(job, setup, roles, delivery), "callback": delivery.callback.encode()}
     if delivery.keeper is not None:
         values["keeper"] = delivery.keeper
@@ -219,7 +219,7 @@ def _packed(job: Job, setup: Setup, roles: Sequence[Role], delivery: PodDelivery
 
 
 def _supplies(source: CodeSource, delivery: PodDelivery) -> tuple[Supply, Supply | None]:
-    """Where pods get keeper and code."""
+    """Return where pods get keeper and code."""
     if source is CodeSource.OBJECTS:
         return Supply(url=delivery.urls.get("keeper", "")), Supply(url=delivery.urls.get("code", ""))
     if source is CodeSource.VOLUME:
@@ -264,7 +264,7 @@ def _grace_s(job: Job, role: Role) -> int:
 
 
 def code_pod_name(experiment: str, service: str) -> str:
-    """One for each service of an experiment."""
+    """Return the name of the code pod: one for each service of an experiment."""
     return object_name(f"nni-{experiment}-code-{service}")
 
 
@@ -434,5 +434,5 @@ def _merged_lists(base: Sequence[Json], more: Sequence[Json], by: str) -> list[J
 
 
 def encoded(text: str) -> str:
-    """As the data of a Secret has it."""
+    """Encode as the data of a Secret."""
     return base64.b64encode(text.encode()).decode()

@@ -1,4 +1,4 @@
-"""What a service keeps in mind of its jobs, from when it first hears of one until that is removed."""
+"""Keep what a service remembers of its jobs, from when it first learns of one until that is removed."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Mirror:
 
     @property
     def age_s(self) -> float:
-        """For how long the server has not answered; 0 while it does."""
+        """Return for how many seconds the server has not answered; 0 while it does."""
         since = self._down_since
         return 0.0 if since is None else time.monotonic() - since
 

@@ -47,7 +47,7 @@ class Opening:
         check_quotas(self._cluster, self._namespace, self._submitter.demand(self._sample))
 
     def tidy_up(self, known: KnownJobs) -> None:
-        """What an earlier manager left half made is set right; its keepers are told where this one is."""
+        """Repair what an earlier manager left half made, and announce this manager's address to its keepers."""
         address = manifests.encoded(self._submitter.deliverer.address(self._cluster))
         for resource in (SECRETS, *self._kind.owned):
             found = self._cluster.select(resource, self._namespace, labelSelector=self._selector).get("items") or []

@@ -102,7 +102,7 @@ def _totals(pods: Sequence[tuple[Json, int]]) -> dict[str, Decimal]:
 
 
 def _of_pod(spec: Json, part: str, resource: str) -> Decimal:
-    """Containers run side by side, those that prepare run before them and one after the other."""
+    """Sum up the demand of a pod. Containers run side by side; init containers run before them, one after the other."""
     together = sum((_amount(container, part, resource) for container in spec["containers"]), Decimal())
     return max([together, *(_amount(each, part, resource) for each in spec.get("initContainers") or [])])
 

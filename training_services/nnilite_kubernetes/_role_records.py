@@ -179,7 +179,7 @@ class RoleRecords:
             _write(folder, entries)
 
     def _folder_of(self, pod: Json) -> Path:
-        """That of the pod's attempt; its labels have been looked at."""
+        """Return the folder of the pod's attempt; its labels were checked before."""
         trial, attempt = _place(pod) or ("", "")
         return self._folder / "trials" / trial / attempt
 

@@ -116,7 +116,7 @@ def interrupted(facts: Facts) -> JobStatus | None:
 
 
 def _judged(facts: Facts, pod: Json, end: JobStatus) -> JobStatus | None:
-    """What the end of the reporting pod means for the job; None where others have to tell why it was ended."""
+    """Return what the end of the reporting pod means for the job; None where others have to say why it ended."""
     if facts.canceled:
         return replace(end, state=JobState.CANCELED, reason="canceled")
     if end.state is not JobState.CANCELED:
@@ -135,7 +135,7 @@ def _by_answer(pod: Json, roles: Sequence[Role]) -> bool:
 
 
 def deleted(content: Json) -> str:
-    """What to say of an object that somebody else has deleted."""
+    """Return what to say of an object that was deleted from outside."""
     return f"somebody else has deleted the {content.get('kind') or 'object'} {content['metadata']['name']}"
 
 
@@ -220,12 +220,13 @@ def disruption(pod: Json) -> str:
 
 
 def _node_is_gone(pod: Json) -> bool:
-    """Whether nobody is left to tell how the containers end."""
+    """Return whether the node is gone, so that nothing can report how the containers end."""
     return (pod.get("status") or {}).get("reason") == "NodeLost"
 
 
 def overdue_s(pod: Json, now: float) -> float:
-    """For how long a pod that is being deleted should have been gone; negative while it has time, and for others."""
+    """Return the seconds by which a pod that is being deleted is overdue; negative while it has time, and for
+    others."""
     due = seconds(pod["metadata"].get("deletionTimestamp"))  # when its grace is over
     return -1.0 if due is None else now - due
 

@@ -170,7 +170,7 @@ class Submitter:
         return {**known, **{name: owner["metadata"][name] for name in ("name", "uid")}}
 
     def _refusal(self, error: ApiError) -> Exception:
-        """One for good ends the trial; one that may pass lets it wait."""
+        """Return the error of a refusal: a lasting one ends the trial; a passing one lets it wait."""
         reason = _of_quota(error)
         if reason:
             self._refused += 1
@@ -180,6 +180,6 @@ class Submitter:
 
 
 def _of_quota(error: ApiError) -> str:
-    """What a quota says that is used up, "" for other refusals."""
+    """Return what a quota says that is used up, "" for other refusals."""
     _, found, rest = str(error).partition("exceeded quota")
     return found + rest if error.status == 403 else ""

@@ -53,7 +53,7 @@ class Dismissals:
                 self._waiting.pop(path, None)
 
     async def close(self) -> None:
-        """Ask the keepers that are still there once more: one that is asked twice waits for no other manager."""
+        """Ask the keepers that are still running again: one that is asked twice waits for no other manager."""
         for _ in range(_ASKED_TO_LEAVE):
             await self.tidy_up()
             for folder, handle in list(self._waiting.values()):

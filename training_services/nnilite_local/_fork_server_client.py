@@ -1,7 +1,7 @@
 """The client of the keeper's fork server: one child process that starts all keepers of the service.
 
-Keepers are in sessions of their own and live on when the server, or this process, ends. The server tells of each
-keeper's start and end on its standard output; of the keepers of an earlier server nobody tells.
+Keepers are in sessions of their own and keep running when the server, or this process, ends. The server reports each
+keeper's start and end on its standard output; the ends of an earlier server's keepers are not reported.
 """
 
 from __future__ import annotations

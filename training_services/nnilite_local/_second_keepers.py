@@ -1,4 +1,4 @@
-"""Second keepers: where a keeper is gone without a word, another one ends its trial and delivers what is left."""
+"""Run second keepers: where a keeper died, another one ends its trial and delivers its remaining events."""
 
 from __future__ import annotations
 

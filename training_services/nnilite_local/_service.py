@@ -127,7 +127,7 @@ class LocalService(TrainingService):
     async def _start(
         self, job: Job, folder: AttemptFolder, code: dict[str, str], gpus: tuple[int, ...] | None
     ) -> Handle:
-        """Have a keeper started. Raises: ConfigError, ServiceError."""
+        """Start a keeper. Raises: ConfigError, ServiceError."""
         try:
             own = {"callback": self._address, "callback_file": str(self._directory / "callback")}
             env, niceness = environment(gpus), self.config.niceness
@@ -359,7 +359,7 @@ def _folder_of(directory: Path, job: Job) -> AttemptFolder:
 
 
 def _has_not_spoken(folder: AttemptFolder, host: str) -> bool:
-    """Whether its keeper has noted neither a start nor an end."""
+    """Return whether its keeper has noted neither a start nor an end."""
     return folder.started() is None and folder.ended(host) is None
 
 
@@ -395,7 +395,7 @@ def _was_begun(looks: FolderLooks, directory: Path, host: str) -> bool:
 
 
 async def _take_slot(slots: SlotDesk, job: Job, folder: AttemptFolder, terms: SlotTerms) -> None:
-    """Raises: NoCapacity that says whom the job waits for, ServiceError."""
+    """Take a slot. Raises: NoCapacity that names the experiment to wait for, ServiceError."""
     if terms.limit is None:
         return
     try:
