@@ -225,8 +225,10 @@ def _node_is_gone(pod: Json) -> bool:
 
 
 def overdue_s(pod: Json, now: float) -> float:
-    """Return the seconds by which a pod that is being deleted is overdue; negative while it has time, and for
-    others."""
+    """Return the seconds by which a pod that is being deleted is overdue.
+
+    Negative while it has time, and for others.
+    """
     due = seconds(pod["metadata"].get("deletionTimestamp"))  # when its grace is over
     return -1.0 if due is None else now - due
 

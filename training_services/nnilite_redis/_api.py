@@ -264,8 +264,10 @@ class Pool:
         return TakenJob(_text(job), _mapping(task), _text(queue_key), _text(entry))
 
     async def keep(self, taken: TakenJob) -> None:
-        """Confirm that the job is on the worker's disk: its entry, and its specification with the secret in it, can
-        go."""
+        """Confirm that the job is on the worker's disk.
+
+        Its entry, and its specification with the secret in it, can go.
+        """
         with self.asking():
             async with self.client.pipeline(transaction=False) as pipe:
                 pipe.hdel(self.keys.job(taken.job), "task")
@@ -303,8 +305,9 @@ class Pool:
         return dict(zip(experiments, facts_of, strict=True))
 
     async def sync(self, worker: str, beat: str, reports: Sequence[tuple[str, str, Json]]) -> list[Synced]:
-        """Send a worker's reports on its jobs, (job, experiment, report) each: that it still has them, and how they
-        are.
+        """Send a worker's reports on its jobs, (job, experiment, report) each.
+
+        That it still has them, and how they are.
 
         Running jobs keep their slots by it. One whose slot has expired gets another, or waits for it.
 

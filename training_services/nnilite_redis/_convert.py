@@ -92,8 +92,10 @@ def files_settings(config: RedisConfig) -> dict[str, Json]:
 
 
 def task_of(job: Job, config: RedisConfig, code: str, keeper: str) -> dict[str, Json]:
-    """Return what a worker needs to know of a job; `code` and `keeper` are names of files. It holds the trial's
-    token."""
+    """Return what a worker needs to know of a job; `code` and `keeper` are names of files.
+
+    It holds the trial's token.
+    """
     return {
         "version": TASK_VERSION,
         "job": job.name,
@@ -216,8 +218,10 @@ def ordinal(number: int) -> str:
 
 
 def whom_it_waits_for(job: str, experiment: str, terms: SlotTerms, view: PoolView) -> str:
-    """Return the experiment that a queued job waits for, where slots are shared; "" if it needs none, or could have
-    one."""
+    """Return the experiment that a queued job waits for, where slots are shared.
+
+    "" if it needs none, or could have one.
+    """
     numbered = view.numbered.get(job)
     if terms.limit is None or numbered is None:
         return ""

@@ -44,8 +44,10 @@ class Files(Protocol):
         """Store a file; `what` names it in complaints. Raises: TooLarge, ServiceError, ConfigError."""
 
     async def get(self, name: str, path: Path) -> bool:
-        """Fetch a file, whole or not at all; return False if there is none. Raises: ServiceError, ConfigError,
-        OSError."""
+        """Fetch a file, whole or not at all; return False if there is none.
+
+        Raises: ServiceError, ConfigError, OSError.
+        """
 
     async def delete(self, name: str) -> None:
         """Delete a file. Raises: ServiceError, ConfigError."""

@@ -105,8 +105,10 @@ class Session:
         raise ServiceError(f"the manager cannot {what!r:.50}: the worker may be of another version of nnilite")
 
     async def end(self) -> None:
-        """End the session; jobs continue. Workers may tidy up an experiment without jobs; its keys in Redis expire,
-        too."""
+        """End the session; jobs continue.
+
+        Workers may tidy up an experiment without jobs; its keys in Redis expire, too.
+        """
         await end_tasks([self._reading] if self._reading is not None else [])
         await self.mail.close()
         self._relays.shutdown(wait=False)

@@ -49,8 +49,7 @@ class TrialFiles:
         return (await self._ask(worker, handle, asked, _ASK_S)).data
 
     async def events(self, handle: Handle, here: Path) -> Sequence[KeeperEvent]:
-        """Return the events that the keeper noted on its worker's disk, and the output that is not in the folder `here`
-        yet.
+        """Return the events on the worker's disk, and the output that is not in the folder `here` yet.
 
         None where the worker never had it.
         """

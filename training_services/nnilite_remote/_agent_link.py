@@ -193,8 +193,10 @@ class AgentLink:
             threading.Thread(target=work, name="agent link", daemon=True).start()
 
     async def ask(self, do: str, timeout_s: float, **more: Json) -> Any:
-        """Ask the agent; return its answer. Raises: LinkLost, also if it does not come in time; MachineError if it
-        refuses."""
+        """Ask the agent; return its answer.
+
+        Raises: LinkLost, also if it does not come in time; MachineError if it refuses.
+        """
         if self._over:
             raise LinkLost("the connection is broken")
         self._number += 1

@@ -30,8 +30,9 @@ class Attempts:
         self._session = session
 
     async def start(self, spec: Json, terms: SlotTerms) -> Json:
-        """Start a keeper: its pid, start and boot; or {"missing": name}, or {"waits": the experiment that it waits
-        for}.
+        """Start a keeper: its pid, start and boot.
+
+        Or {"missing": name}, or {"waits": the experiment that it waits for}.
 
         Raises: MachineError, LinkLost.
         """

@@ -229,8 +229,10 @@ class Machine:
                 await self._look_at_gpus()
 
     async def _look_at_gpus(self) -> None:
-        """Read the GPUs again where trials use them, to see how busy they are. A driver that hangs does not matter
-        here."""
+        """Read the GPUs again where trials use them, to see how busy they are.
+
+        A driver that hangs does not matter here.
+        """
         if self.gpus is not None and time.monotonic() - self._looked_s >= _LOOK_EVERY_S:
             self._looked_s = time.monotonic()
             with contextlib.suppress(MachineError):

@@ -95,8 +95,10 @@ class MachineSession:
             raise LinkLost(f"the connection broke: {words(error)}") from error
 
     async def ask(self, do: str, answer_s: float | None = None, **more: Json) -> Any:
-        """Ask the agent; return its answer. Raises: MachineError if it refuses, LinkLost if it does not answer in
-        time."""
+        """Ask the agent; return its answer.
+
+        Raises: MachineError if it refuses, LinkLost if it does not answer in time.
+        """
         if self._link is None:
             raise LinkLost(self._away())
         return await self._link.ask(do, _ANSWER_S if answer_s is None else answer_s, **more)

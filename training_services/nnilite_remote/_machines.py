@@ -1,5 +1,7 @@
-"""Manage all machines of the service: open them, send them what they have missed, ask for their jobs, and let them
-go."""
+"""Manage all machines of the service.
+
+Open them, send them what they have missed, ask for their jobs, and let them go.
+"""
 
 from __future__ import annotations
 

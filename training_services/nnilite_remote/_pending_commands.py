@@ -24,8 +24,10 @@ CANCEL, REMOVE, FINISH = "cancel", "remove", "finish"
 
 
 class PendingCommands:
-    """All commands that machines have still to receive. A handle names its machine and its job; for `finish` the job is
-    ""."""
+    """All commands that machines have still to receive.
+
+    A handle names its machine and its job; for `finish` the job is "".
+    """
 
     def __init__(self, place: Path) -> None:
         self._place = place

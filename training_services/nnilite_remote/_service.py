@@ -144,8 +144,9 @@ class RemoteService(TrainingService):
             self.machines.do_aside(_quietly(self.machines[key].attempts.withdraw(job.name)))
 
     async def _choose(self, job: Job, waits: Mapping[str, str]) -> tuple[Machine, Booking]:
-        """Choose a machine. `waits`: the machines that were asked for a slot, and the experiment that the job waits for
-        there.
+        """Choose a machine.
+
+        `waits`: the machines that were asked for a slot, and the experiment that the job waits for there.
 
         Raises: NoCapacity, ConfigError.
         """

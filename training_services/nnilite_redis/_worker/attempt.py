@@ -121,8 +121,10 @@ class WorkerAttempt:
         self._folder.create(spec)
 
     def token(self) -> str:
-        """Return the trial's token, with which its keeper proves itself; "" where it has no specification (any
-        more)."""
+        """Return the trial's token, with which its keeper proves itself.
+
+        "" where it has no specification (any more).
+        """
         with contextlib.suppress(OSError):
             token = self._folder.spec().get("token")
             return token if isinstance(token, str) else ""
@@ -196,8 +198,9 @@ class WorkerAttempt:
         return JobState(self.report()["state"]).ended
 
     def report(self) -> dict[str, Json]:
-        """Return how it is. Whether the keeper runs is asked before how it ended: the other order misses an end in
-        between.
+        """Return how it is.
+
+        Whether the keeper runs is asked before how it ended: the other order misses an end in between.
 
         The end is not reported at once: for a while the keeper may report it to its manager itself, with all events
         before the end.

@@ -51,8 +51,10 @@ class FileCache:
             return await files.get(name, place)
 
     async def take_stored(self, file: str, keeper: Path, storage: Mapping[str, Json]) -> None:
-        """Bring a code package from the shared storage, if that has it. It may hold up all that wait, so it is done
-        seldom."""
+        """Bring a code package from the shared storage, if that has it.
+
+        It may hold up all that wait, so it is done seldom.
+        """
         place = self.place(file)
         async with self._lock(file):
             if place.exists() or time.monotonic() < self._storage_from_s:

@@ -127,8 +127,10 @@ class Worker:
         return 0
 
     async def _start(self) -> None:
-        """Begin, or continue where an earlier worker of this folder stopped. Raises: Conflict, ServiceError,
-        OSError."""
+        """Begin, or continue where an earlier worker of this folder stopped.
+
+        Raises: Conflict, ServiceError, OSError.
+        """
         await self._check_name()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, self._told_to_stop)

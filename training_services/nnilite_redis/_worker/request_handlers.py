@@ -54,8 +54,10 @@ class Handlers:
         return await mail.ask(manager_party(experiment), letter, LIMIT_S)
 
     async def _last_files(self, attempt: WorkerAttempt) -> None:
-        """Store the last files before the end is reported: that may start another attempt, which needs the
-        checkpoints."""
+        """Store the last files before the end is reported.
+
+        That may start another attempt, which needs the checkpoints.
+        """
         if attempt.saved or not attempt.begun:
             return
         attempt.saved = True
