@@ -57,6 +57,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def kept_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
     """All that is logged, as it comes to the file of a manager: without secrets."""
     caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, "nnilite")  # a program that ran within an earlier test may have set it
     # All tests of a process share that handler.
     secrets = SecretFilter()
     caplog.handler.addFilter(secrets)

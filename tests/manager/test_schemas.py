@@ -86,7 +86,7 @@ def test_the_trials_of_an_older_database_take_remarks(store: Store) -> None:
 
 FIELD = '    cost: Annotated[float | None, "of its attempts'
 PLACES = {
-    "nnilite/records": (FIELD, f'    mood: Annotated[str, "how its user feels about it"] = "calm"\n{FIELD}'),
+    "nnilite/records/nouns.py": (FIELD, f'    mood: Annotated[str, "how its user feels about it"] = "calm"\n{FIELD}'),
     "nnilite/_store/database_schema.py": (
         "\n}\n",
         f"""\n    {SCHEMA_VERSION}: f"ALTER TABLE trials ADD COLUMN {{TRIALS.declaration('mood')}}",\n}}\n""",

@@ -94,6 +94,7 @@ def test_a_manager_that_moved_is_found_at_once(tmp_path):
         moved.touch()
         until(lambda: bench.callback.values)
         assert with_old.values == []
+        with_old.shutdown()  # a thread that serves a closed socket would spin for the rest of the run
         with_old.server_close()
         keeper.terminate()
 
