@@ -8,6 +8,7 @@ import re
 
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import Missing, Problem, as_config_error
+from nnilite.services.section_fields import GPU_PLACE
 from nnilite_aml._config import AmlConfig
 from nnilite_aml._workspace import AmlTarget, AmlWorkspace
 
@@ -75,7 +76,7 @@ async def _check_gpus(workspace: AmlWorkspace, size: str, gpus: int) -> None:
     if has is not None and has < gpus:
         raise ConfigError(
             f"is {gpus}, but a node of {size} has {has or 'none'}: choose a larger VM size",
-            Place(field="trialGpuNumber"),
+            GPU_PLACE,
         )
 
 
