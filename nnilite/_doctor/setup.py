@@ -54,6 +54,6 @@ def check_code(config: CheckedConfig) -> Iterator[Finding]:
             try:
                 package = pack()
             except (ConfigError, NniliteError) as error:
-                yield divided("code", str(error), "leave files out by .nniignore, or raise codeLimits")
+                yield divided("code", str(error), "exclude files with .nniignore, or raise codeLimits")
             else:
                 yield ok("code", f"{folder}: {len(package.files)} files, {package.total_bytes} bytes")

@@ -66,9 +66,9 @@ class TestAmlTrouble(BatchContract):
         (
             {"compute_target": "spot-cluster", "instance_count": 3, "distribution": AmlDistribution(type="MPI")},
             "instanceCount",
-            "needs 3 nodes, and spot-cluster has 2 at most",
+            "needs 3 nodes, but spot-cluster has 2 at most",
         ),
-        ({"low_priority": True}, "lowPriority", "one of dedicated nodes"),
+        ({"low_priority": True}, "lowPriority", "has dedicated nodes"),
         ({"trial_gpu_number": 2}, "trialGpuNumber", "is 2, but a node of STANDARD_NC6 has 1: choose a larger VM size"),
         (
             {"compute_target": "serverless", "instance_type": "Standard_DS3_v2", "trial_gpu_number": 1},
@@ -212,7 +212,7 @@ def test_a_job_that_azure_has_started_anew_while_nobody_looked_is_lost(bench, az
     bench.open()
     status = bench.wait(name)
     assert status.state is JobState.LOST
-    assert "started it anew" in status.reason
+    assert "started the job again" in status.reason
     assert bench.lines() == ["ran"]
 
 

@@ -77,7 +77,7 @@ def _refused(tmp_path: Path, master: Master, **fields) -> ConfigError:
     [
         ({"password": "wrong"}, "password", "401"),
         ({"password": None, "token": "wrong"}, "token", "401"),
-        ({"resource_pool": "tpu"}, "resourcePool", "it has default, gpu"),
+        ({"resource_pool": "tpu"}, "resourcePool", "choose one of: default, gpu"),
         ({"resource_pool": "gpu", "slots": 3}, "slots", "asks for 3 slots, but the resource pool gpu has 2"),
         ({"workspace": "Nowhere", "project": "nni"}, "workspace", "no workspace 'Nowhere'"),
         ({"workspace": "Research", "project": "other"}, "project", "project 'other' not found"),

@@ -33,7 +33,7 @@ def test_code_that_is_too_large_to_travel_with_the_job_is_refused_with_the_cure(
     bench.put_code(**{"data.txt": "".join(str(hash(str(n))) for n in range(90_000))})
     refusal = bench.refusal(bench.service.submit(bench.job("true")))
     assert isinstance(refusal, ConfigError)
-    assert "leave files out by .nniignore" in str(refusal)
+    assert "exclude files with .nniignore" in str(refusal)
 
 
 def test_a_version_that_reads_the_other_list_of_variables_gets_them_too(open_dlts, dashboard):

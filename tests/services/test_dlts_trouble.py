@@ -42,7 +42,7 @@ class TestDltsTrouble(BatchContract):
         ({"cluster": "Mars"}, "team", "Cluster is not found"),
         ({"gpu_number": 5}, "gpuNumber", "5 GPUs of type P40, but a node has 4"),
         ({"gpu_type": "A100"}, "gpuType", "no GPUs 'A100'; it has P40"),
-        ({"nni_manager_ip": None}, "nniManagerIp", "trials would look for the manager .* or set callback: log"),
+        ({"nni_manager_ip": None}, "nniManagerIp", "trials would connect to the manager .* or set callback: log"),
     ],
 )
 def test_a_config_that_can_never_work_is_refused_at_its_field(open_dlts, fields, place, words):

@@ -74,7 +74,7 @@ def test_nnis_kubeflow_section_is_understood():
 def test_a_version_of_nnis_kubeflow_examples_becomes_todays_with_a_warning(version):
     role = {"replicas": 1, "dockerImage": "some:image"}
     service = {"platform": "kubeflow", "operator": "tf-operator", "apiVersion": version, "worker": role}
-    checked = from_dict({**BASE, "trainingService": service}).checked()
+    checked = from_dict({**BASE, "trialCommand": "true", "trainingService": service}).checked()
     assert checked.services[0].config.api_version == "v1"
     assert checked.warnings == [f"apiVersion {version} of kubeflow.org is no longer served by any cluster; v1 is used"]
 

@@ -208,7 +208,7 @@ def test_what_cannot_be_ended_is_told_at_the_end_of_the_service(bench, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(_endings, "kill_groups", lambda *_: [4711])
         bench.call(bench.service.cancel(bench.handles[name]))
-        eventually(lambda: "both are killed" in caplog.text)
+        eventually(lambda: "killing both" in caplog.text)
         with pytest.raises(ServiceError, match=r"(?s)process group 4711 of .* cannot be killed"):
             bench.call(bench.service.close())
     bench.open()

@@ -124,8 +124,7 @@ def test_reports_travel_through_the_log(pai, open_pai):
         python("import mod, nnilite; print('hello'); nnilite.report_final_result(mod.VALUE)"), report="stdout"
     )
     assert bench.wait(name).state is JobState.SUCCEEDED
-    events = bench.call(bench.service.reports(bench.handles[name]))
-    assert [event.value for event in events if hasattr(event, "value")] == [4]
+    assert bench.finish(name).values == [4]
     assert b"hello\n" in bench.call(bench.service.logs(bench.handles[name], "stdout", 0, 10_000))
     assert "nnilite_code" in pai.job(name).content["secrets"]
 
@@ -195,7 +194,7 @@ def test_without_a_storage_there_are_no_files_to_fetch(open_pai, tmp_path):
     name = bench.run("true")
     bench.finish(name)
     error = bench.refusal(bench.service.fetch(bench.handles[name], tmp_path / "fetched"))
-    assert "storageConfigName and localStorageMountPoint keep them" in str(error)
+    assert "set storageConfigName and localStorageMountPoint to keep them" in str(error)
 
 
 def test_keepers_find_a_manager_that_came_back_elsewhere(open_pai, storage):
@@ -263,13 +262,13 @@ def _template(**changes):
     ("template", "words"),
     [
         ([], "must be a job of PAI's protocol v2"),
-        ({"taskRoles": [{}]}, "is a job of PAI before 1.0; `nnictl config convert --from openpai`"),
+        ({"taskRoles": [{}]}, "is a job of PAI before 1.0; convert it with `nnictl config convert --from openpai`"),
         ({"taskRoles": {}}, "must have protocolVersion: 2"),
         (_template(taskRoles={}), "must have taskRoles"),
         (_template(taskRoles={"a b": {}}), "must have letters and digits only, not 'a b'"),
         (_template(taskRoles={"a": {"commands": "x"}}), "the task role a must have commands, a list of lines"),
         (_template(prerequisites=[]), "must have a dockerImage that is in prerequisites"),
-        (_template(parameters={}), "the commands of worker cannot have <% \\$parameters.number %>"),
+        (_template(parameters={}), "the commands of worker cannot use <% \\$parameters.number %>"),
     ],
 )
 def test_a_job_that_no_trial_can_be_made_of_is_refused(pai, template, words):

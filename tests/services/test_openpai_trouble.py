@@ -31,8 +31,8 @@ class TestOpenPaiTrouble(BatchContract):
     ("fields", "words"),
     [
         ({"token": "wrong"}, "token: OpenPAI answers 401 .*Your token is invalid"),
-        ({"password": "wrong"}, "password: OpenPAI answers 400 .*Password is incorrect.; see that username and"),
-        ({"virtual_cluster": "visions"}, "virtualCluster: mei may use no .*'visions'; there are: default, vision"),
+        ({"password": "wrong"}, "password: OpenPAI answers 400 .*Password is incorrect.; check username and"),
+        ({"virtual_cluster": "visions"}, "virtualCluster: mei cannot use .*'visions'; choose one of: default, vision"),
         ({"storage_config_name": "date"}, "storageConfigName: mei cannot use a storage 'date'; choose one of: data"),
     ],
 )
@@ -102,7 +102,7 @@ def test_what_the_platform_has_ended_is_explained_as_it_does(pai, open_pai):
     pai.end(name, -1003)
     status = bench.wait(name)
     assert status.state is JobState.LOST
-    assert "PodPreemptedForCriticalPod (it was preempted" in status.reason
+    assert "PodPreemptedForCriticalPod (the job was preempted" in status.reason
 
 
 def test_an_image_that_does_not_exist_fails_the_trial(open_pai):

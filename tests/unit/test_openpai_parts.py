@@ -116,7 +116,7 @@ def test_answers_with_holes_are_read_as_far_as_they_go(detail):
     ("code", "state", "words", "exit_code"),
     [
         (-1001, JobState.LOST, "PodNodeLost", None),
-        (-1003, JobState.LOST, "PodPreemptedForCriticalPod (it was preempted", None),
+        (-1003, JobState.LOST, "PodPreemptedForCriticalPod (the job was preempted", None),
         (-200, JobState.FAILED, "PAI advises: Check diagnostics and revise your job config", None),
         (-1200, JobState.FAILED, "UserContainerDockerOOMKilled: User Container killed by docker", None),
         (-300, JobState.LOST, "PodFailedWithoutFailedContainer", None),

@@ -51,7 +51,7 @@ def deliver(context: ServiceContext, code_from: str) -> DeliveredFiles:
     if found.size_bytes + _SPEC_BYTES > CONTEXT_LIMIT_BYTES:
         raise ConfigError(
             f"the code is {found.size_bytes / 1024**2:.0f} MB when packed, and Determined takes a context directory of "
-            f"{(CONTEXT_LIMIT_BYTES - _SPEC_BYTES) / 1024**2:.0f} MB at most: leave files out by .nniignore, or set "
+            f"{(CONTEXT_LIMIT_BYTES - _SPEC_BYTES) / 1024**2:.0f} MB at most: exclude files with .nniignore, or set "
             "codeFrom: manager",
             Place(field="codeFrom"),
         )

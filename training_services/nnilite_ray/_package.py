@@ -65,7 +65,7 @@ def check_size(config: RayConfig, context: ServiceContext) -> CodePackage:
     if config.code_from == "package" and size + _BESIDE_CODE_BYTES > LIMIT_BYTES:
         raise ConfigError(
             f"the code is {size / 1024**2:.0f} MB when packed, and Ray's dashboard takes "
-            f"{LIMIT_BYTES / 1024**2:.0f} MB at most: leave files out by .nniignore, or set codeFrom: manager",
+            f"{LIMIT_BYTES / 1024**2:.0f} MB at most: exclude files with .nniignore, or set codeFrom: manager",
             Place(field="codeFrom"),
         )
     return package

@@ -121,7 +121,7 @@ def test_a_full_account_refuses_further_trials_for_now(open_bench):
     bench.submit(job_of(bench, "sleep 60"))
     error = bench.refusal(bench.service.submit(job_of(bench, "true")))
     assert type(error).__name__ == "NoCapacity"
-    assert "a limit of the account is reached, and jobs have to end first" in str(error)
+    assert "a limit of the account is reached, so other jobs must end first" in str(error)
 
 
 def test_an_account_of_somebody_else_is_refused_at_the_start(open_bench):

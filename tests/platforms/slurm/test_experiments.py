@@ -67,7 +67,7 @@ def test_a_dry_run_prints_the_script_and_sends_nothing(nnictl, slurm, tmp_path):
 WRONG = [
     ({"partition": "no pe"}, r"trainingService.partition: 'no pe' is not valid; use one word"),
     ({"sbatchLines": ["--array=1-9"]}, r"trainingService.sbatchLines[0]: --array cannot be set here; set jobArraySize"),
-    ({"sbatchLines": ["rm -rf"]}, r"trainingService.sbatchLines[0]: 'rm -rf' is no option of sbatch"),
+    ({"sbatchLines": ["rm -rf"]}, r"trainingService.sbatchLines[0]: 'rm -rf' is not an option of sbatch"),
     ({"timeLimit": "30s"}, "trainingService.timeLimit: must be above 60 s"),
     ({"modules": ["a; b"]}, "trainingService.modules[0]: 'a; b' is not the name of a module"),
     ({"login": {"host": ""}}, "trainingService.login.host: '' cannot be used"),
