@@ -64,7 +64,7 @@ def test_each_refusal_of_a_job_is_what_it_means(open_bench, head, status, kind):
 
 def test_code_that_ray_would_not_take_is_told_before_it_is_sent(open_bench, head, monkeypatch):
     monkeypatch.setattr(_package, "LIMIT_BYTES", 200_000)
-    with pytest.raises(ConfigError, match=r"takes 0 MB at most: leave files out by \.nniignore") as caught:
+    with pytest.raises(ConfigError, match=r"takes 0 MB at most: exclude files with \.nniignore") as caught:
         open_bench()
     assert caught.value.place.field == "codeFrom"
     assert head.asked("PUT") == 0
