@@ -58,6 +58,9 @@ def kept_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixt
     """All that is logged, as it comes to the file of a manager: without secrets."""
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.DEBUG, "nnilite")  # a program that ran within an earlier test may have set it
+    for name, logger in logging.root.manager.loggerDict.items():
+        if name.startswith("nnilite") and isinstance(logger, logging.Logger):
+            logger.disabled = False  # `logging.config.fileConfig`, which libraries of trackers call, disables all
     # All tests of a process share that handler.
     secrets = SecretFilter()
     caplog.handler.addFilter(secrets)

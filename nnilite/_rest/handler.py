@@ -256,7 +256,9 @@ class Answering(RequestHandler):
         trace: TracebackType | None,
     ) -> None:
         if isinstance(error, NniliteError | HTTPError):
-            log.debug("%s %s refused: %s", self.request.method, self.request.path, error)
+            # A user's request that fails for a reason without a status of its own is worth a line in the log.
+            level = logging.ERROR if self.is_users and status_of(error) == 500 else logging.DEBUG
+            log.log(level, "%s %s refused: %s", self.request.method, self.request.path, error)
         elif self.is_users or self.site.refusals.untold(self.sender(), repr(kind)) is not None:
             super().log_exception(kind, error, trace)
 

@@ -234,9 +234,10 @@ def test_a_tuner_that_raises_ends_it_with_the_users_traceback(
 
 
 def test_a_command_that_does_not_exist_fails_trials_with_a_reason(write: Write) -> None:
-    _, out, _ = _done("create", "-c", write(trialCommand="no-such-command", maxTrialNumber=2), "-p", 0, "-f")
+    code, out, _ = _done("create", "-c", write(trialCommand="no-such-command", maxTrialNumber=2), "-p", 0, "-f")
+    assert code == 8
     assert "2 FAILED" in out
-    assert "no trial has reported a final metric" in out
+    assert "no trial has succeeded" in out
     assert "no-such-command" in out
 
 

@@ -75,7 +75,7 @@ def test_hyperband_begins_another_bracket_rather_than_wait():
 def test_serial_hyperband_waits_for_its_bracket():
     tuner = ready(HyperbandTuner(R=9, exec_mode="serial", seed=0))
     waiting = [tuner.generate_parameters(k) for k in range(9)]
-    with pytest.raises(NoMoreTrialError, match="goes on when"):
+    with pytest.raises(NoMoreTrialError, match="continues when"):
         tuner.generate_parameters(9)
     for k, parameters in enumerate(waiting):
         end(tuner, k, parameters, 1.0)
