@@ -31,18 +31,21 @@ What a call may raise. Each error has `status`, 0 where there was no answer, and
 | `Contradiction` | Conflict | 409 or 412, mostly because there is something of this name already |
 | `CallRefused` | ConfigError | 400, 413, 422 and others: the same request can never work |
 
-A service whose platform has a client of its own, which blocks, can raise the same errors, and call it by `in_thread`.
+A service whose platform has a library of its own, which blocks, calls it by `LibraryCalls`, with the same errors.
 
 When a service opens, a wrong address, login or certificate can never work either: see `as_config_error`.
 
-client     the calls
-_problems  their errors, and how they are worded
+client         the calls to a REST interface
+library_calls  the calls of a platform's own library
+_patience      how long they are tried
+_problems      their errors, and how they are worded
 """
 
 from __future__ import annotations
 
 from nnilite._blocking import in_thread
 from nnilite._logging.redaction import hide, redact
+from nnilite.platform_http._patience import OUTAGE_S, patience_of_at_most
 from nnilite.platform_http._problems import (
     AccessRefused,
     CallRefused,
@@ -55,16 +58,8 @@ from nnilite.platform_http._problems import (
     kind_and_cure,
     retry_after_s,
 )
-from nnilite.platform_http.client import (
-    OUTAGE_S,
-    Credential,
-    HttpAnswer,
-    HttpConfig,
-    HttpRequest,
-    PlatformHttp,
-    as_config_error,
-    patience_of_at_most,
-)
+from nnilite.platform_http.client import Credential, HttpAnswer, HttpConfig, HttpRequest, PlatformHttp, as_config_error
+from nnilite.platform_http.library_calls import LibraryCalls
 
 __all__ = [
     "OUTAGE_S",
@@ -75,6 +70,7 @@ __all__ = [
     "HttpAnswer",
     "HttpConfig",
     "HttpRequest",
+    "LibraryCalls",
     "Missing",
     "Outage",
     "PlatformHttp",

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
@@ -23,6 +21,7 @@ import urllib3
 from nnilite._blocking import in_thread
 from nnilite._logging.redaction import hide, redact
 from nnilite.errors import ConfigError, Place
+from nnilite.platform_http import _patience
 from nnilite.platform_http._problems import (
     AccessRefused,
     Missing,
@@ -41,27 +40,11 @@ from nnilite.units import Duration, FilePath, SecretText
 
 log = logging.getLogger(__name__)
 
-OUTAGE_S = 8.0
-"""How long a person waits for a platform that is away before that is said; a manager has more patience."""
-
 _SAFE = ("GET", "HEAD", "PUT", "DELETE")
 _PASSING = (429, 500, 502, 503, 504)
-_PAUSE_S = (0.5, 10.0)
-_CALLS_AT_ONCE = 8
 _REDIRECTS = 5
 _CHUNK_BYTES = 1 << 16
-_longest_patience_s: ContextVar[float] = ContextVar("longest_patience_s", default=math.inf)
 _UNSENT = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
-
-
-@contextmanager
-def patience_of_at_most(seconds: float) -> Iterator[None]:
-    """Try each call of this block for at most that long, as where a person waits for the answer."""
-    before = _longest_patience_s.set(seconds)
-    try:
-        yield
-    finally:
-        _longest_patience_s.reset(before)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +142,7 @@ class PlatformHttp:
         self._session = _session()
         self._not_before = 0.0  # the platform has asked for patience until then
         self._renewal = asyncio.Lock()
-        self._turns = asyncio.Semaphore(_CALLS_AT_ONCE)
+        self._turns = asyncio.Semaphore(_patience.CALLS_AT_ONCE)
         for each in fields(config):
             value = getattr(config, each.name)
             if isinstance(value, SecretText):
@@ -184,8 +167,8 @@ class PlatformHttp:
 
     async def call(self, request: HttpRequest) -> HttpAnswer:
         """Return the answer to a request. Raises: Problem."""
-        deadline = time.monotonic() + min(request.patience_s, _longest_patience_s.get())
-        pause_s, longest_s = _PAUSE_S
+        deadline = _patience.compute_deadline(request.patience_s)
+        pause_s, longest_s = _patience.PAUSE_S
         renews = self._credential.renew is not None and not request.anonymous
         if renews and not self._credential.token:
             await self._renew("")

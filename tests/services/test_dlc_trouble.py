@@ -14,7 +14,7 @@ from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.platform_http import AccessRefused, Outage, Throttled
 from nnilite.service import JobState
 from nnilite.testing import BatchContract
-from nnilite_dlc._sdk_calls import DlcCall, DlcCalls
+from nnilite_dlc._sdk_calls import DlcCalls
 from platforms.dlc.bench import QUICK, DlcBench, QuickDlc
 from platforms.dlc.server import KEY, DlcServer, hang, refuse
 from platforms.dlc.trouble import DlcTrouble
@@ -264,7 +264,7 @@ def test_calls_end_though_their_threads_do_not():
     late = threading.Event()
     began = time.monotonic()
     with pytest.raises(Outage, match=r"has not answered within 0\.2 s \(the jobs\)"):
-        asyncio.run(DlcCalls(0.2, 1.0).run(DlcCall("the jobs"), lambda: late.wait(20)))
+        asyncio.run(DlcCalls(0.2).run("the jobs", lambda: late.wait(20), patience_s=1.0))
     assert time.monotonic() - began < 10
     late.set()
 

@@ -87,7 +87,7 @@ class Config(HttpConfig):
 
 @pytest.fixture
 def platform(monkeypatch):
-    monkeypatch.setattr("nnilite.platform_http.client._PAUSE_S", (0.02, 0.1))
+    monkeypatch.setattr("nnilite.platform_http._patience.PAUSE_S", (0.02, 0.1))
     state = State()
     server = Listener(Platform, state)
     server.start()

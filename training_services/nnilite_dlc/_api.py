@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nnilite.platform_http import Outage, hide
 from nnilite.records import Json
 from nnilite_dlc._config import DlcConfig
-from nnilite_dlc._sdk_calls import DlcCall, DlcCalls
+from nnilite_dlc._sdk_calls import DlcCalls
 
 if TYPE_CHECKING:
     from alibabacloud_pai_dlc20201203.client import Client
@@ -75,7 +76,8 @@ class DlcApi:
         for secret in filter(None, (self._key.secret, self._key.token)):
             hide(secret)
         self._config = config
-        self._calls = DlcCalls(float(config.request_timeout), patience_s)
+        self._calls = DlcCalls(float(config.request_timeout))
+        self._patience_s = patience_s
         self._making = threading.Lock()
         self._made: Client | None = None
 
@@ -102,7 +104,7 @@ class DlcApi:
     def _runtime(self) -> Any:
         from darabonba.runtime import RuntimeOptions
 
-        # A little longer than each try may take, so that it is always `DlcCalls` that says what was not answered.
+        # A little longer than each try may take, so that it is always `LibraryCalls` that says what was not answered.
         limit_ms = int(float(self._config.request_timeout) * 1000) + _LAST_TO_SPEAK_MS
         # Nothing is sent later by a thread that no caller waits for.
         return RuntimeOptions(
@@ -113,8 +115,10 @@ class DlcApi:
             ignore_ssl=self._config.insecure_skip_tls_verify,
         )
 
-    async def _call(self, call: DlcCall, work: Callable[[Client, Any], T]) -> T:
-        return await self._calls.run(call, lambda: work(self._client(), self._runtime()))
+    async def _call(self, what: str, work: Callable[[Client, Any], T], patience_s: float = math.inf) -> T:
+        """Make a call, for all of whose tries there are never more than the seconds of the service."""
+        patience_s = min(patience_s, self._patience_s)
+        return await self._calls.run(what, lambda: work(self._client(), self._runtime()), patience_s=patience_s)
 
     async def close(self) -> None:
         """Close nothing: each call has a connection of its own."""
@@ -122,7 +126,7 @@ class DlcApi:
     # ------------------------------------------------------------ jobs
 
     async def create(self, fields: Mapping[str, Json]) -> str:
-        """Make a job from the fields of a CreateJobRequest as JSON; return its id. Called once: see `DlcCalls`."""
+        """Make a job from the fields of a CreateJobRequest as JSON; return its id. There is one try only."""
 
         def work(client: Client, runtime: Any) -> str:
             from alibabacloud_pai_dlc20201203.models import CreateJobRequest
@@ -130,7 +134,7 @@ class DlcApi:
             answer = client.create_job_with_options(CreateJobRequest().from_map(dict(fields)), {}, runtime)
             return _required(answer.body.job_id, "the new job's id")
 
-        return await self._call(DlcCall(f"the job {fields['DisplayName']}", patience_s=0), work)
+        return await self._call(f"the job {fields['DisplayName']}", work, patience_s=0)
 
     async def jobs(self, name: str, wanted: frozenset[str] = frozenset()) -> list[DlcJob]:
         """Return jobs whose names contain `name`, the newest first; stop asking once all of `wanted` are found.
@@ -167,7 +171,7 @@ class DlcApi:
                 raise Outage("DLC's answer does not hold the number of jobs")
             return [_job(one) for one in body.jobs or []], total
 
-        return await self._call(DlcCall(f"the jobs named {name}"), work)
+        return await self._call(f"the jobs named {name}", work)
 
     async def job(self, job_id: str) -> DlcJob:
         """Return one job, with its pods. Raises: Missing too."""
@@ -177,12 +181,12 @@ class DlcApi:
 
             return _job(client.get_job_with_options(job_id, GetJobRequest(need_detail=True), {}, runtime).body)
 
-        return await self._call(DlcCall(f"job {job_id}"), work)
+        return await self._call(f"job {job_id}", work)
 
     async def stop(self, job_id: str) -> None:
         """Ask for a job's end; its status shows when that has come."""
         await self._call(
-            DlcCall(f"the end of job {job_id}"),
+            f"the end of job {job_id}",
             lambda client, runtime: client.stop_job_with_options(job_id, {}, runtime),
         )
 
@@ -205,7 +209,7 @@ class DlcApi:
             lines = [line for given in answer.body.logs or [] for line in str(given).splitlines()]
             return LogWindow(lines, _date(answer.headers))
 
-        return await self._call(DlcCall(f"the log of job {job_id}", patience_s=20), work)
+        return await self._call(f"the log of job {job_id}", work, patience_s=20)
 
     # ------------------------------------------------------------ what there is
 
@@ -219,7 +223,7 @@ class DlcApi:
             found = client.list_ecs_specs_with_options(request, {}, runtime).body.ecs_specs or []
             return next((int(one.gpu or 0) for one in found if one.instance_type == instance_type), None)
 
-        return await self._call(DlcCall(f"the instance type {instance_type}"), work)
+        return await self._call(f"the instance type {instance_type}", work)
 
 
 def address(config: DlcConfig) -> dict[str, str]:

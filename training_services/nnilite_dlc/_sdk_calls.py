@@ -1,41 +1,23 @@
-"""Call Alibaba's library, which blocks: in threads, with time limits, retries where they help, and nnilite's errors.
+"""The calls of Alibaba's library, whose errors become nnilite's.
 
-The library's own retries are switched off: they sleep in their thread, and would make a job twice. Calls that may be
-made twice are retried here. The call that makes a job is not: its caller knows what to do.
+Calls that may be made twice are retried. The call that makes a job is not: its caller knows what to do.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import math
-import random
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeVar
-
-from nnilite.errors import NniliteError
 from nnilite.platform_http import (
     AccessRefused,
     CallRefused,
+    LibraryCalls,
     Missing,
     Outage,
     Problem,
     Throttled,
     Untrusted,
-    in_thread,
     kind_and_cure,
     redact,
 )
 
-log = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-_PASSING = (408, 429, 500, 502, 503, 504)
-_PAUSE_S = (0.5, 10.0)
-_CALLS_AT_ONCE = 8
 _SAID_CHARS = 600
 _KEY_CURE = "check that accessKeyId and accessKeySecret belong together and are not disabled"
 _RIGHTS_CURE = "the owner of this key needs the developer role in the workspace (AliyunPAIDLCFullAccess)"
@@ -47,66 +29,14 @@ _UNSENT = ("NewConnectionError", "ConnectTimeoutError", "NameResolutionError")
 _WRONG_CLOCK = ("InvalidTimeStamp", "SignatureNonceUsed")
 
 
-@dataclass(frozen=True)
-class DlcCall:
-    """The purpose of a call, in words, and how it may be made."""
+class DlcCalls(LibraryCalls):
+    """Calls of Alibaba's library."""
 
-    what: str
-    patience_s: float = math.inf  # for all tries, but never more than the service has. 0: there is one try only
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__("DLC", timeout_s)
 
-
-class DlcCalls:
-    """For one event loop. Each try has `timeout_s`, all tries of a call have `patience_s`."""
-
-    def __init__(self, timeout_s: float, patience_s: float) -> None:
-        self._timeout_s = timeout_s
-        self._patience_s = patience_s
-        self._not_before = 0.0
-        self._turns = asyncio.Semaphore(_CALLS_AT_ONCE)
-
-    async def run(self, call: DlcCall, work: Callable[[], T]) -> T:
-        """Return the result of a call. Raises: Problem."""
-        deadline = time.monotonic() + min(call.patience_s, self._patience_s)
-        pause_s, longest_s = _PAUSE_S
-        while True:
-            await self._await_turn(deadline)
-            try:
-                return await self._try(call.what, work)
-            except Problem as problem:
-                wait_s = max(pause_s * random.uniform(0.5, 1.5), self._not_before - time.monotonic())
-                passing = problem.status in _PASSING or (isinstance(problem, Outage) and problem.status == 0)
-                if not passing or time.monotonic() + wait_s > deadline:
-                    raise
-                log.debug("%s; tried again in %.1f s", problem, wait_s)
-            await asyncio.sleep(wait_s)
-            pause_s = min(longest_s, 2 * pause_s)
-
-    async def _await_turn(self, deadline: float) -> None:
-        """Wait while DLC asks for patience. Raises: Throttled if that takes too long."""
-        wait_s = self._not_before - time.monotonic()
-        if wait_s <= 0:
-            return
-        if self._not_before > deadline:
-            problem = Throttled(f"DLC accepts no calls for another {wait_s:.0f} s")
-            problem.status, problem.retry_after_s = 429, wait_s
-            raise problem
-        await asyncio.sleep(wait_s)
-
-    async def _try(self, what: str, work: Callable[[], T]) -> T:
-        """Raises: Problem."""
-        async with self._turns:
-            try:
-                return await asyncio.wait_for(in_thread(work), self._timeout_s)
-            except asyncio.TimeoutError:
-                raise Outage(f"DLC has not answered within {self._timeout_s:g} s ({what})") from None
-            except NniliteError:
-                raise
-            except Exception as error:  # noqa: BLE001 - Alibaba's library raises whatever an odd answer leads to
-                problem = problem_of(what, error)
-                log.debug("%s: %s", what, redact(repr(error)))
-        if isinstance(problem, Throttled) and problem.retry_after_s:
-            self._not_before = time.monotonic() + problem.retry_after_s
-        raise problem
+    def translate(self, what: str, error: Exception) -> Problem:
+        return problem_of(what, error)
 
 
 def problem_of(what: str, error: Exception) -> Problem:

@@ -1,0 +1,100 @@
+"""Calls of a platform's own library, which blocks: in threads, with time limits, retries where they help, our errors.
+
+Switch off the library's own retries: they sleep for as long as the platform's `Retry-After` says, and hold a thread
+meanwhile. What is called here may be called twice; a call that must not be made again has a patience of 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TypeVar
+
+from nnilite._blocking import in_thread
+from nnilite._logging.redaction import redact
+from nnilite.errors import NniliteError
+from nnilite.platform_http import _patience
+from nnilite.platform_http._problems import Outage, Problem, Throttled
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_PASSING = (408, 429, 500, 502, 503, 504)
+
+
+class LibraryCalls(ABC):
+    """The calls of one event loop. A subclass translates the errors of its library."""
+
+    def __init__(self, platform: str, timeout_s: float) -> None:
+        self._platform = platform
+        self._timeout_s = timeout_s
+        self._not_before = 0.0
+        self._turns = asyncio.Semaphore(_patience.CALLS_AT_ONCE)
+
+    @abstractmethod
+    def translate(self, what: str, error: Exception) -> Problem:
+        """Translate an error of the library."""
+
+    async def run(
+        self,
+        what: str,
+        work: Callable[[], T],
+        *,
+        timeout_s: float | None = None,
+        patience_s: float,
+        renew: Callable[[], None] | None = None,
+    ) -> T:
+        """Return the result of a call. `what` it asks for appears in messages; `renew` is called once after a 401.
+
+        Each try has `timeout_s`, all together have `patience_s`. Raises: Problem.
+        """
+        deadline = _patience.compute_deadline(patience_s)
+        pause_s, longest_s = _patience.PAUSE_S
+        while True:
+            await self._await_turn(deadline)
+            try:
+                return await self._try(what, work, timeout_s or self._timeout_s)
+            except Problem as problem:
+                if problem.status == 401 and renew is not None:
+                    renew()
+                    renew = None
+                    continue
+                wait_s = max(pause_s * random.uniform(0.5, 1.5), self._not_before - time.monotonic())
+                passing = problem.status in _PASSING or (isinstance(problem, Outage) and problem.status == 0)
+                if not passing or time.monotonic() + wait_s > deadline:
+                    raise
+                log.debug("%s; tried again in %.1f s", problem, wait_s)
+            await asyncio.sleep(wait_s)
+            pause_s = min(longest_s, 2 * pause_s)
+
+    async def _await_turn(self, deadline: float) -> None:
+        """Wait while the platform asks for patience. Raises: Throttled if that takes too long."""
+        wait_s = self._not_before - time.monotonic()
+        if wait_s <= 0:
+            return
+        if self._not_before > deadline:
+            problem = Throttled(f"{self._platform} accepts no calls for another {wait_s:.0f} s")
+            problem.status, problem.retry_after_s = 429, wait_s
+            raise problem
+        await asyncio.sleep(wait_s)
+
+    async def _try(self, what: str, work: Callable[[], T], timeout_s: float) -> T:
+        """Make one try. Raises: Problem."""
+        async with self._turns:
+            try:
+                return await asyncio.wait_for(in_thread(work), timeout_s)
+            except asyncio.TimeoutError:
+                raise Outage(f"{self._platform} has not answered within {timeout_s:g} s ({what})") from None
+            except NniliteError:
+                raise
+            except Exception as error:  # noqa: BLE001 - a library raises whatever an odd answer leads to
+                problem = self.translate(what, error)
+                log.debug("%s: %s", what, redact(repr(error)))
+        if isinstance(problem, Throttled) and problem.retry_after_s:
+            self._not_before = time.monotonic() + problem.retry_after_s
+        raise problem
