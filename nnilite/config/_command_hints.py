@@ -24,11 +24,19 @@ def command_hints(command: str, code: Path) -> list[str]:
 
 def _missing_scripts(command: str, code: Path) -> list[str]:
     """Return the words that name scripts which are not there; none where the shell decides on names and folders."""
-    if set(command) & _SHELL or not code.is_dir():
+    if set(command) & _SHELL:
         return []
     try:
         words = shlex.split(command)
     except ValueError:  # a quote without its end, of which the shell complains
         return []
     scripts = [word for word in words if word.lower().endswith(_SCRIPTS) and "=" not in word]
-    return [word for word in scripts if not PurePosixPath(word).is_absolute() and not (code / word).exists()]
+    return [word for word in scripts if not PurePosixPath(word).is_absolute() and _is_missing(word, code)]
+
+
+def _is_missing(script: str, code: Path) -> bool:
+    """Return whether a script is certainly not in the folder; False where that cannot be examined."""
+    try:
+        return code.is_dir() and not (code / script).exists()
+    except OSError:  # a name that is too long, or a folder of another user
+        return False

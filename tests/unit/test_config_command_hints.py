@@ -48,6 +48,7 @@ def test_a_script_that_is_not_there_is_named_with_its_folder(folder: Path, comma
         "echo 'print(1)' > made.py; python3 made.py",
         "python3 -m package",
         "python3 'unended.py",
+        f"python3 {'x' * 5000}.py",  # longer than any name on a disk
     ],
 )
 def test_what_may_be_there_is_no_warning(folder: Path, command: str) -> None:
