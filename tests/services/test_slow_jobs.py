@@ -153,7 +153,7 @@ def test_a_folder_that_hangs_is_looked_at_by_one_thread(
     monkeypatch.setattr("nnilite.services.delivery.list_attempt", hang)
     service = platform.__new__(platform)
     config = SimpleNamespace(local_storage_mount_point=tmp_path, container_mount="/mnt")
-    vars(service).update(_folders=FolderLooks(limit_s=0.1), _config=config, context=SimpleNamespace(experiment="e"))
+    vars(service).update(_folders=FolderLooks(limit_s=0.1), config=config, context=SimpleNamespace(experiment="e"))
     for _ in range(3):
         with pytest.raises(OSError, match="no answer within"):
             asyncio.run(service.files(HANDLES[0]))

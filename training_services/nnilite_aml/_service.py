@@ -36,6 +36,7 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
     """Command jobs of an Azure Machine Learning workspace."""
 
     Config = AmlConfig
+    config: AmlConfig
     ignores = IGNORED
     platform: ClassVar[str] = "Azure"
     # Azure allows some thousand calls an hour.
@@ -43,7 +44,6 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
 
     def __init__(self, name: str, config: AmlConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
-        self._config = config
         self._snapshot: CodeSnapshot | None = None
         self._uploading: asyncio.Task[str] | None = None
         self._environment = ""
@@ -57,17 +57,17 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
         await super().open()
 
     def connect(self) -> AmlWorkspace:
-        return AmlWorkspace(self._config, self.patience.call_s)
+        return AmlWorkspace(self.config, self.patience.call_s)
 
     async def log_in(self, api: AmlWorkspace) -> None:
-        await check_workspace(api, self._config)
+        await check_workspace(api, self.config)
 
     async def check_trials(self, api: AmlWorkspace) -> None:
         if not self.reports_by_log:
             self._way_back()
-        await check_target(api, self._config, self.gpus or 0)
-        if self._config.environment is not None:
-            await environment_of(api, self._config)
+        await check_target(api, self.config, self.gpus or 0)
+        if self.config.environment is not None:
+            await environment_of(api, self.config)
 
     async def close(self) -> None:
         uploading, self._uploading = self._uploading, None
@@ -77,7 +77,7 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
 
     def _way_back(self) -> str:
         """Check the way back. Raises: ConfigError."""
-        return given_callback_address(self.context, self._config.nni_manager_ip, "Azure's nodes")
+        return given_callback_address(self.context, self.config.nni_manager_ip, "Azure's nodes")
 
     # ------------------------------------------------------------ submitting
 
@@ -87,9 +87,9 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
             raise ServiceError(f"{self.name} is not open")
         own = await asyncio.to_thread(variables, job, snapshot, self._callback(job))
         code = await self._uploaded(snapshot)
-        self._environment = self._environment or await environment_of(workspace, self._config)
+        self._environment = self._environment or await environment_of(workspace, self.config)
         try:
-            await workspace.create(arguments(job, self._config, code, self._environment, own))
+            await workspace.create(arguments(job, self.config, code, self._environment, own))
         except Contradiction as problem:
             log.debug("%s already exists: %s", job.name, problem)
         return self.handle(job)
@@ -121,7 +121,7 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
             raise
 
     def describe(self, job: Job) -> Json:
-        config = self._config
+        config = self.config
         own = hidden([START_VARIABLE])
         code = "(the snapshot of keeper and code)"
         workspace = f"/subscriptions/{config.subscription_id}/resourceGroups/{config.resource_group}/providers/"
@@ -135,7 +135,7 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
         return await api.jobs(tag_of(self.context.experiment))
 
     def watch(self, api: AmlWorkspace, handle: Handle) -> AmlWatch:
-        return AmlWatch(api, self._config, handle, self.patience)
+        return AmlWatch(api, self.config, handle, self.patience)
 
     async def fetch(self, handle: Handle, target: Path) -> None:
         """Fetch the files of the trial, after its end."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import HttpConfig
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
-from nnilite.services.section_fields import TrialGpuNumber
+from nnilite.services.section_fields import TrialGpuNumber, gpus_are_unused
 from nnilite.units import MemoryMb, NonNegativeInt, PositiveInt, Secret
 
 # `expconf` may not have these fields: they make a Determined experiment an attempt of a trial.
@@ -152,7 +152,7 @@ def _check_expconf(expconf: Any) -> None:
 
 
 IGNORED = (
-    IgnoredOption("trialGpuNumber", "slots counts", "with `slots`", lambda config, settings: config.slots is not None),
+    gpus_are_unused("slots counts", "with `slots`", lambda config, settings: config.slots is not None),
     callback_is_unused(),
     *CHECKPOINTS_STAY,
     IgnoredOption("reuseMode", "each attempt is an experiment of its own on Determined"),

@@ -46,6 +46,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
     """Jobs of PAI-DLC, the container service of Alibaba Cloud's Platform for AI."""
 
     Config = DlcConfig
+    config: DlcConfig
     ignores = IGNORED
     platform: ClassVar[str] = "DLC"
 
@@ -54,7 +55,6 @@ class DlcService(BatchService[DlcApi, DlcJob]):
 
     def __init__(self, name: str, config: DlcConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
-        self._config = config
         self._intents = Intents(context.directory / "dlc")
         self._delivery: dict[str, Delivery] = {}
         self._folders = FolderLooks(limit_s=_FOLDER_S)
@@ -62,21 +62,21 @@ class DlcService(BatchService[DlcApi, DlcJob]):
     # ------------------------------------------------------------ lifecycle
 
     def connect(self) -> DlcApi:
-        return DlcApi(self._config, self.patience.call_s)
+        return DlcApi(self.config, self.patience.call_s)
 
     async def log_in(self, api: DlcApi) -> None:
         self._delivery = {}
-        self.note(by_id(await experiment_jobs(api, self._config, self.context.experiment)))
+        self.note(by_id(await experiment_jobs(api, self.config, self.context.experiment)))
 
     async def check_trials(self, api: DlcApi) -> None:
         if not self.reports_by_log:
             self._way_back()
         if self.gpus:
-            await check_resources(api, self._config, self.gpus)
+            await check_resources(api, self.config, self.gpus)
 
     def _way_back(self) -> str:
         """Check the way back. Raises: ConfigError."""
-        return given_callback_address(self.context, self._config.nni_manager_ip, "DLC's pods")
+        return given_callback_address(self.context, self.config.nni_manager_ip, "DLC's pods")
 
     # ------------------------------------------------------------ submitting
 
@@ -94,9 +94,9 @@ class DlcService(BatchService[DlcApi, DlcJob]):
                     callback = self._way_back()
                 except ConfigError as error:  # Trials of a resumed experiment that are running must not end with it.
                     raise NoCapacity(str(error)) from error
-            self._delivery[report] = await asyncio.to_thread(delivered, self._config, self.context, report, callback)
-        own = await asyncio.to_thread(own_variables, job, self._config, self._delivery[report])
-        return request(job, self._config, own)
+            self._delivery[report] = await asyncio.to_thread(delivered, self.config, self.context, report, callback)
+        own = await asyncio.to_thread(own_variables, job, self.config, self._delivery[report])
+        return request(job, self.config, own)
 
     async def _found(self, api: DlcApi, name: str) -> str:
         """Return the id of the job of this name that an earlier try made; "" if none did.
@@ -140,9 +140,9 @@ class DlcService(BatchService[DlcApi, DlcJob]):
                 await api.stop(other.id)
 
     def describe(self, job: Job) -> Json:
-        own = hidden(variable_names(source_of(self._config, job.spec.get("report"))))
-        where = self._config.endpoint or f"region {self._config.region}"
-        fields = request(job, self._config, own)
+        own = hidden(variable_names(source_of(self.config, job.spec.get("report"))))
+        where = self.config.endpoint or f"region {self.config.region}"
+        fields = request(job, self.config, own)
         return {"name": job.name, "request": f"POST /api/v1/jobs ({where})", "body": body_of(fields)}
 
     # ------------------------------------------------------------ watching
@@ -166,8 +166,8 @@ class DlcService(BatchService[DlcApi, DlcJob]):
 
     def _page(self, job_id: str) -> str:
         """Return the page of a job in the console."""
-        region = quote(self._config.region, safe="")
-        place = f"workspaceId={quote(self._config.workspace_id, safe='')}#" if self._config.workspace_id else "#"
+        region = quote(self.config.region, safe="")
+        place = f"workspaceId={quote(self.config.workspace_id, safe='')}#" if self.config.workspace_id else "#"
         return f"https://pai.console.aliyun.com/?regionId={region}&{place}/dlc/jobs/{quote(job_id, safe='')}"
 
     # ------------------------------------------------------------ the end
@@ -180,7 +180,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
     # ------------------------------------------------------------ files
 
     def _storage(self) -> MountedStorage:
-        return storage_of(self._config, self.context.experiment)
+        return storage_of(self.config, self.context.experiment)
 
     async def fetch(self, handle: Handle, target: Path) -> None:
         """Fetch the files that the trial has left in the storage, if there is one."""

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import HttpConfig
-from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
-from nnilite.services.section_fields import field_place
+from nnilite.service import CHECKPOINTS_STAY, callback_is_unused
+from nnilite.services.section_fields import field_place, gpus_are_unused
 from nnilite.units import Duration, NonNegativeInt, Secret, SecretText
 
 _VARIABLES = {
@@ -75,9 +75,7 @@ def _check_folder(name: str, path: str) -> None:
 
 
 IGNORED = (
-    IgnoredOption(
-        "trialGpuNumber", "gpuNumber counts", "with `gpuNumber`", lambda config, settings: config.gpu_number is not None
-    ),
+    gpus_are_unused("gpuNumber counts", "with `gpuNumber`", lambda config, settings: config.gpu_number is not None),
     callback_is_unused(),
     *CHECKPOINTS_STAY,
 )

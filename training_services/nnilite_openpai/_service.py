@@ -38,6 +38,7 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
     """
 
     Config = OpenPaiConfig
+    config: OpenPaiConfig
     ignores = IGNORED
     platform: ClassVar[str] = "OpenPAI"
     # PAI takes 60 list calls a minute of a user, whose experiments may be several.
@@ -48,24 +49,23 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
 
     def __init__(self, name: str, config: OpenPaiConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
-        self._config = config
         self._delivery: dict[str, Delivery] = {}
         self._folders = FolderLooks(limit_s=_FOLDER_S)
 
     # ------------------------------------------------------------ lifecycle
 
     def connect(self) -> Pai:
-        return Pai(self._config, self.patience.call_s)
+        return Pai(self.config, self.patience.call_s)
 
     async def log_in(self, api: Pai) -> None:
         self._delivery = {}
-        await check_platform(api, self._config)
-        with as_config_error("token" if self._config.token else "password"):
+        await check_platform(api, self.config)
+        with as_config_error("token" if self.config.token else "password"):
             self.note(await self.list_jobs(api, frozenset()))
 
     async def check_trials(self, api: Pai) -> None:
-        with as_config_error("token" if self._config.token else "password"):
-            await check_resources(api, self._config, roles_of(self._config, self.gpus))
+        with as_config_error("token" if self.config.token else "password"):
+            await check_resources(api, self.config, roles_of(self.config, self.gpus))
 
     async def check_way_back(self, api: Pai) -> None:
         if not self.reports_by_log:
@@ -73,33 +73,33 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
 
     async def take_over(self, api: Pai) -> None:
         address = await asyncio.to_thread(callback_address, *self._place())
-        await asyncio.to_thread(announce, self._config, self.context, address)
+        await asyncio.to_thread(announce, self.config, self.context, address)
 
     def _place(self) -> tuple[ServiceContext, str | None, str]:
         """Return the manager's address, if one is given, and the side from which tasks reach it."""
-        return self.context, self._config.nni_manager_ip, self._config.host
+        return self.context, self.config.nni_manager_ip, self.config.host
 
     # ------------------------------------------------------------ submitting
 
     async def submit(self, job: Job) -> Handle:
         delivery = await self._delivered(str(job.spec.get("report") or "rest"))
-        body = encoded(submission(job, self._config, own_secrets(job, self._config, delivery)))
+        body = encoded(submission(job, self.config, own_secrets(job, self.config, delivery)))
         await self.api.submit(job.name, body)
-        return self.handle(job, role=reporting_role(self._config))
+        return self.handle(job, role=reporting_role(self.config))
 
     async def _delivered(self, report: str) -> Delivery:
         if report not in self._delivery:
             callback = ""
             if report == "rest":
                 callback = await asyncio.to_thread(reachable_callback_address, *self._place())
-            self._delivery[report] = await asyncio.to_thread(delivered, self._config, self.context, report, callback)
+            self._delivery[report] = await asyncio.to_thread(delivered, self.config, self.context, report, callback)
         return self._delivery[report]
 
     def describe(self, job: Job) -> Json:
-        source = source_of(self._config, job.spec.get("report"))
-        content = submission(job, self._config, dict.fromkeys(variable_names(source), b""))
+        source = source_of(self.config, job.spec.get("report"))
+        content = submission(job, self.config, dict.fromkeys(variable_names(source), b""))
         return {
-            "request": f"POST {self._config.host}/rest-server/api/v2/jobs",
+            "request": f"POST {self.config.host}/rest-server/api/v2/jobs",
             "codeFrom": source,
             "job": without_secrets(content),
         }
@@ -115,7 +115,7 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
     # ------------------------------------------------------------ files
 
     def _storage(self) -> MountedStorage:
-        return storage_of(self._config, self.context.experiment)
+        return storage_of(self.config, self.context.experiment)
 
     async def fetch(self, handle: Handle, target: Path) -> None:
         """Fetch the files that the trial has left in the storage, if there is one."""

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import HttpConfig
-from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
+from nnilite.service import CHECKPOINTS_STAY, callback_is_unused
+from nnilite.services.section_fields import gpus_are_unused
 from nnilite.units import FilePath, MemoryMb, NonNegativeInt, Secret
 
 # What `runtimeEnv` may not say: these are what makes a Ray job an attempt of a trial of ours.
@@ -149,8 +150,7 @@ def _check_variables(variables: Any, place: Place) -> None:
 
 
 IGNORED = (
-    IgnoredOption(
-        "trialGpuNumber",
+    gpus_are_unused(
         "entrypointNumGpus counts",
         "with `entrypointNumGpus`",
         lambda config, settings: config.entrypoint_num_gpus is not None,

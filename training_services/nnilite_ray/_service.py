@@ -59,16 +59,12 @@ class RayService(BatchService[RayApi, Found]):
 
     async def check(self) -> None:
         await asyncio.to_thread(check_size, self.config, self.context)
-        api = self.connect()
-        try:
-            await self.log_in(api)
-        finally:
-            await api.close()
+        await super().check()
 
     def connect(self) -> RayApi:
         return RayApi(self.config, self.patience.call_s, self.patience.log_call_s)
 
-    async def check_trials(self, api: RayApi) -> None:
+    async def check_way_back(self, api: RayApi) -> None:
         if not self.reports_by_log:
             await asyncio.to_thread(check_callback_address, *self._way_back())
 
