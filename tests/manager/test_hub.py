@@ -22,6 +22,7 @@ from nnilite._hub.handlers import reachable
 from nnilite._hub.hub import Hub
 from nnilite._hub.hub_server import HubKeys, make_application
 from nnilite._running.launch import ManagerOptions
+from nnilite.errors import NniliteError
 from nnilite.testing import eventually
 from page_session import PageSession, trade
 
@@ -279,3 +280,15 @@ def test_a_page_that_asks_while_the_hub_is_being_closed_gets_what_is_known(hub: 
     found = digests.Digests()
     found.close()
     assert found.of(registry.everything()) == {}
+
+
+def test_a_failure_without_a_status_of_its_own_is_in_the_log(
+    hub: Client, monkeypatch: pytest.MonkeyPatch, kept_log: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise NniliteError("the list of experiments is out of reach")
+
+    monkeypatch.setattr(Hub, "listed", fail)
+    assert hub.get("/experiments").status == 500
+    [line] = [one for one in kept_log.records if "out of reach" in one.message]
+    assert line.levelname == "ERROR"
