@@ -38,7 +38,7 @@ def few_files(running: Any, number: int) -> Iterator[None]:
 
 
 @contextmanager
-def hostile(port: int) -> Iterator[None]:
+def hostile(port: int, number: int = HOSTILE) -> Iterator[None]:
     """Opens connections that begin a request and never end it, and new ones for those that are closed."""
     over = threading.Event()
 
@@ -49,7 +49,7 @@ def hostile(port: int) -> Iterator[None]:
             link.setblocking(False)
             link.connect_ex(("127.0.0.1", port))
             links.append(link)
-            if len(links) > HOSTILE:
+            if len(links) > number:
                 links.pop(0).close()
         for link in links:
             link.close()
@@ -85,13 +85,12 @@ def test_half_open_connections_keep_nobody_from_the_manager(start: Any, monkeypa
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     # The manager inherits the limit of this process, which may have many files open itself.
     few = max(FILES, len(list(Path("/dev/fd").iterdir())) + 40)
-    assert few < HOSTILE
     resource.setrlimit(resource.RLIMIT_NOFILE, (few, before[1]))
     try:
         running = start(TRIAL, maxTrialNumber=6)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
-    with hostile(running.entry.port):
+    with hostile(running.entry.port, few + HOSTILE):
         assert slowest_answer_s(running, 3.0) < 5.0
         running.wait("DONE")
     assert [trial["state"] for trial in running.trials()] == ["SUCCEEDED"] * 6
