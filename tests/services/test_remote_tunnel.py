@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from manager.rest_server import Client, serving
 from nnilite._keeper.link import RestLink
 from nnilite._keeper.proof import ProofSession
 from nnilite._keeper.spec import parse
+from nnilite._network import unproven_callers
 from nnilite.testing import Receiver, eventually
 from nnilite_remote import _tunnel
 from nnilite_remote._tunnel import TunnelGate
@@ -346,3 +348,40 @@ def apart(folder: Path, manager: str) -> Iterator[tuple[int, Any]]:
             process.stdin.close()
             assert process.wait(30) == 0
         far.close()
+
+
+class SilentChannel:
+    """A caller that says nothing."""
+
+    def __init__(self) -> None:
+        self.in_buffer = SimpleNamespace(set_event=lambda event: None)
+        self.is_closed = threading.Event()
+
+    def settimeout(self, limit_s: float) -> None:
+        pass
+
+    def recv(self, most: int) -> bytes:
+        raise TimeoutError
+
+    def close(self) -> None:
+        self.is_closed.set()
+
+
+def test_a_caller_that_goes_before_its_first_turn_is_closed_by_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the garbage collector closes it, in paramiko's thread while it sends: that one then waits for itself."""
+    monkeypatch.setattr(_tunnel, "_UNPROVEN_MOST", 4)
+    monkeypatch.setattr(unproven_callers.random, "choice", lambda older: older[-1])
+    gate, goes_on = TunnelGate("box", lambda: "http://127.0.0.1:1"), threading.Event()
+    with closing(gate):
+        first = [SilentChannel() for _ in range(4)]
+        for channel in first:
+            gate.admit(channel)
+        eventually(lambda: len(gate._unproven) == 4)
+        gate._running_loop().call_soon_threadsafe(goes_on.wait)
+        later = [SilentChannel() for _ in range(4)]  # the last one of these displaces the first
+        for channel in later:
+            gate.admit(channel)
+        goes_on.set()
+        assert later[0].is_closed.wait(10)
+        assert not later[-1].is_closed.is_set()
+    assert all(channel.is_closed.wait(10) for channel in first + later)

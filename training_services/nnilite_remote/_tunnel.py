@@ -172,6 +172,9 @@ class TunnelGate:
         caller = _TunnelCaller(channel)
         self._unproven.add(caller)
         caller.task = asyncio.get_running_loop().create_task(self._serve(caller))
+        # A task that is cancelled before its first step runs none of its code, and a channel that nobody closes is
+        # closed by the garbage collector: perhaps in paramiko's own thread while it sends, which then waits for itself.
+        caller.task.add_done_callback(lambda _: self._end(caller))
 
     def _prove(self, caller: _TunnelCaller, job: str) -> None:
         """Note whose keeper a caller is. A job's oldest connections are closed for a further one."""
@@ -194,6 +197,10 @@ class TunnelGate:
         if caller.task is not None:
             caller.task.cancel()
 
+    def _end(self, caller: _TunnelCaller) -> None:
+        self._forget(caller)
+        caller.close()
+
     def _forget(self, caller: _TunnelCaller) -> None:
         self._unproven.remove(caller)
         self._proven.pop(caller, None)
@@ -214,8 +221,6 @@ class TunnelGate:
             log.debug("a connection in the tunnel ends: %r", error)
         finally:
             upstream.close()
-            self._forget(caller)
-            caller.close()
 
     async def _turn(self, caller: _TunnelCaller, upstream: TunnelUpstream) -> bool:
         """One request and its answer; False at the end."""

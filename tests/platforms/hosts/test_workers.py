@@ -139,9 +139,9 @@ def test_a_thousand_callers_of_another_user_there_take_little(hosts, setting, be
             assert int(made.result(60)) >= CALLERS
 
         found = burden(os.getpid(), attack(), lambda: bench.service.hosts())
-    assert found.megabytes < 20, str(found)
-    assert [thread.name for thread in threading.enumerate()].count("tunnel") == 1
+    assert found.megabytes < 40, str(found)  # 64 MB if what a thousand may send were kept
     assert bench.finish(bench.run("true")).exits[0]["code"] == 0
+    eventually(lambda: [thread.name for thread in threading.enumerate()].count("tunnel") == 1)
 
 
 def test_a_manager_that_cannot_be_called_directly_is_told(hosts, setting, bench_of, network, monkeypatch):
