@@ -7,6 +7,7 @@ options and its function. Commands print through `screen`, speak to managers thr
 nnictl          the command line as a whole: the list of commands, and the answer to errors
 command_line    the parser, which says what is wrong with a command line and what would help
 arguments       the arguments that several commands have
+trial_names     the trials that a command is about, by id or number
 access          finds the experiment that a command is about, and its manager
 screen          prints tables on a terminal, plain lines into a pipe, or JSON
 progress_text   the progress of an experiment as text

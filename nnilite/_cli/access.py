@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from nnilite._cli import trial_names
 from nnilite._experiments import registry
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import managers
@@ -42,8 +43,9 @@ def manager_options(options: argparse.Namespace) -> ManagerOptions:
 def find(options: argparse.Namespace, *, read_only: bool = False) -> RegistryEntry:
     """Return the experiment that the command line names; with `read_only` also one of Microsoft NNI.
 
-    Raises: NotFound, Conflict if several match.
+    Raises: NotFound, Conflict if several match, ConfigError if it names no trial and needs one.
     """
+    trial_names.settle(options)
     return registry.find(options.id, running_only=options.id is None, read_only=read_only)
 
 
@@ -65,6 +67,7 @@ def find_with_folder(options: argparse.Namespace) -> RegistryEntry:
 def running(options: argparse.Namespace) -> Iterator[Client]:
     """Yield a client of the manager of the named experiment. Raises: NotFound, NotRunning."""
     with managers.connect(find(options)) as found:
+        trial_names.resolve(options, found)
         yield found
 
 
@@ -72,4 +75,5 @@ def running(options: argparse.Namespace) -> Iterator[Client]:
 def reading(options: argparse.Namespace, *, timeout_s: float = managers.ANSWER_TIMEOUT_S) -> Iterator[Client]:
     """Yield a client for reading: of the experiment's manager or, if it has none, of its folder."""
     with opened(find(options, read_only=True), timeout_s=timeout_s) as found:
+        trial_names.resolve(options, found)
         yield found

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable
 from typing import Any
 
-from nnilite._cli import access, arguments, screen
+from nnilite._cli import access, arguments, screen, trial_names
 from nnilite._running.manager_client import Client
 from nnilite.errors import ConfigError
 
@@ -14,8 +14,7 @@ from nnilite.errors import ConfigError
 def add(groups: Any) -> None:
     """Add the command to those of `nnictl trial`."""
     parser = groups.add_parser("remark", help="tag trials, or note something about them")
-    arguments.experiment_argument(parser)
-    parser.add_argument("-T", "--trial-id", "--trial_id", required=True, nargs="+", metavar="TRIAL", dest="trials")
+    trial_names.add(parser, several=True)
     parser.add_argument("--tag", action="append", default=[], metavar="TAG", help="give them this tag")
     parser.add_argument("--untag", action="append", default=[], metavar="TAG", help="take this tag away")
     parser.add_argument("--note", metavar="TEXT", help="write this note in the place of the one they have; '': none")

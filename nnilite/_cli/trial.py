@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from nnilite._cli import access, arguments, long_work, remark_command, screen, summary
+from nnilite._cli import access, arguments, long_work, remark_command, screen, summary, trial_names
 from nnilite._running.manager_client import Client
 from nnilite.disk_room import DiskRoom
 from nnilite.errors import ConfigError, NniliteError, NotFound
@@ -58,12 +58,8 @@ def _add_single(groups: Any) -> None:
         ("download", download, "copy the files of a trial to this machine"),
     ):
         one = groups.add_parser(name, help=help_text)
-        arguments.experiment_argument(one)
+        trial_names.add(one, several=name == "kill")
         one.set_defaults(command=command)
-        if name == "kill":
-            one.add_argument("-T", "--trial-id", "--trial_id", required=True, nargs="+", metavar="TRIAL", dest="trials")
-        else:
-            one.add_argument("-T", "--trial-id", "--trial_id", required=True, metavar="TRIAL", dest="trial")
         arguments.json_argument(one)
         if name == "download":
             one.add_argument(
@@ -73,7 +69,7 @@ def _add_single(groups: Any) -> None:
 
 def _add_scale(groups: Any) -> None:
     scale = groups.add_parser("scale", help="change the number of workers of an elastic trial while it runs")
-    scale.add_argument("trial", metavar="TRIAL", help="id of the trial")
+    scale.add_argument("trial", metavar="TRIAL", help="number or id of the trial")
     scale.add_argument("workers", metavar="N", type=arguments.positive, help="the new number of workers")
     scale.add_argument(
         "-e", "--experiment", dest="id", metavar="ID", help="id of the experiment; default: the only one that runs"
@@ -301,8 +297,8 @@ def _parameters(options: argparse.Namespace) -> Any:
 
 
 def download(options: argparse.Namespace) -> None:
-    target: Path = options.output or Path(options.trial)
     with access.reading(options, timeout_s=_COPY_TIMEOUT_S) as manager:
+        target: Path = options.output or Path(options.trial)
         with long_work.shown("Downloading", quiet=options.json) as work:
             listing = manager.bring_files(options.trial)
             files, others = listing["files"], listing["others"]

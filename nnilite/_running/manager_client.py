@@ -11,7 +11,9 @@ NaN, Infinity or -Infinity are floats again. Proxies are not used.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -21,6 +23,7 @@ from nnilite.errors import NotFound
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+_NUMBER = re.compile("#?[0-9]{1,9}")  # of a trial; its id begins with a letter
 
 PAGE = 1000
 """How many trials or metrics are asked for at once: the most that a manager answers."""
@@ -122,6 +125,18 @@ class Client(ManagerConnection):
     def trial(self, trial: str) -> dict[str, Any]:
         """Return one trial, with its `attempts`."""
         return _trial(self.ask("GET", f"/trials/{_part(trial)}"))
+
+    def trial_id(self, name: str) -> str:
+        """Return the id of a trial that is given by its id or its number (`5` or `#5`). Raises: NotFound."""
+        if not _NUMBER.fullmatch(name):
+            return name
+        number = int(name.lstrip("#"))
+        page = self.ask("GET", "/trials", {"sort": "sequence", "descending": "false", "offset": number, "limit": 1})
+        # An experiment that NNI has left may lack a number in between.
+        for trial in chain(page["trials"], self.trials()):
+            if trial["sequence"] == number:
+                return str(trial["id"])
+        raise NotFound(f"There is no trial with the number {number}.")
 
     def add_trial(self, parameters: Any) -> dict[str, Any]:
         """Put a trial with the user's own parameters into the queue."""

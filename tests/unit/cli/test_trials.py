@@ -142,3 +142,25 @@ def test_downloaded_files_stay_in_their_folder(
     manager.says("POST /trials/trial1/files", {"files": [{"path": "../out", "size": 2}], **listing})
     assert run(["trial", "download", "-T", "trial1", "-o", str(tmp_path / "there")]) == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("words", [["1"], ["#1"], ["-T", "1"], ["trial1"], ["abcd", "-T", "#1"]])
+def test_a_trial_is_shown_by_its_number(
+    make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    make("abcd")
+    manager.says("GET /trials", {"trials": [{**TRIAL, "sequence": 1}], "total": 2})
+    manager.says("GET /trials/trial1", {**TRIAL, "attempts": []})
+    manager.says("GET /trials/trial1/metrics", {"metrics": [], "next": 0})
+    assert run(["trial", "show", *words]) == 0
+    assert capsys.readouterr().out.splitlines()[0].split()[1] == "trial1"
+
+
+def test_a_number_that_no_trial_has_is_named(make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    manager.says("GET /trials", {"trials": [TRIAL], "total": 1})
+    assert run(["trial", "kill", "-T", "trial1", "7"]) == 3
+    assert "There is no trial with the number 7." in capsys.readouterr().err
+    assert not [one for one in manager.asked if one.method == "DELETE"]
+    assert run(["trial", "show"]) == 1
+    assert "say which trial, by its number or id" in capsys.readouterr().err
