@@ -38,17 +38,30 @@ function spentBy(rows) {
   return found;
 }
 
+/**
+ * Where each trial stands on the axis below; null for one that has no place there.
+ * @param {string} over
+ * @param {Trial[]} rows
+ * @returns {(trial: Trial) => number | null}
+ */
+function placesBy(over, rows) {
+  if (over === "sequence") return (trial) => trial.sequence;
+  if (over !== "spent") return (trial) => trial.ended;
+  const spent = spentBy(rows);
+  return (trial) => spent.get(trial.id) ?? null;
+}
+
 /** @param {{ rows: Trial[] }} props */
 export default function Metric({ rows }) {
   const query = route.value.query;
   const name = askedMetric();
   const over = query.get("over") ?? "sequence";
   const points = useMemo(() => {
-    const spent = over === "spent" ? spentBy(rows) : null;
+    const place = placesBy(over, rows);
     /** @type {Point[]} */
     const found = rows.flatMap((trial) => {
       const y = objective(trial.value, name);
-      const x = spent ? (spent.get(trial.id) ?? null) : over === "sequence" ? trial.sequence : trial.ended;
+      const x = place(trial);
       return x === null || y === null ? [] : { trial, x, y };
     });
     return found.sort((a, b) => a.x - b.x);

@@ -213,6 +213,9 @@ function scaleOf(parameter) {
   const floor = floorOf(parameter);
   const scale = log ? { type: "log" } : { type: "value", scale: true };
   if (floor === null) return scale;
-  const formatter = (/** @type {number} */ one) => (one <= floor ? NONE : one < low * (1 - 1e-9) ? "" : number(one, 3));
+  const formatter = (/** @type {number} */ one) => {
+    if (one <= floor) return NONE;
+    return one < low * (1 - 1e-9) ? "" : number(one, 3);
+  };
   return { ...scale, min: floor, axisLabel: { color: colours().soft, fontSize: 11, formatter } };
 }

@@ -56,6 +56,16 @@ function pointsOf(rows, fieldX, fieldY, name) {
 }
 
 /**
+ * Smaller symbols for many points, so that they do not cover each other.
+ * @param {number} points
+ * @returns {number} pixels
+ */
+function symbolSizeFor(points) {
+  if (points > 2000) return 5;
+  return points > 300 ? 8 : 12;
+}
+
+/**
  * @param {Point[]} points
  * @param {Parameter} fieldX
  * @param {Parameter} fieldY
@@ -96,7 +106,7 @@ function option(points, fieldX, fieldY, name) {
     series: [
       {
         type: "scatter",
-        symbolSize: points.length > 2000 ? 5 : points.length > 300 ? 8 : 12,
+        symbolSize: symbolSizeFor(points.length),
         itemStyle: { borderColor: c.soft, borderWidth: points.length > 2000 ? 0 : 0.8 },
         data: order.map(({ trial, x, y, rank }) => ({
           value: [place(fieldX, x), place(fieldY, y), rank, trial.score],

@@ -1,6 +1,6 @@
 // The list: search, filters, and a row for each experiment with what can be done to it.
 
-import { count, duration, moment, number, plural } from "../lib/format.js";
+import { ariaSort, count, duration, moment, number, plural } from "../lib/format.js";
 import { href, route, setQuery } from "../lib/route.js";
 import { html, signal, useState } from "../lib/ui.js";
 import { Pick } from "../parts/chart_card.js";
@@ -100,7 +100,7 @@ function Table({ rows, column, descending }) {
       <th role="columnheader" scope="col" class="pick-cell"><span class="hidden">Compare</span></th>
       ${COLUMNS.map(
         ([name, text]) => html`<th key=${name} role="columnheader" scope="col" class=${`${name}-cell`}
-          aria-sort=${name === column ? (descending ? "descending" : "ascending") : undefined}>
+          aria-sort=${ariaSort(name === column, descending)}>
           <button class="quiet small" onClick=${() => sort(name)}>${text}${name === column && html`<${Icon} name=${descending ? "down" : "up"} />`}</button></th>`,
       )}
       <th role="columnheader" scope="col" class="act-cell"><span class="hidden">Actions</span></th>

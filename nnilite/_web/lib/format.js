@@ -139,3 +139,13 @@ export function brief(text) {
 export function shellWord(text) {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
+
+/**
+ * The value of `aria-sort` for a column's head.
+ * @param {boolean} isSorted whether the rows are sorted by this column
+ * @param {boolean} descending
+ */
+export function ariaSort(isSorted, descending) {
+  if (!isSorted) return undefined;
+  return descending ? "descending" : "ascending";
+}

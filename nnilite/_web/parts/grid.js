@@ -1,5 +1,6 @@
 // A table for any number of rows. Only the rows in sight exist. They live in a box that sticks to the frame while an
 // empty box as high as all rows is scrolled under it: however fast one scrolls, there are rows in sight and no blanks.
+import { ariaSort } from "../lib/format.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/ui.js";
 import { Icon } from "./icons.js";
 
@@ -177,7 +178,7 @@ function Head({ columns, sort, onSort, onMove }) {
   };
   return html`<div class="grid-head" role="row" aria-rowindex="1">
     ${columns.map((column) => {
-      const direction = sort.key === column.key ? (sort.descending ? "descending" : "ascending") : undefined;
+      const direction = ariaSort(sort.key === column.key, sort.descending);
       return html`<div class=${`grid-cell ${column.number ? "number" : ""} ${over === column.key ? "drop" : ""}`} role="columnheader"
         key=${column.key} aria-sort=${direction} style=${{ width: `${column.width}px` }} title=${column.label ?? column.title}
         draggable=${column.fixed ? undefined : "true"}

@@ -99,7 +99,7 @@ export function logTicks(low, high) {
 function evenTicks(low, high) {
   const power = Math.floor(Math.log10((high - low) / FEW));
   const rough = (high - low) / FEW / 10 ** power;
-  const digit = rough >= 5 ? 5 : rough >= 2 ? 2 : 1;
+  const digit = [5, 2].find((one) => rough >= one) ?? 1;
   const found = [];
   for (let place = Math.ceil(low / 10 ** power / digit) * digit; place * 10 ** power <= high; place += digit) {
     found.push(Number(`${place}e${power}`));

@@ -29,8 +29,8 @@ export function saveFile(name, data, type) {
 export function csv(header, rows) {
   /** @param {unknown} value */
   const cell = (value) => {
-    let text =
-      value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value);
+    if (value === null || value === undefined) return "";
+    let text = typeof value === "object" ? JSON.stringify(value) : String(value);
     if (typeof value === "string" && /^[=+@\t\r-]/.test(text)) text = `'${text}`;
     return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };

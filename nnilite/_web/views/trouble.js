@@ -76,7 +76,8 @@ export function Trouble() {
 
 /** @param {Group} props */
 function Failure({ reason, pattern, failed, times, same }) {
-  const search = reason === NONE ? "" : same ? reason : longestPiece(pattern);
+  const words = same ? reason : longestPiece(pattern);
+  const search = reason === NONE ? "" : words;
   return html`<tr data-state=${failed ? "FAILED" : "SUCCEEDED"}><td class="tight"><b>${count(times)}</b></td>
     <td><span class="row" style=${{ gap: "6px" }}><i class="dot" aria-hidden="true" /><span class="soft small">${failed ? "failed" : "succeeded, but"}</span></span>
     <a title=${same ? reason : `for example: ${reason}`} href=${href("trials", { state: failed ? "FAILED,SYS_CANCELED" : "SUCCEEDED", q: search })}>${brief(same ? reason : pattern)}</a></td></tr>`;
