@@ -15,6 +15,7 @@ import pytest
 from nnilite._running import launch
 from nnilite._running.manager_client import Client
 from nnilite.config import from_dict
+from nnilite.service import JobState
 from nnilite.testing import eventually
 from platforms.chromium import faults
 
@@ -201,6 +202,24 @@ def test_the_distribution_function_is_that_of_the_trials_and_of_the_filtered_one
     page.get_by_label("one", exact=True).check()
     page.get_by_text(f"of {TRIALS} trials").wait_for()
     assert {row["trials"] for row in table(page)} == {"these trials", "all trials"}
+
+
+def test_the_timeline_tells_stopped_and_lost_attempts_from_failed_ones(open_page: Any, experiment: Any) -> None:
+    page = open_page(f"{experiment[0]}/#/charts/timeline")
+    colours = page.evaluate("import(new URL('parts/chart.js', document.baseURI)).then((it) => it.STATE_COLOURS)")
+    shown = {
+        (attempt, trial): call(page, "charts/timeline.js", "shownState", {"state": attempt}, {"state": trial})
+        for attempt, trial in (
+            ("CANCELED", "EARLY_STOPPED"),
+            ("CANCELED", "USER_CANCELED"),
+            ("CANCELED", "RUNNING"),
+            ("LOST", "SUCCEEDED"),
+            ("FAILED", "EARLY_STOPPED"),
+        )
+    }
+    assert list(shown.values()) == ["EARLY_STOPPED", "USER_CANCELED", "CANCELED", "LOST", "FAILED"]
+    assert set(JobState.__members__) <= set(colours)
+    assert "s-failed" not in {colours[state] for state in shown.values() if state != "FAILED"}
 
 
 def test_pictures_and_texts_of_a_trial_are_shown_and_run_nothing(open_page: Any, experiment: Any) -> None:

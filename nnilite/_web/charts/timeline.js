@@ -3,6 +3,7 @@
 import { get } from "../lib/api.js";
 import { clock, duration, plural } from "../lib/format.js";
 import { connection, now, trialById, version } from "../lib/live_data.js";
+import { STATE_WORDS } from "../lib/trials.js";
 import { html, useEffect, useMemo, useState } from "../lib/ui.js";
 import { axis, base, colours, STATE_COLOURS, tip } from "../parts/chart.js";
 import { ChartCard } from "../parts/chart_card.js";
@@ -10,8 +11,8 @@ import { Empty } from "../parts/layout.js";
 import { messageOf } from "../parts/toasts.js";
 
 /** @import { Trial } from "../lib/trials.js" */
-/** @import { AttemptRow, RowPage } from "../lib/wire.d.ts" */
-/** @import { Option } from "../vendor/echarts.js" */
+/** @import { AttemptRow, JobState, RowPage, TrialState } from "../lib/wire.d.ts" */
+/** @import { Option, Series } from "../vendor/echarts.js" */
 
 const PAGE = 20_000;
 const EVERY_MS = 3000;
@@ -24,6 +25,20 @@ const LANE = 16; // pixels
  * @returns {one is Started}
  */
 const hasStarted = (one) => one.started !== null;
+
+/** @type {Set<TrialState>} the reasons for which an attempt is canceled */
+const CANCELED_FOR = new Set(["EARLY_STOPPED", "USER_CANCELED", "SYS_CANCELED"]);
+
+/**
+ * The state that a bar shows. The trial of a canceled attempt tells why: an assessor, a person or the system.
+ * @param {AttemptRow} one
+ * @param {Trial} [trial]
+ * @returns {TrialState | JobState}
+ */
+export function shownState(one, trial = trialById(one.trial)) {
+  const state = one.state === "CANCELED" && trial?.state;
+  return state && CANCELED_FOR.has(state) ? state : one.state;
+}
 
 /** @param {{ rows: Trial[] }} props */
 export default function Timeline({ rows }) {
@@ -51,7 +66,9 @@ export default function Timeline({ rows }) {
           if (gone || page.count < PAGE) break;
         }
         const open = [...kept.values()].filter((one) => one.ended === null).map((one) => one.sequence);
-        settled = open.length ? (Math.min(...open) > 0 ? `${Math.min(...open) - 1}-9999999999` : null) : after;
+        const first = Math.min(...open);
+        if (!open.length) settled = after;
+        else settled = first > 0 ? `${first - 1}-9999999999` : null;
         if (!gone) setAttempts([...kept.values()]);
         setProblem("");
       } catch (error) {
@@ -73,9 +90,9 @@ export default function Timeline({ rows }) {
   if (!attempts) return html`<${Empty} title="Loading …" />`;
   if (!shown.bars.length)
     return html`<div class="card"><${Empty} title="Nothing has run yet">Each attempt of a trial becomes a bar here, on the host that ran it.</${Empty}></div>`;
-  return html`<${ChartCard} title="Timeline of hosts" name="timeline" deps=${[shown]} height=${Math.min(1200, Math.max(220, 110 + shown.lanes * (LANE + 8) + shown.hosts.length * 8))}
+  return html`<${ChartCard} title="Timeline of hosts" name="timeline" deps=${[shown]} height=${Math.min(1200, Math.max(220, 110 + shown.lanes * (LANE + 8) + shown.rows * 8))}
     draw=${() => option(shown)}
-    note=${`${plural(shown.bars.length, "attempt")} on ${plural(shown.hosts.length, "host")}. Drag or scroll to zoom; a click opens the trial.`}
+    note=${`${plural(shown.bars.length, "attempt")} on ${plural(shown.hosts, "host")}. Drag or scroll to zoom; a click opens the trial.`}
     data=${() => ({
       header: ["trial", "attempt", "service", "host", "state", "started", "ended", "exit code", "cost"],
       rows: shown.bars.map(({ one }) => [
@@ -121,7 +138,8 @@ function arrange(attempts) {
   }
   return {
     bars: bars.map((bar) => ({ ...bar, row: (first.get(bar.name) ?? 0) + bar.lane })),
-    hosts: names,
+    hosts: new Set(attempts.map((one) => one.host || one.service)).size,
+    rows: names.length,
     lanes,
     first,
   };
@@ -133,11 +151,13 @@ function arrange(attempts) {
  */
 function option({ bars, lanes, first }) {
   const c = colours();
+  const states = new Set(bars.map(({ one }) => shownState(one)));
   const names = Array.from({ length: lanes }, () => "");
   for (const [name, row] of first) names[row] = name;
   return {
     ...base(),
-    grid: { left: 8, right: 18, top: 10, bottom: 46, containLabel: true },
+    grid: { left: 8, right: 18, top: 34, bottom: 46, containLabel: true },
+    legend: { top: 0, type: "scroll", textStyle: { color: c.soft } },
     dataZoom: [
       { type: "inside", filterMode: "weakFilter" },
       {
@@ -166,45 +186,59 @@ function option({ bars, lanes, first }) {
         lineStyle: { color: c.line },
       },
     }),
-    series: [
-      {
-        type: "custom",
-        encode: { x: [1, 2], y: 0 },
-        clip: true,
-        progressive: 0,
-        renderItem: (params, api) => {
-          const [left, right] = [api.coord([api.value(1), api.value(0)]), api.coord([api.value(2), api.value(0)])];
-          const high = Math.min(api.size([0, 1])[1] * 0.72, 22);
-          return {
-            type: "rect",
-            shape: {
-              x: left[0],
-              y: left[1] - high / 2,
-              width: Math.max(right[0] - left[0] - 0.5, 1.5),
-              height: high,
-              r: 3,
-            },
-            style: {
-              fill: c[STATE_COLOURS[bars[params.dataIndex].one.state] ?? "s-failed"],
-              opacity: 0.85,
-            },
-          };
+    series: [...states].map((state) =>
+      barsOf(
+        state,
+        bars.filter(({ one }) => shownState(one) === state),
+      ),
+    ),
+  };
+}
+
+/**
+ * The bars of one state.
+ * @param {ReturnType<typeof shownState>} state
+ * @param {ReturnType<typeof arrange>["bars"]} bars
+ * @returns {Series}
+ */
+function barsOf(state, bars) {
+  const word = STATE_WORDS[state];
+  const fill = colours()[STATE_COLOURS[state]];
+  return {
+    type: "custom",
+    name: word,
+    itemStyle: { color: fill }, // of the legend
+    encode: { x: [1, 2], y: 0 },
+    clip: true,
+    progressive: 0,
+    renderItem: (_, api) => {
+      const [left, right] = [api.coord([api.value(1), api.value(0)]), api.coord([api.value(2), api.value(0)])];
+      const high = Math.min(api.size([0, 1])[1] * 0.72, 22);
+      return {
+        type: "rect",
+        shape: {
+          x: left[0],
+          y: left[1] - high / 2,
+          width: Math.max(right[0] - left[0] - 0.5, 1.5),
+          height: high,
+          r: 3,
         },
-        data: bars.map(({ one, row, end }) => ({ value: [row, one.started * 1000, end * 1000], id: one.trial })),
-        tooltip: {
-          formatter: ({ dataIndex }) => {
-            const { one, end, name } = bars[dataIndex];
-            return tip(`Trial ${one.trial}${one.number ? `, attempt ${one.number + 1}` : ""}`, [
-              ["host", name],
-              ["service", one.service],
-              ["state", one.state.toLowerCase()],
-              ["from", clock(one.started)],
-              ["took", duration(end - one.started)],
-              ["number", trialById(one.trial)?.sequence ?? one.sequence],
-            ]);
-          },
-        },
+        style: { fill, opacity: 0.85 },
+      };
+    },
+    data: bars.map(({ one, row, end }) => ({ value: [row, one.started * 1000, end * 1000], id: one.trial })),
+    tooltip: {
+      formatter: ({ dataIndex }) => {
+        const { one, end, name } = bars[dataIndex];
+        return tip(`Trial ${one.trial}${one.number ? `, attempt ${one.number + 1}` : ""}`, [
+          ["host", name],
+          ["service", one.service],
+          ["state", word.toLowerCase()],
+          ["from", clock(one.started)],
+          ["took", duration(end - one.started)],
+          ["number", trialById(one.trial)?.sequence ?? one.sequence],
+        ]);
       },
-    ],
+    },
   };
 }

@@ -1,6 +1,6 @@
 // What a trial is to the page: one flat object, with its score and the dotted names of its parameters worked out once.
 
-/** @import { Json, JsonObject, Trial as WireTrial, TrialState } from "./wire.d.ts" */
+/** @import { JobState, Json, JsonObject, Trial as WireTrial, TrialState } from "./wire.d.ts" */
 
 /** @typedef {number | string | null} FlatValue */
 
@@ -24,7 +24,7 @@ export const STATES = [
   "SYS_CANCELED",
   "UNKNOWN",
 ];
-/** @type {Record<TrialState, string>} */
+/** @type {Record<TrialState | JobState, string>} of trials and of their attempts */
 export const STATE_WORDS = {
   WAITING: "Waiting",
   RUNNING: "Running",
@@ -34,6 +34,8 @@ export const STATE_WORDS = {
   USER_CANCELED: "Killed",
   SYS_CANCELED: "Ended by system",
   UNKNOWN: "Unknown",
+  CANCELED: "Canceled",
+  LOST: "Lost",
 };
 const LIVE = new Set(["WAITING", "RUNNING", "UNKNOWN"]);
 
@@ -102,7 +104,8 @@ export function flatten(parameters) {
  */
 function add(flat, prefix, parameters) {
   for (const [name, value] of Object.entries(parameters)) {
-    const key = name === "_name" && prefix ? prefix : prefix ? `${prefix}.${name}` : name;
+    let key = name;
+    if (prefix) key = name === "_name" ? prefix : `${prefix}.${name}`;
     if (isObject(value)) add(flat, key, value);
     else flat[key] = simple(value);
   }

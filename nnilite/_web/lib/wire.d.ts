@@ -9,6 +9,9 @@ export type JsonObject = { [name: string]: Json };
 type Time = number;
 type Seconds = number;
 
+/** Of an attempt. */
+export type JobState = "WAITING" | "RUNNING" | "SUCCEEDED" | "FAILED" | "CANCELED" | "UNKNOWN" | "LOST";
+
 export type TrialState =
   | "WAITING"
   | "RUNNING"
@@ -68,7 +71,7 @@ export interface Attempt {
   trial: string;
   number: number;
   service: string;
-  state: TrialState;
+  state: JobState;
   started: Time | null;
   ended: Time | null;
   exitCode: number | null;

@@ -5,7 +5,7 @@ import { html, useEffect, useLayoutEffect, useRef } from "../lib/ui.js";
 import { Icon } from "./icons.js";
 import { csv, fileName, saveFile } from "./saved_files.js";
 
-/** @import { TrialState } from "../lib/wire.d.ts" */
+/** @import { JobState, TrialState } from "../lib/wire.d.ts" */
 /** @import { Item, Chart as Drawn, Option } from "../vendor/echarts.js" */
 
 /** @typedef {{ header: string[], rows: unknown[][] }} Table what a CSV file gets */
@@ -44,7 +44,7 @@ function ofTheme(colour) {
   return theme.value === "dark" ? dark : light;
 }
 
-/** @type {Record<TrialState, string>} */
+/** @type {Record<TrialState | JobState, string>} of trials and of their attempts */
 export const STATE_COLOURS = {
   WAITING: "s-waiting",
   RUNNING: "s-running",
@@ -54,6 +54,8 @@ export const STATE_COLOURS = {
   USER_CANCELED: "s-killed",
   SYS_CANCELED: "s-system",
   UNKNOWN: "s-waiting",
+  CANCELED: "s-killed",
+  LOST: "s-system",
 };
 
 /** @param {number} index */

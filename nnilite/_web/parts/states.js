@@ -4,7 +4,7 @@ import { clock, moment } from "../lib/format.js";
 import { STATE_WORDS } from "../lib/trials.js";
 import { html } from "../lib/ui.js";
 
-/** @import { TrialState } from "../lib/wire.d.ts" */
+/** @import { JobState, TrialState } from "../lib/wire.d.ts" */
 
 /** @type {Record<string, string>} */
 const EXPERIMENT_WORDS = {
@@ -19,7 +19,7 @@ const EXPERIMENT_WORDS = {
   VIEWED: "Viewed",
 };
 
-/** @param {{ state: TrialState }} props */
+/** @param {{ state: TrialState | JobState }} props */
 export function State({ state }) {
   const moving = state === "RUNNING";
   return html`<span class="badge" data-state=${state}><i class=${`dot ${moving ? "pulse" : ""}`} aria-hidden="true" />${
