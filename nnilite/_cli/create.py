@@ -26,15 +26,19 @@ FIRST_PORT = 8080
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-c", "--config", type=Path, required=True, metavar="FILE", help="configuration file (YAML)")
+    parser.add_argument("file", type=Path, nargs="?", metavar="FILE", help="configuration file (YAML)")
+    parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="the same, as NNI has it")
     arguments.manager_arguments(parser)
     parser.add_argument("-f", "--foreground", action="store_true", help="show the progress here until it is done")
     parser.add_argument("--dry-run", action="store_true", help="check everything and print what would be done")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(command=create)
+    parser.set_defaults(command=create, refuse=parser.error)
 
 
 def create(options: argparse.Namespace) -> int:
+    if (options.config is None) == (options.file is None):
+        options.refuse("`nnictl create` needs one configuration file, for example `nnictl create exp.yaml`.")
+    options.config = options.config or options.file
     if options.dry_run:
         return _dry_run(options)
     # The manager imports what it needs while its configuration is read and checked here, which imports the rest.

@@ -142,7 +142,9 @@ def _show(config: CheckedConfig, package: CodePackage | None, found: dict[str, A
     if found["unchecked"]:
         print()
         warn(f"rights and quotas were not checked: {found['unchecked']}")
-    print("\nNothing was started: this was a dry run.")
+    doubts = len(found["warnings"]) + len(config.without_effect) + bool(found["unchecked"])
+    warnings = f"and {doubts} warning{'s' if doubts > 1 else ''}" if doubts else "and no warnings"
+    print(f"\nNo errors {warnings}. Nothing was started: this was a dry run.")
 
 
 def _show_package(package: CodePackage) -> None:

@@ -76,7 +76,9 @@ exit codes:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Carry out one command line. Return the exit code."""
+    """Carry out one command line. Return the exit code. `help COMMAND` is what `COMMAND --help` is."""
+    if arguments and arguments[0] == "help":
+        arguments = [*arguments[1:], "--help"]
     name = next((word for word in arguments if not word.startswith("-")), None)
     with interrupt.Quitting():
         try:

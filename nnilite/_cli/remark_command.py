@@ -23,6 +23,7 @@ def add(groups: Any) -> None:
 
 
 def remark(options: argparse.Namespace) -> None:
+    options.tag, options.untag = _separate(options.tag), _separate(options.untag)
     if not options.tag and not options.untag and options.note is None:
         raise ConfigError("say what to change: --tag, --untag or --note")
     both = sorted(set(options.tag) & set(options.untag))
@@ -45,6 +46,11 @@ def _changed(manager: Client, known: dict[str, Any], options: argparse.Namespace
     if (tags, note) == (known["tags"], known["note"]):
         return known
     return manager.remark(known["trial"], tags=tags, note=note, revision=known["revision"])
+
+
+def _separate(given: Iterable[str]) -> list[str]:
+    """Return the tags that commas separate, as on the web page."""
+    return [tag.strip() for text in given for tag in text.split(",") if tag.strip()]
 
 
 def tags_text(tags: Iterable[str]) -> str:

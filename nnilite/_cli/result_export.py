@@ -22,7 +22,7 @@ from nnilite._cli.nnictl import warn
 from nnilite._experiments.nni_folders import is_uncertain
 from nnilite._running.manager_client import Client
 from nnilite._running.manager_connection import dumps, plain
-from nnilite.errors import ConfigError
+from nnilite.errors import ConfigError, NniliteError
 
 Row = dict[str, Any]
 _REMARKS = ("tags", "note")
@@ -44,6 +44,8 @@ def export(manager: Client, form: str, target: Path | None, work: Work, *, inter
         with draft.open("w", encoding="utf-8", newline="") as file:
             count = write(rows, file, intermediate)
         draft.replace(target)
+    except OSError as error:
+        raise NniliteError(f"--filename {target}: cannot be written: {error.strerror or error}") from error
     finally:
         draft.unlink(missing_ok=True)
     return count

@@ -45,6 +45,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def limit(options: argparse.Namespace) -> None:
+    from nnilite._cli.nnictl import warn
+
     value = options.value
     if isinstance(value, str):
         value = _duration(value)
@@ -54,6 +56,9 @@ def limit(options: argparse.Namespace) -> None:
         screen.show_json(profile["limits"])
         return
     print(f"{options.field} is now {options.value}.")
+    trials = profile["nextSequence"]
+    if options.field == "maxTrialNumber" and value < trials:
+        warn(f"the experiment has {trials} trials already; all of them stay, and no more will start")
 
 
 def _duration(text: str) -> int:

@@ -74,6 +74,11 @@ class RegistryEntry:
         """Whether anything works at it: a manager, or the processes of a search."""
         return self.alive or (self.search and self.state == ExperimentState.RUNNING.value)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether its trials are over, though its manager may still serve the page."""
+        return self.state in _FINAL
+
 
 @dataclass(frozen=True)
 class LastWord:

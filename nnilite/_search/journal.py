@@ -60,6 +60,11 @@ class Journal:
     """The folder of one search, as one process uses it. `plan` has the tuner and the seed of all processes."""
 
     def __init__(self, folder: str | Path, plan: Plan) -> None:
+        if "://" in str(folder):
+            raise ConfigError(
+                f"storage: {folder} is a URL; give the path of a folder, such as 'searches/first'. "
+                "For Optuna's studies, see the page 'Come from Optuna' of the documentation"
+            )
         self.folder = Path(folder).absolute()
         self._forget()
         self._seen = SharedCursor()

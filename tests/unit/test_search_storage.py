@@ -316,3 +316,10 @@ def test_a_search_that_is_not_used_any_more_closes_its_database(folder: Path) ->
     gc.collect()
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         database.execute("SELECT 1")
+
+
+def test_a_url_is_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"sqlite:///x\.db is a URL; give the path of a folder"):
+        Search(SPACE, "Random", storage="sqlite:///x.db")
+    assert not list(tmp_path.iterdir())

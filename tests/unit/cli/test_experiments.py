@@ -63,6 +63,30 @@ def test_limits_are_changed_in_nnis_spellings(
     assert json.loads(manager.asked[-1].body) == sent
 
 
+def test_a_limit_below_the_trials_that_exist_is_a_warning(
+    make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make("abcd")
+    manager.says("PATCH /experiment", {**PROFILE, "nextSequence": 120})
+    assert run(["update", "trialnum", "-v", "10"]) == 0
+    assert "has 120 trials already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["verify"], ["experiment", "delete"]])
+def test_a_manager_that_serves_a_finished_experiment_is_named(
+    make: Make, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    make("abcd", state="DONE")
+    assert run([*command, "abcd"]) == 4
+    assert "Experiment abcd has a manager that still runs" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_is_named_as_it_was_given(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    assert run(["experiment", "export", "-f", "/proc/results.csv"]) == 1
+    assert "--filename /proc/results.csv: cannot be written" in capsys.readouterr().err
+
+
 def test_a_wrong_duration_is_told(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     make("abcd")
     assert run(["update", "duration", "-v", "soon"]) == 1

@@ -20,14 +20,29 @@ def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> No
         with pytest.raises(SystemExit) as ended:
             run([name, "--help"])
         assert ended.value.code == 0
-        assert name in capsys.readouterr().out
+        explained = capsys.readouterr().out
+        assert name in explained
+        with pytest.raises(SystemExit):
+            run(["help", name])
+        assert capsys.readouterr().out == explained
+
+
+@pytest.mark.process  # a manager's process starts before the file is read
+def test_a_configuration_file_needs_no_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = str(tmp_path / "exp.yaml")
+    assert run(["create", missing]) == run(["create", "-c", missing]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2
+    assert said[0] == said[1]
+    with pytest.raises(SystemExit):
+        run(["create", missing, "-c", missing])
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["creat"], "did you mean 'create'?"),
-        (["create"], "`nnictl create` needs -c/--config FILE: configuration file (YAML)."),
+        (["create"], "`nnictl create` needs one configuration file, for example `nnictl create exp.yaml`."),
         (["stop", "--port", "65536"], "65536 is not a port"),
         (["create", "-c", "x", "--por", "1"], "`nnictl create` has no option --por; did you mean --port?"),
         (["trial", "ls", "--head", "0"], "0 is not a whole number of at least 1"),

@@ -164,3 +164,12 @@ def test_a_number_that_no_trial_has_is_named(make: Make, manager: StandIn, capsy
     assert not [one for one in manager.asked if one.method == "DELETE"]
     assert run(["trial", "show"]) == 1
     assert "say which trial, by its number or id" in capsys.readouterr().err
+
+
+def test_commas_separate_tags_as_on_the_page(make: Make, manager: StandIn) -> None:
+    make("abcd")
+    remarks = {"trial": "trial1", "tags": ["old"], "note": "", "revision": 3}
+    manager.says("GET /trials/trial1/remarks", remarks)
+    manager.says("PUT /trials/trial1/remarks", remarks)
+    assert run(["trial", "remark", "-T", "trial1", "--tag", "a, b", "--untag", "old,"]) == 0
+    assert json.loads(manager.asked[-1].body)["tags"] == ["a", "b"]
