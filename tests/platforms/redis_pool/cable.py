@@ -18,6 +18,7 @@ class Cable:
         self._answers = asyncio.Event()
         self._question = b""
         self._writers: list[asyncio.StreamWriter] = []
+        self._opening: list[asyncio.Future[object]] = []
         self._thread = threading.Thread(target=self._loop.run_forever, name="cable", daemon=True)
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(10)
@@ -52,6 +53,8 @@ class Cable:
 
     async def _end(self) -> None:
         self._server.close()
+        # A connection that is canceled while it is opened would be closed by nobody.
+        await asyncio.gather(*self._opening, return_exceptions=True)
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in others:
             task.cancel()
@@ -62,8 +65,10 @@ class Cable:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
+        opening = asyncio.ensure_future(asyncio.open_connection("127.0.0.1", self._target))
+        self._opening.append(opening)
         try:
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+            far_reader, far_writer = await opening
         except OSError:  # the server is being started again
             writer.close()
             return
