@@ -152,8 +152,9 @@ def get_current_parameter(tag: str | None = None) -> Any:
 def report_intermediate_result(metric: Any) -> None:
     """Report an intermediate result, for example after each epoch.
 
-    `metric` is a number, or a dict of JSON values in which `default` is the number that counts. NaN, infinity
-    and numbers of numpy, torch and the like are fine. It is recorded once this returns.
+    `metric` is a number, or a dict of JSON values in which `default` is the number that counts. NaN, infinity,
+    and numbers of numpy, torch and the like are fine, and so are arrays with one element. It is recorded once this
+    returns.
 
     Raises: TypeError if the metric is not JSON, ValueError if it is a megabyte or more, OSError if it cannot
     be written (a full disk).
@@ -271,6 +272,7 @@ class _ThisTrial:
         return {"parameter_id": None, "parameters": {}}
 
     def report(self, kind: str, metric: Any) -> None:
+        metric = _with_number(metric)
         text = _text(metric)
         self._check(kind, metric)
         with self._lock:
@@ -306,10 +308,13 @@ class _ThisTrial:
         return b"ME%06d%b" % (len(data), data)
 
     def _check(self, kind: str, metric: Any) -> None:
+        number = metric.get("default") if isinstance(metric, dict) else metric
         if isinstance(metric, dict) and "default" not in metric:
             self._warn("default", f"a reported dict has no 'default', the number that counts: {_short(metric)}")
-        elif isinstance(metric, (str, list, tuple, type(None))):
-            self._warn("number", f"a reported metric is not a number: {_short(metric)}")
+        elif not isinstance(number, (int, float)):
+            self._warn("number", f"a reported metric is not a number, so the tuner cannot use it: {_short(metric)}")
+        elif kind == "FINAL" and not _is_finite(number):
+            self._warn("finite", f"the final result is not a finite number, so the tuner counts it as bad: {number}")
         if kind == "FINAL" and self._finals == 1:
             self._warn("final", "a second final result was reported: the first one counts")
 
@@ -371,16 +376,50 @@ def _text(metric: Any) -> str:
         ) from error
 
 
+def _with_number(metric: Any) -> Any:
+    """Return the metric, its number as a plain one where it is an array, a list or a text of one number."""
+    if isinstance(metric, dict):
+        return {**metric, "default": _number(metric["default"])} if "default" in metric else metric
+    return _number(metric)
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, (list, tuple)) and len(value) == 1:
+        number = _number(value[0])
+        return number if isinstance(number, (int, float)) else value
+    try:
+        if isinstance(value, str):
+            return float(value) if _is_finite(float(value)) else value
+        # Of an array with several elements, the list is what is recorded.
+        return value if isinstance(value, _JSON) else _number(_plain(value))
+    except (TypeError, ValueError, RecursionError):
+        return value
+
+
+_JSON = (int, float, dict, list, tuple, type(None))
+
+
+def _is_finite(number: float) -> bool:
+    return number - number == 0
+
+
 def _plain(value: Any) -> Any:
-    """Return a scalar or an array of numpy, torch, ... as plain Python.
+    """Return a number or an array of numpy, torch, ... as plain Python; an array with one element is that element.
 
     It is recognized by its methods, without an import.
     """
-    if getattr(value, "ndim", None) == 0 and callable(getattr(value, "item", None)):
-        item = value.item()
-        return float(item) if type(item) is type(value) else item
-    if callable(getattr(value, "tolist", None)):
-        return value.tolist()
+    if hasattr(value, "ndim") and callable(getattr(value, "item", None)):
+        try:
+            item = value.item()
+        except (ValueError, RuntimeError):  # it has several elements, or none
+            item = value
+        if item is not value:
+            return float(item) if type(item) is type(value) else item
+    for name in ("tolist", "numpy"):  # TensorFlow's tensors have the second alone
+        if callable(getattr(value, name, None)):
+            return getattr(value, name)()
+    if hasattr(value, "__float__"):
+        return float(value)
     raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 

@@ -168,6 +168,7 @@ def _show_result(manager: Client, profile: dict[str, Any], entry: RegistryEntry)
     print(f"Experiment {entry.id} is {profile['state']}{reason}")
     screen.show_traceback(profile["reason"])
     screen.show_facts({"Trials": summary.trials(profile), "Time": screen.span(profile["duration"])})
+    summary.show_notices(profile)
     summary.show_best(profile)
     if profile["counts"].get("FAILED"):
         _show_failure(manager, entry, whole=summary.none_succeeded(profile))

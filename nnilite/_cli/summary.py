@@ -37,6 +37,7 @@ def show(profile: dict[str, Any]) -> None:
     show_owed(profile)
     show_services(profile)
     show_hosts(profile)
+    show_notices(profile)
     show_best(profile)
 
 
@@ -84,6 +85,13 @@ def show_best(profile: dict[str, Any]) -> None:
     print("Best parameters:")
     for line in parameter_lines(best["parameters"]):
         print(f"  {line}")
+
+
+def show_notices(profile: dict[str, Any]) -> None:
+    """Print what a person should know about the results."""
+    # A manager of an earlier version, which still runs, does not send them.
+    for sentence in profile.get("notices", []):
+        print(f"Note: {screen.clean(sentence)}.")
 
 
 def parameter_lines(parameters: Any) -> list[str]:
@@ -205,6 +213,7 @@ def status(profile: dict[str, Any]) -> dict[str, Any]:
         "waiting": profile["waiting"],
         "owed": handing_over.owed_of(profile),
         "notes": notes(profile),
+        "notices": profile.get("notices", []),
     }
 
 
@@ -214,5 +223,6 @@ def show_status(profile: dict[str, Any]) -> None:
     print(f"{profile['state']}{reason}; trials: {trials(profile)}")
     show_waiting(profile)
     show_owed(profile)
+    show_notices(profile)
     for line in notes(profile):
         print(line)

@@ -167,13 +167,13 @@ class Live:
     def flaw(self, objectives: tuple[str, ...]) -> str:
         """Return what is wrong with the result of a trial whose command succeeded; "" if nothing is."""
         if self.trial.value is None:
-            return "it reported no final result"
+            return "it reported no final result, or only None"
         value = self.trial.value
         by_name = value if isinstance(value, dict) else {"default": value}
         if all(scalar(by_name, name) is not None for name in objectives):
             return ""
         if objectives == ("default",):
-            return "its final result is not a number (nor a dict whose `default` is one)"
+            return f"its final result is not a finite number (nor a dict whose `default` is one): {_brief(value)}"
         return f"its final result is not a dict with numbers for {' and '.join(objectives)}"
 
     def failure(self, end: Exited) -> str:
@@ -183,3 +183,8 @@ class Live:
         if end.code is None:
             return "the trial command could not be started"
         return f"killed by signal {-end.code}" if end.code < 0 else f"exit code {end.code}"
+
+
+def _brief(value: Json) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."

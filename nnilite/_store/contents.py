@@ -16,6 +16,7 @@ from typing import Any
 from nnilite._experiments.experiment_remarks import checked
 from nnilite._store import stored_values as checks
 from nnilite._store.columns import ATTEMPTS, TRIALS
+from nnilite._store.notices import NOTICES, are_sentences
 from nnilite._store.stored_values import Check
 from nnilite.errors import ConfigError, StoreError
 from nnilite.records import PRIORITY_MAX, CallKind, ExperimentLimits, ExperimentState
@@ -121,6 +122,7 @@ _META: dict[str, Check] = {
     "duration_s": _meta_time,
     "state": checks.one_of(*(state.value for state in ExperimentState)),
     "limits": _meta_limits,
+    NOTICES: are_sentences,
 }
 _COLUMNS: dict[str, dict[str, Check]] = {
     "trials": TRIALS.checks,

@@ -21,6 +21,7 @@ from nnilite._engine import messages as s
 from nnilite._store.columns import ATTEMPTS, TRIALS
 from nnilite._store.contents import foreign_objects
 from nnilite._store.database_schema import MIGRATIONS, SCHEMA, SCHEMA_VERSION
+from nnilite._store.notices import NOTICES
 from nnilite._store.place import PlaceOf
 from nnilite._store.recall import Recall
 from nnilite._store.trouble import translated, understood
@@ -240,6 +241,10 @@ class Store(Recall):
         log.error(
             "%s was removed or replaced while the experiment ran; it is written back, with all results", self.path
         )
+
+    def note(self, sentences: Sequence[str]) -> None:
+        """Keep sentences on how the experiment was started, which everything that shows it shows, too."""
+        self._put_meta(NOTICES, json.dumps(sentences))
 
     def _put_meta(self, key: str, value: str) -> None:
         with translated(self.path):

@@ -25,6 +25,7 @@ from nnilite._answers.backend import (
 from nnilite._answers.changes import Changes, Subscription
 from nnilite._experiments import registry
 from nnilite._rest.files import in_folder
+from nnilite._store.notices import find_notices
 from nnilite._store.reader import Reader
 from nnilite._store.tables import Insight
 from nnilite._store.trial_remarks import write_remarks
@@ -107,6 +108,7 @@ class Viewer(ReadOnly, Insight):
             optimize="maximize" if about.maximize else "minimize",
             objectives=about.objectives,
             without_effect=about.without_effect,
+            notices=await self.reader.ask(find_notices, about.objectives),
             port=about.port,
             url=about.url,
             pid=about.pid,

@@ -18,6 +18,7 @@ from nnilite._answers.queries import TrialQuery
 from nnilite._engine import messages as s
 from nnilite._rest.nni_api import records
 from nnilite._store.database_schema import SCHEMA, SCHEMA_VERSION
+from nnilite._store.notices import find_notices
 from nnilite._store.reader import Reader
 from nnilite._store.writer import Store
 from nnilite.errors import StoreError
@@ -78,6 +79,18 @@ def test_the_best_trial_is_found_among_finite_results(store: Store, maximize: bo
     found = store.snapshot(maximize).best
     assert found is not None
     assert found.id == best
+
+
+@pytest.mark.parametrize(("objectives", "found"), [(["default"], 1), (["accuracy", "loss"], 0)])
+async def test_succeeded_trials_without_a_number_are_a_notice(store: Store, objectives: list[str], found: int) -> None:
+    values = [math.nan, 0.1, [1, 2], None, {"default": 3}]
+    ended = [trial(i, state=TrialState.SUCCEEDED, value=value) for i, value in enumerate(values)]
+    store.write([*(s.SaveTrial(t) for t in ended), s.SaveTrial(trial(5))])
+    store.note(["it learns from A"])
+    with contextlib.closing(Reader(store.path)) as reader:
+        noted, *more = await reader.ask(find_notices, objectives)
+    assert noted == "it learns from A"
+    assert [one[:58] for one in more] == ["3 of 5 succeeded trials have no finite number as their fin"][:found]
 
 
 def test_calls_come_back_with_the_parameters_of_their_trial(store: Store) -> None:

@@ -10,6 +10,8 @@ import os
 import subprocess
 import sys
 import threading
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -130,7 +132,56 @@ def test_a_metric_of_a_megabyte_is_refused_and_one_below_is_not(sdk, trial):
     assert len(values(trial)) == 1
 
 
-@pytest.mark.parametrize("metric", [{"accuracy": 1}, "0.5", [1], None])
+class Tensor:
+    """A tensor of TensorFlow, which has neither `item` nor `tolist`."""
+
+    def __init__(self, array):
+        self.ndim, self.numpy = array.ndim, lambda: array
+
+
+HALVES = {
+    "array without dimensions": lambda numpy: numpy.array(0.5),
+    "array of one": lambda numpy: numpy.array([0.5]),
+    "matrix of one": lambda numpy: numpy.array([[0.5]]),
+    "tensor": lambda numpy: Tensor(numpy.array([0.5])),
+    "tuple of one": lambda numpy: (numpy.float32(0.5),),
+    "list of one text": lambda numpy: ["0.5"],
+    "text": lambda numpy: " 5e-1",
+    "decimal": lambda numpy: Decimal("0.5"),
+    "fraction": lambda numpy: Fraction(1, 2),
+}
+
+
+@pytest.mark.parametrize("half", HALVES.values(), ids=HALVES)
+def test_what_is_plainly_one_number_is_that_number(sdk, trial, half):
+    value = half(pytest.importorskip("numpy"))
+    sdk.report_intermediate_result({"default": value})
+    sdk.report_final_result(value)
+    assert values(trial) == [{"default": 0.5}, 0.5]
+
+
+def test_other_numbers_of_a_dict_may_be_arrays_of_one_element_and_its_texts_stay(sdk, trial):
+    numpy = pytest.importorskip("numpy")
+    sdk.report_final_result({"default": 1, "loss": numpy.array([0.25]), "note": "5", "sizes": [3]})
+    assert values(trial) == [{"default": 1, "loss": 0.25, "note": "5", "sizes": [3]}]
+
+
+def test_an_array_of_several_numbers_is_recorded_with_a_warning(sdk, trial):
+    numpy = pytest.importorskip("numpy")
+    with pytest.warns(RuntimeWarning, match="is not a number, so the tuner cannot use it"):
+        sdk.report_final_result({"default": numpy.array([1, 2])})
+    assert values(trial) == [{"default": [1, 2]}]
+
+
+@pytest.mark.parametrize("metric", [math.nan, {"default": -math.inf}])
+def test_a_final_result_that_is_not_finite_is_warned_of(sdk, trial, metric):
+    with pytest.warns(RuntimeWarning, match="the final result is not a finite number"):
+        sdk.report_final_result(metric)
+
+
+@pytest.mark.parametrize(
+    "metric", [{"accuracy": 1}, "half", "nan", [1, 2], [], ["half"], None, {"default": None}, {"default": {}}]
+)
 def test_a_metric_without_a_number_is_warned_of_once_and_recorded(sdk, trial, metric):
     with pytest.warns(RuntimeWarning, match="number") as caught:
         sdk.report_intermediate_result(metric)
@@ -299,7 +350,9 @@ def test_parameters_and_reports_need_no_json_module(alone, trial):
 @pytest.mark.process
 @pytest.mark.parametrize("python", pythons(), ids=lambda path: path.split("/")[-3])
 def test_the_sdk_alone_serves_every_python(alone, trial, python):
-    program = "import nnilite as n; n.get_next_parameter(); n.report_final_result(float('nan')); print(n.__version__)"
+    program = (
+        "import nnilite as n; n.get_next_parameter(); n.report_intermediate_result(float('nan')); print(n.__version__)"
+    )
     done = run_alone(alone, program, python, **environment(trial))
     assert (done.stdout.strip(), done.stderr) == (nnilite.__version__, "")
     assert len(values(trial)) == 1

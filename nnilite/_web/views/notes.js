@@ -1,4 +1,4 @@
-// What somebody should know who wonders: options that have no effect, and what has not been sent yet.
+// What a person should know: about the results, options that have no effect, and what has not been sent yet.
 
 import { plural } from "../lib/format.js";
 import { html } from "../lib/ui.js";
@@ -10,9 +10,11 @@ import { Card } from "../parts/layout.js";
 export function Notes({ known }) {
   const owed = known.owed.map(owedSentence).filter(Boolean);
   const ignored = known.withoutEffect;
-  if (!owed.length && !ignored.length) return null;
+  const notices = known.notices;
+  if (!owed.length && !ignored.length && !notices.length) return null;
   return html`<${Card} title="Notes" class="c4">
     <table class="plain"><tbody>
+      ${notices.map((sentence) => html`<tr key=${sentence} data-state="WAITING"><td><${Kind} name="results" /><div>${sentence}</div></td></tr>`)}
       ${owed.map((sentence) => html`<tr key=${sentence} data-state="WAITING"><td><${Kind} name="not sent yet" /><div>${sentence}</div></td></tr>`)}
       ${ignored.map((sentence) => html`<tr key=${sentence} data-state="UNKNOWN"><td><${Kind} name="no effect" /><div>${sentence}</div></td></tr>`)}
     </tbody></table>

@@ -76,6 +76,11 @@ def test_json_output_is_strict_even_for_nan(capsys: pytest.CaptureFixture[str]) 
     assert '"-Infinity"' in out
 
 
+def test_notices_stand_before_the_best_trial(capsys: pytest.CaptureFixture[str]) -> None:
+    summary.show_notices(_profile(notices=["5 of 8 trials\033 have no number"]))
+    assert capsys.readouterr().out == "Note: 5 of 8 trials\\x1b have no number.\n"
+
+
 def test_nobody_there_to_ask_is_a_no(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     assert screen.confirm("Delete it?") is False

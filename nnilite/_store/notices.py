@@ -1,0 +1,41 @@
+"""Sentences that a person should know about an experiment's results: what its start noted, and missing numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+NOTICES = "notices"
+"""The key in the table `meta` of the sentences that the start of the experiment noted, as a list in JSON."""
+
+
+def are_sentences(text: str) -> bool:
+    """Return whether a text of the table `meta` is such a list."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, list) and all(isinstance(one, str) for one in found)
+
+
+def find_notices(rows: Callable[..., list[Any]], objectives: Iterable[str]) -> list[str]:
+    """Return the sentences. `rows(query, *values)` reads from the database."""
+    noted = [
+        one
+        for (text,) in rows("SELECT value FROM meta WHERE key = ?", NOTICES)
+        if are_sentences(text)
+        for one in json.loads(text)
+    ]
+    if list(objectives) != ["default"]:
+        return noted
+    succeeded = "SELECT COUNT(*) FROM trials WHERE state = 'SUCCEEDED'"
+    without = int(rows(f"{succeeded} AND score IS NULL")[0][0])
+    if not without:
+        return noted
+    total = int(rows(succeeded)[0][0])
+    return [
+        *noted,
+        f"{without} of {total} succeeded trials have no finite number as their final result, "
+        "so the tuner cannot learn from them; the reason of each trial says more",
+    ]
