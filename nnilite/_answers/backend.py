@@ -190,8 +190,11 @@ class Backend(Protocol):
     def export(self) -> AsyncIterator[Trial]:
         """Yield all ended trials, by sequence. May be called twice for one answer."""
 
-    async def import_data(self, data: Sequence[tuple[Json, Json]]) -> int:
-        """Hand the tuner (parameters, value) pairs known from elsewhere. Return how many were new."""
+    async def import_data(self, data: Sequence[tuple[Json, Json]]) -> tuple[int, str]:
+        """Hand the tuner (parameters, value) pairs known from elsewhere, fitted to the search space.
+
+        Return how many were new, and a sentence on those that were changed or left out ("" if there are none).
+        """
 
     async def imported(self) -> Sequence[Sequence[tuple[Json, Json]]]:
         """Return the pairs of each import so far."""

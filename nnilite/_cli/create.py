@@ -8,6 +8,7 @@ started.
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,11 +78,31 @@ def _create(options: argparse.Namespace, process: ManagerProcess) -> int:
                 packing=partial(packed, work),
                 process=process,
             )
+        if config.search_from:
+            _show_notices(entry, quiet=options.json)
         if options.foreground:
             return foreground.follow(entry, as_json=options.json)
         return started(entry, as_json=options.json, asked=options.port)
     except KeyboardInterrupt:
         return interrupted(experiment, foreground=options.foreground)
+
+
+def _show_notices(entry: RegistryEntry, *, quiet: bool) -> None:
+    """Print what the start has found out: how many results of `searchFrom` the tuner learns from."""
+    from nnilite._cli.nnictl import warn
+    from nnilite._running import managers
+    from nnilite._running.manager_connection import Unreachable
+    from nnilite._store.notices import TEACHES_NOTHING
+
+    notices: list[str] = []
+    # If its manager has ended already, the next command reports that.
+    with suppress(Unreachable), managers.connect(entry) as manager:
+        notices = manager.profile()["notices"]
+    for sentence in notices:
+        if sentence.startswith(TEACHES_NOTHING):
+            warn(sentence)
+        elif not quiet:
+            print(f"Note: {screen.clean(sentence)}.")
 
 
 def packed(work: Work, done: int, total: int) -> None:

@@ -12,6 +12,7 @@
     assembly        makes a manager from an experiment's folder
     preview         says what such a manager would do first, for a dry run
     search_from     collects the results from which the tuner of a new experiment learns
+    known_results   fits them to its search space
 
 `python -m nnilite._manager` is started by `nnilite._running.manager_process`.
 """

@@ -22,10 +22,11 @@ from nnilite._engine.rules import Rules
 from nnilite._engine.service_caller import WakeSignal
 from nnilite._experiments.address import Address
 from nnilite._experiments.file_guard import KeeperFile
-from nnilite._manager import search_from
+from nnilite._manager import known_results, search_from
 from nnilite._manager.manager import Machinery, Manager, Publisher, new_trial_id
 from nnilite._plugins import lookup
 from nnilite._store.async_store import AsyncStore
+from nnilite._store.notices import TEACHES_NOTHING
 from nnilite._store.reader import Reader
 from nnilite._store.settings_of_config import is_maximizing, settings_of
 from nnilite._store.writer import Store
@@ -64,11 +65,16 @@ class Assembled:
 
 def take_results(config: CheckedConfig, store: Store) -> None:
     """Give a new experiment what its tuner is to learn first. Raises: NniliteError if a source cannot be read."""
-    known = search_from.collect(config.search_from)
-    if known:
-        store.write([s.SaveCall(1, Call(CallKind.IMPORT, value=known))])
-    if config.search_from:
-        log.info("the tuner learns from %d results of %s", len(known), ", ".join(config.search_from))
+    if not config.search_from:
+        return
+    space = None if config.tuner.class_name else config.search_space
+    found = known_results.fit(search_from.collect(config.search_from), space)
+    if found.taken:
+        store.write([s.SaveCall(1, Call(CallKind.IMPORT, value=found.taken))])
+    teaches = "searchFrom" if found.taken else TEACHES_NOTHING
+    sentence = f"{teaches}: of {', '.join(config.search_from)}, {found.sentence}"
+    log.log(logging.INFO if found.is_as_it_was and found.taken else logging.WARNING, "%s", sentence)
+    store.note([sentence])
 
 
 def prepare_storage(directory: Path, config: CheckedConfig, new: bool) -> None:

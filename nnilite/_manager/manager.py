@@ -32,6 +32,7 @@ from nnilite._engine.gate import Taken
 from nnilite._engine.hybrid import HybridService
 from nnilite._engine.jobs import JobMaker
 from nnilite._engine.rules import Rules
+from nnilite._manager import known_results
 from nnilite._manager.stop_reserve import StopReserve
 from nnilite._manager.trial_copies import TrialCopies
 from nnilite._manager.use_answers import shown_uses
@@ -286,13 +287,15 @@ class Manager(Viewer):
             await self.engine.do(s.Rerun(trial, self.engine.now()))
         return [(await self.reader.trial(trial.id))[0] for trial in trials]
 
-    async def import_data(self, data: Sequence[tuple[Json, Json]]) -> int:
+    async def import_data(self, data: Sequence[tuple[Json, Json]]) -> tuple[int, str]:
         self._check_open()
+        space = None if (self.about.config.get("tuner") or {}).get("className") else self.about.space
+        found = await asyncio.to_thread(known_results.fit, [{"parameter": p, "value": v} for p, v in data], space)
         known = [pair for pairs in await self.reader.imported() for pair in pairs]
-        new = await asyncio.to_thread(_unknown, data, known)
+        new = await asyncio.to_thread(_unknown, found.taken, known)
         if new:
             await self.engine.do(s.Imported(new))
-        return len(new)
+        return len(new), "" if found.is_as_it_was else found.sentence
 
     def _check_open(self) -> None:
         rules = self.engine.rules
@@ -383,7 +386,7 @@ def _answer(taken: Taken) -> CallbackAnswer:
     return CallbackAnswer(taken.cancel, taken.metrics, taken.output)
 
 
-def _unknown(data: Sequence[tuple[Json, Json]], imported: Sequence[tuple[Json, Json]]) -> list[Json]:
+def _unknown(data: Sequence[Json], imported: Sequence[tuple[Json, Json]]) -> list[Json]:
     """Return those results that were not imported before. This takes a second for a hundred thousand."""
     known = {canonical(pair) for pair in imported}
-    return [{"parameter": p, "value": v} for p, v in data if canonical((p, v)) not in known]
+    return [one for one in data if canonical((one["parameter"], one["value"])) not in known]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from nnilite import _version
 from nnilite._rest import wire
 from nnilite._rest.changeable_fields import read_changes
 from nnilite._rest.handler import ApiHandler
-from nnilite._rest.trials import oddity, send_piece
+from nnilite._rest.trials import send_piece
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.records.shapes import to_json
@@ -56,9 +54,7 @@ class ImportHandler(ApiHandler):
 
     async def post(self) -> None:
         pairs = read_pairs(self.json())
-        imported = await self.backend.import_data(pairs)
-        space = (await self.backend.profile()).space
-        warning = await asyncio.to_thread(oddity, space, [parameters for parameters, _ in pairs])
+        imported, warning = await self.backend.import_data(pairs)
         self.send_json({"imported": imported, "warning": warning})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from nnilite._answers.backend import MetricQuery, Piece, RemarksQuery, TrialQuery, TrialSort
@@ -35,7 +35,7 @@ class TrialsHandler(ApiHandler):
             raise ConfigError("must be an object", Place(field="parameters"))
         trial = await self.backend.add_trial(parameters)
         space = (await self.backend.profile()).space
-        self.send_json({**to_json(trial), "warning": oddity(space, [parameters])}, 201)
+        self.send_json({**to_json(trial), "warning": _oddity(space, parameters)}, 201)
 
 
 class TrialHandler(ApiHandler):
@@ -122,17 +122,16 @@ class FileHandler(ApiHandler):
         await send_inside(self, await self.backend.directory(id), path)
 
 
-def oddity(space: Json, given: Sequence[Json]) -> str:
+def _oddity(space: Json, given: Json) -> str:
     """Return a sentence on parameters outside of the search space; "" if all are inside."""
     try:
         known = SearchSpace.parse(space)
     except SpaceError:  # the user's own tuner has a search space of its own kind
         return ""
-    outside = [why for parameters in given if (why := known.contains(_without_extras(parameters))) is not None]
-    if not outside:
+    why = known.contains(_without_extras(given))
+    if why is None:
         return ""
-    which = "the parameters lie" if len(given) == 1 else f"{len(outside)} of {len(given)} lie"
-    return f"{which} outside of the search space ({outside[0]}), so the tuner may not learn"
+    return f"the parameters lie outside of the search space ({why}), so the tuner may not learn"
 
 
 def _without_extras(parameters: Json) -> Json:

@@ -90,7 +90,7 @@ class Client(ManagerConnection):
     def import_data(self, data: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
         """Hand the tuner results from elsewhere, `{"parameter": ..., "value": ...}` each.
 
-        Return how many were new, and a sentence on those from which the tuner may not learn ("" if there are none).
+        Return how many were new, and a sentence on those that were changed or left out ("" if there are none).
         """
         answer = self.ask("POST", "/import", body=data)
         return int(answer["imported"]), str(answer["warning"])

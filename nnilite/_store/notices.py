@@ -9,6 +9,9 @@ from typing import Any
 NOTICES = "notices"
 """The key in the table `meta` of the sentences that the start of the experiment noted, as a list in JSON."""
 
+TEACHES_NOTHING = "searchFrom teaches the tuner nothing"
+"""The begin of the sentence where no result of `searchFrom` could be taken."""
+
 
 def are_sentences(text: str) -> bool:
     """Return whether a text of the table `meta` is such a list."""

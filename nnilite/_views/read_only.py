@@ -41,7 +41,7 @@ class ReadOnly:
     async def rerun(self, ids: Sequence[str], state: TrialState | None) -> Sequence[Trial]:
         raise self._refusal("changed")
 
-    async def import_data(self, data: Sequence[tuple[Json, Json]]) -> int:
+    async def import_data(self, data: Sequence[tuple[Json, Json]]) -> tuple[int, str]:
         raise self._refusal("changed")
 
     async def events(self, job: str, events: Sequence[KeeperEvent]) -> CallbackAnswer:

@@ -92,6 +92,41 @@ def test_a_new_experiment_learns_from_nnis_results_before_its_first_trial(old: P
     assert learner.trials()[0]["parameters"]["heard"] == results * 2
 
 
+NARROW = """
+searchSpace: {x: {_type: uniform, _value: [8, 9]}}
+searchFrom: [oldone12]
+trialCommand: python3 trial.py
+maxTrialNumber: 1
+trialConcurrency: 1
+tuner: {name: Random}
+trainingService: {platform: local}
+"""
+
+
+def test_what_became_of_the_results_is_said_at_the_start_and_later(
+    old: Path, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = {"x": {"_type": "uniform", "_value": [0, 9]}, "y": {"_type": "uniform", "_value": [0, 1]}}
+    learner = start(maxTrialNumber=1, searchSpace=space, searchFrom=["oldone12"])
+    sentence = "searchFrom: of oldone12, 2 of 2 results are taken, 2 of them changed (random values for y,"
+    assert learner.wait("DONE")["notices"][0].startswith(sentence)
+    run(["experiment", "show", learner.entry.id])
+    assert f"Note: {sentence}" in capsys.readouterr().out
+
+
+def test_results_of_which_none_fits_are_a_warning_at_the_start(
+    old: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config.yml"
+    config.write_text(NARROW)
+    (tmp_path / "trial.py").write_text("import nnilite; nnilite.report_final_result(1)")
+    assert run(["create", "--config", str(config), "--foreground", "--port", "0"]) == 0
+    said = capsys.readouterr()
+    sentence = "searchFrom teaches the tuner nothing: of oldone12, none of 2 results is taken, 2 left out (2 since x:"
+    assert f"WARNING: {sentence}" in said.err
+    assert f"Note: {sentence}" in said.out
+
+
 ADVISOR = """
 import json
 import urllib.request

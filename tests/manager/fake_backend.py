@@ -68,6 +68,7 @@ class FakeBackend:
     fenced: set[str] = field(default_factory=set)
     canceled: set[str] = field(default_factory=set)
     pairs: list[tuple[Any, Any]] = field(default_factory=list)
+    import_warning: str = ""
     updates: dict[str, Any] = field(default_factory=dict)
     workers: dict[str, int] = field(default_factory=dict)
     used: dict[str, TrialUse] = field(default_factory=dict)
@@ -290,9 +291,9 @@ class FakeBackend:
         finally:
             self.exports_closed += 1
 
-    async def import_data(self, data: Sequence[tuple[Any, Any]]) -> int:
+    async def import_data(self, data: Sequence[tuple[Any, Any]]) -> tuple[int, str]:
         self.pairs.extend(data)
-        return len(data)
+        return len(data), self.import_warning
 
     async def imported(self) -> Sequence[Sequence[tuple[Any, Any]]]:
         return [self.pairs]

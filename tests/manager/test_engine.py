@@ -242,8 +242,8 @@ async def test_a_trial_that_finds_no_room_does_not_hold_up_the_next_one(start_be
 async def test_results_are_imported_once(bench: Bench) -> None:
     for expected in (2, 1):
         found = [({"x": 1, "y": 2}, 0.5), ({"x": expected}, float("nan"))]
-        assert await bench.manager.import_data(found) == expected
-    assert await bench.manager.import_data([({"y": 2, "x": 1}, 0.5), ({"x": 1}, float("nan"))]) == 0
+        assert await bench.manager.import_data(found) == (expected, "")
+    assert await bench.manager.import_data([({"y": 2, "x": 1}, 0.5), ({"x": 1}, float("nan"))]) == (0, "")
 
 
 async def test_a_search_space_that_the_tuner_refuses_is_not_taken(bench: Bench) -> None:
