@@ -20,7 +20,7 @@ from nnilite._manager.preview import preview
 from nnilite._running import launch
 from nnilite._running.launch import ManagerOptions
 from nnilite.codedir import CodePackage
-from nnilite.errors import SpaceError
+from nnilite.errors import ConfigError, SpaceError
 from nnilite.records import Json
 from nnilite.space import SearchSpace
 from nnilite.space.space_hints import space_hints
@@ -39,7 +39,10 @@ def show(config: CheckedConfig, options: ManagerOptions, *, as_json: bool) -> in
         directory = Path(folder) / launch.new_id()
         for part in ("log", "trials", "code", "checkpoint"):
             (directory / part).mkdir(parents=True)
-        first = asyncio.run(preview(directory, config, _address(options)))
+        try:
+            first = asyncio.run(preview(directory, config, _address(options)))
+        except ConfigError as error:
+            raise config.located(error) from error
         in_place = all(map(_runs_in_place, first.jobs.values()))
         package = None if in_place else _packed(directory, config, quiet=as_json)
     jobs = _moved(first.jobs, folder, str(config.experiment_working_directory))

@@ -46,7 +46,7 @@ from nnilite._views.experiment_view import assemble_view, located
 from nnilite._views.viewer import Viewer
 from nnilite._webhooks import webhooks_of
 from nnilite.config import CheckedConfig, load_stored
-from nnilite.errors import Conflict, NniliteError, ServiceError, StoreError
+from nnilite.errors import ConfigError, Conflict, NniliteError, ServiceError, StoreError
 from nnilite.records import ExperimentState
 
 log = logging.getLogger("nnilite.manager")
@@ -405,12 +405,19 @@ async def main(options: argparse.Namespace) -> int:
             await program.run(lock)
     except (NniliteError, OSError) as error:
         log.error("%s", error)
-        starter.answer({"error": str(error), "kind": "conflict" if isinstance(error, Conflict) else "other"})
+        starter.answer(_refusal(error))
         return 1
     if program.resumed:
         log.info("going on with the experiment")
         os.execv(sys.executable, program.command())
     return 0
+
+
+def _refusal(error: NniliteError | OSError) -> dict[str, str]:
+    """Return the answer to the process that started this one. It may know the line of a field in the config's file."""
+    if isinstance(error, ConfigError) and error.place.field and not error.place.file:
+        return {"error": error.message, "kind": "other", "field": error.place.field}
+    return {"error": str(error), "kind": "conflict" if isinstance(error, Conflict) else "other"}
 
 
 def begin(words: list[str]) -> int:

@@ -1,7 +1,7 @@
 """Reports the start to the process that started this manager, by JSON lines on a pipe that `launch` reads.
 
 {"packed": [1048576, 31457280]}     bytes of the code that were read, and how many there are to read; any number
-{"ready": "yes", "url": "http://..."} or {"error": "...", "kind": "..."}      the last one
+{"ready": "yes", "url": "http://..."} or {"error": "...", "kind": "..."}      the last one; "field" names a wrong field
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from nnilite._experiments.documents import write_json
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import manager_process
 from nnilite._running.manager_process import ManagerProcess
-from nnilite.errors import ConfigError, Conflict, NniliteError
+from nnilite.errors import ConfigError, Conflict, NniliteError, Place
 
 if TYPE_CHECKING:
     from nnilite.codedir import Progress
@@ -79,9 +79,11 @@ def create(
         raise
     except FileExistsError:
         raise Conflict(f"{directory} exists already; choose another experiment id.") from None
-    except (NniliteError, OSError):
+    except (NniliteError, OSError) as error:
         with interrupts_held():
             _forget(experiment, directory)
+        if isinstance(error, ConfigError):
+            raise checked.located(error) from None
         raise
 
 
@@ -215,4 +217,6 @@ def _refusal(answer: dict[str, str], said: bytes) -> NniliteError:
     text = answer["error"]
     if "tail" in answer and said:
         text += f"; the last that it said:\n{said[-_LOG_TAIL_BYTES:].decode(errors='replace')}"
+    if "field" in answer:
+        return ConfigError(text, Place(field=answer["field"]))
     return Conflict(text) if answer.get("kind") == "conflict" else NniliteError(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -246,6 +247,13 @@ class ExperimentConfig(Fields):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
+
+    def located(self, error: ConfigError) -> ConfigError:
+        """Return an error that a platform's check raised, with the line of its field in the file."""
+        if error.place.file or not error.place.field:
+            return error
+        path = [int(part) if part.isdecimal() else part for part in re.findall(r"[^.\[\]]+", error.place.field)]
+        return ConfigError(error.message, self._source.place(tuple(path)))
 
     def check_algorithms(self) -> None:
         """Make tuner and assessor once, since installed ones check their own `class_args`. This imports them.

@@ -155,11 +155,18 @@ def _by_password(transport: paramiko.Transport, hop: Hop, tried: list[str]) -> N
         transport.auth_password(hop.user, password, fallback=False)
     except BadAuthenticationType as error:
         if "keyboard-interactive" not in error.allowed_types:
-            tried.append(f"it takes no passwords, only {', '.join(error.allowed_types)}")
+            tried.append(f"it takes no passwords, only {', '.join(error.allowed_types)}: set sshKeyFile")
             return
-        transport.auth_interactive(hop.user, lambda title, text, fields: [password for _ in fields])
+        _answer_questions(transport, hop, password, tried)
     except AuthenticationException:
         tried.append("the password is wrong")
+
+
+def _answer_questions(transport: paramiko.Transport, hop: Hop, password: str, tried: list[str]) -> None:
+    try:
+        transport.auth_interactive(hop.user, lambda title, text, fields: [password for _ in fields])
+    except AuthenticationException:
+        tried.append("the password is wrong, or the machine takes keys only: check password, or set sshKeyFile")
 
 
 def _by_keys(transport: paramiko.Transport, hop: Hop, tried: list[str]) -> None:

@@ -479,6 +479,11 @@ def test_merging_parameters_checks_names_and_types():
     base.lr, base.name, base.free = 0.1, "a", None
     assert merge_parameter(base, {"lr": 1, "free": "x"}) is base
     assert (base.lr, base.free, type(base.lr)) == (1.0, "x", float)
+    base.hidden, base.dropout, base.bias = 8, 0.5, True
+    merge_parameter(base, {"hidden": 160.0, "dropout": 0, "bias": 0})
+    assert [repr(one) for one in (base.hidden, base.dropout, base.bias)] == ["160", "0.0", "False"]
+    with pytest.raises(ValueError, match=r"'hidden' is 160.5, of type float; the argument is of type int: use randint"):
+        merge_parameter(base, {"hidden": 160.5})
     with pytest.raises(ValueError, match="'momentum' is not among the arguments"):
         merge_parameter(base, {"momentum": 1})
     with pytest.raises(ValueError, match="'name' is 3, of type int; the argument is of type str"):

@@ -19,6 +19,7 @@ from nnilite_local._config import LocalConfig
 log = logging.getLogger(__name__)
 
 _GLANCE_EVERY_S = 10.0
+_CURE = "remove it to run trials without assigned GPUs, or run them on a machine that has enough"
 
 
 def rules_of(config: LocalConfig, environment: Mapping[str, str] = os.environ) -> GpuRules:
@@ -80,10 +81,10 @@ class GpuDesk:
         try:
             gpus = await self._reader.gpus()
         except ServiceError as error:
-            raise ConfigError(f"is {wanted}, but {error}", GPU_PLACE) from error
+            raise ConfigError(f"is {wanted}, but {error}; {_CURE}", GPU_PLACE) from error
         reason = impossible(gpus, wanted, self._rules)
         if reason:
-            raise ConfigError(f"is {wanted}, but {reason}", GPU_PLACE)
+            raise ConfigError(f"is {wanted}, but {reason}; {_CURE}", GPU_PLACE)
 
     async def book(self, job: str, directory: Path, wanted: int) -> tuple[int, ...]:
         """GPUs for one more job. Raises: NoCapacity, ServiceError."""

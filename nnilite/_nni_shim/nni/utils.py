@@ -170,8 +170,9 @@ def merge_parameter(base_params: Any, override_params: Any) -> Any:
 
         args = merge_parameter(parser.parse_args(), nni.get_next_parameter())
 
-    Raises: ValueError for a parameter that `base_params` does not have, or of another type; a whole number is
-    accepted where a float is expected.
+    A number that is the same in the argument's type becomes one of that type: 160.0 is 160.
+
+    Raises: ValueError for a parameter that `base_params` does not have, or of another type.
     """
     if override_params is None:
         return base_params
@@ -187,9 +188,12 @@ def merge_parameter(base_params: Any, override_params: Any) -> Any:
 def _of_type(old: Any, new: Any, name: str) -> Any:
     if old is None or isinstance(new, type(old)):
         return new
-    if isinstance(old, float) and isinstance(new, int):
-        return float(new)
+    if isinstance(old, (int, float)) and isinstance(new, (int, float)) and new - new == 0 and new == type(old)(new):
+        return type(old)(new)
+    cure = (
+        "use randint in the search space, or a float as its default" if isinstance(old, int) else "change one of both"
+    )
     raise ValueError(
         f"the tuned parameter {name!r} is {new!r}, of type {type(new).__name__}; "
-        f"the argument is of type {type(old).__name__}"
+        f"the argument is of type {type(old).__name__}: {cure}"
     )

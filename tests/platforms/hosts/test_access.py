@@ -64,7 +64,8 @@ def test_a_password_opens_a_host_that_asks_for_it_as_a_question(hosts, setting):
     hosts[0].reconfigure(f"cp /etc/ssh/sshd_config /tmp/before; sed -i '1i {asks}' /etc/ssh/sshd_config")
     try:
         assert signs_in(setting.config(setting.machine(hosts[0], password=PASSWORD)))
-        assert "does not let" in refusal(setting.config(setting.machine(hosts[0], password="Gu3ss")))
+        message = refusal(setting.config(setting.machine(hosts[0], password="Gu3ss")))
+        assert "the password is wrong, or the machine takes keys only: check password, or set sshKeyFile" in message
     finally:
         hosts[0].reconfigure("mv /tmp/before /etc/ssh/sshd_config")
 
