@@ -52,6 +52,7 @@ _hub           serves one page for all experiments of a user
 _manager       the manager's program, which puts engine, store and REST interface together
 _nni           experiments and programs of Microsoft NNI
 _nni_shim      what `import nni` finds
+_nni_modules   what it finds besides where the whole package is
 _rest          the REST interface
 _running       managers that run on this machine, seen from outside
 _search        what `search` is made of

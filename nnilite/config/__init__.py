@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING
 
 from nnilite.config._config_reading import ConfigErrors
 from nnilite.config._experiment_config import CheckedConfig, ExperimentConfig
+from nnilite.config._fields import Fields
 from nnilite.config._ignored_options import BY_MANAGER, BY_WORKERS, OptionWithoutEffect
 from nnilite.config._load import from_dict, load, parse
 from nnilite.config._nested_configs import AlgorithmConfig, CheckpointConfig, CodeLimits, TrackerConfig, WebhookConfig
@@ -58,6 +59,7 @@ __all__ = [
     "CodeLimits",
     "ConfigErrors",
     "ExperimentConfig",
+    "Fields",
     "OptionWithoutEffect",
     "Service",
     "ServiceConfig",

@@ -58,6 +58,15 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
 class Fields:
     """A dataclass that refuses unknown attributes, so that none is set by mistake. Names with `_` are internal."""
 
+    if not TYPE_CHECKING:  # type checkers know the fields, and would read these as permission for any others
+
+        def __new__(cls, *arguments: Any, **fields: Any) -> Fields:
+            known = [field.name for field in dataclasses.fields(cls)]
+            for name in fields:
+                if name not in known:
+                    raise TypeError(f"{cls.__name__} has no field {name!r}{did_you_mean(name, known)}")
+            return super().__new__(cls)
+
     if not TYPE_CHECKING:  # type checkers know the fields, and would read this as permission to set any other
 
         def __setattr__(self, name: str, value: Any) -> None:

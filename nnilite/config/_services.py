@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple
 from nnilite._plugins import lookup
 from nnilite.config._config_reading import INVALID, At
 from nnilite.config._fields import as_mapping, camel, did_you_mean, find, plain
-from nnilite.config._kinds import FieldKind
+from nnilite.config._kinds import FieldKind, ListOf
 from nnilite.config._record import Record, property_schema, record_of
 from nnilite.config.secrets import HIDDEN, masked, masked_text
 from nnilite.errors import ConfigError, Place, PluginError
@@ -124,7 +124,7 @@ class ServiceConfig:
 
     def __init__(self, platform: str, **fields: Any) -> None:
         service_record(platform)
-        self.__dict__.update(platform=platform, _values={}, _config=None, _settings=None, _share=None)
+        self.__dict__.update(platform=platform, _values={}, _lists={}, _config=None, _settings=None, _share=None)
         for name, value in fields.items():
             setattr(self, name, value)
 
@@ -146,6 +146,9 @@ class ServiceConfig:
         if name in self._values:
             return self._values[name]
         for entry in (*service_record(self.platform).entries, *SHORTCUTS.entries, *SHARE.entries):
+            if entry.name == name and isinstance(entry.kind, ListOf) and entry.default is None:
+                # So that `machine_list.append(...)` works, as in NNI. What is still empty later is not set.
+                return self._lists.setdefault(name, [])
             if entry.name == name:
                 return entry.default
         raise AttributeError(f"{self.platform} has no field {name!r}")
@@ -160,7 +163,8 @@ class ServiceConfig:
 
     def as_mapping(self) -> dict[str, Any]:
         """Return the section as a mapping, as in YAML."""
-        given = {camel(name): value for name, value in self._values.items() if value is not None}
+        values = {**{name: items for name, items in self._lists.items() if items}, **self._values}
+        given = {camel(name): value for name, value in values.items() if value is not None}
         return {"platform": self.platform, **given}
 
 
@@ -287,7 +291,9 @@ def _checked_section(
             entry = record.entry(key)
             if entry is not None and entry.name not in values:
                 values[entry.name] = getattr(part, entry.name)
-    section.__dict__.update(platform=platform, _values=values, _config=config, _settings=shared[0], _share=shared[1])
+    section.__dict__.update(
+        platform=platform, _values=values, _lists={}, _config=config, _settings=shared[0], _share=shared[1]
+    )
     return section
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +18,7 @@ from nni_experiment import NniFolder, NniTrial, fingerprint, make
 from nnilite import Experiment
 from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
+from nnilite._keeper import SHIM
 from nnilite._manager.__main__ import main, parse
 from nnilite._nni import nni_taken
 from nnilite._running import managers
@@ -125,6 +129,35 @@ def test_results_of_which_none_fits_are_a_warning_at_the_start(
     sentence = "searchFrom teaches the tuner nothing: of oldone12, none of 2 results is taken, 2 left out (2 since x:"
     assert f"WARNING: {sentence}" in said.err
     assert f"Note: {sentence}" in said.out
+
+
+SCRIPT = """
+import sys
+from argparse import Namespace
+from nni.tools.nnictl.config_utils import Experiments
+from nni.tools.nnictl.nnictl_utils import get_experiment_port, stop_experiment, trial_ls
+from nni.tools.nnictl.updater import update_searchspace, update_trialnum
+
+this = Namespace(id=sys.argv[1], head=1, tail=None, filename=sys.argv[2], value=5, port=None, all=False)
+known = Experiments().get_all_experiments()[this.id]
+assert known["port"] == get_experiment_port(this)
+update_searchspace(this)
+update_trialnum(this)
+assert trial_ls(this)[0]["trialJobId"] == sys.argv[3]
+stop_experiment(this)
+"""
+
+
+def test_a_script_that_calls_the_functions_of_nnictl_works(tmp_path: Path, start: Start) -> None:
+    running = start(maxTrialNumber=2)
+    best = running.wait("DONE")["best"]["id"]
+    space = tmp_path / "space.json"
+    space.write_text('{"x": {"_type": "uniform", "_value": [0, 2]}}')
+    words = [sys.executable, "-c", SCRIPT, running.entry.id, str(space), best]
+    done = subprocess.run(words, env={**os.environ, "PYTHONPATH": str(SHIM)}, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    wait_for(lambda: registry.find(running.entry.id).state == "STOPPED", 60.0)
+    assert running.directory.joinpath("log").is_dir()
 
 
 ADVISOR = """

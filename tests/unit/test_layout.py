@@ -166,7 +166,7 @@ def is_called_by_others(path: Path) -> bool:
         return True
     return (
         path.stem.startswith("__")
-        or "_nni_shim" in path.parts
+        or {"_nni_shim", "_nni_modules"} & set(path.parts)
         or (path.parent.name == "_cli" and path.stem in COMMANDS)
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -50,6 +51,48 @@ def test_frameworkcontroller_with_roles_and_azure_files(nni: Any, tmp_path: Path
 def test_remote_machines_as_a_list(nni: Any, tmp_path: Path) -> None:
     service = nni.RemoteConfig(machine_list=[nni.RemoteMachineConfig(host="h1", user="me", password="hidden")])
     assert filled(nni, service, tmp_path).json()["trainingService"]["machineList"][0]["host"] == "h1"
+
+
+def test_machines_are_appended_to_a_list_that_was_not_set(nni: Any, tmp_path: Path) -> None:
+    service = nni.RemoteConfig()
+    service.machine_list.append(nni.RemoteMachineConfig(host="h1", user="me", password="hidden"))
+    assert filled(nni, service, tmp_path).json()["trainingService"]["machineList"][0]["host"] == "h1"
+
+
+def test_a_list_that_was_only_read_is_not_set(nni: Any) -> None:
+    service = nni.RemoteConfig()
+    assert service.machine_list == []
+    assert service.as_mapping() == {"platform": "remote"}
+
+
+def test_a_field_of_the_older_format_is_answered_with_its_present_name(nni: Any) -> None:
+    with pytest.raises(TypeError, match="RemoteMachineConfig has no field 'ip'; did you mean host"):
+        nni.RemoteMachineConfig(ip="h1")
+    with pytest.raises(TypeError, match="AlgorithmConfig has no field 'builtin_tuner_name'; did you mean name"):
+        nni.AlgorithmConfig(builtin_tuner_name="TPE")
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("base", "ConfigBase"),
+        ("algorithm", "CustomAlgorithmConfig"),
+        ("training_service", "TrainingServiceConfig"),
+        ("training_services", "RemoteMachineConfig"),
+        ("training_services.local", "LocalConfig"),
+        ("shared_storage", "NfsConfig"),
+    ],
+)
+def test_the_modules_of_nnis_package_have_its_classes(nni: Any, module: str, name: str) -> None:
+    found = importlib.import_module(f"nni.experiment.config.{module}")
+    assert getattr(found, name) is getattr(nni, name)
+
+
+def test_a_config_in_the_older_format_is_converted(nni: Any) -> None:
+    convert = importlib.import_module("nni.experiment.config.convert")
+    old = {"trainingServicePlatform": "local", "maxTrialNum": 3, "trial": {"command": "x"}, "searchSpacePath": "s.json"}
+    converted = convert.to_v2({**old, "tuner": {"builtinTunerName": "TPE"}})
+    assert (converted["maxTrialNumber"], converted["trialCommand"]) == (3, "x")
 
 
 @pytest.mark.parametrize("kind", ["NfsConfig", "AzureBlobConfig"])

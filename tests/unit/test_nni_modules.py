@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 import nnilite
-from nnilite.errors import NoMoreTrialError
+from nnilite.errors import ConfigError, NoMoreTrialError
 from nnilite.tuner import Call, CallKind
 from shim import nni_modules
 
@@ -60,6 +61,78 @@ def test_a_tuner_can_derive_from_one_of_nnis(imported: Imported, module: str, na
 )
 def test_an_assessor_can_derive_from_one_of_nnis(imported: Imported, module: str, name: str) -> None:
     assert issubclass(getattr(imported(f"nni.algorithms.hpo.{module}"), name), nnilite.Assessor)
+
+
+@pytest.mark.parametrize(("algorithm", "kind"), [("tpe", "TPE"), ("random_search", "Random"), ("anneal", "Anneal")])
+def test_the_hyperopt_tuner_is_the_tuner_that_its_first_argument_names(
+    imported: Imported, algorithm: str, kind: str
+) -> None:
+    tuner = imported("nni.algorithms.hpo.hyperopt_tuner").HyperoptTuner(algorithm, optimize_mode="maximize")
+    tuner.update_search_space(SPACE)
+    parameters = tuner.generate_parameters(0)
+    tuner.receive_trial_result(0, parameters, 0.5)
+    tuner.trial_end(0, True)
+    assert type(tuner._tuner).__name__.startswith(kind)
+    assert 0 <= parameters["x"] <= 1
+
+
+def test_the_hyperopt_tuner_names_the_algorithms_that_there_are(imported: Imported) -> None:
+    with pytest.raises(ConfigError, match="tpe"):
+        imported("nni.algorithms.hpo.hyperopt_tuner").HyperoptTuner("annealing")
+
+
+def test_the_arguments_of_tpe_have_nnis_names_and_defaults(imported: Imported) -> None:
+    arguments = imported("nni.algorithms.hpo.tpe_tuner").TpeArguments(n_startup_jobs=5)
+    assert arguments._asdict() == {
+        "constant_liar_type": "best",
+        "n_startup_jobs": 5,
+        "n_ei_candidates": 24,
+        "linear_forgetting": 25,
+        "prior_weight": 1.0,
+        "gamma": 0.25,
+    }
+
+
+def test_tracing_changes_nothing_and_plain_values_are_dumped(imported: Imported) -> None:
+    nni = imported("nni")
+
+    @nni.trace
+    class Net:
+        pass
+
+    assert nni.trace(kw_only=False)(Net) is Net
+    assert nni.load(nni.dump({"a": [1]})) == {"a": [1]}
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("from nni import choice", "nni.choice"),
+        ("from nni.utils import ClassType", "nni.utils.ClassType"),
+        ("from nni.common.device import GPUDevice", "nni.common.device"),
+        ("from nni.common import framework", "nni.common.framework"),
+        ("from nni.algorithms.hpo.tpe_tuner import create_liar", "nni.algorithms.hpo.tpe_tuner.create_liar"),
+        ("from nni.runtime.msg_dispatcher import MsgDispatcher", "nni.runtime.msg_dispatcher"),
+        ("from nni.runtime.config import get_config_file", "nni.runtime.config"),
+        ("from nni.runtime.log import init_logger", "nni.runtime.log.init_logger"),
+        ("import nni.runtime.trial_command_channel", "nni.runtime.trial_command_channel"),
+        ("from nni.experiment.config import utils", "nni.experiment.config.utils"),
+        ("from nni.experiment.launcher import start_experiment", "nni.experiment.launcher"),
+        ("from nni.tools.nnictl import rest_utils", "nni.tools.nnictl.rest_utils"),
+        ("from nni.tools.nnictl.updater import validate_digit", "nni.tools.nnictl.updater.validate_digit"),
+    ],
+)
+def test_what_has_no_meaning_here_gets_a_sentence_by_module_and_by_name(
+    imported: Imported, line: str, name: str
+) -> None:
+    imported("nni")
+    with pytest.raises(ImportError, match=rf"^{re.escape(name)} is not among the parts of NNI that nnilite offers\. "):
+        exec(line, {})
+
+
+def test_names_that_are_missing_stay_ordinary_attribute_errors(imported: Imported) -> None:
+    assert not hasattr(imported("nni.utils"), "ClassType")
+    assert not hasattr(imported("nni"), "choice")
 
 
 def test_a_derived_tuner_works(imported: Imported) -> None:

@@ -55,6 +55,9 @@ _ELSEWHERE = {
     "silence_stdout": "nni.runtime.log",
     "ClassArgsValidator": "nni.utils",
     "Experiment": "nnilite",
+    "dump": "nni.common.serializer",
+    "load": "nni.common.serializer",
+    "trace": "nni.common.serializer",
     "NoMoreTrialError": "nnilite",
 }
 """What is only there where the whole package is, as it is where tuners run."""
@@ -87,20 +90,35 @@ def _is_this(path: str) -> bool:
 
 
 class _Elsewhere:
-    """The last finder: modules of NNI that are not here get a sentence on where they are."""
+    """The last finder: modules of NNI that need the whole nnilite are there; others, and names, get a sentence.
+
+    The modules have an empty `__path__`, so that Python asks for the names that `from` finds in none of them, too.
+    """
 
     @staticmethod
-    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
-        if name.startswith("nni."):
-            raise ModuleNotFoundError(_not_here(name), name=name)
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        if not name.startswith("nni."):
+            return None
+        from importlib.machinery import PathFinder
+
+        import nnilite
+
+        folders = [os.path.join(entry, "_nni_modules", *name.split(".")[1:-1]) for entry in nnilite.__path__]
+        found = PathFinder.find_spec(name, folders)
+        if found is None:
+            # Without `name=`: `from nni import this` would otherwise replace the sentence by one of its own.
+            raise ModuleNotFoundError(_not_here(name))
+        return found
 
 
 def _not_here(name: str) -> str:
-    return f"{name} is not among the parts of NNI that nnilite offers. {_cure()}"
+    return f"{name} is not among the parts of NNI that nnilite offers. {_cure(name)}"
 
 
-def _cure() -> str:
-    """Return the cure, which depends on what this program is: a tuner's process, a trial, or any other."""
+def _cure(name: str) -> str:
+    """Return the cure, which depends on the name and on what this program is: a tuner's process, a trial, any other."""
+    if name.startswith(("nni.tools", "nni.experiment")):
+        return "Run the command `nnictl`, or use nnilite.Experiment, which has a method for each of its commands."
     if "nnilite._tuner_host" in sys.modules:
         return (
             "In a tuner, derive from nni.tuner.Tuner or a class of nni.algorithms.hpo, and take what else you need "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+__path__ = []  # type: ignore[var-annotated]  # see `nni._Elsewhere`
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any

@@ -2,4 +2,6 @@
 
 from nnilite import Tuner as Recoverable
 
+__path__ = []  # type: ignore[var-annotated]  # see `nni._Elsewhere`
+
 __all__ = ["Recoverable"]

@@ -10,6 +10,8 @@ from nnilite import (
     report_intermediate_result,
 )
 
+__path__ = []  # type: ignore[var-annotated]  # see `nni._Elsewhere`
+
 __all__ = [
     "get_current_parameter",
     "get_experiment_id",

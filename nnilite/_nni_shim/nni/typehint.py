@@ -2,6 +2,8 @@
 
 from typing import Any, Dict
 
+__path__ = []  # type: ignore[var-annotated]  # see `nni._Elsewhere`
+
 Parameters = Dict[str, Any]
 SearchSpace = Dict[str, Any]
 TrialMetric = Any

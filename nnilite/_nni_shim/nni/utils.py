@@ -6,6 +6,8 @@ import copy
 import os
 from enum import Enum
 
+__path__ = []  # type: ignore[var-annotated]  # see `nni._Elsewhere`
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any

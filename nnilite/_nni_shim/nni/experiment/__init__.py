@@ -3,10 +3,12 @@
 config  the classes with which NNI's users write a config in Python
 """
 
+import sys
+
 from nnilite import Experiment  # says what to do where the rest of the package is missing
 from nnilite.experiment import RunMode, TrialHyperParameters, TrialJob, TrialMetricData, TrialResult
 
-from .config import (
+from .config import (  # type: ignore[import-not-found]  # see `nni._Elsewhere`
     AlgorithmConfig,
     AmlConfig,
     AzureBlobConfig,
@@ -55,3 +57,7 @@ __all__ = [
     "TrialMetricData",
     "TrialResult",
 ]
+
+# NNI's modules of these names have the same names in them.
+for _part in ("data", "experiment"):
+    sys.modules[f"{__name__}.{_part}"] = sys.modules[__name__]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+__path__ = []  # type: ignore[var-annotated]  # see `nni._Elsewhere`
+
 __all__ = ["dispatcher_env_vars", "trial_env_vars"]
 
 

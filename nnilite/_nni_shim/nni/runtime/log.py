@@ -1,5 +1,7 @@
 """`nni.runtime.log`: calls that change where NNI logs. Here logging is Python's own, and they have no effect."""
 
+__path__ = []  # type: ignore[var-annotated]  # see `nni._Elsewhere`
+
 
 def enable_global_logging(enable: bool = True) -> None:
     """Do nothing: configure Python's `logging` as you like it."""
@@ -7,3 +9,6 @@ def enable_global_logging(enable: bool = True) -> None:
 
 def silence_stdout() -> None:
     """Do nothing: nothing is printed that you did not print."""
+
+
+start_stdout_logging = silence_stdout

@@ -13,6 +13,8 @@ from nnilite import NoMoreTrialError, Tuner
 
 from .tuner_command_channel import CommandType
 
+__path__ = []  # type: ignore[var-annotated]  # see `nni._Elsewhere`
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any

@@ -2,4 +2,6 @@
 
 from .tuner_command_channel import CommandType
 
+__path__ = []  # type: ignore[var-annotated]  # see `nni._Elsewhere`
+
 __all__ = ["CommandType"]

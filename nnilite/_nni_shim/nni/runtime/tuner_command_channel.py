@@ -2,6 +2,8 @@
 
 from enum import Enum
 
+__path__ = []  # type: ignore[var-annotated]  # see `nni._Elsewhere`
+
 __all__ = ["CommandType"]
 
 

@@ -21,7 +21,7 @@ _TUNERS = {
     "gridsearch_tuner": ("GridSearch", "GridSearchTuner"),
     "batch_tuner": ("Batch", "BatchTuner"),
     "evolution_tuner": ("Evolution", "EvolutionTuner"),
-    "hyperopt_tuner": ("Anneal", "HyperoptTuner"),
+    "hyperopt_tuner": ("Hyperopt", "HyperoptTuner"),
     "gp_tuner": ("GP", "GPTuner"),
     "metis_tuner": ("Metis", "MetisTuner"),
     "pbt_tuner": ("PBT", "PBTTuner"),
@@ -47,7 +47,7 @@ class _Modules:
             return None
         last = name.rpartition(".")[2]
         if last in _LEFT_OUT:
-            raise ModuleNotFoundError(f"{name}: this tuner of NNI searches architectures and is not here", name=name)
+            raise ModuleNotFoundError(f"{name}: this tuner of NNI searches architectures and is not here")
         return ModuleSpec(name, cls, is_package=True) if last in _TUNERS or last in _ASSESSORS else None  # type: ignore[arg-type]
 
     @staticmethod
@@ -61,10 +61,21 @@ class _Modules:
         found = _installed(installed, name in _TUNERS)
         for known in classes:
             setattr(module, known, found)
+        if installed == "TPE":
+            module.__dict__["TpeArguments"] = _tpe_arguments()
         from ...utils import ClassArgsValidator
 
         validator = installed.capitalize() if installed == "TPE" else installed
         setattr(module, validator + "ClassArgsValidator", ClassArgsValidator)
+
+
+def _tpe_arguments() -> type:
+    """Return NNI's class of the `tpe_args`, with its defaults."""
+    from collections import namedtuple
+
+    defaults = {"constant_liar_type": "best", "n_startup_jobs": 20, "n_ei_candidates": 24}
+    defaults.update(linear_forgetting=25, prior_weight=1.0, gamma=0.25)
+    return namedtuple("TpeArguments", defaults, defaults=defaults.values())
 
 
 def _installed(name: str, tuner: bool) -> type:
@@ -72,6 +83,10 @@ def _installed(name: str, tuner: bool) -> type:
         from nnilite._plugins import lookup
     except ImportError as error:
         raise ImportError("nni.algorithms.hpo needs the whole nnilite, which is where tuners run") from error
+    if name == "Hyperopt":
+        from nnilite._nni_modules.hyperopt import HyperoptTuner
+
+        return HyperoptTuner
     return lookup.tuner_class(name) if tuner else lookup.assessor_class(name)
 
 

@@ -7,6 +7,8 @@ import logging
 
 from .formatting import deformat_parameters, format_parameters
 
+__path__ = []  # type: ignore[var-annotated]  # see `nni._Elsewhere`
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any

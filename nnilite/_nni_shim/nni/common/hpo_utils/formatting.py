@@ -16,6 +16,8 @@ import copy
 import math
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
+__path__ = []  # type: ignore[var-annotated]  # see `nni._Elsewhere`
+
 __all__ = [
     "FormattedParameters",
     "FormattedSearchSpace",

@@ -2,4 +2,6 @@
 
 from ...utils import OptimizeMode
 
+__path__ = []  # type: ignore[var-annotated]  # see `nni._Elsewhere`
+
 __all__ = ["OptimizeMode"]

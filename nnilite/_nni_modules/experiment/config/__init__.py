@@ -1,18 +1,22 @@
-"""`nni.experiment.config`: what programs that launch experiments fill in. It needs the whole nnilite."""
+"""`nni.experiment.config`: what programs that launch experiments fill in.
+
+convert  from NNI's older format to the present one
+"""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from nnilite.config import AlgorithmConfig, ExperimentConfig, ServiceConfig
-from nnilite.config._fields import Fields
+from nnilite.config import AlgorithmConfig, ExperimentConfig, Fields, ServiceConfig
 
 __all__ = [
     "AlgorithmConfig",
     "AmlConfig",
     "AzureBlobConfig",
+    "ConfigBase",
     "CustomAlgorithmConfig",
     "DlcConfig",
     "ExperimentConfig",
@@ -29,9 +33,11 @@ __all__ = [
     "OpenpaiConfig",
     "RemoteConfig",
     "RemoteMachineConfig",
+    "TrainingServiceConfig",
 ]
 
-
+ConfigBase = Fields
+TrainingServiceConfig = ServiceConfig
 AmlConfig = partial(ServiceConfig, "aml")
 DlcConfig = partial(ServiceConfig, "dlc")
 FrameworkControllerConfig = partial(ServiceConfig, "frameworkcontroller")
@@ -153,3 +159,10 @@ class FrameworkControllerRoleConfig(_NniRoleConfig):
     name: Any = None
     task_number: Any = None
     framework_attempt_completion_policy: Any = None
+
+
+# NNI's modules of these names share out the same names.
+_PARTS = ("algorithm", "base", "experiment_config", "shared_storage", "training_service", "training_services")
+_SERVICES = ("aml", "dlc", "frameworkcontroller", "k8s_storage", "kubeflow", "local", "openpai", "remote")
+for _part in (*_PARTS, *(f"training_services.{_service}" for _service in _SERVICES)):
+    sys.modules[f"{__name__}.{_part}"] = sys.modules[__name__]

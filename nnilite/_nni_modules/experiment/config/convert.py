@@ -1,0 +1,15 @@
+"""`nni.experiment.config.convert`: from NNI's older format to the present one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nnilite.config import from_dict
+
+__all__ = ["to_v2"]
+
+
+def to_v2(v1: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a config in the older format as the present one has them. Raises: ConfigError."""
+    return dict(from_dict(v1).as_mapping())
