@@ -36,6 +36,7 @@ __all__ = [
     "GivenDuration",
     "GivenPath",
     "GpuIndices",
+    "KeyFile",
     "MemoryMb",
     "Niceness",
     "NonNegativeInt",
@@ -224,22 +225,30 @@ class Unit:
         return hash(self.name)
 
 
+_OF_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\|\.{1,2}\\")
+"""The begin of a path of Windows: a drive, a server's name, or a folder relative to this one."""
+
+
 class PathRule(Enum):
     """What must be at a path."""
 
     FILE = "file"
     DIRECTORY = "directory"
+    KEY = "key"  # a file, or a missing one whose public half is there: ssh-agent has the private one
     ANY = "path"  # may be missing
 
     def resolve(self, value: object, base: Path) -> Path:
         """Return an absolute path, `~` and links resolved, relative to `base`. Raises: ValueError with a sentence."""
         if not isinstance(value, (str, os.PathLike)) or not str(value):
             raise ValueError(f"{value!r} is not a path; write it as text")
+        if _OF_WINDOWS.match(str(value)):
+            raise ValueError(f"{value!r} is a path of Windows; write one of this machine (in WSL, /mnt/d/x for D:\\x)")
         try:
             path = Path(os.path.realpath(base / Path(value).expanduser()))
         except (RuntimeError, ValueError) as error:  # no such user, a null character
             raise ValueError(f"{value!r} is not a usable path: {error}") from error
-        if self is PathRule.FILE and not path.is_file():
+        found = path.is_file() or (self is PathRule.KEY and path.with_name(f"{path.name}.pub").is_file())
+        if self in (PathRule.FILE, PathRule.KEY) and not found:
             raise ValueError(f"{str(path)!r} is no file" if path.exists() else f"the file {str(path)!r} does not exist")
         if self is PathRule.DIRECTORY and not path.is_dir():
             known = path.exists()
@@ -344,6 +353,8 @@ DirPath = Annotated[Path, PathRule.DIRECTORY]
 """An existing folder; relative to the YAML file's folder."""
 GivenDirPath = Annotated[Path | str, PathRule.DIRECTORY]
 """The same for a field that programs set, as a text too; once it is checked it holds a Path."""
+KeyFile = Annotated[Path, PathRule.KEY]
+"""An existing private key, or one that ssh-agent has and of which the public half is there."""
 AnyPath = Annotated[Path, PathRule.ANY]
 """A path that may be missing; relative to the YAML file's folder."""
 GivenPath = Annotated[Path | str, PathRule.ANY]

@@ -10,6 +10,7 @@ only list of fields: reading, writing, JSON Schema and reference follow from the
 _experiment_config      every field of an experiment, with its type, default and description; the parsed config
 _nested_configs         the configs inside it: algorithms, limits, trackers, webhooks
 _fields                 the names of fields, and the base of config classes
+_former_fields          what became of fields of other formats
 _kinds                  what a field may hold, derived from its type hint
 _record                 dataclasses as kinds, with a field of the YAML for each field of the class
 _config_reading         the state of one check: the places of fields, and all faults so far

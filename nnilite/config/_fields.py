@@ -62,7 +62,8 @@ class Fields:
 
         def __new__(cls, *arguments: Any, **fields: Any) -> Fields:
             known = [field.name for field in dataclasses.fields(cls)]
-            for name in fields:
+            # A class with an `__init__` of its own decides itself which names it takes.
+            for name in fields if cls.__dataclass_params__.init else ():
                 if name not in known:
                     raise TypeError(f"{cls.__name__} has no field {name!r}{did_you_mean(name, known)}")
             return super().__new__(cls)

@@ -37,7 +37,8 @@ def filled(config: ExperimentConfig, data: Any, source: ConfigSource, base: Path
     data = {name: value for name, value in data.items() if name != MARK}
     warnings: tuple[str, ...] = ()
     if _v1.recognised(data):
-        converted = _v1.convert(data, source)
+        kind: type = type(config)
+        converted = _v1.convert(data, source, [entry.key for entry in record_of(kind).entries])
         data, warnings = converted.config, tuple(converted.warnings)
         source = ConfigSource(source.file, source.root, converted.origins)
     _check_names(type(config), data, source, base)

@@ -131,7 +131,7 @@ class Located(FieldKind):
 
     def __init__(self, rule: PathRule) -> None:
         self.rule = rule
-        self.words = {"file": "file", "directory": "folder", "path": "path"}[rule.value]
+        self.words = {"file": "file", "key": "file", "directory": "folder", "path": "path"}[rule.value]
 
     def fits(self, raw: Any) -> bool:
         return isinstance(raw, (str, os.PathLike))

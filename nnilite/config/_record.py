@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from nnilite.config._config_reading import INVALID, At
-from nnilite.config._fields import as_mapping, camel, did_you_mean, meant_by, plain
+from nnilite.config._fields import as_mapping, camel, meant_by, plain
+from nnilite.config._former_fields import answer
 from nnilite.config._kinds import (
     INTEGER,
     NUMBER,
@@ -108,7 +109,11 @@ class Record(FieldKind):
         misspelt = [key for key, value in raw.items() if not self._read_one(key, value, values, at)]
         meant = {meant_by(str(key), [entry.key for entry in self.entries]) for key in misspelt}
         for entry in self.entries:
-            if entry.required and entry.name not in values and entry.key not in meant:
+            if not entry.required or entry.name in values:
+                continue
+            if entry.key in meant:
+                values[entry.name] = INVALID  # its misspelt key has been noted
+            else:
                 what = f" ({entry.description})" if entry.description else ""
                 values[entry.name] = at.fault(f"{entry.key} is not set{what}")
         return values
@@ -118,7 +123,7 @@ class Record(FieldKind):
         entry = self.entry(key) if isinstance(key, str) else None
         if entry is None:
             known = [entry.key for entry in self.entries]
-            at.below(str(key)).fault(f"there is no such field{did_you_mean(str(key), known)}", misspelt=True)
+            at.below(str(key)).fault(f"there is no such field{answer(at.path, str(key), known)}", misspelt=True)
         elif entry.name in values:
             at.below(key).fault(f"{entry.key} is there twice, in two spellings", misspelt=True)
         elif value is not None:

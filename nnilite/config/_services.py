@@ -17,6 +17,7 @@ from typing import Annotated, Any, NamedTuple
 from nnilite._plugins import lookup
 from nnilite.config._config_reading import INVALID, At
 from nnilite.config._fields import as_mapping, camel, did_you_mean, find, plain
+from nnilite.config._former_fields import answer
 from nnilite.config._kinds import FieldKind, ListOf
 from nnilite.config._record import Record, property_schema, record_of
 from nnilite.config.secrets import HIDDEN, masked, masked_text
@@ -270,7 +271,7 @@ def _completed(record: Record, own: dict[Any, Any], at: At) -> dict[Any, Any]:
     names = [entry.key for entry in (*record.entries, *SHORTCUTS.entries, *SHARE.entries)]
     for key in own:
         if key not in known:
-            at.below(str(key)).fault(f"there is no such field{did_you_mean(str(key), names)}", misspelt=True)
+            at.below(str(key)).fault(f"there is no such field{answer(at.path, str(key), names)}", misspelt=True)
     for name, value in at.reading.shortcuts.items():
         if record.entry(name) and find(known, name) is None:
             known[camel(name)] = value

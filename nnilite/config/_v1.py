@@ -186,14 +186,27 @@ class Converted:
     warnings: list[str] = field(default_factory=list)
 
 
+def tables() -> list[Mapping[str, str]]:
+    """Return the tables from old places to new ones."""
+    return [_TOP, _MACHINE, _TASK, *(table for _, table in _PLATFORMS.values())]
+
+
+def without_meaning() -> tuple[str, ...]:
+    """Return the names of fields that had a meaning once."""
+    return (*_DROPPED, *_DROPPED_BELOW)
+
+
 def recognised(data: Mapping[Any, Any]) -> bool:
     """Return whether a file is in the older format."""
     return any(isinstance(key, str) and plain(key) == "trainingserviceplatform" for key in data)
 
 
-def convert(data: Mapping[str, Any], source: ConfigSource) -> Converted:
-    """Convert a config. Raises: ConfigError for unknown fields, and for those that cannot be converted."""
-    return _V1Converter(data, source).all()
+def convert(data: Mapping[str, Any], source: ConfigSource, present: Iterable[str] = ()) -> Converted:
+    """Convert a config. `present`: the fields of the present format, which may stand among the older ones.
+
+    Raises: ConfigError for unknown fields, and for those that cannot be converted.
+    """
+    return _V1Converter(data, source).all(present)
 
 
 class _V1Converter:
@@ -205,11 +218,13 @@ class _V1Converter:
         self.new = Converted()
         self.taken: set[Where] = set()
 
-    def all(self) -> Converted:
+    def all(self, present: Iterable[str]) -> Converted:
         platform = self._platform()
         self._drop(*_DROPPED)
         for old, new in _TOP.items():
             self._move(_split(old), _split(new))
+        for name in present:
+            self._take_present(name)
         for word in ("tuner", "assessor", "advisor"):
             self._algorithm(word)
         if platform == "hybrid":
@@ -255,6 +270,18 @@ class _V1Converter:
         if value is not None:
             self._put(new, value, old)
 
+    def _take_present(self, name: str) -> None:
+        """Take a field of the present format: people add such fields to files that they have had for long."""
+        if name in ("tuner", "assessor", "advisor") or self._get((name,)) is None:
+            return
+        if name == "trainingService":
+            self._fault((name,), "goes without trainingServicePlatform: keep one of the two")
+        before = self.new.origins.get((name,))
+        if before is None:
+            self._move((name,), (name,))
+        elif plain(str(before[-1])) != plain(name):
+            self._fault((name,), f"is the newer name of {dotted(before)}: keep one of the two")
+
     def _drop(self, *paths: str) -> None:
         for path in paths:
             value = self._get(_split(path))
@@ -275,8 +302,12 @@ class _V1Converter:
         self._move((word, f"builtin{word.capitalize()}Name"), (word, "name"))
         self._move((word, "classArgs"), (word, "classArgs"))
         self._move((word, "codeDir"), (word, "codeDirectory"))
+        self._move((word, "name"), (word, "name"))
+        self._move((word, "codeDirectory"), (word, "codeDirectory"))
         file, name = self._get((word, "classFileName")), self._get((word, "className"))
-        if name is not None:
+        if file is None and isinstance(name, str) and "." in name:
+            self._move((word, "className"), (word, "className"))
+        elif name is not None:
             if not isinstance(file, str) or not file.endswith(".py"):
                 self._fault((word, "classFileName"), "must name the Python file of className, such as tuner.py")
             self._put((word, "className"), f"{str(file)[:-3]}.{name}", (word, "className"))
@@ -351,10 +382,9 @@ class _V1Converter:
 
     @staticmethod
     def _known() -> list[Where]:
-        tables = [_TOP, _MACHINE, _TASK, *(table for _, table in _PLATFORMS.values())]
         words = "trainingServicePlatform builtinTunerName builtinAssessorName builtinAdvisorName classArgs codeDir"
         more = (*_DROPPED, *words.split(), "classFileName", "className", "machineList", "replicas", "taskRoles")
-        return [(name,) for name in more] + [_split(old) for table in tables for old in table]
+        return [(name,) for name in more] + [_split(old) for table in tables() for old in table]
 
 
 def _unknown(platform: str, known: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nnilite.errors import ConfigError, Place
 from nnilite.ssh.known_hosts import HostKeyPolicy
-from nnilite.units import AnyPath, Port, Secret
+from nnilite.units import AnyPath, KeyFile, Port, Secret
 
 
 def _about(description: str) -> dict[str, str]:
@@ -26,7 +26,7 @@ class SshMachine:
     password: Secret | None = field(
         default=None, metadata=_about('if set, no key is tried; better "${env:SSH_PASSWORD}" than plain text')
     )
-    ssh_key_file: AnyPath | None = field(
+    ssh_key_file: KeyFile | None = field(
         default=None, metadata=_about("the only key to try; if not set, ssh-agent and the usual keys are tried")
     )
     ssh_passphrase: Secret | None = field(default=None, metadata=_about("of the key file"))

@@ -90,9 +90,10 @@ def test_the_modules_of_nnis_package_have_its_classes(nni: Any, module: str, nam
 
 def test_a_config_in_the_older_format_is_converted(nni: Any) -> None:
     convert = importlib.import_module("nni.experiment.config.convert")
-    old = {"trainingServicePlatform": "local", "maxTrialNum": 3, "trial": {"command": "x"}, "searchSpacePath": "s.json"}
-    converted = convert.to_v2({**old, "tuner": {"builtinTunerName": "TPE"}})
-    assert (converted["maxTrialNumber"], converted["trialCommand"]) == (3, "x")
+    old = {"trainingServicePlatform": "local", "maxTrialNum": 3, "trial": {"command": "x"}}
+    tuner = {"builtinTunerName": "TPE"}
+    converted = convert.to_v2({**old, "trialConcurrency": 1, "searchSpace": SPACE, "tuner": tuner})
+    assert (converted["maxTrialNumber"], converted["trialCommand"], converted["tuner"]["name"]) == (3, "x", "TPE")
 
 
 @pytest.mark.parametrize("kind", ["NfsConfig", "AzureBlobConfig"])

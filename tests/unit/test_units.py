@@ -139,3 +139,19 @@ def test_the_home_folder_is_known_in_paths(tmp_path, monkeypatch):
 def test_what_is_no_path_gets_a_sentence(value, tmp_path):
     with pytest.raises(ValueError, match=r"is not a (usable )?path"):
         PathRule.ANY.resolve(value, tmp_path)
+
+
+@pytest.mark.parametrize("value", ["D:\\work\\exps", "d:/work", "\\\\server\\share", ".\\exps", "..\\exps"])
+@pytest.mark.parametrize("rule", PathRule)
+def test_a_path_of_windows_is_refused_with_what_to_write(tmp_path, rule, value):
+    with pytest.raises(ValueError, match="is a path of Windows; write one of this machine"):
+        rule.resolve(value, tmp_path)
+
+
+def test_a_key_file_is_there_or_its_public_half_is(tmp_path):
+    with pytest.raises(ValueError, match=r"the file '.*id_gone' does not exist"):
+        PathRule.KEY.resolve("id_gone", tmp_path)
+    for name in ("id_rsa", "id_agent.pub"):
+        (tmp_path / name).write_text("x")
+    assert PathRule.KEY.resolve("id_rsa", tmp_path) == tmp_path / "id_rsa"
+    assert PathRule.KEY.resolve("id_agent", tmp_path) == tmp_path / "id_agent"

@@ -11,5 +11,5 @@ __all__ = ["to_v2"]
 
 
 def to_v2(v1: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a config in the older format as the present one has them. Raises: ConfigError."""
-    return dict(from_dict(v1).as_mapping())
+    """Return a config in the older format as one in the present one, with its defaults. Raises: ConfigError."""
+    return from_dict(v1).checked(paths=False).json(secrets=True)

@@ -1,0 +1,117 @@
+"""What became of fields of NNI's other formats, and of names that people and chat bots take for fields of this one.
+
+A name in the wrong format is no misspelling: the answer says which field of the present format has its meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+from nnilite.config._fields import did_you_mean, plain
+
+_MOST_NAMED = 15
+"""So many fields are listed at most where nothing resembles a wrong one."""
+
+_NO_MEANING = "has no meaning any more: remove it"
+_SERVICE = "write its fields in trainingService, as in trainingService: {platform: %s, ...}"
+_TUNER = "write tuner: {name: TPE, classArgs: {optimize_mode: maximize}}"
+_ARGUMENT = "is an argument of the algorithm: write it in classArgs"
+
+_TOP = {
+    **dict.fromkeys(
+        ("author", "description", "multithread", "multiphase", "versioncheck", "logcollection"), _NO_MEANING
+    ),
+    "authorname": _NO_MEANING,
+    "trial": "write trialCommand for its command, trialCodeDirectory for its codeDir, trialGpuNumber for its gpuNum",
+    "machinelist": "write it in trainingService, as in trainingService: {platform: remote, machineList: [...]}",
+    "localconfig": _SERVICE % "local",
+    "remoteconfig": _SERVICE % "remote",
+    "paiconfig": _SERVICE % "openpai",
+    "amlconfig": _SERVICE % "aml",
+    "dlcconfig": _SERVICE % "dlc",
+    "dltsconfig": _SERVICE % "dlts",
+    "adlconfig": _SERVICE % "adl",
+    "kubeflowconfig": _SERVICE % "kubeflow",
+    "frameworkcontrollerconfig": _SERVICE % "frameworkcontroller",
+    "hybridconfig": "write a section for each platform in trainingService: [{platform: local}, {platform: aml, ...}]",
+    "platform": "write it in trainingService, as in trainingService: {platform: local}",
+    "clustermetadata": "write its fields in trainingService",
+    **dict.fromkeys(
+        ("searchalgorithm", "searchalgorithmsettings", "algorithm", "optimizer", "hpo", "tuners"),
+        _TUNER,
+    ),
+    **dict.fromkeys(("optimizemode", "optimizationmode", "objective", "metric", "goal", "direction"), _TUNER),
+    **dict.fromkeys(
+        ("hyperparameters", "parameters", "parameterspace", "params", "space"),
+        "write searchSpace, or searchSpaceFile for a file of its own",
+    ),
+    **dict.fromkeys(("earlystopping", "earlystop", "stopper"), "write assessor: {name: Medianstop}"),
+}
+_ALGORITHM = {
+    **dict.fromkeys(
+        ("builtinoperatorname", "builtinname", "algorithmname", "tunername", "assessorname", "advisorname", "type"),
+        "did you mean name?",
+    ),
+    "classfilename": "write className: FILE.CLASS, such as tuner.MyTuner for tuner.py",
+    "codedir": "did you mean codeDirectory?",
+    "gpuindices": "write tunerGpuIndices at the top level",
+    "gpunum": "write tunerGpuIndices at the top level, with the numbers of the GPUs",
+    **dict.fromkeys(("includeintermediateresults", "checkpointdir"), _NO_MEANING),
+    **dict.fromkeys(
+        (
+            *("optimizemode", "optimizationmode", "algorithmname", "seed", "startstep", "populationsize", "epochnum"),
+            *("r", "eta", "minbudget", "maxbudget", "coldstartnum", "threshold", "gap", "tpeargs", "parameters"),
+            *("args", "settings", "arguments", "kwargs"),
+        ),
+        _ARGUMENT,
+    ),
+}
+
+
+def answer(path: Sequence[str | int], name: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence on an unknown field `name` of the section at `path`: what became of it, or a hint.
+
+    >>> answer((), "authorName", ["trialCommand"])
+    '; it has no meaning any more: remove it'
+    """
+    names = list(known)
+    word = plain(name)
+    said = _TOP.get(word, "") if not path else _ALGORITHM.get(word, "") if _is_algorithm(path) else ""
+    if said:
+        return f"; {'it ' if said.startswith(('has', 'is')) else ''}{said}"
+    successor = next((new for new in _successors().get(word, ()) if new in names), "")
+    if successor:
+        return f"; did you mean {successor}?"
+    if path and word in _dropped():
+        return f"; it {_NO_MEANING}"
+    if len(names) <= _MOST_NAMED:
+        return did_you_mean(name, names)
+    return _short(did_you_mean(name, names))
+
+
+def _short(hint: str) -> str:
+    return hint if hint.endswith("?") else "; `nnictl config schema` shows all fields"
+
+
+def _is_algorithm(path: Sequence[str | int]) -> bool:
+    return len(path) == 1 and path[0] in ("tuner", "assessor", "advisor")
+
+
+@cache
+def _successors() -> dict[str, list[str]]:
+    """Return the present names of the older format's fields, by the last part of the older name."""
+    from nnilite.config import _v1
+
+    found: dict[str, list[str]] = {}
+    for table in _v1.tables():
+        for old, new in table.items():
+            found.setdefault(plain(old.rpartition(".")[2]), []).append(new.rpartition(".")[2])
+    return found
+
+
+@cache
+def _dropped() -> frozenset[str]:
+    from nnilite.config import _v1
+
+    return frozenset(map(plain, _v1.without_meaning()))

@@ -1,0 +1,138 @@
+"""Fields of other formats, and names that people take for fields: the answer says what became of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nnilite.config import _v1, from_dict
+from nnilite.errors import ConfigError
+
+SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
+PRESENT: dict[str, Any] = {
+    "searchSpace": SPACE,
+    "trialCommand": "python3 trial.py",
+    "trialConcurrency": 1,
+    "tuner": {"name": "TPE"},
+    "trainingService": {"platform": "local"},
+}
+OLDER: dict[str, Any] = {
+    "trainingServicePlatform": "local",
+    "trialConcurrency": 1,
+    "trial": {"command": "python3 trial.py", "codeDir": "."},
+    "tuner": {"builtinTunerName": "TPE"},
+}
+
+
+def faults(config: dict[str, Any]) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        from_dict(config).checked()
+    return str(caught.value).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("authorName", "it has no meaning any more: remove it"),
+        ("versionCheck", "it has no meaning any more: remove it"),
+        ("maxExecDuration", "did you mean maxExperimentDuration?"),
+        ("maxTrialNum", "did you mean maxTrialNumber?"),
+        ("searchSpacePath", "did you mean searchSpaceFile?"),
+        ("logDir", "did you mean experimentWorkingDirectory?"),
+        ("trial", "write trialCommand for its command"),
+        ("machineList", "write it in trainingService"),
+        ("localConfig", "trainingService: {platform: local, ...}"),
+        ("paiConfig", "trainingService: {platform: openpai, ...}"),
+        ("platform", "trainingService: {platform: local}"),
+        ("searchAlgorithmSettings", "write tuner: {name: TPE"),
+        ("optimize_mode", "classArgs: {optimize_mode: maximize}"),
+        ("hyperParameters", "write searchSpace"),
+        ("earlyStopping", "write assessor: {name: Medianstop}"),
+        ("colour", "`nnictl config schema` shows all fields"),
+    ],
+)
+def test_at_the_top(name: str, answer: str) -> None:
+    (said,) = faults({**PRESENT, name: 1})
+    assert said.startswith(f"{name}: there is no such field; ")
+    assert answer in said
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("builtinTunerName", "did you mean name?"),
+        ("builtinOperatorName", "did you mean name?"),
+        ("tunerName", "did you mean name?"),
+        ("classFileName", "write className: FILE.CLASS"),
+        ("codeDir", "did you mean codeDirectory?"),
+        ("gpuIndices", "write tunerGpuIndices at the top level"),
+        ("optimize_mode", "write it in classArgs"),
+        ("optimizationMode", "write it in classArgs"),
+        ("includeIntermediateResults", "it has no meaning any more"),
+    ],
+)
+def test_in_the_tuner(name: str, answer: str) -> None:
+    said = faults({**PRESENT, "tuner": {"name": "TPE", name: "x"}})
+    assert said[0].startswith(f"tuner.{name}: there is no such field; ")
+    assert answer in said[0]
+
+
+@pytest.mark.parametrize(("name", "new"), [("maxTrialNumPerGpu", "maxTrialNumberPerGpu"), ("gpuNum", "trialGpuNumber")])
+def test_in_the_training_service(name: str, new: str) -> None:
+    said = faults({**PRESENT, "trainingService": {"platform": "local", name: 1}})
+    assert said[0].endswith(f"; did you mean {new}?")
+
+
+@pytest.mark.parametrize(
+    ("name", "new"), [("ip", "host"), ("username", "user"), ("passwd", "password"), ("sshKeyPath", "sshKeyFile")]
+)
+def test_in_the_list_of_machines(name: str, new: str) -> None:
+    machine = {"user": "me", "password": "x", **({} if name == "ip" else {"host": "h"})}
+    service = {"platform": "remote", "machineList": [{**machine, name: "h"}]}
+    said = faults({**PRESENT, "trainingService": service})
+    assert said == [f"trainingService.machineList[0].{name}: there is no such field; did you mean {new}?"]
+
+
+PARTS = {part for table in _v1.tables() for old in table for part in old.split(".")}
+
+
+@pytest.mark.parametrize("place", ["", "tuner", "assessor", "trainingService"])
+@pytest.mark.parametrize("name", sorted(PARTS | set(_v1.without_meaning())))
+def test_no_field_of_the_older_format_is_answered_with_a_wall_of_names(name: str, place: str) -> None:
+    config = {**PRESENT, "assessor": {"name": "Medianstop"}}
+    section = {**(config[place] if place else config), name: {"no": "such"}}
+    said = faults({**config, place: section} if place else section)
+    assert max(map(len, said)) < 300
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "found"),
+    [
+        ("searchSpace", SPACE, SPACE),
+        ("maxTrialNumber", 3, 3),
+        ("maxExperimentDuration", "1h", 3600),
+        ("maxFailedTrials", 2, 2),
+        ("experimentWorkingDirectory", "/tmp", "/tmp"),
+    ],
+)
+def test_a_file_in_the_older_format_may_have_fields_of_the_present_one(name: str, value: Any, found: Any) -> None:
+    assert from_dict({**OLDER, "searchSpace": SPACE, name: value}).checked().json()[name] == found
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"maxTrialNum": 1, "maxTrialNumber": 2}, "maxTrialNumber: is the newer name of maxTrialNum"),
+        ({"trialCommand": "x"}, "trialCommand: is the newer name of trial.command"),
+        ({"trainingService": {}}, "trainingService: goes without trainingServicePlatform"),
+    ],
+)
+def test_both_names_of_one_field_are_a_fault(more: dict[str, Any], sentence: str) -> None:
+    assert faults({**OLDER, **more}) == [f"{sentence}: keep one of the two"]
+
+
+@pytest.mark.parametrize("tuner", [{"name": "TPE"}, {"className": "tuner.Mine", "codeDirectory": "."}])
+def test_the_tuner_of_an_older_file_may_be_written_as_today(tuner: dict[str, Any]) -> None:
+    written = from_dict({**OLDER, "tuner": tuner, "searchSpace": SPACE}).tuner
+    assert (written.name, written.class_name) == (tuner.get("name"), tuner.get("className"))
