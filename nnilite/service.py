@@ -1,9 +1,10 @@
 """The plugin API of training services: everything a plugin and the core know of each other.
 
 A training service runs *jobs* on one platform; a job is one attempt of a trial. The service only decides how the keeper
-gets started there. The engine calls it from one task, one call at a time, so a service needs no locks (one whose
-`submits_at_once` is above 1 gets so many submissions at once, but nothing else at the same time; see `reports_aside`,
-too):
+gets started there. The engine calls it from one task, one call at a time, so a service hardly needs locks (one whose
+`submits_at_once` is above 1 gets so many submissions at once; see `reports_aside`, too). Only a call that takes longer
+than 2 s continues beside others: beside a slow `submit` may come everything but `submit`, beside a slow `poll` comes
+`submit`, and beside a slow `cancel`, `scale` or `remove` come `submit` and `poll`:
 
     open()                   comes first, and also at a resume, when old jobs may still run
     submit(job) -> handle    returns at once; the handle is JSON and is kept in the store
@@ -222,7 +223,7 @@ class TrainingService(ABC):
     There is not more than one for each job, and none beside `remove` of that job.
     """
     submits_at_once: ClassVar[int] = 1
-    """How many calls of `submit`, for different jobs, may be under way at a time. Nothing else is called meanwhile."""
+    """How many calls of `submit`, for different jobs, may be under way at a time."""
 
     def __init__(self, name: str, config: Any, context: ServiceContext) -> None:
         self.name = name  # unique within the experiment; the platform's name unless there are several of one

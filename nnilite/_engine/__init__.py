@@ -19,11 +19,14 @@ Around it:
     gate             the way in for all events of keepers: checked, numbered, acknowledged when they are committed
     engine           takes messages, commits what the rules say, then acts
     service_caller   the one task that calls the training service
+    service_looks    polls it, and hands on what it says of its jobs
+    slow_calls       calls that take long, which the others do not wait for
     guarded_calls    gives each call of a plugin an end, and raises only errors of nnilite
     report_reader    takes the events that the service reads itself, so that a slow reading holds up no other trial
     call_queue       the calls that wait for it, in their order
     jobs             from an attempt to the job that a service runs
     placement        which of several services is asked to take a job
+    hybrid_members   which members of a hybrid service are closed, set aside or busy
     member_refusals  what members of a hybrid service have finally refused
     placement_notes  what a hybrid service asks of the rules, and notes there
     spending         what the experiment has cost

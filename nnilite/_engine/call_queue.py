@@ -1,8 +1,9 @@
 """The calls of the training service that wait to be made, in their order.
 
-The end of a trial brings a removal and, a moment later, the next submission, which may be urgent. So removals come
-after all other calls, and none is made before that moment is over. A removal that has waited for long comes next
-anyway, since what it frees may cost money.
+Cancellations come first: they are quick, and free what the next submissions need. The end of a trial brings a removal
+and, a moment later, the next submission, which may be urgent. So removals come after all other calls, and none is made
+before that moment is over. A removal that has waited for long comes before submissions, since what it frees may cost
+money.
 """
 
 from __future__ import annotations
@@ -35,49 +36,49 @@ class CallQueue:
     """All times are those of the event loop, in seconds."""
 
     def __init__(self) -> None:
-        self._calls: deque[s.Submit | s.Cancel | Scaling] = deque()
+        self._submits: deque[s.Submit] = deque()
+        self._urgent: deque[s.Cancel | Scaling] = deque()
         self._removals: deque[tuple[float, s.Remove]] = deque()  # each with the time from which on it is made
         self._remove_after_s = _REMOVE_AFTER_S
 
     def __bool__(self) -> bool:
-        return bool(self._calls or self._removals)
+        return bool(self._submits or self._urgent or self._removals)
 
     @property
     def has_removals(self) -> bool:
         return bool(self._removals)
 
     @property
-    def next_removal(self) -> float:
-        """When the next removal is due; infinite if none waits."""
-        return self._removals[0][0] if self._removals else math.inf
+    def next_other(self) -> float:
+        """When the next call that is no submission is due; infinite if none waits."""
+        if self._urgent:
+            return -math.inf
+        first = self._removals[0][0] if self._removals else math.inf
+        return first + _OVERDUE_S if self._submits else first
 
     def put(self, call: Waiting, now: float) -> None:
         if isinstance(call, s.Remove):
             self._removals.append((now + self._remove_after_s, call))
+        elif isinstance(call, s.Submit):
+            self._submits.append(call)
         else:
-            self._calls.append(call)
+            self._urgent.append(call)
 
     def close(self, now: float) -> None:
         """Release the removals that wait for their moment: no submissions will come."""
         self._remove_after_s = 0.0
         self._removals = deque((now, call) for _, call in self._removals)
 
-    def submits(self, most: int, now: float) -> list[s.Submit]:
-        """Return the submissions that come next, without any other call between them; [] if another call is next."""
-        found: list[s.Submit] = []
-        if self.next_removal + _OVERDUE_S <= now:
-            return found
-        while self._calls and len(found) < most and isinstance(call := self._calls[0], s.Submit):
-            self._calls.popleft()
-            found.append(call)
-        return found
+    def submits(self, most: int) -> list[s.Submit]:
+        """Return the submissions that come next."""
+        return [self._submits.popleft() for _ in range(min(most, len(self._submits)))]
 
-    def other(self, now: float) -> Waiting | None:
-        """Return the next call, None if none is due."""
-        if self._calls and self.next_removal + _OVERDUE_S > now:
-            return self._calls.popleft()
-        return self.removal(now)
+    def other(self, now: float) -> s.Cancel | s.Remove | Scaling | None:
+        """Return the call that comes before the submissions, or that is due when none waits; None if there is none."""
+        if self._urgent:
+            return self._urgent.popleft()
+        return self.removal() if self.next_other <= now else None
 
-    def removal(self, now: float = math.inf) -> s.Remove | None:
-        """Return the next removal, None if none is due."""
-        return self._removals.popleft()[1] if self.next_removal <= now and self._removals else None
+    def removal(self) -> s.Remove | None:
+        """Return the next removal, also before its moment; None if none waits."""
+        return self._removals.popleft()[1] if self._removals else None

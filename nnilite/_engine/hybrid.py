@@ -5,6 +5,9 @@ cannot be opened is passed over. One that fails is set aside with its reason: it
 back with its first answer. One that finally refuses job after job gets no more, also with its reason. One that fails
 when it is asked may still have taken the job. Then no other is asked for this job, also by a later manager: the service
 that is asked is noted in the store before it is asked. Handles carry the name of the service that has the job.
+
+No member waits for another: each gets as many submissions at once as it takes, and one that is slow to answer is passed
+over meanwhile.
 """
 
 from __future__ import annotations
@@ -12,11 +15,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, Protocol
 
+from nnilite._engine.hybrid_members import ClosedMembers, MembersAside, MemberTurns, PassedOver, within
 from nnilite._engine.member_refusals import MemberRefusals
 from nnilite._engine.placement import EVERYTHING, Candidate, Placement, Share, order
 from nnilite.errors import CodeDirError, ConfigError, NniliteError, NoCapacity, Place, PluginError, ServiceError
@@ -25,12 +29,6 @@ from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, Tr
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-_CALL_TIMEOUT_S = 50.0
-_REOPEN_EVERY_S = 60.0
-# One that has failed is tried again after this time, and after twice the time if it fails again.
-_ASIDE_S = 15.0
-_LONGEST_ASIDE_S = 600.0
 # How long one that had no room does not count as a place to move to.
 _FULL_FOR_S = 60.0
 # Shorter than the manager's own limit, so that one member that hangs does not hide what the others report.
@@ -53,10 +51,6 @@ class Member:
         return replace(job, spec={**job.spec, **own}, gpus=self.gpus)
 
 
-def _is_aside(aside: Aside | None, now: float) -> bool:
-    return aside is not None and now < aside.until
-
-
 class PlacementNotes(Protocol):
     """Knows which member was asked last to take a job. A later manager reads the notes, too."""
 
@@ -76,15 +70,6 @@ class PlacementNotes(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class Aside:
-    """A member that has failed."""
-
-    reason: str
-    until: float  # by the event loop's clock
-    failures: int
-
-
 class HybridService(TrainingService):
     """Hands jobs out to its members. The service caller sets `notes`."""
 
@@ -101,12 +86,16 @@ class HybridService(TrainingService):
         super().__init__(name, config, context)
         self.placement = placement
         self.reports_aside = all(member.service.reports_aside for member in config)
+        at_once = {member.service.name: max(1, member.service.submits_at_once) for member in config}
+        self.most_submits = sum(at_once.values())
+        """How many submissions may be under way, while members are slow to answer."""
+        self._turns = MemberTurns(at_once)
+        self._noting = asyncio.Lock()
         self._members = {member.service.name: member.service for member in config}
         self._own = {member.service.name: member.own for member in config}
         self._shares = {member.service.name: member.share for member in config}
-        self._closed: dict[str, NniliteError] = {}  # members that could not be opened, and why
-        self._next_try: dict[str, float] = {}  # when these may be opened again
-        self._aside: dict[str, Aside] = {}  # members whose last answer was a failure
+        self._closed = ClosedMembers(self._members)
+        self._aside = MembersAside()
         self._queued = dict.fromkeys(self._members, 0)  # how many jobs waited there at the last poll
         self._refusals = MemberRefusals()
         self._full: dict[str, float] = {}  # members that had no room, and until when that counts
@@ -118,21 +107,7 @@ class HybridService(TrainingService):
 
         Raises: ServiceError if none can be opened now, NniliteError if one can never work (if resumed: if none can).
         """
-        for name, member in self._members.items():
-            try:
-                await _within(name, member.open())
-                # It may have been closed at an earlier try to open them all.
-                self._closed.pop(name, None)
-            except NniliteError as error:
-                self._closed[name] = error
-                if not isinstance(error, ServiceError):
-                    self._next_try[name] = _time_to_reopen(error)
-                log.warning("%s is set aside: %s", name, error)
-        never = [error for error in self._closed.values() if not isinstance(error, ServiceError)]
-        if len(self._closed) == len(self._members) > len(never):
-            raise ServiceError("; ".join(map(str, self._closed.values())))
-        if never and (not resumed or len(never) == len(self._members)):
-            raise never[0] if len(never) == 1 else ConfigError("; ".join(map(str, never)))
+        await self._closed.open_all(resumed)
 
     async def submit(self, job: Job) -> Handle:
         asked, now = self.notes.asked(job), asyncio.get_running_loop().time()
@@ -146,17 +121,20 @@ class HybridService(TrainingService):
         ]
         for name in order(self.placement, candidates, asked):
             try:
-                await self._reopen(name)
+                await self._closed.reopen(name)
             except NniliteError as error:
                 # Only this member can say whether it has the job.
                 if name == asked:
                     raise ServiceError(f"{name}: {error}") from error
                 (reasons if isinstance(error, ServiceError) else impossible).append(f"{name}: {error}")
                 continue
-            if name != asked:
-                await self.notes.note(job, name)
             try:
-                return await self._submit_to(name, job)
+                async with self._turns.turn(name, may_have_it=name == asked):
+                    if name != asked:
+                        await self._note(name, job)
+                    return await self._submit_to(name, job)
+            except PassedOver as refusal:
+                reasons.append(f"{name}: {refusal}")
             except NoCapacity as refusal:
                 self._full[name] = now + _FULL_FOR_S
                 reasons.append(f"{name}: {refusal}")
@@ -167,10 +145,18 @@ class HybridService(TrainingService):
             raise ConfigError("no service can run this trial: " + "; ".join(impossible))
         raise NoCapacity("; ".join(reasons + impossible))
 
+    async def _note(self, name: str, job: Job) -> None:
+        """Note that a member is asked. Raises: PassedOver if others have taken its places meanwhile."""
+        async with self._noting:
+            [found] = [one for one in self._candidates(job, 0.0) if one.name == name]
+            if found.is_full:
+                raise PassedOver(_passed_over(found, self._aside))
+            await self.notes.note(job, name)
+
     def _candidates(self, job: Job, now: float) -> list[Candidate]:
         held, tried = self.notes.held(job), self.notes.tried(job)
         return [
-            Candidate(name, share, held.get(name, 0), _is_aside(self._aside.get(name), now), list(tried).count(name))
+            Candidate(name, share, held.get(name, 0), self._aside.is_aside(name, now), list(tried).count(name))
             for name, share in self._shares.items()
         ]
 
@@ -180,33 +166,24 @@ class HybridService(TrainingService):
         Raises: NoCapacity, ConfigError if it does not have the job; ServiceError if it may have it.
         """
         try:
-            handle = await _within(name, self._members[name].submit(self._own[name](job)))
+            handle = await within(name, self._members[name].submit(self._own[name](job)))
         except (NoCapacity, ConfigError, CodeDirError, PluginError):
             self._aside.pop(name, None)
             raise
         except NniliteError as error:
-            self._set_aside(name, error)
+            self._aside.add(name, error)
             raise ServiceError(f"{name}: {error}") from error
         self._aside.pop(name, None)
         self._full.pop(name, None)
         self._refusals.note_taken(name)
         return {"service": name, "handle": dict(handle)}
 
-    def _set_aside(self, name: str, error: NniliteError) -> None:
-        before = self._aside.get(name)
-        failures = before.failures if before is not None else 0
-        pause_s = min(_ASIDE_S * 2**failures, _LONGEST_ASIDE_S)
-        if before is None:
-            log.warning("%s is set aside: %s", name, error)
-        until = asyncio.get_running_loop().time() + pause_s
-        self._aside[name] = Aside(str(error), until, min(failures + 1, 10))
-
     def aside(self) -> dict[str, str]:
         """Return the members that are set aside, and why."""
         refusing = {
             name: f"it refuses all trials: {why}" for name in self._members if (why := self._refusals.of_all(name))
         }
-        closed = {name: str(error) for name, error in self._closed.items()}
+        closed = {name: str(error) for name, error in self._closed.errors.items()}
         return {**{name: one.reason for name, one in self._aside.items()}, **refusing, **closed}
 
     def place_to_move(self, job: Job, extra: Mapping[str, int], tried: Collection[str]) -> str:
@@ -219,7 +196,7 @@ class HybridService(TrainingService):
         candidates = [
             replace(one, held=one.held + extra.get(one.name, 0))
             for one in self._candidates(job, now)
-            if one.name not in tried and one.name not in self._closed and one.name not in self._aside
+            if one.name not in tried and one.name not in self._closed.errors and one.name not in self._aside
             if not self._refusals.of_job(one.name, job.name)
             # Jobs wait in its queue, too, or it has just refused one.
             if not self._queued[one.name] and now >= self._full.get(one.name, 0.0)
@@ -228,20 +205,26 @@ class HybridService(TrainingService):
 
     async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
         """Poll all members. The jobs of one that cannot be asked are UNKNOWN and do not hold up the others."""
+        mine = {name: [i for i, handle in enumerate(handles) if handle["service"] == name] for name in self._members}
+        asked = {name: [handles[i]["handle"] for i in places] for name, places in mine.items()}
+        answers = await asyncio.gather(*(self._poll_member(name, asked[name]) for name in asked))
         found: dict[int, JobStatus] = {}
-        for name, member in self._members.items():
-            mine = [(i, handle["handle"]) for i, handle in enumerate(handles) if handle["service"] == name]
-            if mine:
-                try:
-                    await self._reopen(name)
-                    statuses = await _within(name, member.poll([handle for _, handle in mine]))
-                    self._aside.pop(name, None)
-                except NniliteError as error:
-                    self._set_aside(name, error)
-                    statuses = [JobStatus(JobState.UNKNOWN, f"{name} cannot be asked: {error}")] * len(mine)
-                found.update(zip((i for i, _ in mine), statuses, strict=True))
-            self._queued[name] = sum(found[i].state is JobState.WAITING for i, _ in mine)
+        for (name, places), statuses in zip(mine.items(), answers, strict=True):
+            self._queued[name] = sum(status.state is JobState.WAITING for status in statuses)
+            found.update(zip(places, statuses, strict=True))
         return [found[i] for i in range(len(handles))]
+
+    async def _poll_member(self, name: str, handles: list[Handle]) -> list[JobStatus]:
+        if not handles:
+            return []
+        try:
+            await self._closed.reopen(name)
+            statuses = await within(name, self._members[name].poll(handles))
+        except NniliteError as error:
+            self._aside.add(name, error)
+            return [JobStatus(JobState.UNKNOWN, f"{name} cannot be asked: {error}")] * len(handles)
+        self._aside.pop(name, None)
+        return statuses
 
     async def cancel(self, handle: Handle) -> None:
         await self._member(handle).cancel(handle["handle"])
@@ -268,7 +251,7 @@ class HybridService(TrainingService):
         await self._member(handle).scale(handle["handle"], workers)
 
     async def remove(self, handle: Handle) -> None:
-        await self._reopen(handle["service"])
+        await self._closed.reopen(handle["service"])
         await self._member(handle).remove(handle["handle"])
 
     def share_slots(self, limit: int | None, priority: int | None) -> None:
@@ -294,7 +277,7 @@ class HybridService(TrainingService):
         impossible: list[str] = []
         for name, member in self._members.items():
             try:
-                await _within(name, member.check())
+                await within(name, member.check())
             except ServiceError as error:
                 untold.append(f"{name}: {error}")
             except ConfigError as error:
@@ -307,7 +290,7 @@ class HybridService(TrainingService):
             raise ServiceError("; ".join(untold))
 
     def hosts(self) -> list[Host]:
-        closed = [Host(name, "down", str(reason)) for name, reason in self._closed.items()]
+        closed = [Host(name, "down", str(reason)) for name, reason in self._closed.errors.items()]
         return [host for member in self._members.values() for host in member.hosts()] + closed
 
     async def close(self) -> None:
@@ -323,42 +306,8 @@ class HybridService(TrainingService):
     def _member(self, handle: Handle) -> TrainingService:
         return self._members[handle["service"]]
 
-    async def _reopen(self, name: str) -> None:
-        """Open a closed member again, but not too often: if it hangs, the others wait. Raises: NniliteError."""
-        if name not in self._closed:
-            return
-        loop = asyncio.get_running_loop()
-        if loop.time() < self._next_try.get(name, 0.0):
-            raise self._closed[name].with_traceback(None)
-        try:
-            await _within(name, self._members[name].open())
-        except NniliteError as error:
-            self._closed[name], self._next_try[name] = error, _time_to_reopen(error)
-            raise
-        del self._closed[name]
 
-
-def _time_to_reopen(error: NniliteError) -> float:
-    """Return when to open a member again. One that can never work is tried rarely: its machine may be repaired."""
-    pause_s = _REOPEN_EVERY_S if isinstance(error, ServiceError) else _LONGEST_ASIDE_S
-    return asyncio.get_running_loop().time() + pause_s
-
-
-async def _within(name: str, call: Awaitable[T]) -> T:
-    """Return a member's answer within the time limit. Raises: NniliteError, whatever goes wrong in the plugin."""
-    try:
-        return await asyncio.wait_for(call, _CALL_TIMEOUT_S)
-    except NniliteError:
-        raise
-    except asyncio.TimeoutError:
-        raise ServiceError(f"{name} did not answer within {_CALL_TIMEOUT_S:.0f} s") from None
-    # A plugin may raise anything, and one that does must not keep the others from their jobs.
-    except Exception as error:
-        log.exception("the training service %s failed", name)
-        raise ServiceError(f"{name} failed with {type(error).__name__}: {error}") from error
-
-
-def _passed_over(one: Candidate, aside: Mapping[str, Aside]) -> str:
+def _passed_over(one: Candidate, aside: MembersAside) -> str:
     """Return why a member is not asked, "" if it is."""
     if one.is_full:
         return f"it has {one.held} trials, and maxTrials is {one.share.max_trials}"

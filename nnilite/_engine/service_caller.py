@@ -1,26 +1,29 @@
 """The one task that calls the training service. It submits, cancels and polls, each within a time limit.
 
 If the plugin hangs, raises or returns nonsense, the task turns that into an input for the rules and continues.
+
+Calls come one after the other, so that services need no locks. But the wait of a platform must stop neither the look at
+what runs nor the start of others: a call that takes long continues beside the calls of other kinds (`slow_calls`), and
+a poll that is due does not wait until no call is left.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
-from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TypeVar
 
 from nnilite._engine import messages as s
 from nnilite._engine.call_queue import CallQueue, Scaling, Waiting
 from nnilite._engine.guarded_calls import PluginFault, guarded
-from nnilite._engine.hybrid import HybridService, PlacementNotes
-from nnilite._engine.live_trial import Live
+from nnilite._engine.hybrid import HybridService
 from nnilite._engine.report_reader import ReportReader
+from nnilite._engine.service_looks import EngineInbox, ServiceLooks
+from nnilite._engine.slow_calls import PATIENCE_S, SlowCalls
 from nnilite.errors import CodeDirError, ConfigError, NniliteError, NoCapacity, PluginError, ServiceError
-from nnilite.records import Attempt, KeeperEvent, Trial
-from nnilite.service import Handle, Job, JobState, JobStatus, TrainingService
+from nnilite.records import Attempt, Trial
+from nnilite.service import Handle, Job, TrainingService
 from nnilite.services.keeper_events import check_value
 
 log = logging.getLogger(__name__)
@@ -31,37 +34,6 @@ SUBMIT_TIMEOUT_S = 300.0  # may upload the code package first
 ASKED_TIMEOUT_S = 15.0  # a person waits for the answer
 POLL_EVERY_S = 5.0
 _LONGEST_PAUSE_S = 60.0
-
-
-class EngineInbox(Protocol):
-    """What the service caller needs of the engine."""
-
-    @property
-    def notes(self) -> PlacementNotes:
-        """The notes for a hybrid service."""
-
-    def now(self) -> float: ...
-
-    def put(self, message: s.Input, *, soon: bool = True) -> None:
-        """Accept an input without waiting for it.
-
-        One that is not urgent is taken with the next one, or later.
-        """
-
-    async def take(self, trial: str, attempt: int, events: Sequence[KeeperEvent], over_gaps: bool = False) -> object:
-        """Accept events that the service read itself."""
-
-    def stuck(self) -> list[Live]:
-        """Return the trials that have waited in the queue of one service for longer than `moveAfter`."""
-
-    def submitted(self) -> list[Attempt]:
-        """Return the attempts that the service has, which are to be polled."""
-
-    def is_live(self, attempt: Attempt) -> bool:
-        """Return whether the attempt has no known end yet."""
-
-    def is_delivering(self, attempt: Attempt) -> bool:
-        """Return whether new events of this attempt came in the last few seconds."""
 
 
 class WakeSignal:
@@ -100,16 +72,22 @@ class ServiceCaller:
         self.service = service
         if isinstance(service, HybridService):
             service.notes = inbox.notes
-        self._follow = follow  # services whose trials report by their logs, which are read during the run, too
-        self.trouble = ""  # why the last poll failed, "" if it did not
         self._inbox = inbox
         self._job = job
         self._reader = ReportReader(service, inbox)
+        self._looks = ServiceLooks(service, inbox, job, self._reader, follow)
         self._calls = CallQueue()
+        self._refused: list[s.Submit] = []  # for want of room, which ended jobs may still have
+        self._submitting, self._changing, self._looking = (SlowCalls(wake.event.set) for _ in range(3))
+        self._removing = asyncio.Lock()
         self._wake = wake
-        self._failures = 0
         self._open = False
         self._closing = False
+
+    @property
+    def trouble(self) -> str:
+        """Why the last poll failed, "" if it did not."""
+        return self._looks.trouble
 
     def put(self, action: s.ServiceCall) -> None:
         self._calls.put(action, asyncio.get_running_loop().time())
@@ -164,44 +142,73 @@ class ServiceCaller:
             await self._open_patiently()
             await self._work()
         finally:
+            for calls in (self._submitting, self._changing, self._looking):
+                await calls.stop()
             await self._reader.stop()
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         next_poll = loop.time()
-        while self._calls or not self._closing:
+        while self._calls or self._refused or self._submitting or self._changing or not self._closing:
             # `wait_for` is not used: before Python 3.12 it can swallow a cancellation that comes with the wake-up.
-            timer = loop.call_at(min(next_poll, self._calls.next_removal), self._wake.event.set)
+            timer = loop.call_at(self._next_call(next_poll), self._wake.event.set)
             await self._wake.event.wait()
             timer.cancel()
             self._wake.event.clear()
-            await self._make_calls()
-            if self._wake.take() or loop.time() >= next_poll:
-                await self._poll()
-                next_poll = loop.time() + min(POLL_EVERY_S * 2**self._failures, _LONGEST_PAUSE_S)
+            await self._make_calls(next_poll)
+            self._looking.check()
+            if not self._looking and (self._wake.take() or loop.time() >= next_poll):
+                await self._looking.make([self._looks.poll()])
+                next_poll = loop.time() + min(POLL_EVERY_S * 2**self._looks.failures, _LONGEST_PAUSE_S)
+
+    @property
+    def _may_change(self) -> bool:
+        """Whether a call may be made that changes what a slow poll may be looking at."""
+        return not (self._changing or self._looking)
+
+    @property
+    def _room(self) -> int:
+        """How many submissions may begin now."""
+        at_once = max(1, self.service.submits_at_once)
+        # Each member of a hybrid service may be slow by itself.
+        most = self.service.most_submits if isinstance(self.service, HybridService) else at_once
+        return min(at_once, most - len(self._submitting))
+
+    def _next_call(self, next_poll: float) -> float:
+        """Return when there is something to do, if nothing happens before; the end of a slow call is an event."""
+        if self._looking:
+            return asyncio.get_running_loop().time() + POLL_EVERY_S
+        return min(next_poll, self._calls.next_other) if self._may_change else next_poll
 
     async def _open_patiently(self) -> None:
         """Try until the service can be opened: at a resume the platform may be unreachable while its jobs still run."""
+        looks = self._looks
         while not (self._open or self._closing):
             try:
                 await self.open(resumed=True)
             except NniliteError as error:
-                self.trouble = str(error)
-                self._failures = min(self._failures + 1, 6)
+                looks.trouble = str(error)
+                looks.failures = min(looks.failures + 1, 6)
                 log.warning("%s cannot be opened: %s", self.service.name, error)
-                await asyncio.sleep(min(2.0**self._failures, _LONGEST_PAUSE_S))
-        self.trouble, self._failures = "", 0
+                await asyncio.sleep(min(2.0**looks.failures, _LONGEST_PAUSE_S))
+        looks.trouble, looks.failures = "", 0
 
-    async def _make_calls(self) -> None:
-        """Make the calls that wait and are due."""
+    async def _make_calls(self, next_poll: float) -> None:
+        """Make the calls that wait and are due, until a poll is overdue."""
         loop = asyncio.get_running_loop()
-        while True:
-            if submits := self._calls.submits(max(1, self.service.submits_at_once), loop.time()):
-                await self._submit_in_turn(submits)
-            elif call := self._calls.other(loop.time()):
-                await self._do(call)
+        while self._looking or loop.time() < next_poll + PATIENCE_S:
+            self._submitting.check()
+            self._changing.check()
+            if self._may_change and self._refused:
+                await self._submit_again()
+            elif self._may_change and (call := self._calls.other(loop.time())):
+                await self._changing.make([self._do(call)])
+            elif submits := self._calls.submits(self._room):
+                await self._submitting.make([self._submit_in_turn(action) for action in submits])
             else:
                 return
+        # What is left comes after the poll.
+        self._wake.event.set()
 
     async def _do(self, call: Waiting) -> None:
         if isinstance(call, Scaling):
@@ -213,6 +220,10 @@ class ServiceCaller:
         if isinstance(call, s.Cancel):
             await self._tell("cancel", attempt.trial, self.service.cancel(handle))
             return
+        async with self._removing:
+            await self._remove(attempt, handle)
+
+    async def _remove(self, attempt: Attempt, handle: Handle) -> None:
         await self._reader.stop(attempt)
         done = await self._tell("clean up after", attempt.trial, self.service.remove(handle))
         self._inbox.put(s.Removed(attempt.trial, attempt.number, done, self._inbox.now()), soon=False)
@@ -221,24 +232,27 @@ class ServiceCaller:
         while call := self._calls.removal():
             await self._do(call)
 
-    async def _submit_in_turn(self, actions: list[s.Submit]) -> None:
+    async def _submit_in_turn(self, action: s.Submit) -> None:
         # What is left of a trial's last attempt must not meet the next one.
-        if any(action.attempt.number for action in actions):
+        if action.attempt.number:
             await self._remove_all()
-        refused = [action for action in await asyncio.gather(*map(self._submit_once, actions)) if action is not None]
-        if refused:
-            # They may find the room that ended jobs still have.
-            await self._remove_all()
-        for action in refused:
-            self._inbox.put(await self._submit(action))
-
-    async def _submit_once(self, action: s.Submit) -> s.Submit | None:
-        """Submit a job. Return the action if it is to be repeated after the waiting removals."""
+            async with self._removing:
+                pass
         answer = await self._submit(action)
         if isinstance(answer, s.SubmitRefused) and answer.busy and self._calls.has_removals:
-            return action
+            self._refused.append(action)
+            return
         self._inbox.put(answer, soon=isinstance(answer, s.SubmitRefused))
-        return None
+
+    async def _submit_again(self) -> None:
+        """Submit what was refused once more, after the waiting removals: it may find the room of ended jobs."""
+        refused, self._refused = self._refused, []
+        await self._changing.make([self._remove_all()])
+        for action in refused:
+            await self._submitting.make([self._submit_finally(action)])
+
+    async def _submit_finally(self, action: s.Submit) -> None:
+        self._inbox.put(await self._submit(action))
 
     async def _tell(self, what: str, trial: str, call: Awaitable[None]) -> bool:
         """Make a call without result. Return False if it failed."""
@@ -283,73 +297,3 @@ class ServiceCaller:
             asked.answer.set_result(None)
         else:
             asked.answer.set_exception(error)
-
-    # ------------------------------------------------------------ polling
-
-    async def _poll(self) -> None:
-        attempts = [a for a in self._inbox.submitted() if a.handle is not None]
-        if not attempts:
-            return
-        try:
-            handles = [a.handle for a in attempts if a.handle is not None]
-            found = await guarded(self.service.name, self.service.poll(handles))
-            statuses = self._checked(found, len(attempts))
-        except NniliteError as error:
-            if str(error) != self.trouble:
-                log.warning("%s cannot be polled: %s", self.service.name, error)
-            self.trouble = str(error)
-            self._failures = min(self._failures + 1, 6)
-            return
-        self.trouble, self._failures = "", 0
-        self._reader.begin_poll()
-        for attempt, status in zip(attempts, statuses, strict=True):
-            await self._report(attempt, status)
-        self._move()
-
-    def _move(self) -> None:
-        """Take trials out of queues in which they have waited long, as far as other services have room."""
-        if not isinstance(self.service, HybridService):
-            return
-        moving: Counter[str] = Counter()
-        for live in self._inbox.stuck():
-            if live.attempt is None:
-                continue
-            service = live.attempt.service
-            target = self.service.place_to_move(self._job(live.trial, live.attempt), moving, {*live.tried, service})
-            if target:
-                moving[target] += 1
-                reason = f"moved, for it waited long in the queue of {service} and {target} has room"
-                log.info("trial %s is %s", live.trial.id, reason)
-                self._inbox.put(s.Move(live.trial.id, live.attempt.number, reason, self._inbox.now()))
-
-    def _checked(self, found: object, expected: int) -> list[JobStatus]:
-        """Check the answer of a plugin, like anything from outside. Raises: ServiceError."""
-        if not isinstance(found, (list, tuple)) or len(found) != expected:
-            raise ServiceError(f"{self.service.name} gave no list of {expected} statuses when polled")
-        for status in found:
-            if not (isinstance(status, JobStatus) and isinstance(status.state, JobState)):
-                raise ServiceError(f"{self.service.name} gave {status!r:.200} in place of a JobStatus")
-            if status.cost is not None and not (isinstance(status.cost, (int, float)) and 0 <= status.cost < math.inf):
-                raise ServiceError(f"{self.service.name} gave {status.cost!r:.60} in place of a cost")
-        return list(found)
-
-    async def _report(self, attempt: Attempt, status: JobStatus) -> None:
-        """Hand a status to the rules; if the platform reports an end, after all events that the keeper left."""
-        # Since the poll began, the keeper may have reported the end: then everything before it is stored.
-        if not self._inbox.is_live(attempt):
-            self._reader.forget(attempt)
-            return
-        if self._is_left_to_keeper(attempt, status):
-            return
-        if (status.state.ended or attempt.service in self._follow) and attempt.handle is not None:
-            await self._reader.hand_over(attempt, attempt.handle, status)
-        else:
-            self._inbox.put(s.Polled(attempt.trial, attempt.number, status, self._inbox.now()))
-
-    def _is_left_to_keeper(self, attempt: Attempt, status: JobStatus) -> bool:
-        """Return whether to wait for the next poll, since the ended command's keeper is still delivering.
-
-        Reading the whole spool at the same time would do the same work twice, which takes seconds for 100,000 reports.
-        """
-        told = status.state.ended and status.state is not JobState.LOST and attempt.service not in self._follow
-        return told and self._inbox.is_delivering(attempt)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from engine_bench import Bench, StartBench
 
 from nnilite._engine import messages as s
+from nnilite._engine import service_caller, slow_calls
 from nnilite._engine.call_queue import CallQueue
 from nnilite.errors import NoCapacity
 from nnilite.records import Attempt, Exited, Started, Trial
@@ -37,33 +39,27 @@ def queue(*calls: Any) -> CallQueue:
 
 
 def test_removals_come_after_all_other_calls_and_not_before_their_time() -> None:
-    calls = queue(remove(0), cancel(1))
-    assert calls.other(10.0) == cancel(1)
+    calls = queue(remove(0), submit(2), cancel(1))
+    assert [calls.other(10.0), calls.other(10.0)] == [cancel(1), None]
+    assert calls.submits(9) == [submit(2)]
     assert calls.other(10.0) is None
-    assert calls.other(calls.next_removal) == remove(0)
+    assert calls.other(calls.next_other) == remove(0)
     assert not calls
 
 
-def test_submissions_come_together_as_far_as_no_other_call_is_between_them() -> None:
-    calls = queue(submit(0), submit(1), submit(2), cancel(0), submit(3))
-    assert calls.submits(2, 10.0) == [submit(0), submit(1)]
-    assert calls.submits(2, 10.0) == [submit(2)]
-    assert calls.submits(2, 10.0) == []
-    assert calls.other(10.0) == cancel(0)
-    assert calls.submits(2, 10.0) == [submit(3)]
+def test_as_many_submissions_come_together_as_there_is_room_for() -> None:
+    calls = queue(submit(0), submit(1), cancel(0), submit(2))
+    assert [calls.submits(most) for most in (0, 2, 2)] == [[], [submit(0), submit(1)], [submit(2)]]
 
 
 def test_a_removal_can_be_had_before_its_time_by_who_needs_the_room() -> None:
     calls = queue(submit(0), remove(1))
-    assert (calls.removal(10.0), calls.removal(), calls.has_removals) == (None, remove(1), False)
+    assert (calls.other(10.0), calls.removal(), calls.has_removals) == (None, remove(1), False)
 
 
-def test_a_removal_that_has_waited_for_long_comes_next_whatever_else_waits() -> None:
+def test_a_removal_that_has_waited_for_long_comes_before_submissions() -> None:
     calls = queue(remove(0), submit(1), cancel(2))
-    later = calls.next_removal + 60
-    assert calls.submits(5, later) == []
-    assert calls.other(later) == remove(0)
-    assert calls.submits(5, later) == [submit(1)]
+    assert [calls.other(70.0) for _ in range(3)] == [cancel(2), remove(0), None]
 
 
 def test_when_no_submissions_will_come_removals_wait_for_none_but_still_come_after_cancellations() -> None:
@@ -123,3 +119,31 @@ async def test_a_job_finds_at_once_the_room_that_only_an_ended_job_still_has(sta
     await eventually_async(lambda: "submit nni-e-t1-0" in bench.fake.calls, 10.0)
     at = bench.fake.calls.index("full nni-e-t1-0")
     assert bench.fake.calls[at : at + 3] == ["full nni-e-t1-0", "remove nni-e-t0-0", "submit nni-e-t1-0"]
+
+
+class Hanging(fakes.FakeService):
+    """Its submission of the second trial hangs."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.answers = asyncio.Event()
+
+    async def submit(self, job: Any) -> Any:
+        if job.trial == "t1":
+            self.calls.append("hanging")
+            await self.answers.wait()
+        return await super().submit(job)
+
+
+async def test_a_submission_that_hangs_stops_neither_looks_nor_removals(
+    start_bench: StartBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slow_calls, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(service_caller, "SUBMIT_TIMEOUT_S", 30.0)
+    bench = await start_bench(service=Hanging, concurrency=2, max_trials=2)
+    await bench.until(lambda: "hanging" in bench.fake.calls)
+    bench.fake.jobs["nni-e-t0-0"].finish()
+    await bench.until(lambda: "remove nni-e-t0-0" in bench.fake.calls)
+    assert isinstance(bench.fake, Hanging)
+    bench.fake.answers.set()
+    await bench.until(lambda: "nni-e-t1-0" in bench.fake.jobs)

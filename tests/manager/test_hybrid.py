@@ -101,7 +101,7 @@ async def test_one_that_was_set_aside_is_opened_for_the_jobs_that_it_has(
     away.there = True
     assert (await hybrid.poll([handle]))[0].state is JobState.UNKNOWN
     assert away.tries == 2, "once at the start, and once in a minute"
-    monkeypatch.setattr(hybrid, "_next_try", {})
+    monkeypatch.setattr(hybrid._closed, "_next_try", {})
     assert [*states, *(status.state for status in await hybrid.poll([handle]))] == [JobState.UNKNOWN, JobState.WAITING]
     assert hybrid.hosts() == away.hosts() + up.hosts()
 

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from engine_bench import Bench, StartBench
 
+from nnilite._engine import hybrid_members, service_caller, slow_calls
 from nnilite._engine.hybrid import HybridService, Member
 from nnilite._engine.placement import Placement, Share
 from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.records import TrialState
 from nnilite.service import Handle, JobStatus
 from nnilite.testing.fakes import FakeService
+from waiting import eventually_async
 
 pytestmark = pytest.mark.usefixtures("impatient")
 
@@ -22,10 +24,11 @@ pytestmark = pytest.mark.usefixtures("impatient")
 class Mortal(FakeService):
     """A platform that can go away with all its jobs, and come back."""
 
-    is_dead = False
+    is_dead = is_stuck = False
 
     async def submit(self, job: Any) -> Handle:
         self.check_pulse()
+        await eventually_async(lambda: not self.is_stuck, 30.0)
         return await super().submit(job)
 
     async def poll(self, handles: Any) -> list[JobStatus]:
@@ -91,10 +94,27 @@ async def test_one_that_dies_half_way_and_one_that_is_full_cost_no_result(start_
     assert finals == [1.0] * 8
 
 
+async def test_a_member_whose_submission_hangs_delays_neither_starts_nor_ends_elsewhere(
+    start_bench: StartBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slow_calls, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(hybrid_members, "_TURN_S", 0.05)
+    monkeypatch.setattr(service_caller, "SUBMIT_TIMEOUT_S", 60.0)
+    bench = await start_bench(service=services(stuck=Share(), own=Share()), concurrency=3, max_trials=5)
+    member(bench, "stuck").is_stuck = True
+    await bench.until(lambda: len(member(bench, "own").jobs) == 2)
+    for job in member(bench, "own").jobs.values():
+        job.finish()
+    await bench.until(lambda: stored(bench, TrialState.SUCCEEDED) == 2 and len(member(bench, "own").jobs) == 4)
+    assert member(bench, "stuck").jobs == {}
+    member(bench, "stuck").is_stuck = False
+    await bench.until(lambda: len(member(bench, "stuck").jobs) == 1)
+
+
 async def test_one_that_was_set_aside_comes_back_by_itself(
     start_bench: StartBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nnilite._engine.hybrid._ASIDE_S", 0.05)
+    monkeypatch.setattr("nnilite._engine.hybrid_members._ASIDE_S", 0.05)
     bench = await start_bench(service=services(near=Share(), far=Share()), max_trials=1)
     near = member(bench, "near")
     near.is_dead = True

@@ -17,7 +17,7 @@ from nnilite.services.cluster.login import ThisMachine
 from nnilite.services.cluster.queue_watch import QueueWatch
 from nnilite.services.cluster.queued_job import QueuedJob
 from nnilite_slurm import SlurmConfig, SlurmContainerConfig
-from nnilite_slurm._api import SlurmApi, refusal
+from nnilite_slurm._api import SlurmApi, full_queue, refusal
 from nnilite_slurm._listing import from_json, from_sacct_text, from_squeue_text, slurm_job
 from nnilite_slurm._reasons import how_it_ended, why_it_waits
 from nnilite_slurm._script import script_of
@@ -376,3 +376,9 @@ def test_an_attempt_whose_folder_hangs_is_canceled_all_the_same(hung, tmp_path):
     os.mkfifo(tmp_path / "pipe")  # to open it for writing waits for a reader
     asyncio.run(hung.cancel("e/trials/hung/0", "17"))
     assert said.read_text().splitlines() == ["--state=PENDING 17", "--state=RUNNING --batch --signal=TERM 17"]
+
+
+@pytest.mark.parametrize("words", ["Slurm job queue full", "Slurm temporarily unable to accept job"])
+def test_what_sbatch_would_wait_for_is_a_lack_of_room_with_slurms_words(words):
+    error = full_queue(f"sbatch: error: {words}, sleeping and retrying")
+    assert str(error).endswith(f"(MaxJobCount); it says: {words}")

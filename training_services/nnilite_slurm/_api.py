@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Iterable, Sequence
 
 from nnilite.errors import ConfigError, NoCapacity, Place, ServiceError
@@ -18,7 +19,9 @@ log = logging.getLogger(__name__)
 _JSON_SINCE = (21, 8)
 _JSON_MAX_BYTES = 2_000_000
 _SUBMIT_S = 90.0
-_UNKNOWN_OUTCOME, _REFUSED = 76, 77
+_UNKNOWN_OUTCOME, _REFUSED, _FULL = 76, 77, 78
+_FULL_PAUSE_S = 5.0
+"""How long Slurm is not asked again after it has accepted no job: it is busy then."""
 _ACCOUNTING_OFF = "accounting storage is disabled"
 
 
@@ -29,6 +32,8 @@ class SlurmApi(SchedulerApi):
         super().__init__(host, root)
         self.json = True  # whether squeue and sacct are asked for JSON
         self.accounting = True  # as far as is known
+        self._full = NoCapacity("")  # why it has accepted no job,
+        self._full_until_s = 0.0  # and until when that counts
 
     # ------------------------------------------------------------ opening
 
@@ -55,9 +60,14 @@ class SlurmApi(SchedulerApi):
 
     async def submit(self, folder: str, name: str, script: str, gpus: int | None) -> str:
         """Submit a script once for each folder; the job's id. Raises: NoCapacity, ConfigError, ServiceError."""
+        if time.monotonic() < self._full_until_s:
+            raise self._full.with_traceback(None)
         answer = await self.host.run(
             shell.SUBMIT, self.files.root, folder, name, given=script.encode(), limit_s=_SUBMIT_S
         )
+        if answer.status == _FULL:
+            self._full, self._full_until_s = full_queue(answer.words), time.monotonic() + _FULL_PAUSE_S
+            raise self._full
         if answer.status == _REFUSED:
             raise refusal(answer.words)
         if answer.status == _UNKNOWN_OUTCOME:
@@ -179,6 +189,17 @@ def refusal(words: str) -> ServiceError | ConfigError:
             what = "Slurm refuses the job" if place else "no node that is up has what a trial asks for"
             return ConfigError(f"{what}; it says: {told}", Place(field=place or None))
     return ServiceError(f"Slurm does not accept the job now: {told}")
+
+
+def full_queue(words: str) -> NoCapacity:
+    """Return the error for sbatch's words when it would wait and try again.
+
+    >>> print(full_queue("sbatch: error: Slurm job queue full, sleeping and retrying"))
+    Slurm accepts no job now, ... (MaxJobCount); it says: Slurm job queue full
+    """
+    told = re.sub(r",( sleeping and)? retrying.*", "", _PREFIXES.sub("", words))
+    cause = "most likely because it has as many as it may have (MaxJobCount)"
+    return NoCapacity(f"Slurm accepts no job now, {cause}; it says: {told}")
 
 
 def _no_slurm(answer: ShellAnswer, title: str) -> str:

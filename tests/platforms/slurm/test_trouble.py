@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from nnilite.errors import ConfigError
+from nnilite.errors import ConfigError, NoCapacity
 from nnilite.service import JobState
 from nnilite.testing import eventually
 from nnilite_slurm import SlurmService
@@ -132,3 +133,39 @@ def test_a_manager_that_nodes_cannot_reach_is_refused_with_the_cure(maker, open_
     assert isinstance(error, ConfigError)
     assert error.place.field == "nniManagerIp"
     assert "set callback: log" in error.message
+
+
+@pytest.fixture
+def limit_jobs(slurm):
+    """Sets MaxJobCount to a few jobs more than Slurm knows, or back to what it was. Slurm forgets no job for 300 s."""
+
+    def set_limit(full: bool) -> None:
+        known = len(slurm.command("squeue", "-h", "--states=all", "-r").splitlines())
+        slurm.stop("slurmctld")
+        lines = [one for one in slurm.conf.read_text().splitlines() if not one.startswith("MaxJobCount")]
+        slurm.conf.write_text("\n".join([*lines, *[f"MaxJobCount={known + 3}"] * full, ""]))
+        slurm.start("slurmctld", ["slurmctld", "-D"])
+        eventually(lambda: slurm.idle() == 1)
+
+    yield set_limit
+    set_limit(False)
+
+
+def test_a_full_slurm_says_so_at_once_and_takes_the_trial_later(open_bench, limit_jobs, monkeypatch):
+    monkeypatch.setattr("nnilite_slurm._api._FULL_PAUSE_S", 0.0)
+    bench = open_bench(nni_manager_ip=None)
+    limit_jobs(True)
+    taken = bench.submit(job_of(bench, "true"))
+    for _ in range(4):
+        later, begun_s = job_of(bench, "exit 3"), time.monotonic()
+        try:
+            bench.submit(later)
+        except NoCapacity as error:
+            refusal = str(error)
+            break
+    assert refusal.endswith("(MaxJobCount); it says: Slurm temporarily unable to accept job")
+    # sbatch itself would try for two minutes.
+    assert time.monotonic() - begun_s < 20
+    assert bench.wait(taken).state is JobState.SUCCEEDED
+    limit_jobs(False)
+    assert bench.wait(bench.submit(later)).exit_code == 3

@@ -1,0 +1,140 @@
+"""The looks at the jobs that the training service has."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
+
+from nnilite._engine import messages as s
+from nnilite._engine.guarded_calls import guarded
+from nnilite._engine.hybrid import HybridService, PlacementNotes
+from nnilite._engine.live_trial import Live
+from nnilite._engine.report_reader import ReportReader
+from nnilite.errors import NniliteError, ServiceError
+from nnilite.records import Attempt, KeeperEvent, Trial
+from nnilite.service import Job, JobState, JobStatus, TrainingService
+
+log = logging.getLogger(__name__)
+
+
+class EngineInbox(Protocol):
+    """What the service caller needs of the engine."""
+
+    @property
+    def notes(self) -> PlacementNotes:
+        """The notes for a hybrid service."""
+
+    def now(self) -> float: ...
+
+    def put(self, message: s.Input, *, soon: bool = True) -> None:
+        """Accept an input without waiting for it.
+
+        One that is not urgent is taken with the next one, or later.
+        """
+
+    async def take(self, trial: str, attempt: int, events: Sequence[KeeperEvent], over_gaps: bool = False) -> object:
+        """Accept events that the service read itself."""
+
+    def stuck(self) -> list[Live]:
+        """Return the trials that have waited in the queue of one service for longer than `moveAfter`."""
+
+    def submitted(self) -> list[Attempt]:
+        """Return the attempts that the service has, which are to be polled."""
+
+    def is_live(self, attempt: Attempt) -> bool:
+        """Return whether the attempt has no known end yet."""
+
+    def is_delivering(self, attempt: Attempt) -> bool:
+        """Return whether new events of this attempt came in the last few seconds."""
+
+
+class ServiceLooks:
+    """Polls the service, and hands the statuses to the rules, each after the events that came before it."""
+
+    def __init__(
+        self,
+        service: TrainingService,
+        inbox: EngineInbox,
+        job: Callable[[Trial, Attempt], Job],
+        reader: ReportReader,
+        follow: Collection[str],
+    ) -> None:
+        self.trouble = ""  # why the last poll failed, "" if it did not
+        self.failures = 0  # how many have failed one after the other
+        self._service = service
+        self._inbox = inbox
+        self._job = job
+        self._reader = reader
+        self._follow = follow  # services whose trials report by their logs, which are read during the run, too
+
+    async def poll(self) -> None:
+        """Look at all jobs that the service has, and hand on what has changed."""
+        attempts = [a for a in self._inbox.submitted() if a.handle is not None]
+        if not attempts:
+            return
+        try:
+            handles = [a.handle for a in attempts if a.handle is not None]
+            found = await guarded(self._service.name, self._service.poll(handles))
+            statuses = self._checked(found, len(attempts))
+        except NniliteError as error:
+            if str(error) != self.trouble:
+                log.warning("%s cannot be polled: %s", self._service.name, error)
+            self.trouble = str(error)
+            self.failures = min(self.failures + 1, 6)
+            return
+        self.trouble, self.failures = "", 0
+        self._reader.begin_poll()
+        for attempt, status in zip(attempts, statuses, strict=True):
+            await self._report(attempt, status)
+        self._move()
+
+    def _move(self) -> None:
+        """Take trials out of queues in which they have waited long, as far as other services have room."""
+        if not isinstance(self._service, HybridService):
+            return
+        moving: Counter[str] = Counter()
+        for live in self._inbox.stuck():
+            if live.attempt is None:
+                continue
+            service = live.attempt.service
+            target = self._service.place_to_move(self._job(live.trial, live.attempt), moving, {*live.tried, service})
+            if target:
+                moving[target] += 1
+                reason = f"moved, for it waited long in the queue of {service} and {target} has room"
+                log.info("trial %s is %s", live.trial.id, reason)
+                self._inbox.put(s.Move(live.trial.id, live.attempt.number, reason, self._inbox.now()))
+
+    def _checked(self, found: object, expected: int) -> list[JobStatus]:
+        """Check the answer of a plugin, like anything from outside. Raises: ServiceError."""
+        if not isinstance(found, (list, tuple)) or len(found) != expected:
+            raise ServiceError(f"{self._service.name} gave no list of {expected} statuses when polled")
+        for status in found:
+            if not (isinstance(status, JobStatus) and isinstance(status.state, JobState)):
+                raise ServiceError(f"{self._service.name} gave {status!r:.200} in place of a JobStatus")
+            if status.cost is not None and not (isinstance(status.cost, (int, float)) and 0 <= status.cost < math.inf):
+                raise ServiceError(f"{self._service.name} gave {status.cost!r:.60} in place of a cost")
+        return list(found)
+
+    async def _report(self, attempt: Attempt, status: JobStatus) -> None:
+        """Hand a status to the rules; if the platform reports an end, after all events that the keeper left."""
+        # Since the poll began, the keeper may have reported the end: then everything before it is stored.
+        if not self._inbox.is_live(attempt):
+            self._reader.forget(attempt)
+            return
+        if self._is_left_to_keeper(attempt, status):
+            return
+        if (status.state.ended or attempt.service in self._follow) and attempt.handle is not None:
+            await self._reader.hand_over(attempt, attempt.handle, status)
+        else:
+            self._inbox.put(s.Polled(attempt.trial, attempt.number, status, self._inbox.now()))
+
+    def _is_left_to_keeper(self, attempt: Attempt, status: JobStatus) -> bool:
+        """Return whether to wait for the next poll, since the ended command's keeper is still delivering.
+
+        Reading the whole spool at the same time would do the same work twice, which takes seconds for 100,000 reports.
+        """
+        told = status.state.ended and status.state is not JobState.LOST and attempt.service not in self._follow
+        return told and self._inbox.is_delivering(attempt)
