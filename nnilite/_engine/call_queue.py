@@ -50,7 +50,7 @@ class CallQueue:
 
     @property
     def next_other(self) -> float:
-        """When the next call that is no submission is due; infinite if none waits."""
+        """When the next call other than a submission is due; infinite if none waits."""
         if self._urgent:
             return -math.inf
         first = self._removals[0][0] if self._removals else math.inf
@@ -74,7 +74,7 @@ class CallQueue:
         return [self._submits.popleft() for _ in range(min(most, len(self._submits)))]
 
     def other(self, now: float) -> s.Cancel | s.Remove | Scaling | None:
-        """Return the call that comes before the submissions, or that is due when none waits; None if there is none."""
+        """Return the call that comes before the submissions, or is due while none waits; None if there is none."""
         if self._urgent:
             return self._urgent.popleft()
         return self.removal() if self.next_other <= now else None

@@ -3,7 +3,7 @@
 If the plugin hangs, raises or returns nonsense, the task turns that into an input for the rules and continues.
 
 Calls come one after the other, so that services need no locks. But the wait of a platform must stop neither the look at
-what runs nor the start of others: a call that takes long continues beside the calls of other kinds (`slow_calls`), and
+what runs nor the start of others: while a call takes long, calls of other kinds are made (`slow_calls`), and
 a poll that is due does not wait until no call is left.
 """
 
@@ -245,7 +245,7 @@ class ServiceCaller:
         self._inbox.put(answer, soon=isinstance(answer, s.SubmitRefused))
 
     async def _submit_again(self) -> None:
-        """Submit what was refused once more, after the waiting removals: it may find the room of ended jobs."""
+        """Submit what was refused again, after the waiting removals: it may find the room of ended jobs."""
         refused, self._refused = self._refused, []
         await self._changing.make([self._remove_all()])
         for action in refused:

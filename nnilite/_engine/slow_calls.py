@@ -22,7 +22,7 @@ class SlowCalls:
         return sum(not task.done() for task in self._tasks)
 
     async def make(self, calls: Sequence[Coroutine[Any, Any, None]]) -> None:
-        """Make calls, and return when all have ended. Those that take too long continue beside what comes next.
+        """Make calls, and return when all have ended. Those that take too long continue during what comes next.
 
         Raises: what one of them, or an earlier call, has raised.
         """

@@ -70,6 +70,49 @@ def test_a_dry_run_prints_the_request_and_needs_no_cluster(nnictl):
     assert "never-shown" not in text
 
 
+# As PAI's own "tensorflow-distributed" of 2018: a parameter server never ends, and workers find it by variables.
+ROLE = {"taskNumber": 1, "cpuNumber": 1, "memoryMB": 1024}
+DISTRIBUTED = {
+    "jobName": "tensorflow-distributed",
+    "image": "openpai/pai.example.tensorflow",
+    "codeDir": "$PAI_DEFAULT_FS_URI/code",
+    "killAllOnCompletedTaskNumber": 2,
+    "taskRoles": [
+        {**ROLE, "name": "ps_server", "portList": [{"label": "http", "portNumber": 1}], "command": "sleep 600"},
+        {
+            **ROLE,
+            "name": "worker",
+            "taskNumber": 2,
+            "command": 'test -n "$PAI_TASK_ROLE_ps_server_HOST_LIST" -a -n "$PAI_PORT_LIST_ps_server_0_http" && '
+            "python3 -c 'import nnilite; nnilite.report_final_result(7)'",
+        },
+    ],
+}
+# As NNI's documentation of paiYarn had it, without a name for the role.
+NAMELESS = {
+    "jobName": "mnist",
+    "image": "msranni/nni",
+    "retryCount": 0,
+    "taskRoles": [{**ROLE, "gpuNumber": 0, "command": "python3 -c 'import nnilite; nnilite.report_final_result(7)'"}],
+}
+
+
+@pytest.mark.parametrize("classic", [DISTRIBUTED, NAMELESS], ids=["distributed", "nameless"])
+def test_a_classic_job_runs_to_its_end(tmp_path, pai, nnictl, classic):
+    file = tmp_path / "job.json"
+    file.write_text(json.dumps(classic))
+    converted = yaml.safe_load(nnictl("config", "convert", "--from", "openpai", file))
+    service = {**converted["trainingService"], "host": pai.url, "username": pai.user, "nniManagerIp": "127.0.0.1"}
+    (tmp_path / "code").mkdir()
+    rest = {"searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "tuner": {"name": "Random"}}
+    rest |= {"trialCodeDirectory": str(tmp_path / "code"), "trialConcurrency": 1, "maxTrialNumber": 1}
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump({**converted, **rest, "trainingService": service}))
+    out = nnictl("create", "-c", path, "-p", 0, "--foreground", "--json", PAI_TOKEN=pai.token)
+    profile = json.loads(out)
+    assert (profile["counts"]["SUCCEEDED"], profile["best"]["value"]) == (1, 7)
+
+
 CLASSIC = {
     "jobName": "tf-distributed",
     "image": "pai.run.tensorflow",

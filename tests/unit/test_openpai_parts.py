@@ -91,6 +91,32 @@ def test_what_a_classic_job_loses_is_told():
     assert "maxTrialRetries" not in found.config
 
 
+def roles_of(*given):
+    """Convert roles of these names, GPUs and commands; the section."""
+    made = [{"name": name, "gpuNumber": gpus, "command": command} for name, gpus, command in given]
+    return convert(classic(taskRoles=made)).config["trainingService"]
+
+
+def test_variables_have_the_new_names_of_the_roles_and_of_no_others():
+    command = "a ${PAI_HOST_IP_ps_server_0} $PAI_TASK_ROLE_PS_HOST_LIST $PAI_PORT_LIST_ps_server_$I_http $PS"
+    found = roles_of(("PS", 0, "x"), ("ps_server", 0, "y"), ("ps", 0, command))["taskRoles"]
+    assert [role["name"] for role in found] == ["ps", "psserver", "ps2"]
+    renamed = "a ${PAI_HOST_IP_psserver_0} $PAI_TASK_ROLE_ps_HOST_LIST $PAI_PORT_LIST_psserver_$I_http $PS"
+    assert found[2]["command"] == renamed
+
+
+@pytest.mark.parametrize(
+    ("roles", "speaker"),
+    [
+        ([("ps", 0, "x"), ("worker", 1, "x"), ("Master0", 0, "x")], "master0"),
+        ([("server", 0, "x"), ("trainer", 1, "x"), ("eval", 0, "x")], "trainer"),
+        ([("server", 0, "x"), ("client", 0, "x")], "client"),
+    ],
+)
+def test_the_role_that_ends_with_the_training_reports(roles, speaker):
+    assert roles_of(*roles)["reportingRole"] == speaker
+
+
 # ------------------------------------------------------------ answers
 
 

@@ -6,18 +6,23 @@ A field that is in no table is misspelt; one without a counterpart becomes a not
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nnilite.conversion import Conversion
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
+from nnilite_openpai._roles import ONLY_ROLE
 
 _FOLDERS = {
     "codeDir": "trialCodeDirectory names the code on the manager's machine",
     "dataDir": "copy the data to a storage of the cluster, and name that by storageConfigName",
     "outputDir": "trials write to $NNI_OUTPUT_DIR, which is kept if storageConfigName names a storage",
 }
+_SPEAKERS = ("chief", "master", "worker")
+"""The names of roles that end with the training, as parameter servers do not, best first."""
+_VARIABLES = r"\b(PAI_(?:TASK_ROLE_TASK_COUNT|TASK_ROLE|RESOURCE|HOST_IP|PORT_LIST)_)"
+"""Those with the name of a role, which follows."""
 _JOB = (
     "jobName",
     "image",
@@ -67,6 +72,7 @@ class _ClassicConverter:
     def __init__(self, old: Mapping[str, Any]) -> None:
         self._old = old
         self._notes: list[str] = []
+        self._renamed: dict[str, str] = {}
 
     def converted(self, roles: list[Any]) -> Conversion:
         service: dict[str, Json] = {
@@ -86,24 +92,28 @@ class _ClassicConverter:
                 "authFile: PAI no longer reads it; write its three lines (registry, user and password) to registryLogin"
             )
         ends_all = self._old.get("killAllOnCompletedTaskNumber") == 1
-        service["taskRoles"] = [self._role(number, role, ends_all) for number, role in enumerate(roles)]
-        self._kill_all(sum(role["instances"] for role in service["taskRoles"]))
+        converted = self._roles(roles, ends_all)
+        service["taskRoles"] = list(converted)
+        speaker = _speaker(converted)
+        self._kill_all(sum(role["instances"] for role in converted), speaker["instances"])
         if len(roles) > 1:
-            service["reportingRole"] = service["taskRoles"][0]["name"]
-            self._notes.append("reportingRole: the first role reports for the trial; set another one if necessary")
+            service["reportingRole"] = speaker["name"]
+            self._notes.append(
+                f"reportingRole: {speaker['name']} reports for the trial, which ends with it; set another one if needed"
+            )
         self._folders()
         config: dict[str, Json] = {"trainingService": service}
         if self._retries():
             config["maxTrialRetries"] = self._retries()
         return Conversion(config, tuple(self._notes))
 
-    def _kill_all(self, tasks: int) -> None:
+    def _kill_all(self, tasks: int, reporting: int) -> None:
         """Convert the count that ends the job.
 
-        One task that succeeds can end it, and so can all, but no number in between.
+        One task that succeeds can end it, all of the reporting role do, and all of the job, but no other number.
         """
         number = self._old.get("killAllOnCompletedTaskNumber") or 0
-        if number not in range(2) and number != tasks:
+        if number not in range(2) and number not in (tasks, reporting):
             self._notes.append(
                 f"killAllOnCompletedTaskNumber: {number} of all tasks is not possible; minSucceededInstances counts "
                 "the tasks of one role"
@@ -126,18 +136,38 @@ class _ClassicConverter:
             if self._old.get(name):
                 self._notes.append(f"{name} was left out: PAI after 1.0 has no such field")
 
-    def _role(self, number: int, role: Any, ends_all: bool) -> dict[str, Json]:
+    def _roles(self, roles: list[Any], ends_all: bool) -> list[dict[str, Any]]:
+        """Convert the roles, and the names of roles in the variables that their commands read."""
+        found: list[dict[str, Any]] = []
+        for number, role in enumerate(roles):
+            found.append(self._role(number, role, ends_all, [one["name"] for one in found]))
+        for role in found:
+            role["command"] = self._with_new_names(role["command"], role["name"])
+        return found
+
+    def _with_new_names(self, command: str, role: str) -> str:
+        if not self._renamed:
+            return command
+        # The longest first: `ps` may be renamed, too, and `ps_server` begins so.
+        names = "|".join(map(re.escape, sorted(self._renamed, key=len, reverse=True)))
+        if "PAI_CURRENT_TASK_ROLE_NAME" in command or "PAI_TASK_ROLE_LIST" in command:
+            self._notes.append(f"the command of {role} reads names of roles from a variable, which has the new names")
+        return re.sub(rf"{_VARIABLES}({names})(?=_|\b)", lambda found: found[1] + self._renamed[found[2]], command)
+
+    def _role(self, number: int, role: Any, ends_all: bool, taken: Sequence[str]) -> dict[str, Any]:
         place = f"taskRoles.{number}"
         if not isinstance(role, Mapping):
             raise ConfigError("must be a mapping", Place(field=place))
         _check_fields(role, _ROLE, f"{place}.")
-        name = self._name(str(role.get("name") or ""), place)
-        new: dict[str, Json] = {"name": name, "instances": _count(role, "taskNumber", place)}
+        name = self._name(str(role.get("name") or ""), place, taken)
+        new: dict[str, Any] = {"name": name, "instances": _count(role, "taskNumber", place)}
         if not isinstance(role.get("command"), str) or not role["command"].strip():
             raise ConfigError("is missing: what runs in a task", Place(field=f"{place}.command"))
         new["command"] = role["command"]
-        new["cpuNumber"] = _count(role, "cpuNumber", place)
-        new["memorySize"] = f"{_count(role, 'memoryMB', place)}mb"
+        if role.get("cpuNumber"):
+            new["cpuNumber"] = _count(role, "cpuNumber", place)
+        if role.get("memoryMB"):
+            new["memorySize"] = f"{_count(role, 'memoryMB', place)}mb"
         new["gpuNumber"] = _count(role, "gpuNumber", place, 0)
         if role.get("shmMB"):
             new["shmSize"] = f"{_count(role, 'shmMB', place)}mb"
@@ -149,15 +179,18 @@ class _ClassicConverter:
         self._variables(role["command"], name)
         return new
 
-    def _name(self, old: str, place: str) -> str:
-        new = re.sub(r"[^a-z0-9]", "", old.lower())
+    def _name(self, old: str, place: str, taken: Sequence[str]) -> str:
+        """Return a role's name, as variables have it without any change. One without a name gets that of NNI."""
+        new = re.sub(r"[^a-z0-9]", "", (old or ONLY_ROLE).lower())
         if not new or not new[0].isalpha():
             raise ConfigError("must begin with a letter", Place(field=f"{place}.name"))
-        if new != old:
+        while new in taken:
+            new += "2"
+        if old and new != old:
+            self._renamed[old] = new
             self._notes.append(
                 f"the task role {old} was renamed to {new}, since names have small letters and digits; so were its "
-                "variables: "
-                f"PAI_TASK_ROLE_{new}_HOST_LIST"
+                f"variables in the commands, such as PAI_TASK_ROLE_{new}_HOST_LIST. Rename them in your scripts"
             )
         return new
 
@@ -171,6 +204,13 @@ class _ClassicConverter:
     def _variables(self, command: str, role: str) -> None:
         for name in sorted(set(re.findall(r"PAI_(?:DEFAULT_FS_URI|CODE_DIR|DATA_DIR|OUTPUT_DIR|USERNAME)\b", command))):
             self._notes.append(f"the command of {role} reads ${name}, which PAI after 1.0 does not set")
+
+
+def _speaker(roles: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the role that most likely ends with the training, and reports its result."""
+    by_name = [role for name in _SPEAKERS for role in roles if role["name"].rstrip("0123456789") == name]
+    with_gpus = [role for role in roles if role["gpuNumber"]]
+    return next(iter(by_name or with_gpus), roles[-1])
 
 
 def _completion(role: Mapping[str, Any], ends_all: bool) -> dict[str, Json]:
