@@ -119,6 +119,17 @@ def test_without_a_log_the_platforms_exit_code_counts(pai, open_pai):
     assert (status.state, status.exit_code) == (JobState.FAILED, 3)
 
 
+@pytest.mark.parametrize("report", ["rest", "stdout"])
+@pytest.mark.parametrize(("command", "code"), [("exit 3", 3), ("kill -9 $$", -9), ("kill -TERM $$", -15)])
+def test_a_trial_that_fails_keeps_its_exit_code_and_its_last_words(open_pai, report, command, code):
+    bench = open_pai()
+    name = bench.run(f"echo the last words; {command}", report=report)
+    status = bench.wait(name)
+    # By itself, 137 would be a failure of the platform, and the trial would run again.
+    assert (status.state, status.exit_code) == (JobState.FAILED, code)
+    assert bench.finish(name).output["stdout"] == b"the last words\n"
+
+
 def test_a_job_that_the_platform_began_again_while_no_manager_was_there_is_lost_and_stopped(pai, open_pai):
     bench = open_pai()
     name = bench.run("sleep 60")

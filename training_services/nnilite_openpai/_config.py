@@ -44,7 +44,7 @@ class PaiRoleConfig:
     memory_size: Annotated[MemoryMb | None, "memory of each task; default: trialMemorySize of the section"] = None
     gpu_number: Annotated[NonNegativeInt | None, "GPUs of each task; default: trialGpuNumber"] = None
     gpu_type: Annotated[str | None, "SKU of its tasks; default: gpuType of the section"] = None
-    shm_size: Annotated[MemoryMb | None, "size of /dev/shm; default: PAI's 64 MB"] = None
+    shm_size: Annotated[MemoryMb | None, "size of /dev/shm; default: PAI's 512 MB"] = None
     ports: Annotated[dict[str, int], "number of host ports of a task by label, such as {grpc: 1}"] = field(
         default_factory=dict
     )
@@ -93,7 +93,7 @@ class OpenPaiConfig(HttpConfig):
     trial_memory_size: Annotated[MemoryMb, "memory of each task"] = 4096
     trial_gpu_number: TrialGpuNumber = None
     gpu_type: Annotated[str | None, "the SKU of tasks, on clusters with the hived scheduler"] = None
-    shm_size: Annotated[MemoryMb | None, "size of /dev/shm; default: PAI's 64 MB"] = None
+    shm_size: Annotated[MemoryMb | None, "size of /dev/shm; default: PAI's 512 MB"] = None
     virtual_cluster: Annotated[str | None, "the virtual cluster; default: PAI's own"] = None
     job_priority: Annotated[
         Literal["prod", "test", "oppo"] | None,

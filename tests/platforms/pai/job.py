@@ -146,7 +146,7 @@ class PaiJob:
         for name, role in roles.items():
             tasks = [one for one in self.tasks if one.role == name]
             resources = role["resourcePerInstance"]
-            shm = (role.get("extraContainerOptions") or {}).get("shmMB", 64)
+            shm = (role.get("extraContainerOptions") or {}).get("shmMB", 512)
             found[f"PAI_TASK_ROLE_TASK_COUNT_{name}"] = str(len(tasks))
             found[f"PAI_RESOURCE_{name}"] = f"{resources['gpu']},{resources['cpu']},{resources['memoryMB']},{shm}"
             found[f"PAI_TASK_ROLE_{name}_HOST_LIST"] = ",".join(f"127.0.0.1:{one.port('http', 0)}" for one in tasks)

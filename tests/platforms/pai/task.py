@@ -15,6 +15,9 @@ from typing import Any
 
 import psutil
 
+# The runtime's own scripts have these options (openpai-runtime, src/runtime.d/runtime_entry.sh), and so has user.sh, to
+# which its init container adds the commands (src/init.d/user_command_renderer.py), as seen in a real task.
+_OPTIONS = "set -o errexit\nset -o nounset\nset -o pipefail\n"
 CONTAINER_PATH = "/tmp/nnilite"
 _PORTS = (20_000, 29_999)
 
@@ -48,7 +51,7 @@ class PaiTask:
         text = commands.replace(CONTAINER_PATH, shlex.quote(str(place / "tmp" / "nnilite")))
         (place / "tmp").mkdir()
         script = self.root / "user.sh"
-        script.write_text(f"#!/bin/bash\n{text}\n")
+        script.write_text(f"#!/bin/bash\n{_OPTIONS}{text}\n")
         script.chmod(0o700)
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "/usr/bin:/bin")))
         with self.log("stdout").open("wb") as out, self.log("stderr").open("wb") as err:
