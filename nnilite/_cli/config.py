@@ -20,7 +20,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     for each in (one, fields):
         each.add_argument("--json", action="store_true", help="print JSON, which is also the default")
     other = groups.add_parser("convert", help="convert a file of another program to a configuration")
-    other.add_argument("file", type=Path, metavar="FILE", help="the file (YAML or JSON)")
+    other.add_argument("file", type=Path, metavar="FILE", help="the file (YAML, JSON or TOML)")
     origin = "the program that the file is for, such as openpai"
     other.add_argument("--from", dest="origin", required=True, metavar="NAME", help=origin)
     other.add_argument("--json", action="store_true", help="print JSON instead of YAML")
@@ -43,10 +43,11 @@ def convert(options: argparse.Namespace) -> None:
 
     from nnilite._cli.nnictl import warn
     from nnilite._plugins import lookup
-    from nnilite.config.text import read_yaml
+    from nnilite.config.text import read_toml, read_yaml
 
     converter = lookup.converter(options.origin)
-    document, source = read_yaml(options.file)
+    read = read_toml if options.file.suffix.lower() == ".toml" else read_yaml
+    document, source = read(options.file)
     if not isinstance(document, Mapping):
         raise ConfigError("is not a mapping of fields", Place(str(options.file)))
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from pathlib import Path
@@ -39,6 +40,18 @@ _JSON = json.JSONDecoder(parse_int=_int)
 def read_yaml(path: Path) -> tuple[Any, ConfigSource]:
     """Return the content of a YAML (or JSON) file. Raises: ConfigError with the line."""
     return parse_yaml(read_text(path), str(path))
+
+
+def read_toml(path: Path) -> tuple[Any, ConfigSource]:
+    """Return the content of a TOML file. Raises: ConfigError."""
+    try:
+        tomllib = importlib.import_module("tomllib")
+    except ImportError as error:
+        raise ConfigError("is TOML, which needs Python 3.11 or later", Place(str(path))) from error
+    try:
+        return tomllib.loads(read_text(path)), ConfigSource(str(path), None)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"is not TOML: {error}", Place(str(path))) from error
 
 
 def read_space(path: Path) -> tuple[Any, ConfigSource]:

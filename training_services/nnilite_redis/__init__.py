@@ -16,10 +16,12 @@ _trial_files  files of trials that lie with their workers
 _session      an open service
 _service      the verbs of a training service
 _command      `nnictl worker`
+_driverless   from the options of H2O Driverless AI's workers to a section
 _worker       the worker's side
 """
 
 from nnilite_redis._config import BucketConfig, RedisConfig
+from nnilite_redis._driverless import convert
 from nnilite_redis._service import RedisService
 
-__all__ = ["BucketConfig", "RedisConfig", "RedisService"]
+__all__ = ["BucketConfig", "RedisConfig", "RedisService", "convert"]

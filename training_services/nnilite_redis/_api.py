@@ -74,6 +74,8 @@ class WorkerRecord:
     id: str
     beat: str
     facts: Mapping[str, Json] = field(default_factory=dict)
+    age_s: float = 0.0
+    """The time since the beat, by the clock of the server; 0 for a worker of an older version, which gives none."""
 
 
 @dataclass(frozen=True)
@@ -204,11 +206,12 @@ class Pool:
         with self.asking():
             ids = sorted(name.decode() for name in await self.client.smembers(self.keys.workers))
             async with self.client.pipeline(transaction=False) as pipe:
+                pipe.time()
                 for worker in ids:
-                    pipe.hmget(self.keys.worker(worker), ("beat", "facts"))
-                found = await pipe.execute() if ids else []
+                    pipe.hmget(self.keys.worker(worker), ("beat", "facts", "at"))
+                (now_s, _), *found = await pipe.execute()
         known = zip(ids, found, strict=True)
-        return [WorkerRecord(worker, _text(beat), _mapping(facts)) for worker, (beat, facts) in known if beat]
+        return [_worker(worker, fields, now_s) for worker, fields in known if fields[0]]
 
     async def fence(self, job: str, beat: str) -> bool:
         """Take a job from its worker, if there was no sign of life since that beat; return whether it is taken away."""
@@ -294,7 +297,7 @@ class Pool:
         key = self.keys.worker(worker)
         with self.asking():
             async with self.client.pipeline(transaction=False) as pipe:
-                pipe.hset(key, mapping={"beat": beat, "facts": json.dumps(facts)})
+                pipe.eval(scripts.BEAT, 1, key, beat, json.dumps(facts))
                 pipe.expire(key, _WORKER_KEPT_S)
                 pipe.sadd(self.keys.workers, worker)
                 pipe.expire(self.keys.workers, _WORKER_KEPT_S)
@@ -337,6 +340,11 @@ class Pool:
                 pipe.delete(self.keys.worker(worker), self.keys.mail(f"worker:{worker}"))
                 pipe.srem(self.keys.workers, worker)
                 await pipe.execute()
+
+
+def _worker(worker: str, fields: Sequence[bytes | None], now_s: int) -> WorkerRecord:
+    beat, facts, at = fields
+    return WorkerRecord(worker, _text(beat), _mapping(facts), max(0, now_s - _whole(at)) if at else 0.0)
 
 
 def _job(fields: Sequence[bytes | None]) -> JobRecord:

@@ -137,9 +137,11 @@ async def _list(pool: Pool) -> list[Host]:
     """Return the workers that have joined, by their own reports. Raises: ConfigError, ServiceError."""
     try:
         await pool.check()
-        workers = [worker_facts(record) for record in await pool.workers()]
+        records = await pool.workers()
         places = await pool.places()
     finally:
         await pool.close()
+    workers = [worker_facts(record) for record in records]
+    silent_s = {record.id: record.age_s for record in records}
     running = {f"{worker.id} {number}": worker.id for worker in workers for number in range(worker.running)}
-    return PoolView(workers, places=places).hosts(running)
+    return PoolView(workers, silent_s, places).hosts(running)

@@ -24,6 +24,9 @@ LABELS = "_machineLabels"
 TASK_VERSION = 1
 """The version of a job's record: both sides must use the same one."""
 
+QUIET_S = 8.0
+"""Some beats: after this time, what a worker has reported is old."""
+
 UP, DRAINING, UNHEALTHY = "up", "draining", "unhealthy"
 
 
@@ -200,6 +203,8 @@ class PoolView:
         state, reason = worker.state, worker.trouble
         if not self.healthy(worker.id):
             state, reason = UNHEALTHY, f"silent for {format_duration(silent_s)}"
+        elif silent_s > QUIET_S:
+            reason = f"silent for {format_duration(silent_s)}"
         details: dict[str, Json] = {
             "host": worker.host,
             "processors": worker.processors,

@@ -4,7 +4,7 @@
     PREFIX:queue:Q             stream: jobs that wait, with the consumer group `workers`
     PREFIX:bell                stream: something was queued
     PREFIX:workers             set of the workers' ids
-    PREFIX:worker:W            hash: what a worker says of itself, and the number of its last beat
+    PREFIX:worker:W            hash: what a worker says of itself, the number of its last beat, and when (s)
     PREFIX:job:JOB             hash: a job, from its submission until its removal
     PREFIX:jobs:X              set of the experiment's jobs
     PREFIX:experiment:X        hash: whether it is closed: its manager has stopped; and how it shares the pool:

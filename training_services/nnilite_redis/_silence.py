@@ -31,11 +31,14 @@ class Silence:
         """Redis has not answered."""
         self._last = None
 
-    def of(self, party: str, sign: str) -> float:
-        """Return the seconds since the party's last sign of life."""
+    def of(self, party: str, sign: str, age_s: float = 0.0) -> float:
+        """Return the seconds since the party's last sign of life.
+
+        `age_s`: how old that sign is, where it says so; it counts when the party is looked at for the first time.
+        """
         known, since_s = self._signs.get(party, (None, 0.0))
         if known != sign:
-            since_s = self._heard_s
+            since_s = self._heard_s - (age_s if known is None else 0.0)
             self._signs[party] = (sign, since_s)
         return self._heard_s - since_s
 

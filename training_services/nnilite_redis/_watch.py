@@ -11,6 +11,7 @@ from nnilite.services.slots import SlotTerms
 from nnilite_redis._api import JobRecord, Pool, PoolShares
 from nnilite_redis._config import RedisConfig
 from nnilite_redis._convert import (
+    QUIET_S,
     PoolView,
     Wants,
     silent_status,
@@ -25,8 +26,6 @@ from nnilite_redis._silence import Silence
 
 log = logging.getLogger(__name__)
 
-QUIET_S = 8.0
-"""Some beats: after this time, the report of a job is old."""
 
 _REAPPEAR_S = 10.0  # how long workers get to tell of a job that Redis has forgotten
 
@@ -77,7 +76,7 @@ class PoolWatch:
         places, records = await self._pool.places(), await self._pool.workers()
         shares = await self._pool.shares() if self.terms.limit is not None else PoolShares()
         self._silence.listened()
-        silent_s = {record.id: self._silence.of(f"worker {record.id}", record.beat) for record in records}
+        silent_s = {record.id: self._silence.of(f"worker {record.id}", record.beat, record.age_s) for record in records}
         facts = [worker_facts(record) for record in records]
         self._view = PoolView(facts, silent_s, places, self._config.worker_healthy_period, shares)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nnilite._cli.nnictl import run
 from nnilite.service import JobState
 from nnilite.testing import eventually
 from nnilite.testing.probes import quoted
@@ -155,8 +156,6 @@ def test_what_a_trial_has_written_stays_on_the_worker_if_it_is_to_be_kept(shared
 
 
 def test_the_list_of_workers_is_shown_by_the_command(shared_server, prefix, start_worker, capfd):
-    from nnilite._cli.nnictl import run
-
     worker = start_worker(shared_server.url, "--processors", "3", "--labels", "gpu=a100")
     eventually(lambda: run(["worker", "list", "--redis", shared_server.url, "--prefix", prefix]) == 0)
     assert f"{worker.name}" in eventually(lambda: capfd.readouterr().out)
@@ -164,3 +163,32 @@ def test_the_list_of_workers_is_shown_by_the_command(shared_server, prefix, star
     [found] = json.loads(capfd.readouterr().out)
     assert found["details"]["processors"] == 3
     assert "gpu=a100" in found["details"]["labels"]
+
+
+def bury(server, prefix, ago_s):
+    """Add a worker to the pool that died some time ago, as it leaves its traces there."""
+    with server.client() as client:
+        at = client.time()[0] - ago_s
+        facts = json.dumps({"host": "attic", "processors": 2})
+        client.hset(f"{prefix}:worker:dead", mapping={"beat": "x-1", "facts": facts, "at": at})
+        client.sadd(f"{prefix}:workers", "dead")
+
+
+@pytest.mark.parametrize(("ago_s", "state"), [(3600, "unhealthy"), (60, "up")])
+def test_a_worker_that_died_is_known_to_be_silent_from_the_first_look(
+    open_bench, shared_server, prefix, capfd, ago_s, state
+):
+    bury(shared_server, prefix, ago_s)
+    run(["worker", "list", "--redis", shared_server.url, "--prefix", prefix, "--json"])
+    [listed] = json.loads(capfd.readouterr().out)
+    assert (listed["state"], listed["reason"].startswith("silent for 1")) == (state, True)
+    bench = open_bench(shared_server)
+    bench.call(bench.service.poll([bench.handles[bench.run("true")]]))
+    assert [host.state for host in bench.service.hosts()] == [state]
+
+
+def test_a_beat_has_the_time_of_the_server(shared_server, prefix, start_worker):
+    worker = start_worker(shared_server.url)
+    with shared_server.client() as client:
+        at = eventually(lambda: client.hget(f"{prefix}:worker:{worker.name}", "at"))
+        assert 0 <= client.time()[0] - int(at) < 60
