@@ -97,6 +97,23 @@ def test_a_role_that_fails_ends_the_trial_and_is_named(open_bench):
     assert "-worker-0: exit code 9" in status.reason
 
 
+@pytest.mark.parametrize(("operator", "first"), [("tf-operator", "chief"), ("pytorch-operator", "master")])
+def test_a_role_that_fails_is_named_though_the_operator_deletes_all_pods(cluster, open_bench, operator, first):
+    roles = {first: role(command="sleep 60"), "worker": role(replicas=2, command="sleep 1; exit 9")}
+    bench = open_bench(operator=operator, run_policy={"backoffLimit": 0}, **roles)
+    status = bench.wait(bench.run(""))
+    assert (status.state, status.exit_code) == (JobState.FAILED, 9)
+    assert ": exit code 9" in status.reason
+    eventually(lambda: not cluster.pods(), cluster.limit_s)
+
+
+@pytest.mark.parametrize(("operator", "first"), [("tf-operator", "chief"), ("pytorch-operator", "master")])
+def test_the_pod_of_a_role_that_fails_stays_until_its_job_is_removed(cluster, open_bench, operator, first):
+    bench = open_bench(operator=operator, **{first: role(command="sleep 60"), "worker": role(command="exit 9")})
+    bench.wait(bench.run(""))
+    eventually(lambda: [pod["status"]["phase"] for pod in cluster.pods()] == ["Failed"], cluster.limit_s)
+
+
 def test_pods_that_still_run_when_the_trial_has_ended_are_cleaned_up(cluster, open_bench):
     bench = open_bench(operator="tf-operator", ps=role(command="sleep 60"), worker=role(command="true"))
     bench.finish(bench.run(""))

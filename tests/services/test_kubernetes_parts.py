@@ -37,8 +37,8 @@ _ROLE = Role("worker", "trial", KubernetesConfig(), reports=False)
 
 
 def pod(phase="Running", version="1", name="pod"):
-    ended = {"terminated": {"exitCode": 0, "startedAt": "2024-01-01T00:00:00Z"}}
-    state = ended if phase == "Succeeded" else {"running": {"startedAt": "2024-01-01T00:00:00Z"}}
+    ended = {"terminated": {"exitCode": 9 * (phase == "Failed"), "startedAt": "2024-01-01T00:00:00Z"}}
+    state = {"running": {"startedAt": "2024-01-01T00:00:00Z"}} if phase == "Running" else ended
     labels = {TRIAL: "T", ATTEMPT: "0", ROLE: "worker"}
     return {
         "metadata": {"name": name, "uid": name, "resourceVersion": version, "labels": labels},
@@ -124,6 +124,37 @@ def test_what_is_known_of_other_pods_is_not_overwritten_while_the_disk_does_not_
     records.close()
     entries = json.loads((tmp_path / "trials/T/0/roles.json").read_text())
     assert [entry["pod"] for entry in entries] == ["first", "third"]
+
+
+_CHIEF = Role("chief", "trial", KubernetesConfig())
+
+
+def taken(content, **more):
+    content["metadata"]["deletionTimestamp"] = "2024-01-01T00:00:09Z"
+    content["status"].update(more)
+    return content
+
+
+_PREEMPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+
+
+@pytest.mark.parametrize(
+    ("seen", "code"),
+    [
+        ([(pod("Failed"), _ROLE), (taken(pod(name="chief")), _CHIEF)], 9),
+        ([(taken(pod(name="chief")), _CHIEF), (pod("Failed"), _ROLE)], None),
+        ([(pod("Failed"), _ROLE), (taken(pod("Failed", name="x"), conditions=[_PREEMPTED]), _ROLE)], None),
+        ([(pod("Succeeded"), _ROLE)], None),
+    ],
+    ids=["before it was deleted", "after the chief was deleted", "beside one that was preempted", "none"],
+)
+def test_a_failure_is_the_trials_own_unless_a_pod_was_taken_away_before(tmp_path, seen, code):
+    records = RoleRecords(Logs(), "default", tmp_path)
+    for content, role in seen:
+        records.note(content, role, gone=True)
+    records.close()
+    found = RoleRecords(Logs(), "default", tmp_path).failure(pod())
+    assert (found and found.exit_code) == code
 
 
 class Watched:

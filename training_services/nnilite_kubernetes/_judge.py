@@ -64,7 +64,7 @@ class Judge:
         if content is None or content["metadata"]["uid"] != uid:
             return memory.end or self._gone(name, memory)
         facts = self._facts(content)
-        found = status(self._known.kind, facts)
+        found = self._found(facts)
         if found.state.ended and found.ended is None and any(map(is_alive, facts.pods)):
             found, facts = self._with_pods_now(name, facts)
         if facts.canceled and not found.state.ended and not content["metadata"].get("deletionTimestamp"):
@@ -77,11 +77,18 @@ class Judge:
                 self.delete(content)  # the other roles would go on beside the next attempt
         return found
 
+    def _found(self, facts: Facts) -> JobStatus:
+        """Judge a job. The pod whose failure has failed it may be gone: its record is asked."""
+        found = status(self._known.kind, facts)
+        if found.state is not JobState.LOST or self._known.kind.outcome(facts.content).state is not JobState.FAILED:
+            return found
+        return self._roles.failure(facts.content) or found
+
     def _with_pods_now(self, name: str, facts: Facts) -> tuple[JobStatus, Facts]:
         """Judge an object whose end was heard of before that of its pods. Raises: ApiError."""
         before, _ = reporting(facts)
         facts = replace(facts, pods=self._known.pods_now(name))
-        found = status(self._known.kind, facts)
+        found = self._found(facts)
         now, _ = reporting(facts)
         if found.state is JobState.LOST and now is None and before is not None:
             # It was deleted, and the watch of the pods has not said so yet. The object only counts its failures.
@@ -137,7 +144,7 @@ class Judge:
     def _remember(self, content: Json, *pods: Json) -> None:
         """Keep the end of a job whose objects may be gone when it is asked for."""
         facts = self._known.facts(content, pods)
-        found = status(self._known.kind, facts)
+        found = self._found(facts)
         certain = found.ended is not None or not any(map(is_alive, facts.pods))
         if found.state.ended and certain and (pods or found.state is not JobState.LOST):
             memory = self._known.memory_of(content)
@@ -169,7 +176,8 @@ class Judge:
             now = self._known.cluster.get(self._known.kind.resource, self._known.namespace, name) or content
             if self._known.kind.outcome(now).state or now["metadata"].get("deletionTimestamp") or is_canceled(now):
                 return
-            memory.end = memory.end or JobStatus(JobState.LOST, removal(pod))
+            failure = self._roles.failure(content) if self._known.kind.failure_ends_all else None
+            memory.end = memory.end or failure or JobStatus(JobState.LOST, removal(pod))
             self.delete(content)
         except ApiError as error:
             log.warning("cannot find out what became of %s: %s", name, error)

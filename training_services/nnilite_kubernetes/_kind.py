@@ -33,6 +33,7 @@ class OperatorKind(ABC):
     pod_end_counts = True  # the trial has ended when its reporting pod has; else its object alone tells
     logs_stay = True  # the logs of ended pods can be read; else keepers stay until they have delivered all
     ends_with_pod = True  # a trial whose reporting pod is gone is lost; else its object alone tells what that means
+    failure_ends_all = False  # the operator deletes all pods of a job when one has failed, and tells its end after that
     has_shm = False  # the operator mounts /dev/shm itself
     deletion = "Foreground"  # the object stays until its pods are gone: the end of a canceled job can be seen
 

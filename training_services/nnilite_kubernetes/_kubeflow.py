@@ -216,6 +216,7 @@ class KubeflowJob(OperatorKind):
         self.resource = self._flavor.resource
         if config.api_version:
             self.resource = replace(self.resource, version=config.api_version)
+        self.failure_ends_all = not config.elastic
         if config.elastic and config.operator == "mpi-operator":
             self.needs = ((PODS, "delete"),)
 
@@ -257,7 +258,7 @@ class KubeflowJob(OperatorKind):
         policy = {
             "cleanPodPolicy": self._config.clean_pod_policy,
             "ttlSecondsAfterFinished": self._config.keep_finished,
-            "backoffLimit": self._config.backoff_limit,
+            **self._backoff_limit(),
         }
         spec: dict[str, Json] = {
             "runPolicy": merged(policy, self._config.run_policy or {}),
@@ -275,6 +276,18 @@ class KubeflowJob(OperatorKind):
             "metadata": metadata,
             "spec": spec,
         }
+
+    def _backoff_limit(self) -> dict[str, Json]:
+        """The limit where it has an effect on restarts.
+
+        Of a job that exceeds it, the training-operator deletes even the pods that have failed, with their exit codes.
+        No pod of ours is started again, so that its jobs fail without a limit just as soon, and keep these pods. The
+        MPI operator hands the limit to the Job of the launcher, which has one of 6 otherwise.
+        """
+        limit = self._config.backoff_limit
+        restarts = self._config.elastic and self._config.operator == "pytorch-operator"
+        needed = limit > 0 or restarts or self.resource.version == "v2beta1"
+        return {"backoffLimit": limit} if needed else {}
 
     def _replicas(self, role: Role, pod: Json) -> Json:
         """The operators put the replica's restart policy into the pods, and complain about any other there."""

@@ -21,17 +21,18 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from nnilite.records import Json
-from nnilite.service import JobState
+from nnilite.service import JobState, JobStatus
 from nnilite_kubernetes._api import ApiError, Cluster, LogStream
 from nnilite_kubernetes._log import EVENT
 from nnilite_kubernetes._manifest import ATTEMPT, ROLE, TRIAL, Role
-from nnilite_kubernetes._status import container_start, pod_end, rank
+from nnilite_kubernetes._status import container_start, disruption, pod_end, rank
 
 log = logging.getLogger(__name__)
 
 _THREADS = 16
 _MOST_BYTES = 16_000_000  # of one log
 _PAUSES_S = (1.0, 3.0)  # before a last log is asked for again
+_TAKEN = ("ENDING", "DELETED", JobState.LOST.value, JobState.CANCELED.value)
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
@@ -101,6 +102,22 @@ class RoleRecords:
         readers = [self._readers.get(pod["metadata"]["uid"]) for pod in pods]
         wait([reader for reader in readers if reader is not None], timeout=limit_s)
 
+    def failure(self, content: Json) -> JobStatus | None:
+        """Return the first failure of a pod of this object's job that is the trial's own; None if there is none.
+
+        The pods may be gone: operators delete them before they tell that a job has failed.
+        """
+        place = _attempt(content)
+        entries = (_read(self._folder.joinpath("trials", *place)) if place is not None else None) or []
+        if any(entry.get("disrupted") for entry in entries):
+            return None
+        own = next((entry for entry in entries if entry.get("own")), None)
+        if own is None:
+            return None
+        reason = f"{own['pod']}: {own['reason'] or own['state']}"
+        code, host, started, ended = (own[name] for name in ("exitCode", "host", "started", "ended"))
+        return JobStatus(JobState.FAILED, reason, code, host, started=started, ended=ended)
+
     def _enter(self, pod: Json, role: Role, gone: bool) -> Json | None:
         """Write how a pod stands into the record of its attempt; its entry, None where that cannot be."""
         if _place(pod) is None:
@@ -120,9 +137,12 @@ class RoleRecords:
                 "pod": pod["metadata"]["name"],
                 "uid": uid,
                 "log": f"{name}.log",
+                "reports": role.reports,
             }
             entries.append(known)
         known.update(_standing(pod, role, gone, known))
+        if known["state"] == JobState.FAILED.value and "own" not in known:
+            known["own"] = not any(map(_is_taken, entries))
         if not known.get("read") and self._comes_as_events(pod, role) and _ended_well(pod, role):
             known.update(read=True, log=_existing(folder, known["log"]))
         _write(folder, entries)
@@ -192,9 +212,19 @@ def _ended_well(pod: Json, role: Role) -> bool:
 
 def _place(pod: Json) -> tuple[str, str] | None:
     """Trial and attempt of a pod, None if what its labels say cannot be ours."""
-    labels: Mapping[str, str] = pod["metadata"].get("labels") or {}
+    return _attempt(pod) if (pod["metadata"].get("labels") or {}).get(ROLE) else None
+
+
+def _attempt(content: Json) -> tuple[str, str] | None:
+    """Return trial and attempt of an object, None if what its labels say cannot be ours."""
+    labels: Mapping[str, str] = content["metadata"].get("labels") or {}
     trial, attempt = str(labels.get(TRIAL) or ""), str(labels.get(ATTEMPT) or "")
-    return (trial, attempt) if _NAME.fullmatch(trial) and attempt.isdecimal() and labels.get(ROLE) else None
+    return (trial, attempt) if _NAME.fullmatch(trial) and attempt.isdecimal() else None
+
+
+def _is_taken(entry: Mapping[str, Json]) -> bool:
+    """Return whether a pod was taken away so that others may fail because of it."""
+    return bool(entry.get("disrupted") or (entry.get("reports") and entry["state"] in _TAKEN))
 
 
 def _existing(folder: Path, log: Json) -> Json:
@@ -211,6 +241,7 @@ def _standing(pod: Json, role: Role, gone: bool, known: Mapping[str, Json]) -> d
             "state": end.state.value,
             "exitCode": end.exit_code,
             "reason": end.reason,
+            "disrupted": bool(disruption(pod)) and end.state is JobState.LOST,
             "host": end.host,
             "started": started,
             "ended": end.ended or known.get("ended") or time.time(),

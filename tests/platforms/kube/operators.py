@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from platforms.kube.client import MAPS, MPIJOBS_V1, MPIJOBS_V2, PYTORCHJOBS, TFJOBS, Key
+from platforms.kube.client import MAPS, MPIJOBS_V1, MPIJOBS_V2, PYTORCHJOBS, TFJOBS, Api, Key
 from platforms.kube.controllers import Controller, Operators, reference
 
 CRDS: dict[Key, str] = {
@@ -22,6 +22,11 @@ class KubeflowController(Controller):
     """What the kinds have in common."""
 
     specs = ""
+    deletes_failed = True  # the training-operator, where a limit of restarts is given
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        super().__init__(api, namespace)
+        self._exceeded: set[str] = set()  # the uids of jobs that have failed too often
 
     def replicas(self, job: Any) -> dict[str, Any]:
         return job["spec"][self.specs]
@@ -35,12 +40,34 @@ class KubeflowController(Controller):
         self.conclude(content, "Created", f"{content['kind']}Created")
         self.make(content)
         pods = self.by_role(content)
+        if content["metadata"]["uid"] in self._exceeded or self.exceeds_limit(content, pods):
+            self.end_all(content)
+            return
         self.restart(content, pods)
         if any(pod["status"]["phase"] == "Running" for found in pods.values() for pod in found.values()):
             self.conclude(content, "Running", f"{content['kind']}Running")
         verdict = self.verdict(content, pods)
         if verdict:
             self.conclude(content, verdict, f"{content['kind']}{verdict}", f"{content['kind']} {verdict}")
+
+    def exceeds_limit(self, job: Any, pods: dict[str, dict[int, Any]]) -> bool:
+        """Whether pods have failed too often. Source: ReconcileJobs in pkg/controller.v1/common/job.go."""
+        limit = (job["spec"].get("runPolicy") or {}).get("backoffLimit")
+        failed = sum(pod["status"]["phase"] == "Failed" for found in pods.values() for pod in found.values())
+        return self.deletes_failed and limit is not None and failed > limit
+
+    def end_all(self, job: Any) -> None:
+        """Delete all pods, the failed ones too, and then tell the failure.
+
+        Source: DeletePodsAndServices in the same file: cleanPodPolicy counts for finished jobs alone, and this one is
+        not finished yet. The status comes last here, as where the server refuses the first try to write it.
+        """
+        self._exceeded.add(job["metadata"]["uid"])
+        pods = self.pods(job)
+        self.delete(pods)
+        if not any(pod["status"]["phase"] == "Failed" for pod in pods):
+            message = f"{job['kind']} has failed because it has reached the specified backoff limit"
+            self.conclude(job, "Failed", f"{job['kind']}Failed", message)
 
     def by_role(self, job: Any) -> dict[str, dict[int, Any]]:
         found: dict[str, dict[int, Any]] = {name.lower(): {} for name in self.replicas(job)}
@@ -197,6 +224,7 @@ class MPIJobsV2(MPIJobs):
 
     key = MPIJOBS_V2
     worker = ()
+    deletes_failed = False  # its pods belong to a Job
 
     def host(self, job: Any, pod: Any) -> str:
         name = job["metadata"]["name"]
