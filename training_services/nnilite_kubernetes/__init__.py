@@ -23,6 +23,7 @@ _receive              the program in that pod, which takes files from its standa
 _s3                   puts keeper and code into an S3 bucket
 _azure_files          puts keeper and code on an Azure file share
 _api                  the API server
+_kube_credentials     where a cluster is and who we are there; loaded again when it no longer accepts us
 _connections          the open connections to it, which another thread can break off
 _mirror               a copy of all objects of one kind, kept up to date by watching
 _memory               what the service keeps in mind of its jobs

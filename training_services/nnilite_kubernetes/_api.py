@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,15 +21,14 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import urllib3
-from kubernetes import config as kubeconfig
 from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject
-from kubernetes.config.config_exception import ConfigException
 
-from nnilite.errors import ConfigError, Place, ServiceError
+from nnilite.errors import ServiceError
 from nnilite.records import Json
 from nnilite_kubernetes._connections import ApiConnections
 from nnilite_kubernetes._exec import Execution
+from nnilite_kubernetes._kube_credentials import Credentials
 
 log = logging.getLogger(__name__)
 
@@ -94,34 +92,43 @@ JOBS = Resource("batch", "v1", "jobs", "Job")
 
 def connect(kubeconfig_file: str | None, context: str | None) -> Cluster:
     """The cluster of a kubeconfig, or the one that this process runs in. Raises: ConfigError."""
-    configuration = Configuration()
-    inside = "KUBERNETES_SERVICE_HOST" in os.environ and not (kubeconfig_file or os.environ.get("KUBECONFIG"))
-    try:
-        if inside:
-            kubeconfig.load_incluster_config(client_configuration=configuration)
-        else:
-            kubeconfig.load_kube_config(kubeconfig_file, context, configuration, persist_config=False)
-    except (ConfigException, OSError, TypeError) as error:
-        hint = "set kubeconfig, or KUBECONFIG in the environment"
-        raise ConfigError(f"no cluster can be found: {error}; {hint}", Place(field="kubeconfig")) from error
-    return Cluster(configuration)
+    return Cluster(Credentials(kubeconfig_file, context))
+
+
+@dataclass(frozen=True)
+class _Way:
+    """Connections, and the settings by which they were made."""
+
+    configuration: Configuration
+    pool: Any
 
 
 class Cluster:
     """One API server and who we are there."""
 
-    def __init__(self, configuration: Configuration) -> None:
-        self.host = str(configuration.host).rstrip("/")
-        self._configuration = configuration
-        self._pool = RESTClientObject(configuration).pool_manager
-        self._connections = ApiConnections(self._pool)
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._connections = ApiConnections()
+        self._way = self._open_way()
         self._closed = threading.Event()
+
+    @property
+    def host(self) -> str:
+        """Return the address of the server."""
+        return str(self._way.configuration.host).rstrip("/")
+
+    def _open_way(self) -> _Way:
+        """Make connections anew: certificates belong to them."""
+        configuration = self._credentials.configuration
+        pool = RESTClientObject(configuration).pool_manager
+        self._connections.note(pool)
+        return _Way(configuration, pool)
 
     def close(self) -> None:
         """Let connections go. Calls and streams of other threads end with an ApiError."""
         self._closed.set()
         self._connections.break_off()
-        self._pool.clear()
+        self._way.pool.clear()
 
     def get(self, resource: Resource, namespace: str, name: str) -> Json | None:
         """An object, None if there is none. Raises: ApiError."""
@@ -185,7 +192,7 @@ class Cluster:
         query = [*(("command", word) for word in command), ("container", container)]
         query += [(stream, "true") for stream in ("stdin", "stdout", "stderr")]
         path = f"{PODS.path(namespace, pod)}/exec?{urlencode(query)}"
-        return Execution(self._configuration, path, self._authorization())
+        return Execution(self._way.configuration, path, self._credentials.headers())
 
     def allowed(self, namespace: str, verb: str, resource: Resource, subresource: str = "") -> bool:
         """Whether we may; also where the server does not let us ask. Raises: ApiError."""
@@ -245,43 +252,54 @@ class Cluster:
     def _exchange(self, method: str, path: str, data: bytes | None, kind: str, stream_s: float | None = None) -> Any:
         """The answer; bit by bit if `stream_s` says for how long nothing may come. Raises: ApiError."""
         deadline = time.monotonic() + _PATIENCE_S
+        may_sign_in = True
         while True:
+            way = self._way
             try:
-                return self._ask(method, path, data, kind, stream_s)
+                return self._ask(way, method, path, data, kind, stream_s)
             except ApiError as error:
+                if error.status == 401 and may_sign_in and self._sign_in(way):
+                    may_sign_in = False
+                    continue
                 later = error.status in _BUSY and error.wait_s > 0
                 pause_s = min(error.wait_s, _LONGEST_WAIT_S)
                 if not later or time.monotonic() + pause_s > deadline or self._closed.wait(pause_s):
                     raise
 
-    def _ask(self, method: str, path: str, data: bytes | None, kind: str, stream_s: float | None) -> Any:
-        headers = {"Accept": "application/json, */*", **self._authorization()}
+    def _sign_in(self, refused: _Way) -> bool:
+        """Load the credentials again; return whether the same request may do with them."""
+        if not self._credentials.renew(refused.configuration):
+            return False
+        if self._way.configuration is not self._credentials.configuration:
+            log.info("the credentials of %s were loaded again", self._credentials.source)
+            self._way = self._open_way()
+        return True
+
+    def _ask(self, way: _Way, method: str, path: str, data: bytes | None, kind: str, stream_s: float | None) -> Any:
+        headers = {"Accept": "application/json, */*", **self._credentials.headers()}
         if data is not None:
             headers["Content-Type"] = _CONTENT[kind]
         timeout = urllib3.Timeout(connect=_TIMEOUT_S, read=stream_s or _TIMEOUT_S)
         try:
-            answer = self._pool.request(
+            answer = way.pool.request(
                 method,
-                self.host + path,
+                str(way.configuration.host).rstrip("/") + path,
                 body=data,
                 headers=headers,
                 timeout=timeout,
                 retries=False,
                 preload_content=stream_s is None,
             )
+            if answer.status == 401:
+                raise ApiError(self._not_known(_refusal(method, path, answer, answer.data)), 401, "Unauthorized")
             if answer.status >= 400:
                 raise _refusal(method, path, answer, answer.data)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ApiError(f"the API server {self.host} cannot be reached: {error}") from error
         return answer
 
-    def _authorization(self) -> dict[str, str]:
-        """Asked for anew each time: tokens of plugins and service accounts expire."""
-        settings: Mapping[str, Any] = self._configuration.auth_settings()
-        found = {str(entry["key"]): str(entry["value"]) for entry in settings.values() if entry.get("value")}
-        if self._configuration.username and "authorization" not in {name.lower() for name in found}:
-            found["authorization"] = str(self._configuration.get_basic_auth_token())
-        return found
+    def _not_known(self, refusal: ApiError) -> str:
+        return f"{refusal}; sign in again: {self._credentials.source} is read at each try"
 
 
 class LogStream:

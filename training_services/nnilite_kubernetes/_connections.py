@@ -1,4 +1,4 @@
-"""The open connections of a urllib3 pool manager, all of which can be broken off from another thread.
+"""The open connections of urllib3 pool managers, all of which can be broken off from another thread.
 
 A reader that waits for the head of an answer has nothing yet by which it could be stopped, and a kubelet may send none
 until the container prints something.
@@ -16,12 +16,15 @@ from urllib3 import PoolManager
 
 
 class ApiConnections:
-    """Notes the sockets of the pools that the manager makes from now on."""
+    """Notes the sockets of the managers that it is given."""
 
-    def __init__(self, manager: PoolManager) -> None:
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._broken = False
+
+    def note(self, manager: PoolManager) -> None:
+        """Note the connections of the pools that this manager makes from now on."""
         pools = manager.pool_classes_by_scheme
         manager.pool_classes_by_scheme = {scheme: self._noting(pool) for scheme, pool in pools.items()}
 

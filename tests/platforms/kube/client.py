@@ -58,9 +58,8 @@ class Api:
 
     def __init__(self, kubeconfig: Path) -> None:
         self.cluster = connect(str(kubeconfig), None)
-        self.cluster._pool.connection_pool_kw["maxsize"] = (
-            50  # for controllers, a node and a test; the plugin needs few
-        )
+        # For controllers, a node and a test; the plugin needs few.
+        self.cluster._way.pool.connection_pool_kw["maxsize"] = 50
 
     def close(self) -> None:
         self.cluster.close()

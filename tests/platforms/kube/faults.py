@@ -65,11 +65,11 @@ class Faults:
 
     def ask(self, method: str, path: str, body: bytes, headers: dict[str, str], watch: bool) -> Any:
         """The server's answer."""
-        return self._cluster._pool.request(
+        return self._cluster._way.pool.request(
             method,
             self._cluster.host + path,
             body=body or None,
-            headers={**headers, **self._cluster._authorization()},
+            headers={**headers, **self._cluster._credentials.headers()},
             preload_content=not watch,
             retries=False,
             timeout=urllib3.Timeout(connect=10, read=300),

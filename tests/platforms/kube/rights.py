@@ -22,6 +22,10 @@ class Rights:
         self._accounts[token] = (namespace, account)
         return token
 
+    def revoke(self, token: str) -> None:
+        """Let nobody in by this token any more."""
+        del self._accounts[token]
+
     def knows(self, token: str) -> bool:
         return token == self.admin or token in self._accounts
 
