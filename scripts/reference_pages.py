@@ -15,6 +15,7 @@ from typing import Any
 
 os.environ.pop("NNILITE_HOME", None)  # a default in the config depends on it
 
+import request_sizes
 import share_of_nni
 
 from nnilite._cli import nnictl
@@ -319,6 +320,7 @@ PAGES = {
     "cli.md": cli,
     "rest.md": rest,
     "share-of-nni.md": share_of_nni.page,
+    "request-sizes.md": request_sizes.page,
 }
 
 

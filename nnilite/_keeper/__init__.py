@@ -95,6 +95,7 @@ __all__ = [
     "bootstrap_shell",
     "bootstrap_source",
     "build",
+    "for_one_job",
     "sdk_sources",
     "with_bytecode",
 ]
@@ -132,6 +133,7 @@ BEFORE_START: Tuple[str, ...] = (
 
 _PACKAGE = Path(__file__).parent
 _CPYTHON = "nnilite/_cpython.py"
+_FOR_MANY_TRIALS = ("nnilite/_keeper/fork_server.py",)
 _FOR_STORAGE = ("code_fetch", "enclosed", "saver", "storage", "storage_choice", "storage_http")
 _MAIN = """import sys
 
@@ -170,7 +172,8 @@ def build(target: Path, with_storage: bool = False) -> Path:
     files.update({"nnilite/__init__.py": b"", _CPYTHON: _without_prose(_cpython())})
     sdk = sdk_sources()
     places = {name: name if name == _CPYTHON else f"sdk/{name}" for name in sorted(sdk)}
-    files.update((place, sdk[name]) for name, place in places.items() if place not in files)
+    texts = ((place, sdk[name].decode("ascii")) for name, place in places.items() if place not in files)
+    files.update((place, _without_prose(text)) for place, text in texts)
     digest = hashlib.sha256()
     for name in sorted(files):
         digest.update(f"{name}\0{len(files[name])}\0".encode() + files[name])
@@ -181,6 +184,15 @@ def build(target: Path, with_storage: bool = False) -> Path:
         _write(stream, files)
     draft.replace(target)
     return target
+
+
+def for_one_job(keeper: bytes) -> bytes:
+    """Return the keeper's zipapp without what only keepers need that run one trial after the other."""
+    with zipfile.ZipFile(io.BytesIO(keeper)) as archive:
+        files = {name: archive.read(name) for name in archive.namelist() if name not in _FOR_MANY_TRIALS}
+    target = io.BytesIO()
+    _write(target, files)
+    return target.getvalue()
 
 
 def with_bytecode(keeper: bytes) -> bytes:

@@ -15,8 +15,8 @@ The instructions are JSON, compressed by zlib:
 
     spec                the keeper's specification
     keeper, code        where to get them: {"file": path}, {"url": URL} or {"variable": name}, with "packed": true if
-                        they are compressed by zlib. keeper has "sha256"; code has the "hash" of the package, and is
-                        missing where the specification names the code (`download` fetches it from the manager)
+                        they are compressed by zlib or bz2. keeper has "sha256"; code has the "hash" of the package, and
+                        is missing where the specification names the code (`download` fetches it from the manager)
     roles, log_stays, log_tells_end, shared      see `job`
 
 This process becomes the keeper, which so gets the signals of the platform. A failure before that is reported by one
@@ -235,9 +235,18 @@ def _fetch(what: str, entry: Mapping[str, Any], files: str, target: str) -> None
         patiently(what, path, lambda: _copy(path, target), _FILE_LIMIT_S)
     if entry.get("packed"):
         try:
-            write_private(target, zlib.decompress(_read(target)))
-        except zlib.error as error:
-            raise Failed("{} that the platform has handed over is damaged: {}".format(what, error)) from error
+            write_private(target, _unpacked(_read(target)))
+        except (zlib.error, ImportError, OSError, ValueError) as error:
+            raise Failed("{} that the platform has handed over cannot be unpacked: {}".format(what, error)) from error
+
+
+def _unpacked(data: bytes) -> bytes:
+    """Decompress. Raises: zlib.error, ValueError, OSError, ImportError where this Python was built without bz2."""
+    if not data.startswith(b"BZh"):
+        return zlib.decompress(data)
+    import bz2
+
+    return bz2.decompress(data)
 
 
 def patiently(what: str, place: str, call: Callable[[], T], limit_s: float) -> T:

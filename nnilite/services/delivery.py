@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,7 @@ from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.foreign_files import TrialFile, put_file, size_below
 from nnilite.records import Json
 from nnilite.service import Job, ServiceContext
-from nnilite.services.bootstrap import Instructions, Supply, environment, keeper_digest, pack
+from nnilite.services.bootstrap import Instructions, Supply, environment, for_one_job, keeper_digest, pack_tightly
 from nnilite.services.keeper_folder import copy_attempt, copy_attempt_file, list_attempt
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "deliver",
     "hidden",
     "keeper_spec",
+    "sample_job",
     "variable_names",
 ]
 
@@ -167,6 +169,13 @@ def code_source(given: CodeSource | None, has_storage: bool, report: Json) -> Co
     return "job" if report == "stdout" else "manager"
 
 
+def sample_job(context: ServiceContext, gpus: int | None = None) -> Job:
+    """Make a job such as will come, without parameters: what is too large with it is so for each trial."""
+    report = "stdout" if context.defaults.get("callback") == "log" else "rest"
+    name = f"nni-{context.experiment}-sample-0"
+    return Job(name, context.experiment, "sample", 0, 0, {"report": report, "token": "0" * 43}, gpus)
+
+
 def variable_names(source: CodeSource) -> list[str]:
     """Return the variables that a job gets, for a look at it before anything is sent."""
     more = {"storage": [], "manager": [KEEPER_VARIABLE], "job": [KEEPER_VARIABLE, CODE_VARIABLE]}
@@ -176,15 +185,21 @@ def variable_names(source: CodeSource) -> list[str]:
 def deliver(
     context: ServiceContext, source: CodeSource, report: Json, storage: MountedStorage | None, callback: str
 ) -> Delivery:
-    """Put keeper and code where jobs will look for them. Blocks. Raises: ConfigError, ServiceError, CodeDirError."""
+    """Put keeper and code where jobs will look for them. Blocks. Raises: ConfigError, ServiceError, CodeDirError.
+
+    A keeper that travels within the job is as small as it can be: the platforms that need this count each byte.
+    """
     if source == "manager" and report == "stdout":
         raise ConfigError("must not be manager where callback is log: jobs cannot reach it", Place(field="codeFrom"))
-    package, digest = context.package(), keeper_digest(context.keeper)
+    package = context.package()
     if source == "storage" and storage is not None:
+        digest = keeper_digest(context.keeper)
         keeper = Supply(file=storage.put(f"keeper-{digest}.pyz", context.keeper))
         code = Supply(file=storage.put(f"{package.hash}.tar.gz", package.archive))
         return Delivery(keeper, digest, code, package.hash, callback)
-    keeper, contents = Supply(variable=KEEPER_VARIABLE, packed=True), {KEEPER_VARIABLE: pack(context.keeper)}
+    own = for_one_job(context.keeper.read_bytes())
+    digest = hashlib.sha256(own).hexdigest()
+    keeper, contents = Supply(variable=KEEPER_VARIABLE, packed=True), {KEEPER_VARIABLE: pack_tightly(own)}
     if source != "job":
         return Delivery(keeper, digest, None, package.hash, callback, contents=contents)
     contents[CODE_VARIABLE] = package.archive.read_bytes()

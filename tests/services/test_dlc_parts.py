@@ -16,7 +16,7 @@ from nnilite.records import EndCause, Exited
 from nnilite.service import Job, JobState
 from nnilite_dlc import DlcConfig, _status
 from nnilite_dlc._api import DlcApi, DlcJob, DlcPod, address
-from nnilite_dlc._job_fields import request
+from nnilite_dlc._job_fields import check_size, request
 from nnilite_dlc._log import reporting_pod
 from nnilite_dlc._windows import fresh
 from platforms.dlc import shapes, signature
@@ -91,6 +91,25 @@ def test_a_job_with_all_fields_is_one_of_dlcs():
     assert fields["DataSources"] == [{"DataSourceId": "d-1", "MountPath": "/mnt/nas"}, {"DataSourceId": "d-2"}]
     assert fields["Settings"]["TerminationGracePeriodSeconds"] == 30
     assert fields["UserCommand"].startswith("mkdir -p /mnt/nas/nni/Xy/ab/checkpoints; exec /bin/sh -c ")
+
+
+@pytest.mark.parametrize(
+    ("own", "where", "cure"),
+    [
+        (
+            {"NNILITE_CODE": "x" * 70_000},
+            "codeFrom",
+            "the packed code has 70000 of them: exclude files with .nniignore",
+        ),
+        ({"NNILITE_START": "x" * 70_000}, None, "set localStorageMountPoint"),
+    ],
+)
+def test_a_job_that_is_larger_than_dlc_takes_is_refused_with_the_cure(own, where, cure):
+    fields = request(JOB, DlcConfig(**PLACE), own)
+    with pytest.raises(ConfigError, match=r"the job nni-Xy-ab-0 has 7\d{4} bytes, and DLC takes 65536") as refused:
+        check_size(fields)
+    assert cure in str(refused.value)
+    assert (refused.value.place and refused.value.place.field) == where
 
 
 @pytest.mark.parametrize(

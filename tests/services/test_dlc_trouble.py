@@ -54,6 +54,14 @@ def bench(opened):
     return opened()
 
 
+def test_code_that_makes_each_job_too_large_is_refused_at_the_start(opened, monkeypatch):
+    context = DlcBench.context
+    monkeypatch.setattr(DlcBench, "context", lambda bench: replace(context(bench), defaults={"callback": "log"}))
+    bench = opened()
+    with pytest.raises(ConfigError, match=r"codeFrom: the job nni-.* bytes, and DLC takes 65536 .*\.nniignore"):
+        bench.put_code(**{"data.bin": os.urandom(10_000).hex()})
+
+
 @pytest.fixture
 def patient(opened, monkeypatch):
     """A bench whose calls are tried for a while."""
@@ -116,7 +124,7 @@ def test_code_that_is_too_large_for_a_job_is_refused_with_a_cure(opened, tmp_pat
     (bench.code / "weights.bin").write_bytes(os.urandom(300_000))
     error = bench.refusal(bench.service.submit(bench.job("true")))
     assert isinstance(error, ConfigError)
-    assert "or set localStorageMountPoint" in str(error)
+    assert "have the code come from a storage (localStorageMountPoint)" in str(error)
 
 
 # ------------------------------------------------------------ one job for each attempt, whatever is lost

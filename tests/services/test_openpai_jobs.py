@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
+
 import pytest
 import yaml
 
 from nnilite.errors import ConfigError
 from nnilite.service import JobState
-from nnilite.testing import eventually
+from nnilite.testing import ServiceBench, eventually
 from nnilite.testing.probes import python, quoted
 from nnilite_openpai._config import PaiRoleConfig, RegistryLogin, RoleCompletion
 from platforms.pai.bench import config_for
@@ -151,6 +154,14 @@ def test_code_that_is_too_long_for_a_job_is_refused_with_the_cure(open_pai):
     refusal = bench.refusal(bench.service.submit(bench.job("true", report="stdout")))
     assert isinstance(refusal, ConfigError)
     assert "with localStorageMountPoint" in str(refusal)
+
+
+def test_code_that_makes_each_job_too_long_is_refused_at_the_start(open_pai, monkeypatch):
+    context = ServiceBench.context
+    monkeypatch.setattr(ServiceBench, "context", lambda bench: replace(context(bench), defaults={"callback": "log"}))
+    bench = open_pai()
+    with pytest.raises(ConfigError, match=r"and PAI accepts 102400: .* with localStorageMountPoint"):
+        bench.put_code(**{"data.txt": os.urandom(50_000).hex()})
 
 
 # ------------------------------------------------------------ a storage

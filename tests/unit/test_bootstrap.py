@@ -20,7 +20,17 @@ from keeper_bench import HOSTILE, JOB, TOKEN, Bench, pythons, zipapp
 from nnilite._keeper import bootstrap_shell
 from nnilite.codedir import pack as pack_code
 from nnilite.records import EndCause, Exited, Output, Reported
-from nnilite.services.bootstrap import Instructions, JobProcess, Supply, command, environment, pack, python_command
+from nnilite.services.bootstrap import (
+    Instructions,
+    JobProcess,
+    Supply,
+    command,
+    environment,
+    for_one_job,
+    pack,
+    pack_tightly,
+    python_command,
+)
 from nnilite.services.keeper_folder import read_log
 from nnilite.testing import eventually
 from nnilite.testing.listener import Handler, Listener
@@ -47,6 +57,7 @@ class JobBench(Bench):
         programs = self.path(tmp_path / "bin", python3=python)
         self.environment = {"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(tmp_path)}
         self.keeper_supply = Supply(file="keeper", packed=True)
+        self.keeper_sha256 = SHA256
         (self.mount / "keeper").write_bytes(pack(zipapp()))
 
     @staticmethod
@@ -61,7 +72,7 @@ class JobBench(Bench):
 
     def instructions(self, text, supply=None, code_hash="", settings=(), **spec):
         spec = json.loads(self.spec(text, **spec).read_text())
-        return Instructions(spec, self.keeper_supply, SHA256, supply, code_hash, **dict(settings)).packed()
+        return Instructions(spec, self.keeper_supply, self.keeper_sha256, supply, code_hash, **dict(settings)).packed()
 
     def submit(self, text="", *, process=_ALONE, settings=(), **spec):
         """Start a job whose specification is on the mount."""
@@ -213,6 +224,20 @@ def test_a_job_that_is_ended_while_it_waits_for_the_keeper_says_so(bench, store)
     [end] = read_log(job.stdout.read())
     assert (end.code, end.message) == (None, "canceled before its command was started")
     assert bench.word["message"] == end.message
+
+
+def test_a_keeper_for_one_job_that_is_packed_tightly_runs_it(bench):
+    keeper = for_one_job(zipapp().read_bytes())
+    (bench.mount / "keeper").write_bytes(pack_tightly(keeper))
+    bench.keeper_sha256 = hashlib.sha256(keeper).hexdigest()
+    assert bench.submit(REPORT).wait(60) == 0
+    assert bench.callback.values == [7]
+
+
+def test_a_keeper_that_cannot_be_unpacked_is_told_in_one_sentence(bench):
+    (bench.mount / "keeper").write_bytes(b"BZh9 is how it begins")
+    assert bench.submit("true").wait(30) == 4
+    assert "the keeper that the platform has handed over cannot be unpacked: " in bench.word["message"]
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ class DlcConfig(HttpConfig):
     code_from: Annotated[
         Literal["manager", "storage", "job"] | None,
         "where pods get the code; default: the storage if the manager mounts it, else the manager, or with callback: "
-        "log the job itself (200 kB at most)",
+        "log the job itself",
     ] = None
     endpoint: Annotated[str | None, "address of DLC in place of the region's, such as that of a VPC"] = None
     nni_manager_ip: ManagerIp = None

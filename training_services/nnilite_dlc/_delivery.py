@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nnilite.errors import ConfigError, NotFound, Place
+from nnilite.errors import NotFound
 from nnilite.records import Json
 from nnilite.service import ServiceContext
-from nnilite.services.delivery import CODE_VARIABLE, CodeSource, Delivery, MountedStorage, code_source, deliver
+from nnilite.services.delivery import CodeSource, Delivery, MountedStorage, code_source, deliver
 from nnilite_dlc._config import DlcConfig
-
-_LARGEST_CODE_BYTES = 200_000
 
 
 def source_of(config: DlcConfig, report: Json) -> CodeSource:
@@ -31,12 +29,4 @@ def delivered(config: DlcConfig, context: ServiceContext, report: Json, callback
     """Put keeper and code where jobs will look for them. Blocks. Raises: ConfigError, ServiceError, CodeDirError."""
     source = source_of(config, report)
     storage = storage_of(config, context.experiment) if source == "storage" else None
-    found = deliver(context, source, report, storage, callback)
-    size = len(found.contents.get(CODE_VARIABLE, b""))
-    if size > _LARGEST_CODE_BYTES:
-        raise ConfigError(
-            f"the packed code is {size} bytes, and a job can carry {_LARGEST_CODE_BYTES}: exclude files with "
-            ".nniignore, or set localStorageMountPoint",
-            Place(field="codeFrom"),
-        )
-    return found
+    return deliver(context, source, report, storage, callback)

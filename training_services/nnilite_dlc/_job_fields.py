@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Mapping
 
-from nnilite.errors import ConfigError
+from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.service import Job
 from nnilite.services.bootstrap import JobProcess, command
-from nnilite.services.delivery import START_VARIABLE, Delivery
+from nnilite.services.delivery import CODE_VARIABLE, START_VARIABLE, Delivery
 from nnilite_dlc._config import DlcConfig
 from nnilite_dlc._delivery import storage_of
 
-_LARGEST_BYTES = 500_000
-"""The limit on the variables of a job: they are part of a Kubernetes object, which may have 1.5 MB."""
+LARGEST_BYTES = 65_536
+"""The limit on all parameters of a job together. Source: CreateJob in Alibaba's reference of 2020-12-03."""
+_GENERATED_BYTES = 512
+"""Kept free for parameters that DLC adds itself, which count too; the reference does not say how long they are."""
 _GRACE_EXTRA_S = 20
 _LONGEST_NAME = 256
 _NAME = re.compile(r"[\w.-]+", re.ASCII)
@@ -36,17 +39,25 @@ def checkpoint_folder(job: Job, config: DlcConfig) -> str:
 
 
 def own_variables(job: Job, config: DlcConfig, delivery: Delivery) -> Mapping[str, str]:
-    """Return the environment variables that hold a job's instructions. Raises: ConfigError if they are too large."""
+    """Return the environment variables that hold a job's instructions."""
     shared = config.local_storage_mount_point is not None
     instructions = delivery.instructions(job, work_folder(job, config), log_tells_end=True, shared=shared)
-    found = delivery.variables(instructions)
-    size = sum(map(len, found.values()))
-    if size > _LARGEST_BYTES:
-        raise ConfigError(
-            f"the parameters and the code of {job.name} take {size} bytes, and a job of DLC can have {_LARGEST_BYTES}: "
-            "exclude files with .nniignore, set localStorageMountPoint, or let the trial make large values itself"
-        )
-    return found
+    return delivery.variables(instructions)
+
+
+def check_size(fields: Mapping[str, Json]) -> None:
+    """Check that DLC can take a job. Raises: ConfigError if it is too large."""
+    size, variables = len(json.dumps(fields)), fields["Envs"]
+    if size + _GENERATED_BYTES <= LARGEST_BYTES:
+        return
+    code = sum(len(text) for name, text in variables.items() if name.startswith(CODE_VARIABLE))
+    told = f"the job {fields['DisplayName']} has {size} bytes, and DLC takes {LARGEST_BYTES} with its own additions"
+    if code:
+        told += f"; the packed code has {code} of them: exclude files with .nniignore, or have the code come from a"
+        told += " storage (localStorageMountPoint) or from the manager (codeFrom: manager, with callback: rest)"
+        raise ConfigError(told, Place(field="codeFrom"))
+    told += ": set localStorageMountPoint, so that keeper and code do not travel in the job, or shorten the trial's"
+    raise ConfigError(f"{told} parameters, its command and environmentVariables")
 
 
 def request(job: Job, config: DlcConfig, own: Mapping[str, str]) -> dict[str, Json]:

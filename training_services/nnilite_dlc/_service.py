@@ -25,14 +25,14 @@ from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext, TrialFile
 from nnilite.services.batch_service import BatchService
 from nnilite.services.callback_address import given_callback_address
-from nnilite.services.delivery import Delivery, MountedStorage, hidden, variable_names
+from nnilite.services.delivery import Delivery, MountedStorage, hidden, sample_job, variable_names
 from nnilite.services.worker_side import FolderLooks
 from nnilite_dlc._api import DlcApi, DlcJob, body_of
 from nnilite_dlc._checks import check_resources, experiment_jobs, refused_job
 from nnilite_dlc._config import IGNORED, DlcConfig
 from nnilite_dlc._delivery import delivered, source_of, storage_of
 from nnilite_dlc._intents import Intents
-from nnilite_dlc._job_fields import own_variables, request
+from nnilite_dlc._job_fields import check_size, own_variables, request
 from nnilite_dlc._sdk_calls import unsent
 from nnilite_dlc._status import ENDED, state_of
 from nnilite_dlc._watch import DlcWatch
@@ -74,6 +74,12 @@ class DlcService(BatchService[DlcApi, DlcJob]):
         if self.gpus:
             await check_resources(api, self.config, self.gpus)
 
+    async def check_way_back(self, api: DlcApi) -> None:
+        """Check that a job is not too large with keeper and code."""
+        sample = sample_job(self.context, self.gpus)
+        if source_of(self.config, sample.spec["report"]) != "storage":
+            await self._fields(sample, str(sample.spec["report"]))
+
     def _way_back(self) -> str:
         """Check the way back. Raises: ConfigError."""
         return given_callback_address(self.context, self.config.nni_manager_ip, "DLC's pods")
@@ -96,7 +102,9 @@ class DlcService(BatchService[DlcApi, DlcJob]):
                     raise NoCapacity(str(error)) from error
             self._delivery[report] = await asyncio.to_thread(delivered, self.config, self.context, report, callback)
         own = await asyncio.to_thread(own_variables, job, self.config, self._delivery[report])
-        return request(job, self.config, own)
+        fields = request(job, self.config, own)
+        check_size(fields)
+        return fields
 
     async def _found(self, api: DlcApi, name: str) -> str:
         """Return the id of the job of this name that an earlier try made; "" if none did.

@@ -19,7 +19,7 @@ from nnilite.services.delivery import CODE_VARIABLE, START_VARIABLE, Delivery, d
 from nnilite_dlts._config import DltsConfig
 from nnilite_dlts._convert import Submission, gpus, params
 
-_LARGEST_BYTES = 1_000_000
+LARGEST_BYTES = 1_000_000
 
 
 def source_of(config: DltsConfig, report: Json) -> Literal["manager", "job", "home"]:
@@ -43,10 +43,10 @@ def request(job: Job, config: DltsConfig, delivery: Delivery, gpu_type: str) -> 
     variables = delivery.variables(instructions)
     found = params(job, config, Submission(job_command(job), variables, job.gpus or 0, gpu_type))
     size = len(json.dumps(found))
-    if size > _LARGEST_BYTES:
+    if size > LARGEST_BYTES:
         with_code = CODE_VARIABLE in delivery.contents
         raise ConfigError(
-            f"the parameters and the code of {job.name} make a request of {size} bytes, but DLTS takes {_LARGEST_BYTES}"
+            f"the parameters and the code of {job.name} make a request of {size} bytes, but DLTS takes {LARGEST_BYTES}"
             + (": exclude files with .nniignore, or let trials get the code elsewhere" if with_code else ""),
             Place(field="codeFrom") if with_code else None,
         )

@@ -17,7 +17,7 @@ from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.batch_service import BatchService
 from nnilite.services.callback_address import check_callback_address, reachable_callback_address
-from nnilite.services.delivery import Delivery
+from nnilite.services.delivery import Delivery, sample_job
 from nnilite.services.job_watch import Patience
 from nnilite_dlts import _convert as convert
 from nnilite_dlts._api import DltsApi, DltsJob, parsed
@@ -56,6 +56,8 @@ class DltsService(BatchService[DltsApi, DltsJob]):
     async def check_way_back(self, api: DltsApi) -> None:
         if not (self.reports_by_log or own_job()):
             await asyncio.to_thread(check_callback_address, self.context, self.config.nni_manager_ip, api.page)
+        if self.reports_by_log:
+            await self._request(sample_job(self.context, self.gpus))  # which must not be too large with keeper and code
 
     async def _asked_team(self, api: DltsApi) -> Mapping[str, Json]:
         """Ask for the team. Raises: ConfigError for a wrong login, team or cluster, ServiceError."""
@@ -105,12 +107,15 @@ class DltsService(BatchService[DltsApi, DltsJob]):
         job_id = convert.job_id(job.name)
         if await self._is_there(job_id, job.name):
             return self.handle(job, id=job_id)
-        delivery = await self._delivered(str(job.spec.get("report") or "rest"))
-        answer = await self.api.submit(await asyncio.to_thread(request, job, self.config, delivery, self._gpu_type()))
+        answer = await self.api.submit(await self._request(job))
         given = answer.get("jobId")
         if not isinstance(given, str) and not await self._is_there(job_id, job.name):
             raise self._refusal(str(answer.get("error") or "DLTS answered with neither a job nor an error"))
         return self.handle(job, id=given if isinstance(given, str) else job_id)
+
+    async def _request(self, job: Job) -> dict[str, Json]:
+        delivery = await self._delivered(str(job.spec.get("report") or "rest"))
+        return await asyncio.to_thread(request, job, self.config, delivery, self._gpu_type())
 
     async def _is_there(self, job_id: str, name: str) -> bool:
         """Return whether an earlier try has submitted the job."""

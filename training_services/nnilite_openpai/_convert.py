@@ -24,8 +24,8 @@ from nnilite_openpai._delivery import work_folder
 from nnilite_openpai._roles import PaiRole, images_of, roles_of
 
 _INDEX_VARIABLE = "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX"
-_LARGEST_BODY = 102_400
-"""The limit in bytes: the REST server refuses longer requests."""
+LARGEST_BODY = 102_400
+"""The limit in bytes. Source: the REST server's body parser has its default limit, and answers 413 to more."""
 _SECRETS = {START_VARIABLE: "nnilite_start", KEEPER_VARIABLE: "nnilite_keeper", CODE_VARIABLE: "nnilite_code"}
 _PASSWORD = "nnilite_registry_password"
 
@@ -61,9 +61,9 @@ def submission(job: Job, config: OpenPaiConfig, own: Mapping[str, bytes]) -> dic
 def encoded(content: Mapping[str, Json]) -> bytes:
     """Return the body of the request. Raises: ConfigError if it is larger than PAI accepts."""
     body = yaml.safe_dump(dict(content), sort_keys=False, width=1 << 30).encode()
-    if len(body) > _LARGEST_BODY:
+    if len(body) > LARGEST_BODY:
         raise ConfigError(
-            f"the job {content['name']} has {len(body)} bytes, and PAI accepts {_LARGEST_BODY}: shorten its parameters "
+            f"the job {content['name']} has {len(body)} bytes, and PAI accepts {LARGEST_BODY}: shorten its parameters "
             "or its code; with localStorageMountPoint, or codeFrom: manager, the code does not travel in the job"
         )
     return body

@@ -17,7 +17,7 @@ from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext, TrialFile
 from nnilite.services.batch_service import BatchService
 from nnilite.services.callback_address import callback_address, check_callback_address, reachable_callback_address
-from nnilite.services.delivery import Delivery, MountedStorage, variable_names
+from nnilite.services.delivery import Delivery, MountedStorage, sample_job, variable_names
 from nnilite.services.job_watch import Patience
 from nnilite.services.worker_side import FolderLooks
 from nnilite_openpai._api import Pai, PaiJob
@@ -70,6 +70,9 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
     async def check_way_back(self, api: Pai) -> None:
         if not self.reports_by_log:
             await asyncio.to_thread(check_callback_address, *self._place())
+        sample = sample_job(self.context, self.gpus)
+        if source_of(self.config, sample.spec["report"]) != "storage":
+            await self._body(sample)  # which must not be too large with keeper and code
 
     async def take_over(self, api: Pai) -> None:
         address = await asyncio.to_thread(callback_address, *self._place())
@@ -82,10 +85,13 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
     # ------------------------------------------------------------ submitting
 
     async def submit(self, job: Job) -> Handle:
-        delivery = await self._delivered(str(job.spec.get("report") or "rest"))
-        body = encoded(submission(job, self.config, own_secrets(job, self.config, delivery)))
-        await self.api.submit(job.name, body)
+        await self.api.submit(job.name, await self._body(job))
         return self.handle(job, role=reporting_role(self.config))
+
+    async def _body(self, job: Job) -> bytes:
+        """Return the request for a job. Raises: ConfigError if it is too large, ServiceError, CodeDirError."""
+        delivery = await self._delivered(str(job.spec.get("report") or "rest"))
+        return encoded(submission(job, self.config, own_secrets(job, self.config, delivery)))
 
     async def _delivered(self, report: str) -> Delivery:
         if report not in self._delivery:

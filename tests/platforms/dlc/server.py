@@ -26,6 +26,8 @@ _SPECS = [
     {"InstanceType": "ecs.g6.large", "GPU": 0, "CPU": 2, "Memory": 8},
     {"InstanceType": "ecs.gn6e-c12g1.3xlarge", "GPU": 1, "GPUType": "V100", "CPU": 12, "Memory": 92},
 ]
+# All parameters of CreateJob together. Source: its page in Alibaba's reference of the API of 2020-12-03.
+_LARGEST_BYTES = 65_536
 _NAME = re.compile(r"[\w.-]{1,256}", re.ASCII)
 
 Answer = tuple[int, Any]
@@ -214,6 +216,8 @@ class _Handler(Handler):
             match = pattern.fullmatch(f"{self.command} {parts.path}")
             if match is None:
                 continue
+            if len(data) > _LARGEST_BYTES:
+                return _refusal(400, "InvalidParameter", f"the parameters are longer than {_LARGEST_BYTES} bytes")
             body = json.loads(data) if data else {}
             wrong = self._wrong(action, model, query, body)
             if wrong:
