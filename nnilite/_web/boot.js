@@ -35,6 +35,6 @@ start().then(
   () => {
     const app = document.getElementById("app");
     if (tries((count) => count + 1) < TRIES_MAX) setTimeout(() => location.reload(), 1000);
-    else if (app) app.textContent = "This page could not be loaded. Reload it when its server runs.";
+    else if (app) app.textContent = "This page could not be loaded. Reload it when its server is running.";
   },
 );

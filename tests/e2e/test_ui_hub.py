@@ -158,7 +158,7 @@ def test_whoever_is_not_signed_in_sees_nothing(page_url: str, open_page: Any) ->
 def test_an_experiment_is_renamed_and_tagged_and_found_by_its_tag(page: Any) -> None:
     row(page, "copy010").get_by_role("button", name="Name, tags and note").click()
     page.get_by_label("Name", exact=True).fill("the <i>baseline</i>")
-    page.get_by_label("Tags, with commas").fill("paper, wide")
+    page.get_by_label("Tags, separated by commas").fill("paper, wide")
     page.get_by_label("Note", exact=True).fill("to be cited")
     page.get_by_role("button", name="Save").click()
     page.get_by_text("Saved.").wait_for()

@@ -231,7 +231,7 @@ def test_pictures_and_texts_of_a_trial_are_shown_and_run_nothing(open_page: Any,
     page.goto(f"{url}/#/trials/{trial}?tab=files")
     pictures = page.get_by_role("region", name="Pictures")
     eventually(lambda: pictures.get_by_alt_text("0/a plot.png").evaluate("one => one.naturalWidth") == 7, 60)
-    pictures.get_by_text("This file is no picture that a browser can draw.").wait_for()
+    pictures.get_by_text("A browser cannot show this file as a picture.").wait_for()
     assert pictures.locator("figure").count() == 2
     texts = {
         "notes.txt": "<b>three</b> words here",
@@ -242,7 +242,7 @@ def test_pictures_and_texts_of_a_trial_are_shown_and_run_nothing(open_page: Any,
         page.get_by_label(f"Show 0/{name}").click()
         page.get_by_role("region", name=f"0/{name}").get_by_text(text).wait_for()
     page.get_by_label("Show 0/weights.bin").click()
-    page.get_by_text("This file is no text in UTF-8.").wait_for()
+    page.get_by_text("This file is not UTF-8 text.").wait_for()
     page.get_by_title("Its name is not UTF-8").wait_for()
     assert page.evaluate("window.ran") is None
     read = {one for one in asked if f"/trials/{trial}/files/" in one}
@@ -258,6 +258,6 @@ def test_axe_finds_nothing_in_the_files_of_a_trial(open_page: Any, experiment: A
     page.goto(f"{url}/#/trials/{next(iter(results(client, 'default')))}?tab=files&scale=log")
     page.get_by_label("Show 0/notes.txt").click()
     page.get_by_role("region", name="0/notes.txt").wait_for()
-    page.get_by_text("This file is no picture").wait_for()
+    page.get_by_text("A browser cannot show this file").wait_for()
     page.get_by_text("Not shown:").wait_for()
     assert faults(page) == []

@@ -49,7 +49,7 @@ export default function Contour({ rows }) {
     <${MetricPick} value=${name} />`;
   return html`<${ChartCard} title=${`${name === "default" ? "Metric" : name} over ${fieldName(chosenX.field)} and ${fieldName(chosenY.field)}`} name="contour" height=${560} controls=${controls}
     deps=${[points]} draw=${() => option(points, chosenX, chosenY, name)}
-    note="Points are trials; the surface between them is interpolated, so it says little where there are none."
+    note="Points are trials; the surface between them is interpolated, so it is unreliable where there are none."
     data=${() => ({
       header: ["trial", fieldName(chosenX.field), fieldName(chosenY.field), name],
       rows: points.map(({ trial, z }) => [

@@ -48,7 +48,7 @@ function Header() {
 function Banner() {
   if (connection.value !== "missing") return null;
   return html`<div class="banner bad" role="alert">
-    <span><b>The page's server does not answer.</b> Experiments go on without it; <code>nnictl ui</code> starts it again.</span>
+    <span><b>The page's server does not answer.</b> Experiments continue without it; <code>nnictl ui</code> starts it again.</span>
     <button class="small" onClick=${refresh}><${Icon} name="retry" />Try now</button>
   </div>`;
 }

@@ -62,7 +62,7 @@ export async function refresh() {
   try {
     /** @type {{ experiments: Experiment[] }} */
     const answer = await get("experiments");
-    if (!Array.isArray(answer.experiments)) throw new ApiError(0, "This is no answer of the page's server.");
+    if (!Array.isArray(answer.experiments)) throw new ApiError(0, "This answer is not from the page's server.");
     experiments.value = answer.experiments;
     connection.value = "live";
   } catch (error) {

@@ -61,16 +61,16 @@ export function NewExperiment() {
     event.preventDefault();
     during(start);
   }}>
-    <label class="field"><span>Folder on the machine of the experiments, to which the paths in the configuration are relative</span>
+    <label class="field"><span>Folder on the experiments' machine; paths in the configuration are relative to it</span>
       <input value=${draft.value.folder} placeholder="/home/me/project" spellcheck=${false} aria-invalid=${ofFolder.length ? "true" : undefined}
         aria-describedby=${ofFolder.length ? "wrong-folder" : undefined} onInput=${(event) => set({ folder: event.target.value })} />
       ${ofFolder.length > 0 && html`<span class="wrong" id="wrong-folder" role="alert">${ofFolder[0].message}</span>`}</label>
-    <label class="field"><span>Read a configuration file of this computer</span><input type="file" accept=".yml,.yaml,.json" onChange=${(event) => load(event.target.files[0])} /></label>
+    <label class="field"><span>Read a configuration file from this computer</span><input type="file" accept=".yml,.yaml,.json" onChange=${(event) => load(event.target.files[0])} /></label>
     <div class="field"><label class="small soft" for="new-config">Configuration (YAML)</label>
       <${Editor} area=${area} faults=${others} set=${(text) => set({ text })} /></div>
     ${others.length > 0 && html`<${Faults} faults=${others} area=${area} />`}
     ${warnings.length > 0 && faults && html`<div class="note">${warnings.map((text) => html`<p key=${text}>${text}</p>`)}</div>`}
-    ${faults && !faults.length && html`<p role="status"><b>Nothing is wrong with this configuration.</b></p>`}
+    ${faults && !faults.length && html`<p role="status"><b>This configuration is valid.</b></p>`}
     <div class="dialog-end"><button type="button" disabled=${busy} onClick=${() => during(check)}>Check</button>
       <button class="primary" type="submit" disabled=${busy}>${busy ? "Working …" : "Start"}</button></div>
   </form></${Card}>`;

@@ -167,7 +167,7 @@ function Picture({ trial, file }) {
   }, []);
   const drawn = source && html`<img src=${source} alt=${file.path} onError=${() => setBroken(true)} />`;
   return html`<figure ref=${box}>
-    ${isBroken ? html`<p class="note">This file is no picture that a browser can draw.</p>` : html`<${ServedLink} path=${place(trial, file)}>${drawn || "…"}</${ServedLink}>`}
+    ${isBroken ? html`<p class="note">A browser cannot show this file as a picture.</p>` : html`<${ServedLink} path=${place(trial, file)}>${drawn || "…"}</${ServedLink}>`}
     <figcaption class="small mono">${file.path}</figcaption>
   </figure>`;
 }
@@ -192,6 +192,6 @@ function Text({ trial, file }) {
   }, [trial.id, file.path, file.size, file.modified]);
   if (problem) return html`<p class="note bad">${problem}</p>`;
   if (text === undefined) return html`<p class="soft">Loading …</p>`;
-  if (text === null) return html`<p class="note">This file is no text in UTF-8.</p>`;
+  if (text === null) return html`<p class="note">This file is not UTF-8 text.</p>`;
   return html`<pre class="code" tabindex="0" role="region" aria-label=${file.path}>${text}</pre>`;
 }

@@ -27,7 +27,7 @@ export function leftOut(values, noun) {
   const known = values.filter((one) => one !== null);
   const low = known.filter((one) => one <= 0).length;
   if (!low) return "";
-  return `Not shown: ${count(low)} of ${plural(known.length, noun)}, which ${low === 1 ? "is" : "are"} 0 or less. A log scale has no place for ${low === 1 ? "it" : "them"}.`;
+  return `Not shown: ${count(low)} of ${plural(known.length, noun)}, which ${low === 1 ? "is" : "are"} 0 or less. A log scale cannot show ${low === 1 ? "it" : "them"}.`;
 }
 
 /**

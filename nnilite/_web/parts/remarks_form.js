@@ -48,7 +48,7 @@ export function RemarksForm({ title, id, words, save }) {
   return html`<form class="stack" onSubmit=${submit}>
     <div><h1 id="dialog-title">${title}</h1><span class="soft small mono">${id}</span></div>
     ${isNamed && html`<label class="field"><span>Name</span><input value=${name} ...${marks("name")} onInput=${(event) => setName(event.target.value)} />${faultOf("name")}</label>`}
-    <label class="field"><span>Tags, with commas between them</span><input value=${tags} ...${marks("tags")} onInput=${(event) => setTags(event.target.value)} />${faultOf("tags")}</label>
+    <label class="field"><span>Tags, separated by commas</span><input value=${tags} ...${marks("tags")} onInput=${(event) => setTags(event.target.value)} />${faultOf("tags")}</label>
     <label class="field"><span>Note</span><textarea rows="6" value=${note} ...${marks("note")} onInput=${(event) => setNote(event.target.value)} />${faultOf("note")}</label>
     ${!shown.includes(fault.field) && fault.message && html`<p class="note bad" role="alert">${fault.message}</p>`}
     <div class="dialog-end"><button type="button" onClick=${closeDialog}>Cancel</button><button class="primary" type="submit" disabled=${busy}>Save</button></div>

@@ -9,7 +9,7 @@ import { perform } from "./toasts.js";
 
 const REASONS = {
   "": ["Please sign in", ""],
-  link: ["This link does not work any more", "It was used already, or is older than ten minutes. "],
+  link: ["This link no longer works", "It was used already, or is older than ten minutes. "],
   ended: ["You are signed out", "The server has restarted since you signed in, or your sign-in was too old. "],
 };
 
@@ -31,5 +31,5 @@ export function SignOut() {
   const leave = async () => {
     if (await perform(signOut)) location.reload();
   };
-  return html`<button class="quiet wide-only" onClick=${leave} title="Have the server forget this browser's sign-in">Sign out</button>`;
+  return html`<button class="quiet wide-only" onClick=${leave} title="End this browser's session on the server">Sign out</button>`;
 }
