@@ -36,7 +36,7 @@ async def in_thread(work: Callable[[], T]) -> T:
         try:
             loop.call_soon_threadsafe(settle, result, problem)
         except RuntimeError:  # the loop has been closed meanwhile
-            log.debug("nobody waits for an answer any more")
+            log.debug("the caller no longer waits for an answer")
 
     threading.Thread(target=run, name="blocking", daemon=True).start()
     return await done

@@ -45,7 +45,7 @@ __all__ = [
 SPEC_VERSION = 1
 
 Handle = Mapping[str, Json]
-"""A JSON object by which a service finds its job again after a restart of the manager."""
+"""A JSON object with which a service finds its job again after a restart of the manager."""
 
 
 @dataclass(frozen=True)
@@ -218,9 +218,9 @@ class TrainingService(ABC):
     One that always ignores `callback` gets jobs that report to the manager, also in an experiment with `callback: log`.
     """
     reports_aside: bool = False
-    """Whether a call of `reports` that takes long may go on beside all other calls; see `nnilite.services.job_turns`.
+    """Whether a call of `reports` that takes long may run during all other calls; see `nnilite.services.job_turns`.
 
-    There is not more than one for each job, and none beside `remove` of that job.
+    There is not more than one for each job, and none in parallel with `remove` of that job.
     """
     submits_at_once: ClassVar[int] = 1
     """How many calls of `submit`, for different jobs, may be under way at a time."""

@@ -77,7 +77,7 @@ class BoundedLoader(yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
             said = f"stands for more than {MOST_VALUES:,} values, since *{event.anchor} repeats what has aliases itself"
             raise TooMuchYaml(f"{said}; write out fewer of them", event.start_mark)
-        said = f"has more than {MOST_VALUES:,} values; write what is so large as JSON"
+        said = f"has more than {MOST_VALUES:,} values; write large values as JSON"
         raise TooMuchYaml(f"{said}, a search space in a file of its own (searchSpaceFile)", event.start_mark)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:

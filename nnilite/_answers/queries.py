@@ -98,7 +98,7 @@ class TrialUse:
     time: Annotated[float, TIME]
     processors: Annotated[float, "busy on average in the seconds before; 1.5 is one and a half"]
     memory: Annotated[int, COUNT, "resident bytes of all its processes together"]
-    gpus: Annotated[Sequence[Mapping[str, Json]], "what `details.gpuUse` of its host tells of its GPUs"] = ()
+    gpus: Annotated[Sequence[Mapping[str, Json]], "what `details.gpuUse` of its host contains about its GPUs"] = ()
 
 
 class TrialSort(str, Enum):

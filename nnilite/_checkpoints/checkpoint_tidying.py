@@ -100,7 +100,7 @@ class CheckpointTidier:
                 working.result()
             left = len({*self._unseen, *self._due})
             if left:
-                what = "%s: checkpoints of %d trials may still have to be deleted; a resume goes on with it"
+                what = "%s: checkpoints of %d trials may still have to be deleted; a resume deletes them"
                 log.warning(what, self._place.title, left)
         finally:
             await end_tasks([working, told])

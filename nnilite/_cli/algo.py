@@ -38,7 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     arguments.json_argument(adding)
     adding.set_defaults(command=register)
-    removing = groups.add_parser("unregister", aliases=["unreg"], help="remove such a name")
+    removing = groups.add_parser("unregister", aliases=["unreg"], help="remove a registered name")
     removing.add_argument("name")
     arguments.json_argument(removing)
     removing.set_defaults(command=unregister)
@@ -69,9 +69,7 @@ def _check(group: str, entry: user_algorithms.Registered, meta: Path) -> None:
     except PluginError as error:
         if entry.code_directory:
             raise
-        raise PluginError(
-            f"{error} If it is a file of yours, say in which folder by codeDirectory in {meta}."
-        ) from error
+        raise PluginError(f"{error} If it is a file of yours, set codeDirectory in {meta} to its folder.") from error
 
 
 def unregister(options: argparse.Namespace) -> None:

@@ -71,7 +71,7 @@ def save(entry: RegistryEntry, target: Path, work: Work, *, with_code: bool) -> 
     if not path.parent.is_dir():
         raise ConfigError(f"--path {target}: its folder does not exist")
     if path.exists():
-        raise Conflict(f"{path} is there already; it is not overwritten.")
+        raise Conflict(f"{path} already exists; it is not overwritten.")
     for name in sorted(_FILES):
         if not (entry.directory / name).is_file():
             raise NotFound(f"{entry.directory / name} is gone, and without it there is no experiment to save.")
@@ -126,7 +126,7 @@ def _write_database(entry: RegistryEntry, archive: zipfile.ZipFile, work: Work, 
         warn(
             f"{unfinished.trials} trials had not ended when the manager did, and {unfinished.removals} ended jobs may "
             "still hold something on their platform. Both stay with this experiment: a copy runs those trials again. "
-            f"To have their results in it, `nnictl resume {entry.id}` and stop it before it is saved."
+            f"To include their results, run `nnictl resume {entry.id}`, and stop the experiment before you save it."
         )
 
 
@@ -137,7 +137,7 @@ def _content(entry: RegistryEntry, *, with_code: bool) -> Iterator[tuple[Path, s
         if is_kept(parts) and parts != (DATABASE,) and not (with_code and parts[0] == SAVED_CODE):
             yield path, "/".join(("experiment", *parts))
         elif len(parts) == 1 and not is_kept(parts) and not is_left_behind(parts) and parts[0] not in _FOLDERS:
-            warn(f"{path} is no part of an experiment and left out.")
+            warn(f"{path} is not part of an experiment and is left out.")
     if with_code:
         yield from _code(entry)
 
@@ -154,7 +154,7 @@ def _files(directory: Path) -> Iterator[Path]:
             else:
                 yield path
     if links:
-        warn(f"{links} links, special files and files with names that are no text in {directory} are left out.")
+        warn(f"{links} links, special files and files whose names are not valid text in {directory} are left out.")
 
 
 def _is_text(name: str) -> bool:

@@ -69,18 +69,20 @@ class BoundedArchive(io.BufferedReader):
 
 
 def _too_many(path: Path, most_files: int) -> ConfigError:
-    return ConfigError(f"{path} holds more than {most_files} files; if they are yours, --max-files NUMBER lets them in")
+    return ConfigError(
+        f"{path} holds more than {most_files} files; if you trust it, raise the limit with --max-files NUMBER"
+    )
 
 
 def check_free(experiment: str, directory: Path, code: Path) -> None:
     """Check that the experiment is unknown and its places are empty. Raises: Conflict."""
     if registry.entry(experiment) is not None:
         raise Conflict(
-            f"Experiment {experiment} is on this machine already; `nnictl experiment delete {experiment}` makes room."
+            f"Experiment {experiment} is already on this machine; `nnictl experiment delete {experiment}` deletes it."
         )
     for path in (directory, code):
         if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
-            raise Conflict(f"{path} is there already; it is not overwritten.")
+            raise Conflict(f"{path} already exists; it is not overwritten.")
 
 
 @contextmanager
@@ -114,8 +116,8 @@ def _check_size(path: Path, size: int, limits: ArchiveLimits) -> None:
         most = min(MOST_BYTES, max(_ALWAYS_BYTES, MOST_RATIO * path.stat().st_size))
     if size > most:
         raise ConfigError(
-            f"{path} would unpack to {format_size(size)}, and no more than {format_size(most)} is expected of it; "
-            f"if it is yours, --max-size SIZE lets it"
+            f"{path} would unpack to {format_size(size)}, more than the limit of {format_size(most)}; "
+            f"if you trust it, raise the limit with --max-size SIZE"
         )
 
 

@@ -16,7 +16,7 @@ _NO_SUCH = {
     "trial export": "`nnictl experiment export` writes the results of all trials",
     "log dispatcher": "the output of the tuner is in `nnictl log stderr`",
 }
-"""What to do instead of commands that somebody looks for in a group."""
+"""What to use instead of commands that users look for in a group."""
 
 _PLAIN = {int: "a whole number", float: "a number"}
 _ARGUMENT = re.compile(r"argument (?P<name>.+?): (?P<what>.+)", re.DOTALL)
@@ -48,7 +48,7 @@ class Parser(argparse.ArgumentParser):
             return
         choices = [str(choice) for choice in action.choices]
         if not isinstance(action, argparse._SubParsersAction):
-            raise argparse.ArgumentError(action, f"{value!r} is none of {', '.join(choices)}{_near(value, choices)}")
+            raise argparse.ArgumentError(action, f"{value!r} is not one of {', '.join(choices)}{_near(value, choices)}")
         instead = _NO_SUCH.get(f"{self.prog.removeprefix('nnictl ')} {value}")
         hint = f"; {instead}" if instead else _near(value, choices) or f"; there are {', '.join(choices)}"
         self.error(f"There is no `{self.prog} {value}`{hint}.")
@@ -79,7 +79,7 @@ class Parser(argparse.ArgumentParser):
             return f"`{self.prog}` needs a value after {self._described(about['name'])}."
         what = about["what"].replace("not allowed with argument", "does not go with")
         mark = "" if what.endswith("?") else ";"
-        return f"`{self.prog}`: {about['name']}: {what}{mark} `{self.prog} --help` tells more."
+        return f"`{self.prog}`: {about['name']}: {what}{mark} `{self.prog} --help` shows more."
 
     def _described(self, name: str) -> str:
         """Describe an argument: argparse's name of it, with its purpose where that is known."""
@@ -98,7 +98,7 @@ class Parser(argparse.ArgumentParser):
         if odd:
             options = ", ".join(option for option in known if option.startswith("--"))
             return f"`{self.prog}` has no option {odd}{_near(odd, known) or f'; it has {options}'}."
-        return f"`{self.prog}` takes no further words, but there is {words!r}; `{self.prog} --help` tells more."
+        return f"`{self.prog}` takes no more arguments, but got {words!r}; `{self.prog} --help` shows more."
 
 
 def nearest(given: str, known: Iterable[str]) -> str:

@@ -34,12 +34,16 @@ def add(parser: argparse.ArgumentParser) -> None:
     one = groups.add_parser("interrupt", help="interrupt running trials at random, and report what was lost")
     arguments.experiment_argument(one)
     one.add_argument(
-        "--rate", type=per_second, required=True, metavar="N/TIME", help="how many a time on average, such as 0.2/min"
+        "--rate",
+        type=per_second,
+        required=True,
+        metavar="N/TIME",
+        help="how many interruptions on average, such as 0.2/min",
     )
     one.add_argument(
         "--for", type=span_s, dest="for_s", metavar="TIME", help="how long, such as 10m (default: until it has ended)"
     )
-    one.add_argument("--seed", type=int, metavar="N", help="draw the same moments and places again")
+    one.add_argument("--seed", type=int, metavar="N", help="seed that repeats the same random times and trials")
     one.set_defaults(command=interrupt_trials)
     told = groups.add_parser("report", help="report what the drills of an experiment have cost so far")
     arguments.experiment_argument(told)
@@ -58,10 +62,10 @@ def per_second(text: str) -> float:
     """Parse a rate such as 0.2/min, as interruptions per second."""
     found = _RATE.fullmatch(text.lower())
     if found is None or found[2] not in _UNITS_S:
-        raise argparse.ArgumentTypeError(f"{text!r} is no rate: write a number and a time, such as 0.2/min or 3/h")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate; write a number and a time, such as 0.2/min or 3/h")
     rate = float(found[1]) / _UNITS_S[found[2]]
     if not 0 < rate <= _HIGHEST_PER_S:
-        raise argparse.ArgumentTypeError(f"{text!r}: a rate is more than 0, and {_HIGHEST_PER_S:g}/s at most")
+        raise argparse.ArgumentTypeError(f"{text!r}: a rate must be more than 0, and {_HIGHEST_PER_S:g}/s at most")
     return rate
 
 
@@ -207,7 +211,7 @@ def _show(found: Report) -> None:
     lost, cost = screen.span(found["lostSeconds"]) or "0 s", screen.money(found["lostCost"])
     price = "whose price is not known" if cost is None else f"which cost {cost}"
     count = f"{len(rows)} interruption{'s' * (len(rows) > 1)}"
-    print(f"\n{count}: {lost} of work was lost, {price}; trials waited {_waited(found)} to go on.")
+    print(f"\n{count}: {lost} of work was lost, {price}; trials waited {_waited(found)} to continue.")
 
 
 def _waited(found: Report) -> str:

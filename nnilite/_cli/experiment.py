@@ -79,7 +79,12 @@ def _add_files(groups: Any) -> None:
     back.add_argument("-c", "--code", "--codeDir", type=Path, metavar="DIR", help="where to put its code")
     back.add_argument("-l", "--directory", "--logDir", type=Path, metavar="DIR", help="the folder of experiments")
     back.add_argument(
-        "-s", "--searchSpacePath", type=Path, metavar="DIR", dest="space", help="has no effect, as of NNI"
+        "-s",
+        "--searchSpacePath",
+        type=Path,
+        metavar="DIR",
+        dest="space",
+        help="accepted, as in NNI; has no effect here",
     )
     back.add_argument(
         "--max-size", type=arguments.size, metavar="SIZE", help="largest total size after unpacking, such as 200gb"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.2
 LINE_S = 10.0
-"""Without a terminal, a line is printed at least so often, if anything has changed."""
+"""The longest time between two lines without a terminal, if anything has changed."""
 
 ENDED = ("DONE", "ERROR", "STOPPED")
 
@@ -72,7 +72,7 @@ def stop(entry: RegistryEntry, *, as_json: bool = False) -> int:
     try:
         print(f"\nStopping experiment {entry.id} (Ctrl-C again: at once) ...", file=out, flush=True)
         managers.stop(entry)
-        print(f"Experiment {entry.id} is stopped; `nnictl resume {entry.id}` lets it go on.", file=out, flush=True)
+        print(f"Experiment {entry.id} is stopped; `nnictl resume {entry.id}` resumes it.", file=out, flush=True)
         warn_of_left(entry)
         warn_of_owed(entry)
     except KeyboardInterrupt:
@@ -112,7 +112,7 @@ def _gone(entry: RegistryEntry, profile: dict[str, Any] | None, error: NniliteEr
     if profile is not None and managers.was_stopped(entry):
         return {**profile, "state": "STOPPED"}
     raise NniliteError(
-        f"{error} {entry.directory / 'log' / 'manager.log'} may tell why; `nnictl resume {entry.id}` goes on."
+        f"{error} {entry.directory / 'log' / 'manager.log'} may show why; `nnictl resume {entry.id}` resumes it."
     ) from error
 
 

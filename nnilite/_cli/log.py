@@ -90,7 +90,7 @@ def show_stream(options: argparse.Namespace) -> None:
 def show_trial(options: argparse.Namespace) -> None:
     with access.reading(options) as manager:
         if options.file and not options.trial:
-            raise ConfigError("--file is of one trial: say which by -T TRIAL.")
+            raise ConfigError("--file needs one trial: name it with -T TRIAL.")
         if options.file:
             out = _Text(options, options.file)
             manager.download(options.trial, options.file, out.write)

@@ -38,7 +38,7 @@ def things(word: str) -> Callable[[float], str]:
 
 
 SIZE = format_size
-"""How an amount of bytes is told."""
+"""Format an amount in bytes."""
 
 
 class Work:

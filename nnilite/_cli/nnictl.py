@@ -46,8 +46,8 @@ COMMANDS = {
 }
 
 _INSTEAD = {
-    "hello": "NNI's example is not there; `nnictl create --config FILE` starts an experiment of your own.",
-    "jupyter-extension": "`nnictl webui url` tells where the web page is.",
+    "hello": "NNI's example is not included; `nnictl create --config FILE` starts an experiment of your own.",
+    "jupyter-extension": "`nnictl webui url` prints the address of the web page.",
     "package": "plugins are Python packages: `pip install` them, and `nnictl algo list` shows them.",
     "ss_gen": "annotations are not supported; write the search space into the configuration.",
     "trainingservice": "plugins are Python packages: `pip install` them, and `nnictl platform list` shows them.",
@@ -63,7 +63,7 @@ _EPILOG = """\
 commands:
 {commands}
 
-`nnictl COMMAND --help` tells more. The start of an experiment's id is enough; without an id, the command means the
+`nnictl COMMAND --help` shows more. The start of an experiment's id is enough; without an id, the command means the
 only running experiment.
 
 exit codes:
@@ -103,7 +103,7 @@ def _parser(name: str | None) -> Parser:
     commands = "\n".join(f"  {key:{width}}{text}" for key, text in COMMANDS.items())
     parser = Parser(
         prog="nnictl",
-        description="Runs experiments that search for good parameters.",
+        description="Run experiments that search for the best parameters.",
         usage="nnictl [-v] [--debug] COMMAND ...",
         epilog=_EPILOG.format(commands=commands),
     )

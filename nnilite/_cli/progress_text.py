@@ -9,10 +9,10 @@ from typing import Any
 from nnilite._cli import screen, summary
 
 WINDOW_S = 120.0
-"""The rate is measured over so many seconds, since trials do not all take the same time."""
+"""The seconds over which the rate is measured, since trials do not all take the same time."""
 
 PATIENCE_S = 3.0
-"""A trial that has waited for less is only being started."""
+"""A trial that has waited for less time is only being started."""
 
 _OPEN = ("WAITING", "RUNNING", "UNKNOWN")
 

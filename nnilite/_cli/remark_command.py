@@ -13,11 +13,11 @@ from nnilite.errors import ConfigError
 
 def add(groups: Any) -> None:
     """Add the command to those of `nnictl trial`."""
-    parser = groups.add_parser("remark", help="tag trials, or note something about them")
+    parser = groups.add_parser("remark", help="tag trials, or write a note about them")
     trial_names.add(parser, several=True)
-    parser.add_argument("--tag", action="append", default=[], metavar="TAG", help="give them this tag")
-    parser.add_argument("--untag", action="append", default=[], metavar="TAG", help="take this tag away")
-    parser.add_argument("--note", metavar="TEXT", help="write this note in the place of the one they have; '': none")
+    parser.add_argument("--tag", action="append", default=[], metavar="TAG", help="add this tag")
+    parser.add_argument("--untag", action="append", default=[], metavar="TAG", help="remove this tag")
+    parser.add_argument("--note", metavar="TEXT", help="replace their note with this one; '' removes it")
     arguments.json_argument(parser)
     parser.set_defaults(command=remark)
 

@@ -59,7 +59,7 @@ def _killed(chosen: list[RegistryEntry], options: argparse.Namespace) -> int:
         screen.show_json({"killed": [entry.id for entry in ended]})
     for entry in () if options.json else ended:
         print(
-            f"The manager of experiment {entry.id} is killed; trials go on, and `nnictl resume {entry.id}` finds them."
+            f"The manager of experiment {entry.id} is killed; trials continue. `nnictl resume {entry.id}` finds them."
         )
     return 0 if len(ended) == len(chosen) else 1
 

@@ -133,7 +133,7 @@ _COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
     "PARAMETERS": lambda trial: screen.parameters(trial["parameters"]),
     "REASON": lambda trial: screen.brief(trial["reason"]),
 }
-"""What stands in each column. Who ran a trial, what that has cost and its tags are shown where trials have some."""
+"""The text of each column. Services, cost and tags have a column only if some trial has one."""
 
 
 def _selected(manager: Client, options: argparse.Namespace) -> Iterable[dict[str, Any]]:
@@ -257,7 +257,7 @@ def scale_one(options: argparse.Namespace) -> None:
     if options.json:
         screen.show_json({**trial, "workers": options.workers})
         return
-    print(f"Trial {options.trial} is to have {options.workers} workers.")
+    print(f"Trial {options.trial} was asked to have {options.workers} workers.")
 
 
 def rerun(options: argparse.Namespace) -> None:
@@ -267,7 +267,9 @@ def rerun(options: argparse.Namespace) -> None:
         screen.show_json(again)
         return
     print(
-        f"{len(again)} trials run again: {' '.join(trial['id'] for trial in again)}" if again else "No trial ended so."
+        f"{len(again)} trials run again: {' '.join(trial['id'] for trial in again)}"
+        if again
+        else "No trial has ended in this state."
     )
 
 
@@ -313,7 +315,7 @@ def download(options: argparse.Namespace) -> None:
     if others:
         named = ", ".join(screen.clean(_other(one)) for one in others[:_NAMED])
         more = ", ..." if len(others) > _NAMED else ""
-        print(f"Left out, as they are links or no files: {named}{more}")
+        print(f"Left out, because they are links or special files: {named}{more}")
     if listing["note"]:
         print(listing["note"])
 

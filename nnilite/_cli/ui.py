@@ -14,7 +14,9 @@ from nnilite._cli import access, arguments, screen
 def add(parser: argparse.ArgumentParser) -> None:
     arguments.manager_arguments(parser, first_port=8070)
     parser.add_argument(
-        "--require-token", action="store_true", help="everybody has to sign in, even you on this machine"
+        "--require-token",
+        action="store_true",
+        help="require the token with every request, even from you on this machine",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(command=ui)
@@ -27,7 +29,7 @@ def ui(options: argparse.Namespace) -> None:
         if options.json:
             screen.show_json({"url": address})
         else:
-            print(f"The page of all experiments: {address}\nCtrl-C ends the page, and no experiment.")
+            print(f"The page of all experiments: {address}\nCtrl-C closes the page; experiments continue.")
         sys.stdout.flush()
 
     asked = access.manager_options(options)
@@ -36,6 +38,6 @@ def ui(options: argparse.Namespace) -> None:
         if options.json:
             screen.show_json({"url": running})
         else:
-            print(f"The page of all experiments is served already: {running}")
+            print(f"The page of all experiments is already served: {running}")
         return
     hub_server.run(asked, require_token=options.require_token, ready=tell)

@@ -80,7 +80,7 @@ def told(path: Path) -> Iterator[None]:
     except UnsafeName as error:
         raise ConfigError(f"{path} cannot be unpacked: {error}") from error
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, NotImplementedError) as error:
-        raise ConfigError(f"{path} is not a whole zip file: {error}") from error
+        raise ConfigError(f"{path} is not a complete zip file: {error}") from error
     except RuntimeError as error:  # zipfile raises this for an archive with a password
         raise ConfigError(f"{path} cannot be unpacked: {error}") from error
 
@@ -143,9 +143,9 @@ def _check_content(path: Path, experiment: str, places: Places) -> None:
         take_in(places.draft / DATABASE, experiment, time.time())
     except ConfigError as error:
         field = f"{error.place.field}: " if error.place.field else ""
-        raise ConfigError(f"{path} holds a configuration that cannot work: {field}{error.message}") from error
+        raise ConfigError(f"{path} contains an invalid configuration: {field}{error.message}") from error
     except StoreError as error:
-        raise ConfigError(f"{path} holds no sound experiment: {error}") from error
+        raise ConfigError(f"{path} does not contain a valid experiment: {error}") from error
 
 
 def _adapt(path: Path, places: Places) -> None:
@@ -153,7 +153,9 @@ def _adapt(path: Path, places: Places) -> None:
     try:
         config = read_document(places.draft / CONFIG, "save the experiment again").fields
     except (FileNotFoundError, DamagedFile) as error:
-        raise ConfigError(f"{path} holds no configuration of an experiment: {CONFIG} is missing or damaged") from error
+        raise ConfigError(
+            f"{path} contains no configuration of an experiment: {CONFIG} is missing or damaged"
+        ) from error
     config["experimentWorkingDirectory"] = str(places.directory.parent)
     if places.code_draft.is_dir():
         services = config.get("trainingService", [])

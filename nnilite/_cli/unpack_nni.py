@@ -41,7 +41,7 @@ def load(
     directory = ((folder or registry.root()) / experiment).absolute()
     target = (code or directory / "code").absolute()
     if any(one.id == experiment for one in registry.everything()):
-        raise Conflict(f"Experiment {experiment} is on this machine already.")
+        raise Conflict(f"Experiment {experiment} is already on this machine.")
     entries.check_free(experiment, directory, target)
     with ExitStack() as opened:
         places = opened.enter_context(entries.drafts(directory, target))
@@ -92,5 +92,5 @@ def _opened(path: Path, directory: Path) -> RegistryEntry:
     except (StoreError, NotFound) as error:
         shutil.rmtree(directory, ignore_errors=True)
         shutil.rmtree(entry.directory, ignore_errors=True)
-        raise ConfigError(f"{path} holds no sound experiment of NNI: {error}") from error
+        raise ConfigError(f"{path} does not contain a valid experiment of NNI: {error}") from error
     return registry.at(directory)

@@ -77,10 +77,10 @@ def _show(entry: RegistryEntry, counts: dict[str, int], findings: list[Defect]) 
     screen.show_table(
         ("PLACE", "WHAT IS WRONG"),
         [(finding.place, finding.what) for finding in findings],
-        "All is whole, and agrees.",
+        "Everything is complete and consistent.",
     )
     if findings:
         print(
-            "\nThis copy was changed from outside, or its disk has lost something: restore it from another one "
+            "\nThis copy was changed by another program, or its disk has lost data: restore it from another copy "
             "(`nnictl experiment load`)."
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-PLATFORM_CURE = "correct the platform's section in the config, whose page in docs/how-to tells what it needs"
+PLATFORM_CURE = "correct the platform's section in the config; its page in docs/how-to lists what it needs"
 
 
 class Level(str, Enum):

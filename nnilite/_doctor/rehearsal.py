@@ -25,7 +25,7 @@ from nnilite.config import CheckedConfig, load
 from nnilite.errors import NniliteError
 
 MISSING = 127
-"""The shell's exit code for a program that is not there."""
+"""The shell's exit code for a program that does not exist."""
 
 _POLL_S = 0.2
 _COMMANDS = ("trialCommand", "trial_command", "command", "taskRoles", "task_roles", "roles")
@@ -69,10 +69,10 @@ def probe(command: str) -> str:
     """Return a shell command that ends with 127 if the program of `command` is missing, and else reports a result.
 
     >>> probe("LR=0.1 python3 trial.py")
-    'command -v python3 >&2 || { echo python3 is not there >&2; exit 127; }; echo "final 1" >> "$NNILITE_METRICS"'
+    'command -v python3 >&2 || { echo python3 is not installed >&2; exit 127; }; echo "final 1" >> "$NNILITE_METRICS"'
     """
     program = shlex.quote(program_of(command))
-    look = f"command -v {program} >&2 || {{ echo {program} is not there >&2; exit {MISSING}; }}"
+    look = f"command -v {program} >&2 || {{ echo {program} is not installed >&2; exit {MISSING}; }}"
     return f'{look}; echo "final 1" >> "$NNILITE_METRICS"'
 
 
@@ -119,7 +119,7 @@ def _judged(check: str, trial: dict[str, Any], program: str, took_s: float, limi
     if state == "SUCCEEDED":
         cure = "see whether the disk of its worker is full, or mounted read-only"
         return fault(check, "a trial ran there, and its result did not come back", cure)
-    if f"{program} is not there" in reason or f"exit code {MISSING}" in reason:
+    if f"{program} is not installed" in reason or f"exit code {MISSING}" in reason:
         cure = "install it there, name an image that has it, or give its path in trialCommand"
         return fault(check, f"the worker has no {program}, with which the trial command begins", cure)
     if state == "WAITING":

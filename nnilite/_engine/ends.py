@@ -13,13 +13,13 @@ from nnilite.tuner import Call
 
 # With the growing pauses between them these take about three minutes.
 _UNSTARTED_MAX = 8
-INTERRUPTED = "it was told to stop (SIGTERM) on its platform, and not by this experiment"
-# Why the attempt was lost if its keeper has ended it for a reason that is neither the trial's nor this experiment's.
+INTERRUPTED = "it received SIGTERM on its platform, not from this experiment"
+# Why the attempt was lost if its keeper ended it for a reason that is neither the trial's nor this experiment's.
 _LOST = {
-    EndCause.CANCELED: "it was canceled, and not by this experiment",
+    EndCause.CANCELED: "it was canceled on its platform, not by this experiment",
     EndCause.INTERRUPTED: INTERRUPTED,
-    EndCause.ORPHANED: "its keeper has ended it",
-    EndCause.FENCED: "another run of the same attempt reports, and both are ended",
+    EndCause.ORPHANED: "its keeper ended it",
+    EndCause.FENCED: "another run of the same attempt also reports; both are ended",
     EndCause.MACHINE: UNSTARTED,
 }
 
@@ -93,7 +93,7 @@ class Ends:
             live.held = self._state.lived
             # The keeper learns that its report is stored.
             self._recorder.put_attempt(live, reported_end=end)
-            self._recorder.say(live, f"{INTERRUPTED}; waiting for what its platform says")
+            self._recorder.say(live, f"{INTERRUPTED}; waiting for the report of its platform")
 
     def forget_end(self, live: Live, why: str) -> None:
         """Drop the end that a keeper reported as it could not begin. Its service did not answer, and was asked again.
@@ -103,7 +103,7 @@ class Ends:
         """
         live.end = None
         self._recorder.put_attempt(live, reported_end=None, run="")
-        self._recorder.complain(live, f"a keeper of this attempt could not begin: {why}")
+        self._recorder.complain(live, f"the keeper of this attempt could not start: {why}")
 
     def end(self, live: Live) -> None:
         """End the attempt with `live.end`, as its command ended or was canceled."""

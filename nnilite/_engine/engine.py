@@ -246,7 +246,7 @@ class Engine:
         try:
             self.caller.share_slots(settings.max_slots, settings.priority)
         except NniliteError as error:
-            log.warning("maxSlots and priority are as configured, not as changed later: %s", error)
+            log.warning("using maxSlots and priority from the config, without later changes: %s", error)
 
     async def _rounds(self) -> None:
         while not self.rules.finished:

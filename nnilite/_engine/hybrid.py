@@ -66,7 +66,7 @@ class PlacementNotes(Protocol):
     async def note(self, job: Job, member: str) -> None:
         """Note which member is asked, and return when that is stored.
 
-        Raises: ServiceError if the job is not wanted any more.
+        Raises: ServiceError if the job is no longer needed.
         """
 
 
@@ -222,7 +222,7 @@ class HybridService(TrainingService):
             statuses = await within(name, self._members[name].poll(handles))
         except NniliteError as error:
             self._aside.add(name, error)
-            return [JobStatus(JobState.UNKNOWN, f"{name} cannot be asked: {error}")] * len(handles)
+            return [JobStatus(JobState.UNKNOWN, f"cannot query {name}: {error}")] * len(handles)
         self._aside.pop(name, None)
         return statuses
 
@@ -298,7 +298,7 @@ class HybridService(TrainingService):
         found = await asyncio.gather(*closings, return_exceptions=True)
         for name, error in zip(self._members, found, strict=True):
             if error is not None and not isinstance(error, ServiceError):
-                log.warning("%s is not closed in good order: %r", name, error)
+                log.warning("closing %s failed: %r", name, error)
         left = [str(error) for error in found if isinstance(error, ServiceError)]
         if left:
             raise ServiceError("; ".join(left))

@@ -112,7 +112,7 @@ class Limits:
             if live.end is not None:
                 self._ends.heard_of_end(live)
                 return
-            self._ends.lose(live, f"{service} did not tell for {silent_s:.0f} s whether it has the trial")
+            self._ends.lose(live, f"{service} did not confirm for {silent_s:.0f} s whether it has the trial")
 
     def _stop(self, message: s.Stop) -> None:
         state = self._state

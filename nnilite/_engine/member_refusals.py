@@ -24,7 +24,7 @@ class MemberRefusals:
         self._reasons[member][job] = str(refusal)
         self._in_a_row[member] += 1
         if self._in_a_row[member] == _ENOUGH:
-            log.warning("%s gets no more trials, as it refuses all for good: %s", member, refusal)
+            log.warning("%s gets no more trials, because it refuses all of them: %s", member, refusal)
 
     def note_taken(self, member: str) -> None:
         self._in_a_row[member] = 0

@@ -239,15 +239,15 @@ class Abandon:
 
 
 FromTuner = TunerReady | Proposed | TunerFailed | Assessed | Imported
-"""What concerns the tuner."""
+"""Messages about the tuner."""
 Submission = Customized | Rerun | Asked | Submitted | SubmitRefused | Move
-"""What brings a trial, or an attempt of it, to a service."""
+"""Messages that bring a trial, or an attempt of it, to a service."""
 Report = LiveEvents | LateEvents | Polled
-"""What is heard of a job, from its keeper or from its platform."""
+"""Messages about a job, from its keeper or from its platform."""
 Ending = Removed | CancelTrial | Interrupt
-"""What ends an attempt, or follows its end."""
+"""Messages that end an attempt, or follow its end."""
 Limiting = Changed | Tick | Stop | Abandon
-"""What makes time pass, or limits the experiment."""
+"""Messages about time, and about the limits of the experiment."""
 Input = FromTuner | Submission | Report | Ending | Limiting
 
 
@@ -348,7 +348,7 @@ class AssessEnd:
 
 
 TunerCall = Ask | Tell | Assess | AssessEnd
-"""What the tuner's process is asked, in this order."""
+"""Requests to the tuner's process, in this order."""
 
 
 @dataclass(frozen=True)
@@ -372,7 +372,7 @@ class Remove:
 
 
 ServiceCall = Submit | Cancel | Remove
-"""What the training service is asked."""
+"""Requests to the training service."""
 Action = TunerCall | ServiceCall
 
 

@@ -29,7 +29,7 @@ class Share:
 
 
 EVERYTHING = Share()
-"""The share of a service of which the config says nothing."""
+"""The share of a service that has none in the config."""
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,6 @@ class LivePlacementNotes:
         return live.tried if live is not None else ()
 
     async def note(self, job: Job, member: str) -> None:
-        """Commit that this member is going to be asked. Raises: ServiceError if the job is not wanted any more."""
+        """Commit that this member is going to be asked. Raises: ServiceError if the job is no longer needed."""
         if not await self._commit(s.Asked(job.trial, job.attempt, member, self._now())):
-            raise ServiceError(f"{job.name} is not wanted any more")
+            raise ServiceError(f"{job.name} is no longer needed")

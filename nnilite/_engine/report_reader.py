@@ -25,7 +25,7 @@ UNREAD_PATIENCE_S = 60.0
 _POLL_WAITS_S = 2.0
 _MOST_ASIDE = 16
 _CANCELED_S = 5.0
-_OTHER_RUN = "what its job has left names another run than the one that has reported, of which nothing more came"
+_OTHER_RUN = "the reports that its job left are from another run; the run that reported before has sent nothing more"
 
 
 class ReportInbox(Protocol):
@@ -76,7 +76,7 @@ class ReportReader:
                 del self._readings[key]
                 reading.result()
                 return
-            log.info("the reports of trial %s are slow to read: others do not wait for them", attempt.trial)
+            log.info("reading the reports of trial %s is slow; other trials do not wait for it", attempt.trial)
         if not status.state.ended:
             self._inbox.put(s.Polled(*key, status, self._inbox.now()))
 
@@ -116,13 +116,13 @@ class ReportReader:
             status = replace(status, state=JobState.LOST, reason=_OTHER_RUN, exit_code=None)
         except StoreError as error:
             # The disk is in trouble. The end must not be stored before the reports: the next poll gets both again.
-            log.warning("the reports of trial %s wait: %s", attempt.trial, error)
+            log.warning("the reports of trial %s are delayed: %s", attempt.trial, error)
             return None
         except (NniliteError, GapFound) as error:
             if isinstance(error, ServiceError) and status.state.ended and self._may_come(attempt):
-                log.warning("the reports of trial %s cannot be had now: %s", attempt.trial, error)
+                log.warning("cannot read the reports of trial %s now: %s", attempt.trial, error)
                 return None
-            log.warning("the reports of trial %s cannot be taken: %s", attempt.trial, error)
+            log.warning("cannot accept the reports of trial %s: %s", attempt.trial, error)
         self._unread.pop(key, None)
         return status
 
@@ -177,5 +177,5 @@ def _in_order(events: Sequence[KeeperEvent]) -> list[KeeperEvent]:
 def _checked_events(service: str, found: object) -> Sequence[KeeperEvent]:
     """Check the events that a plugin has read from its platform. Raises: ServiceError."""
     if not isinstance(found, (list, tuple)) or not all(isinstance(event, KeeperEvent) for event in found):
-        raise ServiceError(f"{service} gave {found!r:.200} in place of a list of events")
+        raise ServiceError(f"{service} returned {found!r:.200} instead of a list of events")
     return [event for event in found if not isinstance(event, Used)]  # what is read so may be old

@@ -105,7 +105,7 @@ class ServiceCaller:
         try:
             await asyncio.wait_for(answer, ASKED_TIMEOUT_S)
         except asyncio.TimeoutError:
-            busy = f"{self.service.name} did not get to it within {ASKED_TIMEOUT_S:.0f} s; try again later"
+            busy = f"{self.service.name} did not respond within {ASKED_TIMEOUT_S:.0f} s; try again later"
             raise ServiceError(busy) from None
 
     def share_slots(self, limit: int | None, priority: int | None) -> None:
@@ -273,12 +273,14 @@ class ServiceCaller:
         except (ConfigError, CodeDirError, PluginError) as error:
             return s.SubmitRefused(trial, attempt, str(error), busy=False, now=self._inbox.now(), final=True)
         except NniliteError as error:
-            log.warning("trial %s was not taken: %s", trial, error)
+            log.warning("trial %s was not accepted: %s", trial, error)
             lasting = isinstance(error, PluginFault) or not isinstance(error, ServiceError)
             return s.SubmitRefused(trial, attempt, str(error), busy=False, now=self._inbox.now(), lasting=lasting)
         known, problem = check_value(dict(handle) if isinstance(handle, Mapping) else None)
         if not isinstance(known, dict):
-            reason = f"{self.service.name} gave {handle!r:.200} in place of a handle, which is a JSON object {problem}"
+            reason = (
+                f"{self.service.name} returned {handle!r:.200} instead of a handle, which is a JSON object {problem}"
+            )
             return s.SubmitRefused(trial, attempt, reason.strip(), busy=False, now=self._inbox.now())
         return s.Submitted(trial, attempt, self.service.name, known, self._inbox.now())
 

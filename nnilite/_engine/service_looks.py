@@ -103,19 +103,19 @@ class ServiceLooks:
             target = self._service.place_to_move(self._job(live.trial, live.attempt), moving, {*live.tried, service})
             if target:
                 moving[target] += 1
-                reason = f"moved, for it waited long in the queue of {service} and {target} has room"
+                reason = f"moved, because it waited long in the queue of {service} and {target} has room"
                 log.info("trial %s is %s", live.trial.id, reason)
                 self._inbox.put(s.Move(live.trial.id, live.attempt.number, reason, self._inbox.now()))
 
     def _checked(self, found: object, expected: int) -> list[JobStatus]:
         """Check the answer of a plugin, like anything from outside. Raises: ServiceError."""
         if not isinstance(found, (list, tuple)) or len(found) != expected:
-            raise ServiceError(f"{self._service.name} gave no list of {expected} statuses when polled")
+            raise ServiceError(f"{self._service.name} did not return a list of {expected} statuses when polled")
         for status in found:
             if not (isinstance(status, JobStatus) and isinstance(status.state, JobState)):
-                raise ServiceError(f"{self._service.name} gave {status!r:.200} in place of a JobStatus")
+                raise ServiceError(f"{self._service.name} returned {status!r:.200} instead of a JobStatus")
             if status.cost is not None and not (isinstance(status.cost, (int, float)) and 0 <= status.cost < math.inf):
-                raise ServiceError(f"{self._service.name} gave {status.cost!r:.60} in place of a cost")
+                raise ServiceError(f"{self._service.name} returned {status.cost!r:.60} instead of a cost")
         return list(found)
 
     async def _report(self, attempt: Attempt, status: JobStatus) -> None:

@@ -49,7 +49,7 @@ class Document:
         value = self.fields.get(name)
         if value is None or isinstance(value, str):
             return value
-        raise self.wrong(name, "a text")
+        raise self.wrong(name, "text")
 
     def time(self, name: str) -> float | None:
         """Return the seconds since the epoch in a field."""
@@ -84,7 +84,7 @@ def read_document(path: Path, cure: str) -> Document:
     """Return the JSON object in a file. `cure`: what to do about a damaged one. Raises: as `read_content`."""
     data = read_json(path, cure)
     if not isinstance(data, dict):
-        raise DamagedFile(path, "it is no JSON object", cure)
+        raise DamagedFile(path, "it is not a JSON object", cure)
     return Document(path, data, cure)
 
 
@@ -94,9 +94,9 @@ def read_json(path: Path, cure: str) -> Json:
     try:
         return json.loads(content.decode("utf-8"))
     except UnicodeDecodeError:
-        raise DamagedFile(path, "it is no text in UTF-8", cure) from None
+        raise DamagedFile(path, "it is not UTF-8 text", cure) from None
     except ValueError as error:
-        raise DamagedFile(path, f"it is no JSON: {error}", cure) from error
+        raise DamagedFile(path, f"it is not JSON: {error}", cure) from error
     except RecursionError:
         raise DamagedFile(path, "it is nested too deep", cure) from None
 
@@ -112,7 +112,7 @@ def read_content(path: Path, cure: str) -> bytes:
         try:
             facts = os.fstat(file)
             if not stat.S_ISREG(facts.st_mode):
-                raise DamagedFile(path, "it is no regular file", cure)
+                raise DamagedFile(path, "it is not a regular file", cure)
             # This is the most memory that is taken before anything is read.
             with os.fdopen(file, "rb", closefd=False) as opened:
                 content = opened.read(min(facts.st_size, MOST_BYTES) + 1)

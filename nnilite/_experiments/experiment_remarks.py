@@ -44,7 +44,7 @@ def checked(name: object, tags: object, note: object) -> Remarks:
     if "" in words:
         raise ConfigError("must not have an empty tag", Place(field="tags"))
     if not isinstance(note, str) or len(note) > NOTE_MAX:
-        raise ConfigError(f"must be a text of at most {NOTE_MAX} characters", Place(field="note"))
+        raise ConfigError(f"must be text of at most {NOTE_MAX} characters", Place(field="note"))
     return Remarks(_line(name, "name", NAME_MAX), words, note.strip())
 
 
@@ -80,7 +80,7 @@ def write(directory: Path, remarks: Remarks, based_on: int) -> Remarks:
     if now.trouble:
         raise Conflict(now.trouble)
     if now.revision != based_on:
-        raise Conflict("somebody has changed these remarks meanwhile; look at them again before you change them")
+        raise Conflict("these remarks have changed in the meantime; load them again before you change them")
     fresh = Remarks(remarks.name, remarks.tags, remarks.note, now.revision + 1)
     content = {"name": fresh.name, "tags": list(fresh.tags), "note": fresh.note, "revision": fresh.revision}
     try:

@@ -18,10 +18,10 @@ from nnilite.records import ExperimentState, Json
 LIST = ".experiment"
 DATABASE = Path("db") / "nni.sqlite"
 COPY = "nni.json"
-"""In the folder of ours that stands for an experiment of NNI: where that is, and what NNI recorded beside results."""
+"""In nnilite's folder for an experiment of NNI: where NNI's folder is, and what NNI recorded besides results."""
 COPY_CURE = "remove it, and it is made again"
 MIXED_UP = "NNI recorded the wrong parameters for this trial"
-UNCERTAIN = "which ones it had cannot be told"
+UNCERTAIN = "its real parameters are unknown"
 """The reason of a trial that reported with other parameters than NNI recorded for it begins and may end with these."""
 
 _LIST_CURE = "NNI wrote it, and nnilite reads experiments without it"
@@ -126,7 +126,7 @@ def read_list(root: Path) -> NniList:
     for name, fields in entries.items():
         try:
             if not isinstance(fields, dict):
-                raise DamagedFile(path, "the entry is no JSON object", _LIST_CURE)
+                raise DamagedFile(path, "the entry is not a JSON object", _LIST_CURE)
             found.append(_one(root, name, Document(path, fields, _LIST_CURE)))
         except DamagedFile as error:
             troubles.append(f"The entry {name!r:.70} is left out: {error}")
@@ -136,7 +136,7 @@ def read_list(root: Path) -> NniList:
 def _one(root: Path, name: str, entry: Document) -> NniExperiment:
     """Check an entry of NNI's list. Raises: DamagedFile."""
     if "/" in name or name in ("", ".", "..") or not may_be_path(name):
-        raise DamagedFile(entry.path, "the entry's name is no id", entry.cure)
+        raise DamagedFile(entry.path, "the entry's name is not an id", entry.cure)
     place = entry.text("logDir") or ""
     beside = Path(place) / name if place.startswith("/") and may_be_path(place) else root / name
     return NniExperiment(

@@ -225,7 +225,7 @@ def read_manager(directory: Path) -> LastWord:
 
     Raises: DamagedFile, UnreadableFile.
     """
-    cure = "a manager that runs writes it anew in a moment; without one, remove it"
+    cure = "a running manager writes it again in a moment; if none runs, remove it"
     try:
         found = read_document(directory / "manager.json", cure)
     except FileNotFoundError:

@@ -21,7 +21,7 @@ from nnilite.records import ExperimentState
 PROCESSES = "processes"
 FILE = "search.json"
 
-_CURE = "remove it, and the next process of the search writes it anew"
+_CURE = "remove it, and the next process of the search writes it again"
 _TOKEN = re.compile("[0-9a-f]{16}")
 
 
@@ -58,7 +58,7 @@ def read_state(directory: Path) -> tuple[ExperimentState, float | None]:
 def cannot_be_resumed(experiment: str, directory: Path) -> str:
     """Return the message for an attempt to resume a search with a manager."""
     return (
-        f"{experiment} is a search of a Python program, which alone can go on with it: "
+        f"{experiment} is a search of a Python program; only that program can continue it: "
         f"Search(..., storage={str(directory)!r}). `nnictl view {experiment}` shows it, also while it runs."
     )
 

@@ -11,7 +11,7 @@ from nnilite.records import Json
 from nnilite.tuner import scalar
 
 MOST = 10
-"""How many experiments can be compared at once: more lines cannot be told apart."""
+"""How many experiments can be compared at once: more lines cannot be distinguished."""
 
 
 def compared(entry: RegistryEntry, objective: str) -> dict[str, Json]:

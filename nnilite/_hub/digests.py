@@ -96,7 +96,9 @@ def _digest(entry: RegistryEntry) -> Digest:
     except (NniliteError, OSError) as error:
         return Digest(trouble=str(error))
     except (LookupError, TypeError, AttributeError):
-        return Digest(trouble=f"The manager of experiment {entry.id} does not answer as one of this version does.")
+        return Digest(
+            trouble=f"The manager of experiment {entry.id} gave an answer that this version does not understand."
+        )
 
 
 def summary(profile: Mapping[str, Any]) -> Digest:

@@ -114,7 +114,9 @@ class HubComparisonHandler(HubHandler):
     async def get(self) -> None:
         ids = self.query["id"]
         if not 1 <= len(ids) <= comparison.MOST:
-            raise ConfigError(f"must be there for 1 to {comparison.MOST} experiments", Place(field="id"))
+            raise ConfigError(
+                f"must be given 1 to {comparison.MOST} times, once for each experiment", Place(field="id")
+            )
         self.send_json({"experiments": await asyncio.to_thread(self._compared, ids)})
 
     def _compared(self, ids: list[str]) -> list[Json]:
@@ -133,7 +135,7 @@ def draft(fields: list[Json]) -> Draft:
     text, folder = fields
     for name, value in (("text", text), ("folder", folder)):
         if not isinstance(value, str):
-            raise ConfigError("must be a text", Place(field=name))
+            raise ConfigError("must be text", Place(field=name))
     return Draft(text, folder)
 
 

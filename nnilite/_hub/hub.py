@@ -39,7 +39,7 @@ class Hub:
         found = registry.entry(experiment) if registry.is_id(experiment) else None
         found = found or next((one for one in registry.everything() if one.id == experiment), None)
         if found is None:
-            raise NotFound(f"There is no experiment {experiment} any more.")
+            raise NotFound(f"Experiment {experiment} no longer exists.")
         return found
 
     def open(self, experiment: str) -> str:

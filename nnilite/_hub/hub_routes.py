@@ -74,7 +74,7 @@ ROUTES = (
     ),
     Route("/experiments/{id}", HubExperimentHandler, _ONE, (_ID,), body_max=BODY_MAX),
     _act("open", HubOpenHandler, _post("The address of its page, with a sign-in", s.record(url=s.TEXT))),
-    _act("resume", HubResumeHandler, _post("Let it go on", s.record(resumed=s.TEXT))),
+    _act("resume", HubResumeHandler, _post("Resume it", s.record(resumed=s.TEXT))),
     _act("stop", HubStopHandler, _post("Ask it to stop", s.record(stopping=s.TEXT), status=202)),
     Route("/comparison", HubComparisonHandler, _COMPARISON),
     Route(

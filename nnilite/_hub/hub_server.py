@@ -61,7 +61,7 @@ def link_of_running() -> str | None:
     word = registry.read_manager(directory)
     entry = RegistryEntry(ID, "", directory, alive=True, url=word.url, pid=word.pid)
     if word.url is None:
-        raise Conflict(f"{COMMAND} is just being started (process {word.pid}); try again in a moment.")
+        raise Conflict(f"{COMMAND} is starting (process {word.pid}); try again in a moment.")
     with managers.connect(entry) as running:
         return running.sign_in_link()
 

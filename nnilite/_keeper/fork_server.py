@@ -312,7 +312,7 @@ def _next_job(link: socket.socket, wake: Wake, code: int) -> Optional[Spec]:
         return load(os.fsdecode(data[:-1]))
     except OSError:  # the link has gone
         return None
-    except SpecError as error:  # the job is not wanted any more: it was taken away after the server had read it
+    except SpecError as error:  # the job is no longer needed: it was taken away after the server had read it
         sys.stderr.write("{}\n".format(error))
         return None
 

@@ -69,7 +69,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--ready-fd", type=int)
     parser.add_argument("--log", type=Path, help="where all output goes")
     parser.add_argument("--with-parent", action="store_true", help="stop when standard input ends")
-    parser.add_argument("--detach", action="store_true", help="go on in a process that is nobody's child")
+    parser.add_argument(
+        "--detach", action="store_true", help="continue in the background, independent of the parent process"
+    )
     parser.add_argument("--debug", action="store_true")
     return parser.parse_args(arguments)
 
@@ -306,7 +308,7 @@ class Program:
                 since = time.monotonic()
             idle_s = min(self._site.idle_s(), time.monotonic() - since)
             if idle_s >= self._idle_timeout_s:
-                log.info("nobody has asked anything for %.0f s (idleTimeout); this manager ends", idle_s)
+                log.info("no request has come for %.0f s (idleTimeout); this manager ends", idle_s)
                 self._stopping.set()
                 return
 
@@ -343,7 +345,7 @@ class Program:
             except ServiceError as error:
                 left.append(str(error))
             except (asyncio.TimeoutError, NniliteError, OSError) as error:
-                log.warning("not closed in good order: %r", error)
+                log.warning("closing failed: %r", error)
         if left:
             log.warning("left behind: %s", "; ".join(left))
             self._files.write_left("; ".join(left))
@@ -408,7 +410,7 @@ async def main(options: argparse.Namespace) -> int:
         starter.answer(_refusal(error))
         return 1
     if program.resumed:
-        log.info("going on with the experiment")
+        log.info("resuming the experiment")
         os.execv(sys.executable, program.command())
     return 0
 

@@ -225,7 +225,7 @@ class Manager(Viewer):
             if self.engine.commits_held_up:
                 # Nothing awaits this task any more, so its exception is fetched here, or asyncio would complain.
                 stopping.add_done_callback(lambda done: done.cancelled() or done.exception())
-                raise ServiceError(f"it will stop as soon as it can write that down: {self.engine.commits_held_up}")
+                raise ServiceError(f"it will stop as soon as it can record that: {self.engine.commits_held_up}")
         try:
             await stopping
         except ServiceError:
@@ -269,9 +269,11 @@ class Manager(Viewer):
         if live.cancel is not None:
             raise Conflict(f"Trial {trial} is being stopped.")
         if live.attempt is None or live.attempt.handle is None:
-            raise Conflict(f"Trial {trial} is not on its platform yet; it begins with the number of its config.")
+            raise Conflict(
+                f"Trial {trial} is not on its platform yet; it starts with the number of workers in its config."
+            )
         await self.engine.caller.scale(live.attempt.handle, workers)
-        log.info("trial %s is to have %d workers", trial, workers)
+        log.info("trial %s was asked to have %d workers", trial, workers)
         return found
 
     async def rerun(self, ids: Sequence[str], state: TrialState | None) -> Sequence[Trial]:

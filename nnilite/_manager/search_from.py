@@ -43,7 +43,7 @@ def results(source: str) -> list[Json]:
     if path.is_file():
         return read_results(path)
     if "/" in source:
-        raise NotFound(f"there is no experiment's folder or file {source!r}")
+        raise NotFound(f"there is no experiment folder or file {source!r}")
     entry = registry.find(source, read_only=True)
     return _of_nni(entry.origin, entry.directory) if entry.origin else results_of(entry.directory / FILE_NAME)
 
@@ -53,7 +53,7 @@ def read_results(path: Path) -> list[Json]:
     cure = "export the experiment again"
     data = read_json(path, cure)
     if not isinstance(data, list) or not all(isinstance(item, dict) and "parameter" in item for item in data):
-        raise DamagedFile(path, 'it is no list of {"parameter": {...}, "value": ...}', cure)
+        raise DamagedFile(path, 'it is not a list of {"parameter": {...}, "value": ...}', cure)
     return [with_number(item) for item in data]
 
 
@@ -75,7 +75,9 @@ def _of_folder(folder: Path) -> list[Json]:
         return results_of(folder / FILE_NAME)
     origin = nni_folders.at(folder)
     if origin is None:
-        raise NotFound(f"{folder} is no experiment's folder: it has neither {FILE_NAME} nor {nni_folders.DATABASE}")
+        raise NotFound(
+            f"{folder} is not the folder of an experiment: it has neither {FILE_NAME} nor {nni_folders.DATABASE}"
+        )
     from nnilite._nni import nni_copy
 
     with tempfile.TemporaryDirectory(prefix="nnilite-") as copy:

@@ -40,7 +40,7 @@ from nnilite.units import format_size
 log = logging.getLogger(__name__)
 
 PAGE_FILE_BYTES = 256 << 20
-"""The largest file that is copied here because somebody looks at it."""
+"""The largest file that is copied here to be viewed."""
 
 _LIST_TIMEOUT_S = 20.0
 _FILE_TIMEOUT_S = 600.0
@@ -209,9 +209,9 @@ def _is_shown(attempt: Attempt, one: TrialFile) -> bool:
 def _check_size(attempt: Attempt, known: TrialFile) -> None:
     if known.size > PAGE_FILE_BYTES:
         raise Conflict(
-            f"{known.path} has {format_size(known.size)}, and files of up to {format_size(PAGE_FILE_BYTES)} are copied "
-            f"from other machines for a look: `nnictl trial download -T {attempt.trial}` copies the whole folder, "
-            f"and scp gets the file from its machine"
+            f"{known.path} has {format_size(known.size)}, and files over {format_size(PAGE_FILE_BYTES)} are not copied "
+            f"from other machines to be viewed: copy the whole folder with `nnictl trial download -T {attempt.trial}`, "
+            f"or get the file from its machine with scp"
         )
 
 
@@ -271,7 +271,7 @@ async def _check_small(folder: Path) -> None:
     if not await asyncio.to_thread(_is_small, folder):
         raise Conflict(
             f"its platform cannot list files, and the folder has more than {format_size(PAGE_FILE_BYTES)}, "
-            f"which is copied for a look; `nnictl trial download` copies it whole"
+            f"the most that is copied to be viewed; copy all of it with `nnictl trial download`"
         )
 
 

@@ -28,7 +28,7 @@ ASSESSORS = "nnilite.assessors"
 CONVERTERS = "nnilite.config_converters"
 
 WORKERS = "nnilite.workers"
-"""Programs by which a machine joins a platform: see `WorkerProgram`."""
+"""Programs that let a machine join a platform: see `WorkerProgram`."""
 
 _WORD = {
     SERVICES: "training service",

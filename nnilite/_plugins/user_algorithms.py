@@ -50,14 +50,14 @@ def registered(kind: str | None = None) -> list[Registered]:
     except FileNotFoundError:
         return []
     if not isinstance(entries, list):
-        raise DamagedFile(path, "it is no list", cure)
+        raise DamagedFile(path, "it is not a list", cure)
     found = [_read(entry, path, cure) for entry in entries]
     return [entry for entry in found if kind in (None, entry.kind)]
 
 
 def _read(entry: Any, path: Path, cure: str) -> Registered:
     if not isinstance(entry, dict) or not all(isinstance(value, str) for value in entry.values()):
-        raise DamagedFile(path, "an entry is no object of texts", cure)
+        raise DamagedFile(path, "an entry is not an object of strings", cure)
     try:
         found = Registered(**entry)
     except TypeError as error:

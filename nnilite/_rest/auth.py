@@ -136,7 +136,7 @@ class AccessGate:
         signed = self._page_signature(request)
         if signed is not None:
             if request.method not in _SAFE and "Origin" not in request.headers:
-                raise HttpRefusal(403, "a signed-in browser must say its origin to change anything")
+                raise HttpRefusal(403, "a signed-in browser must send its origin to change anything")
         elif not self._has_ticket(request) and not await self.is_own(request):
             raise HttpRefusal(401, f"sign in first: `{self._command}` prints a link, scripts send the manager's token")
         return signed
@@ -188,7 +188,7 @@ class AccessGate:
         Unknown jobs are refused in the same way, so that a wrong token learns nothing about jobs.
         """
         if not job:
-            raise HttpRefusal(401, "say in the header X-Nnilite-Job whose token this is")
+            raise HttpRefusal(401, "name the job of this token in the header X-Nnilite-Job")
         token = self._keys.callback_token(job)
         if same(bearer(request), token):
             return None

@@ -239,7 +239,7 @@ class CallbackSocket:
             return status, body_of(error, status)
         except Exception as error:
             if (more := self._refusals.more(job, repr(type(error)))) is not None:
-                log.exception("a report of %s could not be taken%s", job or "a keeper", more)
+                log.exception("a report of %s could not be accepted%s", job or "a keeper", more)
             return 500, body_of(None, 500)
         return 200, answer
 

@@ -11,7 +11,7 @@ _INTEGER = "integer"
 _AFTER = Param(
     "after",
     {"type": "string", "pattern": "^[0-9]{1,16}-[0-9]{1,16}$"},
-    "the `next` of an earlier answer: only what comes or has changed after it",
+    "the `next` of an earlier answer: only what is new or has changed since",
 )
 _ROW_LIMIT = Param("limit", {"type": _INTEGER, "minimum": 1, "maximum": 20_000, "default": 5000}, "how many at most")
 _TRIALS = Param("trial", s.array({"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}, default=[]), "which trials")

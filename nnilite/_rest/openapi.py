@@ -25,7 +25,7 @@ _MEANINGS = {
     413: "the body is too large",
     415: "the body must be JSON, not compressed",
     421: "the server has restarted since the page was loaded",
-    426: "only WebSocket is spoken here",
+    426: "this address accepts only WebSocket",
     503: "not now; try again later",
 }
 _SCHEMES: dict[Access, list[Object]] = {

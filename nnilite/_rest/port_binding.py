@@ -24,7 +24,7 @@ def bind(hosts: Sequence[str], port: int) -> list[socket.socket]:
     Raises: Conflict if the port is taken, ConfigError if the address or port is impossible.
     """
     if not 0 <= port <= 65535:
-        raise ConfigError(f"{port} is no port; ports are 0 to 65535")
+        raise ConfigError(f"{port} is not a port: ports go from 0 to 65535")
     for _ in range(_TRIES - 1 if port == 0 else 0):
         with suppress(Conflict):  # the free port of the first address was taken at another one
             return _bound(hosts, port)
@@ -43,7 +43,7 @@ def _bound(hosts: Sequence[str], port: int) -> list[socket.socket]:
             one.close()
         raise _reason(error, host, port) from error
     if not sockets:
-        raise ConfigError(f"'{host}' has no address that can be listened on")
+        raise ConfigError(f"'{host}' has no address to listen on")
     return sockets
 
 
@@ -84,7 +84,7 @@ def _listening(family: socket.AddressFamily, address: tuple[Any, ...]) -> list[s
 def _reason(error: OSError, host: str, port: int) -> NniliteError:
     where = f"port {port} of {host or 'this machine'}"
     if isinstance(error, socket.gaierror):
-        return ConfigError(f"'{host}' is no address of this machine: {error.strerror}")
+        return ConfigError(f"'{host}' is not an address of this machine: {error.strerror}")
     if error.errno == errno.EADDRINUSE:
         return Conflict(
             f"{where} is taken by another program; choose another with --port, or --port 0 for any free one"
@@ -92,5 +92,5 @@ def _reason(error: OSError, host: str, port: int) -> NniliteError:
     if error.errno == errno.EACCES:
         return ConfigError(f"{where} needs the rights of an administrator; choose one above 1023")
     if error.errno == errno.EADDRNOTAVAIL:
-        return ConfigError(f"{host} is no address of this machine")
-    return ConfigError(f"{where} cannot be listened on: {error.strerror}")
+        return ConfigError(f"{host} is not an address of this machine")
+    return ConfigError(f"cannot listen on {where}: {error.strerror}")

@@ -74,5 +74,5 @@ def _sentence(status: int) -> str:
     if status == 405:
         return "this address does not take this method; the Allow header lists those it takes"
     if status >= 500:
-        return "the manager met an error that it did not foresee; its log has the details"
+        return "the manager has met an unexpected error; see its log for details"
     return HTTPStatus(status).phrase

@@ -64,9 +64,7 @@ ELSEWHERE = Param("fetch", flag(True), "whether the files on the machine of the 
 FETCH = Param("fetch", flag(True), "whether a file that lies on another machine is copied to the manager's first")
 STREAM = Param("stream", s.choice(["stdout", "stderr"]), "which output")
 LOG = Param("name", s.choice(["manager", "tuner"]), "whose log")
-PATH = Param(
-    "path", {"type": "string", "pattern": "^.+$"}, "path below the trial's folder; its slashes may stand as they are"
-)
+PATH = Param("path", {"type": "string", "pattern": "^.+$"}, "path below the trial's folder; slashes need no escape")
 ATTEMPT = Param("attempt", integer(0, 10**6), "number of the attempt; without it the latest, or for metrics all")
 OFFSET = Param("offset", integer(0, OFFSET_MAX, 0), "how many to leave out")
 TEXT_OFFSET = Param("offset", integer(-OFFSET_MAX, OFFSET_MAX, 0), "first byte; a negative one counts from the end")
@@ -89,7 +87,7 @@ METRIC_QUERY = (
     Param("limit", integer(1, 10_000, 1000), "how many at most"),
 )
 FORMAT = Param("format", s.choice(["json", "csv"], default="json"), "of the file")
-METRICS = Param("metrics", flag(True), "whether to tell of metrics too")
+METRICS = Param("metrics", flag(True), "whether to include metrics")
 
 _TEXT = "text/plain"
 _PIECE = Response("the bytes; X-Offset, X-Next-Offset and X-Total-Size say which", s.TEXT, _TEXT)
@@ -135,7 +133,7 @@ EXPERIMENT_ROUTES = (
         ResumeHandler,
         {
             "POST": Operation(
-                "Go on with an experiment that is only viewed; the server is back at the same address in a moment",
+                "Resume an experiment that is only viewed; the server is back at the same address in a moment",
                 Response("it begins", s.record(resuming=s.FLAG), status=202),
                 body=s.EMPTY,
                 refusals=(409,),
@@ -152,7 +150,7 @@ EXPERIMENT_ROUTES = (
         ImportHandler,
         {
             "POST": Operation(
-                "Tell the tuner of results known from elsewhere",
+                "Give the tuner results from elsewhere",
                 Response("how many were new", s.record(imported=s.COUNT, warning=s.TEXT)),
                 body=s.IMPORT,
                 writes=True,
@@ -231,8 +229,8 @@ TRIAL_ROUTES = (
         WorkersHandler,
         {
             "PUT": Operation(
-                "Change the number of workers of an elastic trial while it goes on",
-                Response("the platform has taken it; the trial", s.ref("Trial")),
+                "Change the number of workers of an elastic trial while it runs",
+                Response("the platform has accepted it; the trial", s.ref("Trial")),
                 body=s.WORKERS,
                 writes=True,
             )

@@ -231,7 +231,7 @@ class RestServer(HTTPServer):
         if count >= self._most or (count >= _LEAST and _next_descriptor(listening) >= self._most):
             return (
                 f"all of the {self._most} file descriptors that may be used for connections are in use; "
-                f"if so many are right, raise the limit of open files (ulimit -n)"
+                f"if that many are expected, raise the limit of open files (ulimit -n)"
             )
         if self._open.is_crowded:
             return f"more than {UNPROVEN_MOST} connections were open that have not proven who they are"

@@ -77,7 +77,7 @@ def texts_of(body: Json, *names: str) -> list[str]:
     fields = wire.strict_object(body, names)
     for name in names:
         if not isinstance(fields.get(name), str):
-            raise ConfigError("is needed, and must be a text", Place(field=name))
+            raise ConfigError("is needed, and must be text", Place(field=name))
     return [fields[name] for name in names]
 
 
@@ -132,7 +132,7 @@ SESSION_ROUTES = (
         {
             "POST": Operation(
                 "End the session of the request",
-                Response("its key opens nothing any more", s.record(signedOut=s.FLAG)),
+                Response("its key is no longer valid", s.record(signedOut=s.FLAG)),
                 body=s.EMPTY,
             )
         },

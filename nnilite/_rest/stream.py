@@ -46,7 +46,7 @@ class StreamHandler(Answering, WebSocketHandler):
         if self._is_one_too_many():
             raise HttpRefusal(503, _TOO_MANY)
         if self.request.headers.get("Upgrade", "").lower() != "websocket":
-            raise HttpRefusal(426, "this address speaks WebSocket only")
+            raise HttpRefusal(426, "this address accepts only WebSocket")
         self.query = read_query(self.route.operations["GET"].query, self.request.query_arguments)
 
     def select_subprotocol(self, subprotocols: list[str]) -> str | None:
@@ -97,6 +97,6 @@ class StreamHandler(Answering, WebSocketHandler):
         try:
             await asyncio.wait_for(self.write_message(message), self.site.options.reader_timeout_s)
         except (TimeoutError, asyncio.TimeoutError):
-            log.info("a reader of the live stream takes nothing any more; letting it go")
+            log.info("a reader of the live stream no longer reads; closing its connection")
             self.hang_up()
             raise WebSocketClosedError from None

@@ -99,7 +99,7 @@ def _int(digits: str) -> int:
 
 
 def _no_constant(name: str) -> Json:
-    raise _BadNumber(f"{name} is no JSON; write it as a string")
+    raise _BadNumber(f"{name} is not JSON; write it as a string")
 
 
 def _float(digits: str) -> float:
@@ -123,7 +123,7 @@ def loads(data: bytes) -> Json:
     except json.JSONDecodeError as error:
         raise ConfigError(f"the body is not JSON: {error}") from None
     except _BadNumber as error:
-        raise ConfigError(f"the body cannot be taken: {error}") from None
+        raise ConfigError(f"the body cannot be read: {error}") from None
     except RecursionError:
         raise ConfigError(f"the body is nested more than {MAX_DEPTH} deep") from None
     if text.count("[") + text.count("{") > MAX_DEPTH and deeper(value, MAX_DEPTH):

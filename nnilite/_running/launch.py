@@ -65,7 +65,7 @@ def create(
     checked = config.checked()
     experiment = experiment or new_id()
     if not registry.is_id(experiment):
-        raise ConfigError(f"an experiment cannot have the id {experiment!r}; letters, digits, - and _ will do")
+        raise ConfigError(f"an experiment cannot have the id {experiment!r}; use letters, digits, - and _")
     directory = Path(checked.experiment_working_directory) / experiment
     try:
         with interrupts_held():

@@ -40,7 +40,7 @@ def connect(entry: RegistryEntry, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Cli
     if entry.search and not entry.alive:
         raise NotRunning(search_folder.cannot_be_resumed(entry.id, entry.directory))
     if not entry.alive or entry.url is None:
-        raise NotRunning(f"Experiment {entry.id} is not running; `nnictl resume {entry.id}` lets it go on.")
+        raise NotRunning(f"Experiment {entry.id} is not running; `nnictl resume {entry.id}` resumes it.")
     return Client(entry.url, launch.token(entry), timeout_s=timeout_s, certificate=_certificate(entry))
 
 
@@ -146,7 +146,7 @@ def kill(entry: RegistryEntry) -> None:
         return
     process = _process(entry)
     if process is None:
-        raise NniliteError(f"The manager of experiment {entry.id} is no process of yours on this machine.")
+        raise NniliteError(f"The manager of experiment {entry.id} is not a process of yours on this machine.")
     with contextlib.suppress(ProcessLookupError):
         os.kill(process, signal.SIGKILL)
     deadline = time.monotonic() + _KILLED_S

@@ -159,7 +159,7 @@ class Journal:
     def begin_again(self, trial: Trial) -> Trial:
         """Take over an abandoned trial: its next attempt begins now."""
         again = replace(trial, attempt=trial.attempt + 1, started=time.time(), state=TrialState.RUNNING, reason="")
-        lost = replace(self._stored(trial), state=JobState.LOST, ended=again.started, message="its process has gone")
+        lost = replace(self._stored(trial), state=JobState.LOST, ended=again.started, message="its process has ended")
         self._write([s.SaveAttempt(lost), s.SaveTrial(again), s.SaveAttempt(self._attempt(again))], again)
         return again
 
@@ -284,8 +284,8 @@ def _make(folder: Path, plan: Plan) -> None:
     """Make the folder of a new search; its config comes last. Raises: ConfigError, Conflict, OSError."""
     if not registry.is_id(folder.name):
         raise ConfigError(
-            f"storage: the folder's name becomes the id of the search, and cannot be {folder.name!r}; "
-            "letters, digits, - and _ will do"
+            f"storage: the folder's name becomes the id of the search, which cannot be {folder.name!r}; "
+            "use letters, digits, - and _"
         )
     strange = sorted({path.name for path in folder.iterdir()} - {_LOCK, search_folder.PROCESSES, *registry.FOLDERS})
     if strange:
@@ -305,5 +305,5 @@ def _make(folder: Path, plan: Plan) -> None:
 def _check_kind(folder: Path) -> None:
     if not search_folder.is_search(folder):
         raise Conflict(
-            f"{folder} has an experiment with a manager, which a Search cannot go on with; give another folder."
+            f"{folder} holds an experiment that has a manager, which a Search cannot continue; give another folder."
         )

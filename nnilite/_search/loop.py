@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("nnilite.search")
 
 SAME_FAULT_LIMIT = 5
-"""So many trials must fail alike, and none succeed, before `run` gives up."""
+"""The number of trials that must fail alike, and none succeed, before `run` gives up."""
 
 
 Callback = Callable[["Search", Trial], object]
@@ -202,7 +202,9 @@ class Loop:
         self._same_fault = (trial.reason, times + 1)
         if times + 1 >= SAME_FAULT_LIMIT or (self._left <= 0 and times + 1 == len(self._search.result().trials)):
             self._left = 0
-            raise NniliteError(f"all of the first {times + 1} trials failed alike: {trial.reason}") from error
+            raise NniliteError(
+                f"the first {times + 1} trials all failed with the same error: {trial.reason}"
+            ) from error
 
 
 def _positional(function: Callable[..., Any]) -> int:

@@ -149,7 +149,7 @@ class WorkerProcesses:
             return None
         if kind == "unusable":
             self.broken = True
-            raise Conflict(f"the objective cannot be had in a worker process ({said[0]}). {_CURE}")
+            raise Conflict(f"a worker process cannot load the objective ({said[0]}). {_CURE}")
         if kind == "report":
             return ObjectiveReport(one.trial, said[0], lambda verdict, text: _send(one.link, (verdict, text)))
         trial, one.trial = one.trial, ""
@@ -206,5 +206,5 @@ def _how(code: int | None) -> str:
         return "has closed its connection"
     if code >= 0:
         return f"ended with exit code {code}"
-    memory = "; perhaps the memory was full" if code == -signal.SIGKILL else ""
+    memory = "; perhaps the machine ran out of memory" if code == -signal.SIGKILL else ""
     return f"was killed by {signal_name(-code)}{memory}"

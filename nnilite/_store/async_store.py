@@ -59,7 +59,7 @@ class AsyncStore:
         try:
             sizes = await self._run(self._output_sizes, key)
         except OSError as error:
-            problem = f"the output of trial {key[0]} cannot be read ({error.strerror}); it is tried again"
+            problem = f"the output of trial {key[0]} cannot be read ({error.strerror}); retrying"
             raise StoreError(problem, busy=True) from error
         return trial, attempt, MetricCursor(metrics, *_milestones(attempt), sizes, attempt.run)
 
@@ -69,7 +69,7 @@ class AsyncStore:
             await self._run(self._write_output, key, chunks, sync)
         except OSError as error:
             where = (self._trials / _path(key, chunks[0].stream)).parent
-            cure = "free some disk space, then it goes on" if error.errno in _FULL else "it is tried again"
+            cure = "free some disk space, then it continues" if error.errno in _FULL else "retrying"
             problem = f"the output of trial {key[0]} cannot be written to {where} ({error.strerror}); {cure}"
             raise StoreError(problem, busy=True) from error
 

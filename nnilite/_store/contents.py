@@ -55,7 +55,7 @@ def check_rows(db: sqlite3.Connection) -> None:
             raise StoreError(f"in its table meta, {key!r:.60} cannot be {value!r:.60}")
     for table in ("attempts", "metrics", "remarks"):
         if db.execute(f"SELECT 1 FROM {table} WHERE trial NOT IN (SELECT sequence FROM trials) LIMIT 1").fetchone():
-            raise StoreError(f"its table {table} has rows of a trial that there is not")
+            raise StoreError(f"its table {table} has rows of a trial that does not exist")
 
 
 def checked_limits(text: str | None) -> Mapping[str, Any]:
@@ -70,7 +70,7 @@ def moment_of(text: str | None) -> float | None:
     """Return a time of the table `meta`. Raises: ValueError."""
     value = json.loads(text or "null")
     if not checks.maybe(checks.time)(value):
-        raise ValueError(f"{value!r:.60} is no time")
+        raise ValueError(f"{value!r:.60} is not a time")
     return None if value is None else float(value)
 
 

@@ -61,8 +61,8 @@ class PlaceOf:
         found = file_id(self._path)
         if found is not None and found != self._known[0]:
             raise StoreError(
-                f"{self._path} was replaced by another file while the experiment runs, which has its results still; "
-                "move the other file away, and they are written back",
+                f"{self._path} was replaced by another file while the experiment runs; move the other file "
+                "away, and the manager writes its results back",
                 busy=True,
             )
         if found is None and not self._path.parent.is_dir():

@@ -59,7 +59,7 @@ class SharedStore(Store):
         try:
             kept = self._place is None or self._place.is_kept()
         except OSError as error:
-            raise StoreError(f"{self.path} cannot be looked at ({error.strerror})", busy=True) from error
+            raise StoreError(f"{self.path} cannot be read ({error.strerror})", busy=True) from error
         if not kept:
             raise StoreError(f"{self.path} was removed or replaced while the search runs; restore it from a copy.")
 

@@ -74,8 +74,8 @@ class SoundnessCheck:
         if version != SCHEMA_VERSION:
             self.__exit__()
             raise StoreError(
-                f"{self._path} has schema {version}, not {SCHEMA_VERSION}; `nnictl view` of this version "
-                "makes it anew, then it can be verified."
+                f"{self._path} has schema {version}, not {SCHEMA_VERSION}; open it "
+                "with `nnictl view` of this version, which updates it, then verify it."
             )
         return self
 
@@ -131,7 +131,7 @@ class SoundnessCheck:
         if found != ["ok"]:
             yield Defect("database", f"its pages or indices are damaged: {'; '.join(found):.300}")
         for name in foreign_objects(self._db):
-            yield Defect("database", f"it holds what nnilite did not make: {name}")
+            yield Defect("database", f"it contains {name}, which nnilite did not create")
         for check in (lambda db: check_schema(db, SCHEMA), check_rows):
             with _told() as told:
                 check(self._db)
@@ -243,7 +243,7 @@ def _values(rows: Rows) -> Iterator[Defect]:
     for sequence, trial, value, score, reported in rows(f"SELECT sequence, id, value, score, ({first}) FROM trials t"):
         place = _place(sequence, trial)
         if value != reported:
-            yield Defect(place, f"its result is {_short(value)}, and it reported {_short(reported)}")
+            yield Defect(place, f"its result is {_short(value)}, but it reported {_short(reported)}")
         wanted = scalar(stored_value(value))
         if score != wanted:
             yield Defect(place, f"its score is {score}, and {wanted} follows from its result")
@@ -260,14 +260,14 @@ def _calls(rows: Rows) -> Iterator[Defect]:
     for sequence, trial in rows(f"SELECT sequence, id FROM trials t WHERE {asked}"):
         yield Defect(_place(sequence, trial), "its parameters are the tuner's, and no call of the tuner gave them")
     for sequence, trial in rows(f"SELECT sequence, id FROM trials t WHERE {_ENDED} AND NOT EXISTS ({told}'end')"):
-        yield Defect(_place(sequence, trial), "it has ended, and the tuner was not told")
+        yield Defect(_place(sequence, trial), "it has ended, but the tuner did not get its result")
     results = (
         "SELECT t.sequence, t.id, t.value, c.value FROM calls c JOIN trials t ON t.id = c.trial "
         "WHERE c.kind = 'result' AND t.state = 'SUCCEEDED' AND c.number = "
         "(SELECT MAX(number) FROM calls l WHERE l.trial = t.id AND l.kind = 'result') AND c.value IS NOT t.value"
     )
     for sequence, trial, value, said in rows(results):
-        yield Defect(_place(sequence, trial), f"its result is {_short(value)}, and the tuner was told {_short(said)}")
+        yield Defect(_place(sequence, trial), f"its result is {_short(value)}, but the tuner got {_short(said)}")
 
 
 _CHECKS: tuple[Callable[[Rows], Iterator[Defect]], ...] = (

@@ -89,7 +89,7 @@ def stored_end(text: str) -> Exited:
     fields = read_value(text)[0]
     event = parse_event({**fields, "type": "exit"} if isinstance(fields, dict) else None)
     if not isinstance(event, Exited):
-        raise ValueError(f"{text!r:.60} is no end")
+        raise ValueError(f"{text!r:.60} is not an end")
     return event
 
 

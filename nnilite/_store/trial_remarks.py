@@ -55,7 +55,7 @@ def write_remarks(path: Path, remarks: TrialRemarks) -> TrialRemarks:
             raise NotFound(f"There is no trial {remarks.trial!r} in this experiment.")
         now = db.execute("SELECT revision FROM remarks WHERE trial = ?", place).fetchone()
         if remarks.revision != (0 if now is None else now[0]):
-            raise Conflict("somebody has changed these remarks meanwhile; look at them again before you change them")
+            raise Conflict("these remarks have changed in the meantime; load them again before you change them")
         revision = db.execute("SELECT COALESCE(MAX(revision), 0) + 1 FROM remarks").fetchone()[0]
         tags, note = tuple(map(storable, remarks.tags)), storable(remarks.note)
         row = (*place, json.dumps(tags), note, revision)
@@ -70,7 +70,7 @@ def _transaction(path: Path) -> Iterator[sqlite3.Connection]:
     It is on the disk after the end of the block, or undone after an error.
     """
     if not path.is_file():
-        raise StoreError(f"{path} is not in its place; try again in a moment", busy=True)
+        raise StoreError(f"{path} is missing; try again in a moment", busy=True)
     db = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, isolation_level=None, timeout=_PATIENCE_S)
     with contextlib.closing(db):
         db.execute("PRAGMA trusted_schema = OFF")

@@ -22,7 +22,7 @@ def translated(path: Path) -> Iterator[None]:
         if "locked" in text:
             raise StoreError(f"{path} is locked by another program; waiting until it is free", busy=True) from error
         if any(word in text for word in _TRANSIENT):
-            cure = "free some disk space, then it goes on" if "full" in text else "it is tried again"
+            cure = "free some disk space, then it continues" if "full" in text else "retrying"
             raise StoreError(f"{path} cannot be written ({text}); {cure}", busy=True) from error
         # A table is missing, for example, or a text is not UTF-8.
         raise _damaged(path, error) from error
@@ -38,12 +38,14 @@ def understood(path: Path) -> Iterator[None]:
             yield
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         text = f"{type(error).__name__}: {error}"
-        raise StoreError(f"{path} holds what nnilite does not write ({text:.200}); restore it from a copy.") from error
+        raise StoreError(
+            f"{path} contains data that nnilite does not write ({text:.200}); restore it from a copy."
+        ) from error
 
 
 def closed(path: Path) -> StoreError:
     """Return the error for a request that comes while the manager ends: it may be repeated."""
-    sentence = f"this manager is ending, and does not use {path} any more; ask again in a moment"
+    sentence = f"this manager is ending and no longer uses {path}; try again in a moment"
     return StoreError(sentence, busy=True)
 
 

@@ -112,8 +112,8 @@ class Store(Recall):
         foreign = foreign_objects(self._use())
         if foreign:
             raise StoreError(
-                f"{self.path} holds what nnilite did not make: {foreign[0]}; "
-                "take it out with sqlite3, or restore the file from a copy."
+                f"{self.path} contains {foreign[0]}, which nnilite did not create; "
+                "remove it with sqlite3, or restore the file from a copy."
             )
         for old in range(version, SCHEMA_VERSION):
             self._migrate(old)
@@ -236,7 +236,7 @@ class Store(Recall):
                     self.close()
                 self._db = self._connect()
             except OSError as error:
-                raise StoreError(f"{self.path} is not in its place ({error.strerror})", busy=True) from error
+                raise StoreError(f"{self.path} cannot be found ({error.strerror})", busy=True) from error
             self._place = PlaceOf(self.path)
         log.error(
             "%s was removed or replaced while the experiment ran; it is written back, with all results", self.path

@@ -39,7 +39,7 @@ def read_answer(line: bytes, number: int, request: Mapping[str, Any]) -> Any:
     """Return the value of an answer to the request of this number, or its Failure. Raises: WrongAnswer."""
     answer = _parsed(line)
     if not isinstance(answer, dict) or type(answer.get("number")) is not int:
-        raise WrongAnswer(f"its process wrote something that is no answer: {line[:_SHOWN]!r}")
+        raise WrongAnswer(f"its process wrote something that is not an answer: {line[:_SHOWN]!r}")
     if answer["number"] != number:
         raise WrongAnswer(f"its process gave answer {answer['number']} in place of answer {number}")
     if "error" in answer:
@@ -63,7 +63,7 @@ def _parsed(line: bytes) -> Any:
     except RecursionError:
         raise WrongAnswer(f"its process wrote something that is nested more than {MAX_DEPTH} deep") from None
     except ValueError as error:
-        raise WrongAnswer(f"its process wrote something that is no JSON ({error}): {line[:_SHOWN]!r}") from None
+        raise WrongAnswer(f"its process wrote something that is not JSON ({error}): {line[:_SHOWN]!r}") from None
     # The answer itself is one level, and the list of parameters another one.
     if line.count(b"[") + line.count(b"{") > MAX_DEPTH and deeper(answer, MAX_DEPTH + 2):
         raise WrongAnswer(f"its process wrote something that is nested more than {MAX_DEPTH} deep")
@@ -85,7 +85,7 @@ def _number(text: str) -> float:
 
 def _parameters(value: Any, most: int) -> list[Any]:
     if not isinstance(value, list) or len(value) > most:
-        raise WrongAnswer(f"its process answered {value!r:.{_SHOWN}} in place of at most {most} sets of parameters")
+        raise WrongAnswer(f"its process answered {value!r:.{_SHOWN}} instead of at most {most} sets of parameters")
     text = json.dumps(value, ensure_ascii=False)
     if storable(text) != text:
         raise WrongAnswer(f"its process proposed text that is not Unicode: {text!r:.{_SHOWN}}")
@@ -95,7 +95,7 @@ def _parameters(value: Any, most: int) -> list[Any]:
 def _failure(answer: Mapping[str, Any]) -> Failure:
     text, fatal, traceback = answer["error"], answer.get("fatal"), answer.get("traceback", "")
     if not (isinstance(text, str) and isinstance(traceback, str) and type(fatal) is bool):
-        raise WrongAnswer(f"its process told of an error in a wrong form: {answer!r:.{_SHOWN}}")
+        raise WrongAnswer(f"its process reported an error in a wrong form: {answer!r:.{_SHOWN}}")
     return Failure(_shortened(text), fatal, _shortened(traceback))
 
 

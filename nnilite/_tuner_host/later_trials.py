@@ -122,7 +122,7 @@ class LaterTrials(Tuner):
     def _own(self, number: int | None) -> int | None:
         if number is not None and number not in self._ids:
             # Asked for the same again after a crash, a tuner without a seed had nothing at this point.
-            log.warning("the tuner does not know the trial with parameter id %d, and is not told of it", number)
+            log.warning("the tuner does not know the trial with parameter id %d, and does not get its result", number)
         return None if number is None else self._ids.get(number)
 
     def update_search_space(self, search_space: Any) -> None:

@@ -203,7 +203,7 @@ class TunerHost:
     async def _line(self, what: str, timeout_s: float) -> bytes:
         self._answered += 1
         if self._process is None:
-            raise _Broken("its process is not there")
+            raise _Broken("its process does not exist")
         try:
             line = await asyncio.wait_for(self._process.line(), timeout_s)
         except asyncio.TimeoutError:
@@ -216,7 +216,7 @@ class TunerHost:
 
     async def _send(self, *requests: dict[str, Any]) -> None:
         if self._process is None:
-            raise _Broken("its process is not there")
+            raise _Broken("its process does not exist")
         first = self._sent + 1
         self._sent += len(requests)
         numbered = (dict(request, number=number) for number, request in enumerate(requests, first))

@@ -51,5 +51,5 @@ class ReadOnly:
         raise self._refusal("told of events")
 
     def _refusal(self, what: str) -> Conflict:
-        cure = f"`nnictl resume {self.experiment_id}` goes on with it"
+        cure = f"`nnictl resume {self.experiment_id}` resumes it"
         return Conflict(f"The experiment is open for reading only and cannot be {what}; {cure}.")

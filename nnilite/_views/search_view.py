@@ -85,7 +85,7 @@ class SearchView(Viewer):
         except NniliteError as error:
             return replace(found, reason=str(error))
         running = found.counts.get(TrialState.RUNNING, 0)
-        reason = f"{running} trials were left in the middle" if running and state is ExperimentState.STOPPED else ""
+        reason = f"{running} trials were interrupted" if running and state is ExperimentState.STOPPED else ""
         return replace(found, state=state, ended=ended, reason=reason)
 
     @property
@@ -97,4 +97,6 @@ class SearchView(Viewer):
         raise Conflict(self.cannot_resume)
 
     def _refusal(self, what: str) -> Conflict:
-        return Conflict(f"{self.about.id} is a search of a Python program and cannot be {what} here, only there.")
+        return Conflict(
+            f"{self.about.id} is a search of a Python program and cannot be {what} here, only in that program."
+        )

@@ -93,7 +93,7 @@ def main() -> int:
     # A manager that lives ends this process sooner; one that was killed cannot, and the next one waits for the lock.
     signal.alarm(_LAST_S)
     if not teller.step(last=True):
-        log.warning("%s has not been told everything; the rest is sent after a resume", title)
+        log.warning("%s has not received everything; the rest is sent after a resume", title)
     news.close()
     return 0
 

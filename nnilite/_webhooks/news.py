@@ -133,7 +133,7 @@ class NewsReader:
 def read_position(path: Path) -> Position:
     """Return the position in a file; the beginning if there is none that can be read."""
     try:
-        found = read_document(path, "remove it, and everything is told again")
+        found = read_document(path, "remove it, and everything is sent again")
         best = found.fields.get("best")
         if best is not None and (isinstance(best, bool) or not isinstance(best, (int, float))):
             raise found.wrong("best", "a number")

@@ -252,7 +252,7 @@ class _Walk:
         real = os.path.realpath(self.root / path)
         inside = os.path.relpath(real, os.path.realpath(self.root))
         if not os.path.exists(real):  # noqa: PTH110 - Path.exists raises for a loop of links
-            self._note(path, f"is left out: it is a link to {shown(real)}, which is not there")
+            self._note(path, f"is left out: it is a link to {shown(real)}, which does not exist")
         elif inside != ".." and not inside.startswith("../"):
             self._inner_link(path, "" if inside == "." else inside, sent)
         elif os.path.isfile(real):  # noqa: PTH113

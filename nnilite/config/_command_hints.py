@@ -17,7 +17,9 @@ def command_hints(command: str, code: Path) -> list[str]:
     hints = []
     curly = next((sign for sign in command if sign in _CURLY_QUOTES), None)
     if curly is not None:
-        hints.append(f"trialCommand: no shell knows {curly}, a quotation mark of word processors; type ' or \" instead")
+        hints.append(
+            f"trialCommand: no shell accepts {curly}, a quotation mark of word processors; type ' or \" instead"
+        )
     hints += [f"trialCommand: there is no {word} in {code}" for word in _missing_scripts(command, code)]
     return hints
 

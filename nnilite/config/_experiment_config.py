@@ -72,8 +72,10 @@ class ExperimentConfig(Fields):
     trial_concurrency: Annotated[Concurrency, "how many trials run at a time"]
     experiment_name: Annotated[str | None, "shown to people"] = None
     experiment_type: Annotated[Literal["hpo"], "kind of experiment"] = "hpo"
-    search_space_file: Annotated[FilePath | None, "JSON or YAML file with the search space; or give searchSpace"] = None
-    search_space: Annotated[Mapping[str, Any] | None, Free(), "the search space; or give searchSpaceFile"] = None
+    search_space_file: Annotated[FilePath | None, "JSON or YAML file with the search space, instead of searchSpace"] = (
+        None
+    )
+    search_space: Annotated[Mapping[str, Any] | None, Free(), "the search space, instead of searchSpaceFile"] = None
     trial_command: Annotated[str, "the command of a trial, run by bash in the code directory"] = ""
     trial_code_directory: Annotated[GivenDirPath, "the trial's code; uploaded without what .nniignore excludes"] = (
         Path()
@@ -94,7 +96,7 @@ class ExperimentConfig(Fields):
     move_after: Annotated[
         GivenDuration | None, "a trial that waits longer in the queue of a service may move to another; default: never"
     ] = None
-    nni_manager_ip: Annotated[str | None, "address by which workers reach this machine; default: detected"] = None
+    nni_manager_ip: Annotated[str | None, "address at which workers reach this machine; default: detected"] = None
     use_annotation: Annotated[bool, "not supported, as in NNI 3"] = False
     debug: Annotated[bool, "sets the default of logLevel to debug"] = False
     log_level: Annotated[
@@ -131,16 +133,16 @@ class ExperimentConfig(Fields):
     code_limits: Annotated[CodeLimits, "limits for the uploaded code"] = field(default_factory=CodeLimits)
     max_output_size: Annotated[GivenBytes, "how much of a trial's stdout, and of its stderr, is kept"] = 100 * _MIB
     idle_timeout: Annotated[
-        GivenDuration, "the manager ends when the experiment is DONE and nobody has asked it anything for so long"
+        GivenDuration, "the manager ends when the experiment is DONE and has had no request for this long"
     ] = 12 * 3600
-    require_token: Annotated[bool, "require the token from everybody, even you on this machine"] = False
+    require_token: Annotated[bool, "require the token with every request, even from you on this machine"] = False
     search_from: Annotated[
         list[str], "experiments from whose results the tuner learns first: ids, folders or exported files, also of NNI"
     ] = field(default_factory=list)
     trackers: Annotated[list[TrackerConfig], "trackers that get each trial as a run"] = field(default_factory=list)
-    webhooks: Annotated[list[WebhookConfig], "addresses that are told of new best results, failures and the end"] = (
-        field(default_factory=list)
-    )
+    webhooks: Annotated[
+        list[WebhookConfig], "addresses that are notified of new best results, failures and the end"
+    ] = field(default_factory=list)
     callback: Annotated[Literal["rest", "log"], "how trials report: to the manager, or through the job's log"] = "rest"
 
     def __init__(self, platform: str | list[str] | None = None, **given: Any) -> None:

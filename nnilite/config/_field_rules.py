@@ -55,11 +55,11 @@ def _checkpoints(values: Values, at: At) -> None:
         return
     if storage.storage_type != "NFS" or storage.local_mounted != "nomount" or "checkpoints" not in storage.contents:
         return
-    here, cure = at.below("checkpoint"), "mount the storage on this machine, and leave out sharedStorage.localMounted"
+    here, cure = at.below("checkpoint"), "mount it and leave out sharedStorage.localMounted"
     if rule.keep in ("last", "best"):
-        here.below("keep").fault(f"needs a manager that reaches the checkpoints: {cure}, or take all or none")
+        here.below("keep").fault(f"requires that this machine mounts the storage: {cure}; or set keep to all or none")
     if rule.max_size is not None:
-        here.below("maxSize").fault(f"needs a manager that reaches the checkpoints: {cure}")
+        here.below("maxSize").fault(f"requires that this machine mounts the storage: {cure}")
 
 
 def _advisor(values: Values, at: At) -> None:
@@ -86,7 +86,7 @@ def _algorithm(word: str, values: Values, at: At) -> None:
     elif algorithm.name:
         algorithm.name = _installed(word, algorithm.name, here)
         if algorithm.code_directory:
-            here.below("codeDirectory").fault("goes with className; an installed algorithm, by name, needs none")
+            here.below("codeDirectory").fault("is only for className; leave it out for an installed algorithm (name)")
     else:
         _own(algorithm, here)
 

@@ -36,7 +36,8 @@ class CheckpointConfig(Fields):
     """The checkpoints to keep of what trials write to NNILITE_CHECKPOINT_DIR."""
 
     keep: Annotated[
-        Literal["last", "best", "all", "none"], "the latest file of each trial, those of the best trial, all, or none"
+        Literal["last", "best", "all", "none"],
+        "last: the latest file of each trial; best: those of the best trial; all; none",
     ] = "all"
     max_size: Annotated[GivenBytes | None, "largest total size of all checkpoints; default: no limit"] = None
 
@@ -70,7 +71,7 @@ class TrackerConfig(Fields):
 class WebhookConfig(Fields):
     """An address that is notified of events by a POST with JSON."""
 
-    url: Annotated[Secret, "where to send it; hidden as secrets are, since to know it is often enough to write there"]
+    url: Annotated[Secret, "where to send it; hidden like a secret, since anyone who knows it can often write there"]
     events: Annotated[
         list[Literal["best", "failure", "end"]], "a new best result, a failed trial, the end of the experiment; all"
     ] = field(default_factory=lambda: ["best", "failure", "end"])

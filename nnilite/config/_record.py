@@ -125,7 +125,7 @@ class Record(FieldKind):
             known = [entry.key for entry in self.entries]
             at.below(str(key)).fault(f"there is no such field{answer(at.path, str(key), known)}", misspelt=True)
         elif entry.name in values:
-            at.below(key).fault(f"{entry.key} is there twice, in two spellings", misspelt=True)
+            at.below(key).fault(f"{entry.key} is given twice, in two spellings", misspelt=True)
         elif value is not None:
             values[entry.name] = entry.kind.read(value, at.below(entry.key))
         return entry is not None

@@ -43,7 +43,7 @@ class TrialOverrides:
 class ServiceShare:
     """A service's name, and its part in an experiment of several services."""
 
-    name: Annotated[str | None, "how it is called in lists and charts; default: the platform"] = None
+    name: Annotated[str | None, "its name in lists and charts; default: the platform"] = None
     max_trials: Annotated[PositiveInt | None, "how many trials it has at once; default: no limit"] = None
     weight: Annotated[PositiveNumber | None, "its part of the trials with `placement: weighted`; default: 1"] = None
     cost: Annotated[NonNegativeNumber | None, "price of a slot, the room for one trial, per hour"] = None
@@ -51,7 +51,7 @@ class ServiceShare:
     def __post_init__(self) -> None:
         if self.name is not None and not _NAME.fullmatch(self.name):
             why = "use letters, digits, dots, dashes and underscores, 40 at most"
-            raise ConfigError(f"{self.name!r} is no name of a service: {why}", Place(field="name"))
+            raise ConfigError(f"{self.name!r} is not a valid name for a service: {why}", Place(field="name"))
 
 
 SHORTCUTS = record_of(TrialOverrides)

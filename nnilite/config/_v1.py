@@ -164,9 +164,9 @@ _INSTEAD = {
     "multiThread": "one thread makes all calls of a tuner, one after the other",
 }
 _NO_MORE = {
-    "paiyarn": "is OpenPAI before 1.0, on YARN, which there is no service for. OpenPAI 1.0 and later is `pai`; "
-    "`nnictl config convert --from openpai` makes a section of a job file of then",
-    "dlc": "is a platform of files of version 2 only, as in NNI: write `trainingService: {platform: dlc, ...}`",
+    "paiyarn": "is OpenPAI before 1.0, on YARN, which nnilite does not support. OpenPAI 1.0 and later is `pai`; "
+    "`nnictl config convert --from openpai` converts a job file of that time",
+    "dlc": "is supported only in configs of version 2, as in NNI: write `trainingService: {platform: dlc, ...}`",
     "paik8s": "is called `pai` here, as in later versions of NNI",
 }
 """Platforms of NNI that are not carried over, and what to do."""
@@ -292,7 +292,7 @@ class _V1Converter:
 
     def _warn_dropped(self, path: str) -> None:
         cure = _INSTEAD.get(path.rpartition(".")[2])
-        self.new.warnings.append(f"{path} has no meaning any more and was left out" + (f"; {cure}" if cure else ""))
+        self.new.warnings.append(f"{path} no longer has an effect and was left out" + (f"; {cure}" if cure else ""))
 
     def _algorithm(self, word: str) -> None:
         if self._get((word,)) is None:
@@ -374,7 +374,7 @@ class _V1Converter:
             if plain(str(path[-1])) in map(plain, _DROPPED_BELOW):
                 self._warn_dropped(masked_text(dotted(path)))
             elif plain(str(path[-1])) in known or plain(str(path[0])).endswith("config"):
-                self.new.warnings.append(f"{masked_text(dotted(path))} means nothing on this platform and was left out")
+                self.new.warnings.append(f"{masked_text(dotted(path))} has no effect on this platform and was left out")
             else:
                 hint = did_you_mean(str(path[-1]), known.values())
                 hint = hint if hint.endswith("?") else ""

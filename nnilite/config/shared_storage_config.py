@@ -34,7 +34,7 @@ class SharedStorageConfig(Fields):
     remote_mount_point: Annotated[str | None, "NFS: where workers have it mounted"] = None
     local_mounted: Annotated[
         Literal["usermount", "nnimount", "nomount"],
-        "NFS: who mounts it on this machine: you; as in NNI, but do it yourself; nobody",
+        "NFS: usermount: you have mounted it on this machine; nnimount: the same here; nomount: it is not mounted here",
     ] = "usermount"
     nfs_server: Annotated[str | None, "NFS: host, named where something is not mounted"] = None
     exported_directory: Annotated[str | None, "NFS: folder that the host exports"] = None
@@ -42,7 +42,7 @@ class SharedStorageConfig(Fields):
     storage_account_key: Annotated[Secret | None, "AzureBlob: key; default: that of AZURE_STORAGE_KEY"] = None
     container_name: Annotated[str | None, "AzureBlob: container"] = None
     bucket: Annotated[str | None, "S3: bucket"] = None
-    prefix: Annotated[str, "S3, AzureBlob: what all names begin with"] = ""
+    prefix: Annotated[str, "S3, AzureBlob: prefix of all names"] = ""
     endpoint: Annotated[str | None, "S3, AzureBlob: URL of the service, if it is not that of AWS or Azure"] = None
     region: Annotated[str, "S3: region"] = "us-east-1"
     access_key: Annotated[Secret | None, "S3, with secretKey; default: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"] = (
@@ -93,6 +93,6 @@ def account_key(text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise ConfigError(
-            "is not the key of a storage account, which is Base64; copy it anew",
+            "is not the key of a storage account, which is Base64; copy it again",
             Place(field="sharedStorage.storageAccountKey"),
         ) from None

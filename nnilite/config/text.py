@@ -111,7 +111,7 @@ def parse_yaml(text: str, file: str | None, numbers: bool = False) -> tuple[Any,
         loader = BoundedLoader(text)
     except ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        message = f"holds a character that no text has, {text[error.position]!a}; is it the right file?"
+        message = f"contains a character that cannot be in text, {text[error.position]!a}; is it the right file?"
         raise ConfigError(message, Place(file, line)) from error
     try:
         root = loader.get_single_node()
@@ -133,10 +133,10 @@ def _marked(error: yaml.MarkedYAMLError, file: str | None, text: str) -> ConfigE
     mark = error.problem_mark or error.context_mark
     problem = " ".join(part for part in (error.context, error.problem) if part)
     if "'\\t'" in problem:
-        problem += "; indent with blanks, not tabs"
+        problem += "; indent with spaces, not tabs"
     line = mark.line + 1 if mark else None
     if "constructor" in problem and "python/" in problem:
-        told = "makes an object of Python by a tag that begins with !!python; write its value, such as a path, as text"
+        told = "creates a Python object with a tag that begins with !!python; write its value, such as a path, as text"
         return ConfigError(told, Place(file, line))
     written = text.splitlines()[mark.line : mark.line + 1] if mark else []
     return ConfigError(f"{_NO_YAML}: {masked_problem(problem, ''.join(written))}", Place(file, line))
@@ -170,7 +170,7 @@ class _Check:
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                 line = key.start_mark.line + 1
                 if key.value in lines:
-                    message = f"is there twice, first on line {lines[key.value]}"
+                    message = f"is given twice, first on line {lines[key.value]}"
                     raise ConfigError(message, Place(self.file, line, masked_text(key.value)))
                 lines[key.value] = line
 

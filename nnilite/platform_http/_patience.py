@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 OUTAGE_S = 8.0
-"""How long a person waits for a platform that is away before that is said; a manager has more patience."""
+"""How long a person waits for an unreachable platform before an error; a manager waits longer."""
 
 PAUSE_S = (0.5, 10.0)
 """The first pause between two tries, and the longest one."""

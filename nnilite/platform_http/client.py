@@ -150,7 +150,7 @@ class PlatformHttp:
         hide(self._credential.token)
         if not self._verify:
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-            log.warning("insecureSkipTlsVerify: nobody checks that it is %s who answers at %s", name, self._address)
+            log.warning("insecureSkipTlsVerify: the identity of %s at %s is not verified", name, self._address)
 
     async def get(self, path: str, query: Mapping[str, str | int] | None = None) -> HttpAnswer:
         """Send a GET request. Raises: Problem, as all calls."""
@@ -355,7 +355,7 @@ def _checked(name: str, address: str) -> str:
     """Return an address without a slash at its end. Raises: ConfigError."""
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise ConfigError(f"{redact(address)!r} is no address of {name}; write it as https://host:port/path")
+        raise ConfigError(f"{redact(address)!r} is not an address of {name}; write it as https://host:port/path")
     if parts.username or parts.password:
         raise ConfigError(f"the address of {name} must not hold a login; there are fields for that")
     return address.rstrip("/")

@@ -63,9 +63,9 @@ class Supply:
     """Where a job gets one file: exactly one of `file`, `url` and `variable`."""
 
     file: str = ""
-    """A path there; a relative one is below `files` of the command, or beside the instructions."""
+    """A path there; a relative one is below `files` of the command, or in the folder of the instructions."""
     url: str = ""
-    """http or https; whoever has it can read the object, so it is handed over like a secret."""
+    """http or https; anyone who has it can read the object, so it is handed over like a secret."""
     variable: str = ""
     """The first of the environment variables that `environment` has made."""
     packed: bool = False
@@ -77,7 +77,7 @@ class Instructions:
     """The instructions of a job. They hold the trial's token, so they are a secret."""
 
     spec: Mapping[str, Json]
-    """Of `Job.spec_for`. A relative `callback_file` is beside the instructions."""
+    """Of `Job.spec_for`. A relative `callback_file` is in the folder of the instructions."""
     keeper: Supply
     keeper_sha256: str
     """Of the keeper's file, in hexadecimal digits."""
@@ -86,11 +86,11 @@ class Instructions:
     code_hash: str = ""
     """`CodePackage.hash`."""
     roles: Mapping[str, Json] = field(default_factory=dict)
-    """For jobs of several processes: {role: {"reports": whether it speaks for the trial, "spec": what differs}}."""
+    """For jobs of several processes: {role: {"reports": whether it reports for the trial, "spec": what differs}}."""
     log_stays: bool = True
     """Whether the log of a job can be read when the job has ended."""
     log_tells_end: bool = False
-    """Whether the end is printed even if the manager has heard of it, for platforms that tell no exit code."""
+    """Whether the end is printed even if the manager has it already, for platforms that report no exit code."""
     shared: bool = False
     """Whether all processes of the job have one folder."""
 

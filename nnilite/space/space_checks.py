@@ -117,12 +117,12 @@ class _SpaceReader:
                 self.faults.append(((*at, k), fault))
                 return False
             if nested and (not isinstance(option["_name"], str) or not option["_name"]):
-                self.faults.append(((*at, k, "_name"), f"must be a text, not {option['_name']!r}"))
+                self.faults.append(((*at, k, "_name"), f"must be text, not {option['_name']!r}"))
                 return False
             text = text_of(option["_name"] if nested else option)
             if text in seen:
                 what = f"the name {option['_name']!r}" if nested else f"{option!r}"
-                self.faults.append(((*at, k), f"{what} is there twice, as option {seen[text]} and {k}"))
+                self.faults.append(((*at, k), f"{what} is given twice, as option {seen[text]} and {k}"))
                 return False
             seen[text] = k
         return True
@@ -211,7 +211,7 @@ def _step_fault(q: float | None, largest: float) -> str | None:
     if q <= 0:
         return f"q, the step between values, must be above 0, not {q:g}"
     if largest > q * _MOST_STEPS:
-        return f"q ({q:g}) is so small against {largest:g} that its multiples are no longer exact"
+        return f"q ({q:g}) is too small against {largest:g}: its multiples are no longer exact"
     return None
 
 

@@ -47,7 +47,9 @@ def _hints_of(parameter: Parameter, max_trials: int | None) -> Iterator[Hint]:
 def _choice_hints(parameter: Parameter, name: str, max_trials: int | None) -> Iterator[Hint]:
     options = parameter.values
     if len(options) == 1:
-        yield Hint(f"{name} has one option only, so it is no choice", "write it into the trial, or add options")
+        yield Hint(
+            f"{name} has only one option, so there is nothing to choose", "write it into the trial, or add options"
+        )
     if max_trials is not None and len(options) > max_trials:
         what = f"{name} has {len(options)} options, and there are {max_trials} trials, so not all can be reached"
         yield Hint(what, "raise maxTrialNumber, or take options out")

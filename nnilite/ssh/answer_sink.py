@@ -12,7 +12,7 @@ MOST_ANSWER_BYTES = 64 << 20
 """What a command may print. The queue of a cluster with a hundred thousand jobs has a part of it."""
 
 MOST_COMPLAINT_BYTES = 1 << 20
-"""So much of what it prints to its standard error is kept."""
+"""How much of what it prints to its standard error is kept."""
 
 
 class AnswerSink:

@@ -227,7 +227,7 @@ def _ask_agent() -> paramiko.Agent | None:
     try:
         return paramiko.Agent()
     except (SSHException, OSError) as error:
-        log.info("ssh-agent cannot be asked: %s", error)
+        log.info("cannot query ssh-agent: %s", error)
         return None
 
 

@@ -102,8 +102,8 @@ class KnownHosts:
         expected = known[0]
         return (
             f"its host key is {key.fingerprint}, but {expected.place} says {expected.key.fingerprint}: the machine was "
-            f"set up anew, or somebody answers in its place. If you know that it was set up anew, run "
-            f"`ssh-keygen -R '{name}'`, and it will be tried again"
+            f"reinstalled, or another machine answers in its place. If you know that it was reinstalled, run "
+            f"`ssh-keygen -R '{name}'`, and nnilite tries again"
         )
 
     def _remember(self, name: str, key: HostKey) -> None:

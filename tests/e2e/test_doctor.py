@@ -125,7 +125,7 @@ def test_without_a_port_the_next_free_one_is_found(
 
 def test_an_address_of_another_machine(doctor: Doctor) -> None:
     found = doctor.looks("--no-trial", "--host", "203.0.113.7")
-    assert [(one["check"], "203.0.113.7 is no address of this machine" in one["what"]) for one in found] == [
+    assert [(one["check"], "203.0.113.7 is not an address of this machine" in one["what"]) for one in found] == [
         ("port", True)
     ]
 

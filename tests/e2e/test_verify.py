@@ -103,7 +103,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
         changed(*(f"DELETE FROM {rows} = 2" for rows in ("trials WHERE sequence", "attempts WHERE trial", METRICS))),
         "the trials before it are missing: 2",
     ),
-    "attempts have no trial": (changed("DELETE FROM trials WHERE sequence = 2"), "rows of a trial that there is not"),
+    "attempts have no trial": (changed("DELETE FROM trials WHERE sequence = 2"), "rows of a trial that does not exist"),
     "an attempt is missing": (changed("DELETE FROM attempts WHERE trial = 1 AND number = 0"), "some are missing"),
     "a metric is missing": (changed("DELETE FROM metrics WHERE trial = 3 AND idx = 1"), "1 are missing"),
     "a result is another": (changed("UPDATE trials SET value = '9.5', score = 9.5 WHERE sequence = 3"), "it reported"),
@@ -117,9 +117,9 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
         changed("UPDATE trials SET parameters = '{\"x\": 0.125}' WHERE sequence = 3"),
         'and {"x": 0.125} is recorded',
     ),
-    "the tuner was not told": (
+    "a result did not reach the tuner": (
         changed(f"DELETE FROM calls WHERE kind = 'end' AND trial = {OF_3}"),
-        "the tuner was not told",
+        "the tuner did not get its result",
     ),
     "a call is of no trial": (changed(f"UPDATE calls SET trial = 'nobody' WHERE trial = {OF_3}"), "trial nobody"),
     "an exit code is another": (left("exit", '{"time": 1.0, "code": 3}'), "it ended with exit code 3"),

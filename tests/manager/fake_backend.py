@@ -183,7 +183,7 @@ class FakeBackend:
         self.known(remarks.trial)
         known = self.remarked.get(remarks.trial) or TrialRemarks(remarks.trial)
         if known.revision != remarks.revision:
-            raise Conflict("somebody has changed these remarks meanwhile")
+            raise Conflict("these remarks have changed in the meantime")
         kept = replace(remarks, revision=1 + max((one.revision for one in self.remarked.values()), default=0))
         self.remarked[kept.trial] = kept
         self.changes.publish(kept)

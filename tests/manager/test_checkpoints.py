@@ -176,7 +176,7 @@ def test_a_file_system_that_hangs_holds_up_the_end_for_a_bounded_time_only(
     began = time.monotonic()
     asyncio.run(_until(tidying, lambda: True))
     assert time.monotonic() - began < 5
-    assert "of 2 trials may still have to be deleted; a resume goes on with it" in caplog.text
+    assert "of 2 trials may still have to be deleted; a resume deletes them" in caplog.text
     place.answers.set()
 
 

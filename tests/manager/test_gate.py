@@ -341,7 +341,7 @@ async def test_a_handle_that_is_no_json_object_is_refused(start_bench: StartBenc
             return handle
 
     bench = await start_bench(service=Odd)
-    await bench.until(lambda: any("in place of a handle" in t.reason for t in bench.live))
+    await bench.until(lambda: any("instead of a handle" in t.reason for t in bench.live))
     assert not bench.ended.done()
 
 
@@ -359,4 +359,4 @@ async def test_reports_that_are_no_events_are_refused(
     await bench.until(lambda: "nni-e-t0-0" in bench.fake.jobs)
     bench.fake.jobs["nni-e-t0-0"].finish(1)
     await bench.until(lambda: bench.engine.rules.counts[TrialState.FAILED])
-    assert "in place of a list of events" in caplog.text
+    assert "instead of a list of events" in caplog.text

@@ -204,7 +204,7 @@ def test_a_member_that_never_tells_whether_it_has_the_trial_is_given_up_with_the
     rules.step(s.Tick(110.0, 101.0))
     trial = rules.live["t"].trial
     assert (trial.attempt, trial.state) == (1, TrialState.WAITING)
-    assert "near did not tell for 101 s whether it has the trial" in trial.reason
+    assert "near did not confirm for 101 s whether it has the trial" in trial.reason
 
 
 def test_a_service_that_is_the_only_one_is_asked_without_end() -> None:

@@ -208,7 +208,7 @@ INTERRUPTED = Exited(5.0, -15, "canceled by SIGTERM", EndCause.INTERRUPTED)
 def test_a_trial_that_its_platform_ended_is_lost_for_the_reason_that_the_platform_gives(state: JobState) -> None:
     rules = running(Rules(s.Settings(1, retries_lost=1), EMPTY, 0.0))
     rules.step(s.LiveEvents("t", 0, (INTERRUPTED,), 5.0))
-    assert "waiting for what its platform says" in rules.live["t"].trial.reason
+    assert "waiting for the report of its platform" in rules.live["t"].trial.reason
     rules.step(s.Polled("t", 0, JobStatus(state, "evicted: the node is drained", 143), 6.0))
     trial = rules.live["t"].trial
     assert (trial.state, trial.attempt) == (TrialState.WAITING, 1)

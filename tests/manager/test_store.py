@@ -176,7 +176,7 @@ def test_a_database_with_somebody_elses_triggers_or_views_is_refused(path: Path,
     Store.create(path, "abc", 1.0).close()
     with contextlib.closing(sqlite3.connect(path)) as other:
         other.execute(f"CREATE {what}")
-    with pytest.raises(StoreError, match=r"what nnilite did not make: the (trigger|view) 'evil'"):
+    with pytest.raises(StoreError, match=r"contains the (trigger|view) 'evil', which nnilite did not create"):
         reopened(path)
 
 
@@ -195,7 +195,7 @@ def test_rows_that_nnilite_does_not_write_are_told_at_a_resume(store: Store, cha
     assert store._db is not None
     store._db.execute(change)
     read = store.settings if "limits" in change else store.snapshot
-    with pytest.raises(StoreError, match="holds what nnilite does not write"):
+    with pytest.raises(StoreError, match="contains data that nnilite does not write"):
         read(s.Settings(1))  # type: ignore[operator]
 
 

@@ -146,7 +146,7 @@ async def test_a_file_over_the_cap_is_refused_with_its_size_and_the_ways_to_it(
 ) -> None:
     monkeypatch.setattr(trial_copies, "PAGE_FILE_BYTES", 999)
     bench = await begin(Elsewhere)
-    with pytest.raises(Conflict, match=r"has 1000 B, and files of up to 999 B .*nnictl trial download.*scp"):
+    with pytest.raises(Conflict, match=r"has 1000 B, and files over 999 B .*nnictl trial download.*scp"):
         await bench.manager.bring_file("t0", "0/deep/model")
     assert bench.fake.asked == ["list"]
     await bench.manager.bring("t0")

@@ -73,7 +73,7 @@ def test_trials_are_found_by_all_of_several_tags(path: Path) -> None:
 def test_nobody_overwrites_what_they_have_not_seen(path: Path) -> None:
     kept = write_remarks(path, TrialRemarks("t0", ("mine",), ""))
     for revision in (0, kept.revision + 1):
-        with pytest.raises(Conflict, match="changed these remarks meanwhile"):
+        with pytest.raises(Conflict, match="these remarks have changed in the meantime"):
             write_remarks(path, TrialRemarks("t0", ("theirs",), "", revision))
     with pytest.raises(NotFound, match="no trial 't9'"):
         write_remarks(path, TrialRemarks("t9", (), ""))
@@ -117,7 +117,7 @@ def test_what_no_database_can_keep_is_replaced(path: Path) -> None:
 
 
 def test_a_database_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="not in its place") as caught:
+    with pytest.raises(StoreError, match="is missing") as caught:
         write_remarks(tmp_path / "none.sqlite", TrialRemarks("t0", (), ""))
     assert caught.value.busy
     assert list(tmp_path.iterdir()) == []

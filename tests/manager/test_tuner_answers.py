@@ -125,7 +125,7 @@ async def test_a_wrong_answer_is_not_taken_and_the_tuner_is_made_again(make_host
     found = await host.call(Ask((1,), 0))
     assert host.pid != first
     assert found == [{"x": 1}]
-    assert "its process answered [1, 2, 3, 4] in place of at most 1 sets of parameters" in caplog.text
+    assert "its process answered [1, 2, 3, 4] instead of at most 1 sets of parameters" in caplog.text
 
 
 class SayingProcess:

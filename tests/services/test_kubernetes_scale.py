@@ -64,7 +64,7 @@ def test_nnictl_scales_a_trial_that_goes_on_as_one_curve(cluster, nnictl, kubefl
     metrics = lambda: [m["value"] for m in json.loads(nnictl("trial", "show", "-T", trial, "--json"))["metrics"]]  # noqa: E731
     eventually(lambda: metrics()[-1:] == [2], cluster.limit_s)
     assert "5 workers are not between minReplicas 1 and maxReplicas 4" in nnictl("trial", "scale", trial, "5", code=4)
-    assert nnictl("trial", "scale", trial, "4") == f"Trial {trial} is to have 4 workers.\n"
+    assert nnictl("trial", "scale", trial, "4") == f"Trial {trial} was asked to have 4 workers.\n"
     eventually(lambda: listed()[0]["state"] == "SUCCEEDED", cluster.limit_s)
     found = metrics()
     assert (found[0], found[-2:]) in [(1, [4, 4]), (2, [4, 4])]

@@ -75,7 +75,7 @@ def test_an_unregistered_tuner_is_gone(folder: Path) -> None:
     [
         ({"className": "lucky_code.Missing"}, 1, "Missing"),
         ({"className": "no_such_module.Lucky"}, 1, "no_such_module"),
-        ({"className": "no_such_module.Lucky", "codeDirectory": None}, 1, "by codeDirectory in "),
+        ({"className": "no_such_module.Lucky", "codeDirectory": None}, 1, "set codeDirectory in "),
         ({"className": "lucky_code.NoTuner"}, 1, "not a class derived from"),
         ({"className": "Lucky"}, 1, "module.Class"),
         ({"algoType": "optimizer"}, 1, "must be tuner or assessor"),

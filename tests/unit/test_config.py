@@ -279,7 +279,7 @@ def test_a_shared_storage_that_cannot_work_is_refused(storage, says):
 def test_a_rule_for_checkpoints_that_no_manager_reaches_is_refused():
     away = {**STORAGE, "localMounted": "nomount"}
     for rule, field in (({"keep": "last"}, "keep"), ({"keep": "best"}, "keep"), ({"maxSize": "1gb"}, "maxSize")):
-        with pytest.raises(ConfigError, match="mount the storage on this machine") as error:
+        with pytest.raises(ConfigError, match="requires that this machine mounts the storage") as error:
             checked(sharedStorage=away, checkpoint=rule)
         assert f"checkpoint.{field}" in str(error.value)
         assert (

@@ -129,7 +129,7 @@ def test_the_file_used_here_is_good(tmp_path):
         (with_line("_value: [1, 0]", "_value: [0, 1]"), 2, "searchSpace.x._value", "is above high"),
         (with_line("_value: [0, a]", "_value: [0, 1]"), 2, r"searchSpace.x._value\[1\]", "must be a number"),
         (with_line("trial_concurrency: 3"), 9, "trial_concurrency", "twice, in two spellings"),
-        (with_line("trialConcurrency: 3"), 9, "trialConcurrency", "is there twice, first on line 4"),
+        (with_line("trialConcurrency: 3"), 9, "trialConcurrency", "is given twice, first on line 4"),
     ],
 )
 def test_a_fault_has_its_line_its_field_and_what_would_be_right(tmp_path, text, line, field, reason):
@@ -159,14 +159,14 @@ def test_a_missing_field_is_named(tmp_path, missing, reason):
         ("", "is empty"),
         ("- a\n", "is not a mapping of fields"),
         ("a: [1\n", "is not YAML"),
-        ("a:\n\tb: 1\n", "indent with blanks, not tabs"),
-        ("a: !!python/object:os.system x\n", "makes an object of Python"),
+        ("a:\n\tb: 1\n", "indent with spaces, not tabs"),
+        ("a: !!python/object:os.system x\n", "creates a Python object"),
         ("a: !!python/object/apply:pathlib.PosixPath [/, root]\n", "such as a path, as text"),
         ("a: !own x\n", "is not YAML"),
         ("a: &x [*x]\n", "contains itself"),
         ("a: 1\n---\nb: 2\n", "is not YAML"),
         ("a: " + "[" * 3000 + "]" * 3000, "is nested too deep"),
-        ("a: 1\nb: \0\n", ":2: holds a character that no text has, '\\x00'"),
+        ("a: 1\nb: \0\n", ":2: contains a character that cannot be in text, '\\x00'"),
     ],
 )
 def test_a_file_that_is_no_config_gets_a_sentence(tmp_path, text, reason):
@@ -208,7 +208,7 @@ def test_a_parameter_that_is_twice_in_the_search_space_file_is_told(tmp_path):
     one = '"x": {"_type": "choice", "_value": [1]}'
     (tmp_path / "s.json").write_text(f"{{{one},\n{one}}}", "utf-8")
     text = GOOD.replace("searchSpace:\n  x: {_type: uniform, _value: [0, 1]}", "searchSpaceFile: s.json")
-    assert str(fault(tmp_path, text)) == f"{tmp_path}/s.json:2: x: is there twice, first on line 1"
+    assert str(fault(tmp_path, text)) == f"{tmp_path}/s.json:2: x: is given twice, first on line 1"
 
 
 def test_both_search_space_and_file_are_refused(tmp_path):

@@ -69,7 +69,7 @@ def test_an_older_local_file_is_carried_over_completely(folder):
 
 def test_what_has_no_meaning_any_more_is_left_out_with_a_warning(folder):
     config = load(file(folder, LOCAL))
-    assert config.warnings == ["authorName has no meaning any more and was left out"]
+    assert config.warnings == ["authorName no longer has an effect and was left out"]
 
 
 def test_a_fault_is_told_with_the_older_field_and_its_line(folder):
@@ -255,7 +255,7 @@ def test_what_cannot_be_carried_over_gets_a_sentence(given, reason):
     ("name", "reason"),
     [
         ("paiYarn", "is OpenPAI before 1.0"),
-        ("dlc", "is a platform of files of version 2 only"),
+        ("dlc", "is supported only in configs of version 2"),
         ("locl", "there is no 'locl'; did you mean local"),
     ],
 )

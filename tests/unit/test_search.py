@@ -60,7 +60,9 @@ def test_a_search_whose_trials_all_fail_alike_ends_with_the_cause():
     def objective(parameters):
         return parameters["y"]
 
-    with pytest.raises(NniliteError, match="all of the first 5 trials failed alike: KeyError: 'y'") as caught:
+    with pytest.raises(
+        NniliteError, match="the first 5 trials all failed with the same error: KeyError: 'y'"
+    ) as caught:
         Search(SPACE).run(objective, trials=100)
     assert isinstance(caught.value.__cause__, KeyError)
 

@@ -78,7 +78,7 @@ def test_a_trial_that_ends_its_process_fails_alone_and_says_how() -> None:
     found = told(Search(SPACE, Given(*given)).run(objectives.fate, concurrency=2, processes=True))
     assert found["fine"] == found["fine too"] == (TrialState.SUCCEEDED, "")
     assert found["raise"] == (TrialState.FAILED, "ValueError: no 'quotes'")
-    killed = "its worker process was killed by SIGKILL; perhaps the memory was full"
+    killed = "its worker process was killed by SIGKILL; perhaps the machine ran out of memory"
     assert found["kill"] == (TrialState.FAILED, killed)
     assert found["exit"] == (TrialState.FAILED, "its worker process ended with exit code 3")
     assert found["no result"][0] is TrialState.FAILED

@@ -211,7 +211,7 @@ def test_a_view_follows_a_search_that_goes_on(folder: Path) -> None:
 def test_no_manager_goes_on_with_a_search_and_none_deletes_a_running_one(folder: Path) -> None:
     search = search_in(folder)
     search.run(bowl, trials=1)
-    with pytest.raises(Conflict, match="which alone can go on with it"):
+    with pytest.raises(Conflict, match="only that program can continue it"):
         launch.resume(registry.find("bowl"))
     trial = search.ask()
     assert nnictl(["experiment", "delete", "bowl", "--yes"]) != 0
@@ -243,7 +243,7 @@ def test_folders_that_cannot_have_a_search_are_refused(tmp_path: Path) -> None:
         search_in(tmp_path / "it is")
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "config.json").write_text("{}")
-    with pytest.raises(Conflict, match="an experiment with a manager"):
+    with pytest.raises(Conflict, match="an experiment that has a manager"):
         search_in(tmp_path / "one")
 
 
@@ -252,7 +252,7 @@ DAMAGES = {
     "UPDATE trials SET parameters = '{'": "parameters of trial 0 cannot be read",
     "UPDATE attempts SET handle = 'x'": "handle cannot be",
     "DROP TABLE calls": "is not as nnilite makes it|no such table",
-    "CREATE TRIGGER t AFTER INSERT ON calls BEGIN DELETE FROM trials; END": "holds what nnilite did not make",
+    "CREATE TRIGGER t AFTER INSERT ON calls BEGIN DELETE FROM trials; END": "which nnilite did not create",
 }
 
 

@@ -90,7 +90,7 @@ def test_more_values_than_yaml_is_read_for_are_read_from_json(tmp_path: Path) ->
     values = list(range(MOST_VALUES + 1))
     (tmp_path / "s.json").write_text(json.dumps(values))
     assert read_document(tmp_path / "s.json") == values
-    with pytest.raises(ConfigError, match=r"has more than 100,000 values; write what is so large as JSON"):
+    with pytest.raises(ConfigError, match=r"has more than 100,000 values; write large values as JSON"):
         parse_yaml("".join(f"- {n}\n" for n in values), None)
 
 

@@ -25,7 +25,7 @@ _STARTED, _EXIT = ".nni/started", ".nni/exit"
 NOTES = ("again", "array", "failed", "job", "owner", _EXIT, _STARTED)
 """Small files that are written once, whole."""
 SIGNS = ("canceled", "script", "spec.json")
-"""Files of which only the presence counts."""
+"""Files whose content does not matter, only that they exist."""
 
 
 @dataclass

@@ -197,7 +197,7 @@ def test_an_archive_that_would_fill_the_disk_is_refused_unless_it_is_wanted(
     monkeypatch.setattr("nnilite._cli.archive_entries._ALWAYS_BYTES", 1 << 20)
     write(saved, {**entries(saved), "experiment/log/zeros": bytes(20 << 20)})
     assert load(saved) == 1
-    assert "--max-size SIZE lets it" in capsys.readouterr().err
+    assert "raise the limit with --max-size SIZE" in capsys.readouterr().err
     assert nothing_is_left(home)
     assert load(saved, "--max-size", "30mb") == 0
 
@@ -209,7 +209,7 @@ def test_an_archive_of_too_many_files_is_refused_unless_it_is_wanted(
     """With 20 it is seen at the names, with 5 the archive's own directory is not even read."""
     write(saved, {**entries(saved), **{f"experiment/log/{i}-{'x' * 200}": b"" for i in range(400)}})
     assert load(saved, "--max-files", most) == 1
-    assert "--max-files NUMBER lets them in" in capsys.readouterr().err
+    assert "raise the limit with --max-files NUMBER" in capsys.readouterr().err
     assert nothing_is_left(home)
     assert load(saved, "--max-files", "1000") == 0
 
@@ -246,7 +246,7 @@ def test_a_database_that_nnilite_would_not_have_written_is_refused(
 ) -> None:
     in_database(saved, tmp_path, statement)
     assert load(saved) == 1
-    assert f"{saved} holds no sound experiment" in capsys.readouterr().err
+    assert f"{saved} does not contain a valid experiment" in capsys.readouterr().err
     assert nothing_is_left(home)
 
 
@@ -265,7 +265,7 @@ def test_a_damaged_database_is_refused(saved: Path, home: Path, capsys: pytest.C
     data[5000:9000] = b"x" * 4000
     write(saved, {**content, "experiment/nnilite.sqlite": bytes(data)})
     assert load(saved) == 1
-    assert "holds no sound experiment" in capsys.readouterr().err
+    assert "does not contain a valid experiment" in capsys.readouterr().err
     assert nothing_is_left(home)
 
 

@@ -106,8 +106,11 @@ def _given(action: argparse.Action) -> list[str]:
         (["trial", "lst"], "There is no `nnictl trial lst`; did you mean list?"),
         (["webui", "open"], "There is no `nnictl webui open`; there are url."),
         (["drill", "interrupt", "--rate", "1/h", "--seed", "x"], "--seed: 'x' is not a whole number; `nnictl drill "),
-        (["experiment", "export", "--type", "cvs"], "-t/--type: 'cvs' is none of json, csv, optuna; did you mean csv?"),
-        (["stop", "one", "two", "three"], "takes no further words, but there is "),
+        (
+            ["experiment", "export", "--type", "cvs"],
+            "-t/--type: 'cvs' is not one of json, csv, optuna; did you mean csv?",
+        ),
+        (["stop", "one", "two", "three"], "takes no more arguments, but got "),
         (["stop", "--debug"], "--debug goes before the command"),
         (["trial", "kill", "-T"], "`nnictl trial kill` needs a value after -T/--trial-id/--trial_id TRIAL"),
     ],

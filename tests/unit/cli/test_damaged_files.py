@@ -171,8 +171,8 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(make: Make) -> None:
         (folder / name).unlink(missing_ok=True)
         os.mkfifo(folder / name)
     (entry,) = registry.entries()
-    assert "it is no regular file" in entry.damage
-    with pytest.raises(DamagedFile, match="no regular file"):
+    assert "it is not a regular file" in entry.damage
+    with pytest.raises(DamagedFile, match="not a regular file"):
         launch.token(entry)
 
 

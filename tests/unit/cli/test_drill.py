@@ -34,7 +34,7 @@ def test_what_is_no_rate_is_refused(text: str) -> None:
     ("words", "reason"),
     [
         (["interrupt"], "--rate"),
-        (["interrupt", "--rate", "often"], "'often' is no rate: write a number and a time, such as 0.2/min or 3/h"),
+        (["interrupt", "--rate", "often"], "'often' is not a rate; write a number and a time, such as 0.2/min or 3/h"),
         (["interrupt", "--rate", "1/min", "--for", "soon"], "such as"),
         ([], "needs one of interrupt, report"),
     ],
@@ -183,4 +183,4 @@ def test_a_drill_is_told_with_a_report(make: Make, manager: StandIn, capsys: pyt
     assert (found["lostSeconds"], found["curves"][0]["outcome"]) == (70.0, "doubled")
     assert run(["drill", "report"]) == 1
     out = capsys.readouterr().out
-    assert "1 interruption: 1m 10s of work was lost, which cost 70.00; trials waited 10.0s to go on." in out
+    assert "1 interruption: 1m 10s of work was lost, which cost 70.00; trials waited 10.0s to continue." in out

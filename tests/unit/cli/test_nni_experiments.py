@@ -140,7 +140,7 @@ def test_parameters_that_cannot_be_told_any_more_are_neither_exported_nor_learne
         {"parameter": {"x": 0.3}, "value": 0.3},
     ]
     trials_by_id = _trials(say, "oldone12")
-    assert trials_by_id["AAAAA"]["reason"].endswith("which ones it had cannot be told")
+    assert trials_by_id["AAAAA"]["reason"].endswith("its real parameters are unknown")
     assert [one["sequence"] for one in trials_by_id.values()] == [0, 1, 2]
 
 
@@ -186,7 +186,7 @@ def test_nnis_own_archive_is_loaded_for_reading(old: Path, home: Path, say: Say,
         packed.writestr("nnictl/.experiment", json.dumps(entry))
         packed.writestr("nnictl/oldone12/log/x", "")
         packed.writestr("code/trial.py", "print(1)")
-    assert "is on this machine already" in say("experiment", "load", "-p", archive, fails=True)
+    assert "is already on this machine" in say("experiment", "load", "-p", archive, fails=True)
     (home / ".experiment").unlink()
     old.rename(tmp_path / "away")
     assert "made by NNI" in say("experiment", "load", "-p", archive, "-c", tmp_path / "code")

@@ -80,7 +80,7 @@ def test_a_wrong_entry_of_nnis_list_is_left_out_and_named(others: Path, capsys: 
     assert run(["experiment", "list", "--all"]) == 0
     said = capsys.readouterr()
     assert "oldone12" in said.out
-    assert f"The entry 'a' is left out: {place} is damaged (`status` must be a text, not [])" in said.err.replace(
+    assert f"The entry 'a' is left out: {place} is damaged (`status` must be text, not [])" in said.err.replace(
         "\\n", "\n"
     )
     assert said.err.count("The entry 'b' is left out") == 1
@@ -231,7 +231,7 @@ def test_any_answer_of_a_manager_is_a_digest_or_a_trouble(home: Path, answer: ob
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(digests, "opened", opened)
         found = digests._digest(registry.RegistryEntry("abcd", "", home))
-    assert found.trouble == "" or found.trouble.startswith("The manager of experiment abcd does not answer as")
+    assert found.trouble == "" or found.trouble.startswith("The manager of experiment abcd gave an answer that")
 
 
 @SETTINGS

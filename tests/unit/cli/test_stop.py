@@ -159,7 +159,7 @@ def test_force_touches_no_process_but_the_manager(make: Make, capsys: pytest.Cap
     """The number in manager.json is that of an earlier manager, where the present one could not write it down."""
     make("abcd")  # this process holds its lock, and 1 stands in its manager.json
     assert run(["stop", "--force"]) == 1
-    assert "no process of yours" in capsys.readouterr().err
+    assert "not a process of yours" in capsys.readouterr().err
 
 
 @contextlib.contextmanager

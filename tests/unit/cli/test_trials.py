@@ -73,7 +73,7 @@ def test_a_trial_is_scaled(make: Make, manager: StandIn, capsys: pytest.CaptureF
     manager.says("PUT /trials/trial1/workers", TRIAL)
     assert run(["trial", "scale", "trial1", "4", "--experiment", "abcd"]) == 0
     assert json.loads(manager.asked[-1].body) == {"workers": 4}
-    assert capsys.readouterr().out == "Trial trial1 is to have 4 workers.\n"
+    assert capsys.readouterr().out == "Trial trial1 was asked to have 4 workers.\n"
     with pytest.raises(SystemExit):
         run(["trial", "scale", "trial1", "0"])
 
@@ -137,7 +137,7 @@ def test_downloaded_files_stay_in_their_folder(
     assert run(["trial", "download", "-T", "trial1", "-o", str(tmp_path / "here")]) == 0
     assert (tmp_path / "here" / "a" / "b c.txt").read_bytes() == b"hi"
     told = capsys.readouterr().out
-    assert "Left out, as they are links or no files: best -> a/b c.txt" in told
+    assert "Left out, because they are links or special files: best -> a/b c.txt" in told
     assert "Two are missing." in told
     manager.says("POST /trials/trial1/files", {"files": [{"path": "../out", "size": 2}], **listing})
     assert run(["trial", "download", "-T", "trial1", "-o", str(tmp_path / "there")]) == 1
