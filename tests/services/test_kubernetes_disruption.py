@@ -116,14 +116,14 @@ def delete_object_first_its_pods(cluster, key):
 
 
 WAYS = [
-    (drain, "EvictionByEvictionAPI|was deleted by somebody else|PodExternalDeleted"),
-    (delete_pod, "was deleted by somebody else|PodExternalDeleted"),
+    (drain, "EvictionByEvictionAPI|was deleted, not by this experiment|PodExternalDeleted"),
+    (delete_pod, "was deleted, not by this experiment|PodExternalDeleted"),
     (preempt, "PreemptionByScheduler|PodExternalDeleted"),
     (taint, "DeletionByTaintManager|PodExternalDeleted"),
     (starve, f"Evicted: {_MEMORY}"),
     (shut_down, f"Terminated: {_SHUTDOWN}"),
-    (delete_object, "somebody else has deleted"),
-    (delete_object_first_its_pods, "somebody else has deleted"),
+    (delete_object, "was deleted, not by this experiment"),
+    (delete_object_first_its_pods, "was deleted, not by this experiment"),
 ]
 
 

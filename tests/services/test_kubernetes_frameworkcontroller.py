@@ -87,10 +87,10 @@ def test_a_template_is_what_trials_are_made_of(cluster, open_bench, tmp_path):
 def test_a_template_that_is_none_is_refused(tmp_path):
     path = tmp_path / "framework.yaml"
     path.write_text("spec: {taskRoles: [{name: worker}]}")
-    with pytest.raises(ConfigError, match="is no Framework"):
+    with pytest.raises(ConfigError, match="is not a Framework"):
         FrameworkControllerConfig(config_path=path)
 
 
 def test_names_that_the_controller_refuses_are_refused_before():
-    with pytest.raises(ConfigError, match="small letters and digits"):
+    with pytest.raises(ConfigError, match="lower-case letters and digits"):
         role("my-worker")

@@ -222,7 +222,7 @@ def test_a_missing_operator_is_told_before_anything_starts(platform, tmp_path):
     ("fields", "message"),
     [
         ({"operator": "tf-operator"}, "worker: is needed"),
-        ({"operator": "tf-operator", "worker": role(), "launcher": role()}, "launcher: is no role of tf-operator"),
+        ({"operator": "tf-operator", "worker": role(), "launcher": role()}, "launcher: is not a role of tf-operator"),
         ({"operator": "pytorch-operator", "worker": role()}, "master: is needed"),
         ({"operator": "pytorch-operator", "master": role(replicas=2)}, "master.replicas: must be 1"),
         ({"operator": "tf-operator", "worker": role(), "api_version": "v3"}, "apiVersion: 'v3' is not served; use v1"),

@@ -320,5 +320,5 @@ def test_a_pod_that_was_deleted_before_its_watch_said_so_is_the_reason(tmp_path)
     found = judge.status("job", "uid")
     assert (found.state, found.reason) == (
         JobState.LOST,
-        "its pod pod was deleted by somebody else (BackoffLimitExceeded: it has failed)",
+        "its pod pod was deleted, not by this experiment (BackoffLimitExceeded: it has failed)",
     )

@@ -45,7 +45,7 @@ def test_quantities_are_read_as_kubernetes_spells_them(text, number):
 
 
 def test_a_quantity_that_is_none_is_told():
-    with pytest.raises(ConfigError, match="'lots' is no quantity"):
+    with pytest.raises(ConfigError, match="'lots' is not a quantity"):
         quantity("lots")
 
 
@@ -82,7 +82,7 @@ def test_containers_that_prepare_count_where_they_are_larger():
 
 def test_a_quota_that_wants_limits_names_the_field_for_them():
     [found] = told([pod(1, cpu="1")], quota({"limits.memory": "64Gi"}))
-    assert found == "the ResourceQuota team wants every container to say its limits.memory: set memorySize"
+    assert found == "the ResourceQuota team requires of every container its limits.memory: set memorySize"
 
 
 def test_defaults_of_a_limit_range_count():
@@ -95,8 +95,8 @@ def test_bounds_of_a_limit_range_are_told():
     bounds = {"type": "Container", "max": {"cpu": "2"}, "min": {"memory": "128Mi"}}
     found = told([pod(1, cpu="4", memory="64Mi")], ranges=[bounds, {"type": "Pod", "max": {"cpu": "1"}}])
     assert found == [
-        "the container trial asks for cpu 4, and a LimitRange allows 2",
-        "the container trial asks for memory 64Mi, and a LimitRange wants 128Mi",
+        "the container trial asks for cpu 4; a LimitRange allows 2",
+        "the container trial asks for memory 64Mi; a LimitRange requires 128Mi",
     ]
 
 
@@ -218,7 +218,7 @@ def test_an_object_of_somebody_else_with_our_name_is_left_alone(cluster, open_be
     made = cluster.api.create(JOBS, cluster.namespace, theirs)
     refusal = bench.refusal(bench.service.submit(job))
     assert isinstance(refusal, ConfigError)
-    assert "already, and it is not ours" in str(refusal)
+    assert "exists already and does not belong to this experiment" in str(refusal)
     [found] = cluster.all(JOBS)
     assert found["metadata"]["uid"] == made["metadata"]["uid"]
     assert cluster.secrets() == []

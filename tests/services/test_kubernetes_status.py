@@ -130,7 +130,7 @@ def test_a_container_that_was_ended_before_its_keeper_could_say_so_is_lost_with_
     pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:40Z"
     found = of(pod, ("Failed", "True", "BackoffLimitExceeded"))
     assert found.state is JobState.LOST
-    assert found.reason == "its pod j-trial was deleted by somebody else (BackoffLimitExceeded)"
+    assert found.reason == "its pod j-trial was deleted, not by this experiment (BackoffLimitExceeded)"
 
 
 def test_a_role_that_was_taken_away_counts_before_those_that_failed_because_of_it():

@@ -1,22 +1,22 @@
 """Training services of Kubernetes clusters.
 
-One service for all platforms; they differ in the objects that stand for a job.
+One service for all platforms, which differ in the objects that represent a job.
 
 _platforms            the platforms: the same service, with different objects
 _service              the service: submits, polls, cancels and removes
 _config               the fields that the sections of all platforms share
-_checks               asks, before anything starts, whether all that will be needed is allowed
+_checks               checks, before anything starts, that all needed rights exist
 _quota                whether the namespace can ever hold one trial
-_kind                 what the platforms differ in
+_kind                 the differences between the platforms
 _kubeflow             TFJob, PyTorchJob and MPIJob
 _frameworkcontroller  Frameworks of FrameworkController
 _adl                  AdaptDLJobs, whose number of replicas changes while a trial runs
 _manifest             from jobs to Kubernetes objects
 _submitter            makes the objects in the cluster
-_delivery             sees to it that pods find keeper, code and manager
-_opening              what is looked at before anything starts, and what an earlier manager has left half made
-_known                what is known of the jobs: two watches, and what is kept in mind
-_judge                tells how a job stands, and deletes what is lost or given up
+_delivery             makes keeper, code and manager available to pods
+_opening              checks everything before the start, and completes what an earlier manager left half made
+_known                the known state of the jobs: two watches, and the memory of each job
+_judge                determines the status of a job, and deletes what is lost or given up
 _logs                 the logs of pods, for the manager and for files
 _code_pod             puts keeper and code on a volume, by a pod that mounts it
 _receive              the program in that pod, which takes files from its standard input
@@ -26,9 +26,9 @@ _api                  the API server
 _kube_credentials     where a cluster is and who we are there; loaded again when it no longer accepts us
 _connections          the open connections to it, which another thread can break off
 _mirror               a copy of all objects of one kind, kept up to date by watching
-_memory               what the service keeps in mind of its jobs
-_status               what objects and pods tell of a job
-_role_records         what pods leave: how each one ended, and what it has printed
+_memory               what the service remembers about its jobs
+_status               the status of a job, from its objects and pods
+_role_records         the records of pods: how each one ended, and its output
 _log                  the log of a pod: its keeper's events, and the trial's output between them
 _exec                 a command in a container, as `kubectl exec` has it
 """

@@ -1,7 +1,7 @@
-"""AdaptDLJobs: equal replicas, whose number the scheduler changes while the trial goes on (`adaptive`).
+"""AdaptDLJobs: equal replicas, whose number the scheduler changes while the trial runs (`adaptive`).
 
-It does so by ending all pods and starting others. What a trial keeps for that is on a volume of its own, and so is what
-it has reported: the first of the new pods goes on where the one before it was.
+The scheduler ends all pods and starts others. The trial's checkpoints and its reports are on a volume of its own, so
+the first of the new pods continues where the previous one ended.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ class AdlNfsConfig:
 
     server: str = field(metadata=about("its name or address"))
     path: str = field(metadata=about("the exported folder"))
-    container_mount_path: str = field(metadata=about("where it is in the pods"))
+    container_mount_path: str = field(metadata=about("where it is mounted in the pods"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdlCheckpointConfig:
     """The volume of a trial."""
 
-    storage_class: str | None = field(default=None, metadata=about("one that many pods can write; the cluster's own"))
+    storage_class: str | None = field(
+        default=None, metadata=about("a class whose volumes many pods can write; default: that of the cluster")
+    )
     storage_size: str = field(default="1Gi", metadata=about("as Kubernetes spells sizes: 10Gi"))
 
 
@@ -74,12 +76,12 @@ class AdlConfig(ClusterConfig, ContainerConfig):
 
     @property
     def volume(self) -> AdlCheckpointConfig | None:
-        """The volume that a trial gets. Without one, nothing could be kept while replicas change."""
+        """The volume of a trial. Without one, nothing would survive a change of replicas."""
         return self.checkpoint or (AdlCheckpointConfig() if self.adaptive else None)
 
 
 def _mounted(template: Any) -> set[str]:
-    """Where the containers of a podTemplate mount volumes."""
+    """Return where the containers of a podTemplate mount volumes."""
     containers = ((template or {}).get("spec") or {}).get("containers") or []
     return {str(mount.get("mountPath")) for each in containers for mount in each.get("volumeMounts") or []}
 
@@ -88,11 +90,11 @@ IGNORED = (
     IgnoredOption("shmSize", "AdaptDL gives each pod memory of its node as /dev/shm"),
     gpus_are_unused("gpuNumber counts", "with `gpuNumber`", lambda config, settings: config.gpu_number is not None),
 )
-"""What has no effect on AdaptDL, beside what has none on any cluster."""
+"""What has no effect on AdaptDL, in addition to what has none on any cluster."""
 
 
 class AdaptDLJob(OperatorKind):
-    """An AdaptDLJob for each trial, with a claim of its name for what it keeps."""
+    """An AdaptDLJob for each trial, with a volume claim of the same name for its checkpoints."""
 
     resource = ADAPTDLJOBS
     pod_end_counts = False
@@ -119,7 +121,7 @@ class AdaptDLJob(OperatorKind):
         return [replace(role, task="resume") if self._config.adaptive else role]
 
     def _extra(self) -> dict[str, Json]:
-        """What AdaptDL's own command line would set."""
+        """Return what AdaptDL's own command line would set."""
         places = {"CHECKPOINT_PATH": "checkpoint", "SHARE_PATH": "share", "TENSORBOARD_LOGDIR": "tensorboard"}
         container: dict[str, Json] = {"name": "main", "volumeMounts": []}
         volumes = []
@@ -164,8 +166,8 @@ class AdaptDLJob(OperatorKind):
     def scaling(self, content: Json, workers: int) -> Json:
         least, most = self._config.min_replicas or 1, self._config.max_replicas or "as many as fit"
         raise Conflict(
-            "AdaptDL's scheduler alone changes the number of replicas, and lets nobody change a job; with adaptive: "
-            f"true it chooses between minReplicas ({least}) and maxReplicas ({most})"
+            "AdaptDL's scheduler alone changes the number of replicas, and does not allow changes to a job; "
+            f"with adaptive: true it chooses between minReplicas ({least}) and maxReplicas ({most})"
         )
 
     def outcome(self, content: Json) -> ObjectOutcome:

@@ -1,11 +1,11 @@
 """The API server, over the connection settings of the Python `kubernetes` client.
 
-Objects are plain JSON here: the client's own classes check bodies by the version of Kubernetes that they were made
-from, and differently from one release of the client to the next, while what counts is what this server accepts. Of
-the client come the kubeconfig, the service account of a pod, their certificates, tokens and plugins for signing in.
+Objects are plain JSON here: the client's own classes check bodies against the version of Kubernetes that they were made
+from, and differently in each release of the client, while only this server's checks count. The client provides the
+kubeconfig, the service account of a pod, their certificates, tokens and plugins for signing in.
 
-Every call blocks, within a time limit, and belongs in a thread. A `Cluster` may be used by several threads. What a
-server that is too busy, or still starting, has turned away and asked for again later, is asked for again, for a while.
+Every call blocks, within a time limit, and belongs in a thread. Several threads may use one `Cluster`. A request that
+a server refuses because it is too busy, or still starting, is repeated for a while.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TOO_MANY = (429, 500, 502, 503, 504)
 
 
 class ApiError(ServiceError):
-    """The API server refused; `status` is that of HTTP, 0 where there was no answer."""
+    """The API server refused; `status` is the HTTP status, 0 without an answer."""
 
     def __init__(self, message: str, status: int = 0, reason: str = "", wait_s: float = 0.0) -> None:
         super().__init__(message)
@@ -57,13 +57,13 @@ class ApiError(ServiceError):
 
     @property
     def passing(self) -> bool:
-        """Whether the same request may do later."""
+        """Whether the same request may succeed later."""
         return self.status == 0 or self.status in _TOO_MANY
 
 
 @dataclass(frozen=True)
 class Resource:
-    """A kind of object, by the names that its paths have. `group` is "" for the core."""
+    """A kind of object, by the names in its paths. `group` is "" for the core."""
 
     group: str
     version: str
@@ -75,7 +75,7 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str, name: str = "") -> str:
-        """The path of one object, or of all in a namespace."""
+        """Return the path of one object, or of all in a namespace."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         path = f"{root}/namespaces/{quote(namespace, safe='')}/{self.plural}"
         return f"{path}/{quote(name, safe='')}" if name else path
@@ -91,7 +91,7 @@ JOBS = Resource("batch", "v1", "jobs", "Job")
 
 
 def connect(kubeconfig_file: str | None, context: str | None) -> Cluster:
-    """The cluster of a kubeconfig, or the one that this process runs in. Raises: ConfigError."""
+    """Connect to the cluster of a kubeconfig, or to the one that this process runs in. Raises: ConfigError."""
     return Cluster(Credentials(kubeconfig_file, context))
 
 
@@ -104,7 +104,7 @@ class _Way:
 
 
 class Cluster:
-    """One API server and who we are there."""
+    """One API server, and this account there."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
@@ -125,13 +125,13 @@ class Cluster:
         return _Way(configuration, pool)
 
     def close(self) -> None:
-        """Let connections go. Calls and streams of other threads end with an ApiError."""
+        """Close all connections. Calls and streams of other threads end with an ApiError."""
         self._closed.set()
         self._connections.break_off()
         self._way.pool.clear()
 
     def get(self, resource: Resource, namespace: str, name: str) -> Json | None:
-        """An object, None if there is none. Raises: ApiError."""
+        """Return an object, None if it does not exist. Raises: ApiError."""
         try:
             return self.call("GET", resource.path(namespace, name))
         except ApiError as error:
@@ -140,11 +140,11 @@ class Cluster:
             raise
 
     def select(self, resource: Resource, namespace: str, **query: str) -> Json:
-        """The list object of all that the query (labelSelector, fieldSelector) selects. Raises: ApiError."""
+        """Return the list object of all that the query (labelSelector, fieldSelector) selects. Raises: ApiError."""
         return self.call("GET", resource.path(namespace), query=query)
 
     def create(self, resource: Resource, namespace: str, body: Json) -> Json:
-        """The object as created, or as it is already. Unknown fields are refused where the server knows how.
+        """Return the object as created, or as it exists already. The server refuses unknown fields if it can.
 
         Raises: ApiError.
         """
@@ -155,7 +155,7 @@ class Cluster:
                 raise
         found = self.get(resource, namespace, body["metadata"]["name"])
         if found is None:
-            raise ApiError(f"the {resource.kind} {body['metadata']['name']} is just being deleted")
+            raise ApiError(f"the {resource.kind} {body['metadata']['name']} is being deleted")
         return found
 
     def patch(self, resource: Resource, namespace: str, name: str, body: Json, kind: str = "merge") -> Json:
@@ -163,7 +163,7 @@ class Cluster:
         return self.call("PATCH", resource.path(namespace, name), body, kind=kind)
 
     def delete(self, resource: Resource, namespace: str, name: str, uid: str = "", policy: str = "Background") -> bool:
-        """Delete an object, that with `uid` and no other. False if there was none. Raises: ApiError."""
+        """Delete the object with this `uid`. Return False if it does not exist. Raises: ApiError."""
         body: dict[str, Json] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy}
         if uid:
             body["preconditions"] = {"uid": uid}
@@ -176,13 +176,13 @@ class Cluster:
         return True
 
     def pod_log(self, namespace: str, pod: str, container: str, since: str = "") -> bytes:
-        """What a container has printed, each line behind its time. Raises: ApiError."""
+        """Return a container's output, each line after its time. Raises: ApiError."""
         query = {"container": container, "timestamps": "true", **({"sinceTime": since} if since else {})}
         path = PODS.path(namespace, pod) + "/log?" + urlencode(query)
         return bytes(self._exchange("GET", path, None, "json").data)
 
     def log_stream(self, namespace: str, pod: str, container: str, most_bytes: int, follow: bool) -> LogStream:
-        """What a container has printed, and goes on to print until it ends if `follow`. Raises: ApiError."""
+        """Return a container's output as a stream; with `follow` until the container ends. Raises: ApiError."""
         query = {"container": container, "limitBytes": str(most_bytes), **({"follow": "true"} if follow else {})}
         path = PODS.path(namespace, pod) + "/log?" + urlencode(query)
         return LogStream(self._exchange("GET", path, None, "json", _SILENCE_S if follow else _TIMEOUT_S))
@@ -195,7 +195,7 @@ class Cluster:
         return Execution(self._way.configuration, path, self._credentials.headers())
 
     def allowed(self, namespace: str, verb: str, resource: Resource, subresource: str = "") -> bool:
-        """Whether we may; also where the server does not let us ask. Raises: ApiError."""
+        """Return whether this account may do this; True if the server does not say. Raises: ApiError."""
         attributes = {
             "namespace": namespace,
             "verb": verb,
@@ -217,7 +217,7 @@ class Cluster:
         return bool((answer.get("status") or {}).get("allowed"))
 
     def served(self, group: str, version: str) -> list[str]:
-        """The plural names that the server has of a version of a group; [] if it has not even that."""
+        """Return the plural names that the server has in a version of a group; [] without that version."""
         try:
             found = self.call("GET", f"/apis/{group}/{version}")
         except ApiError as error:
@@ -229,7 +229,7 @@ class Cluster:
     def call(
         self, method: str, path: str, body: Json = None, kind: str = "json", query: Mapping[str, str] | None = None
     ) -> Any:
-        """One request; its answer as JSON. Raises: ApiError."""
+        """Send one request and return its answer as JSON. Raises: ApiError."""
         data = None if body is None else json.dumps(body).encode()
         answer = self._exchange(method, f"{path}?{urlencode(query)}" if query else path, data, kind)
         try:
@@ -238,7 +238,7 @@ class Cluster:
             raise ApiError(f"{self.host} does not answer as Kubernetes does: {answer.data[:200]!r}") from error
 
     def watch(self, resource: Resource, namespace: str, selector: str, version: str) -> Watch:
-        """The changes since a resource version, until the server ends them. Raises: ApiError."""
+        """Watch the changes since a resource version, until the server ends the watch. Raises: ApiError."""
         query = {
             "watch": "true",
             "labelSelector": selector,
@@ -250,7 +250,7 @@ class Cluster:
         return Watch(self._exchange("GET", path, None, "json", _SILENCE_S))
 
     def _exchange(self, method: str, path: str, data: bytes | None, kind: str, stream_s: float | None = None) -> Any:
-        """The answer; bit by bit if `stream_s` says for how long nothing may come. Raises: ApiError."""
+        """Return the answer; in pieces if `stream_s` limits the time between two of them. Raises: ApiError."""
         deadline = time.monotonic() + _PATIENCE_S
         may_sign_in = True
         while True:
@@ -303,14 +303,14 @@ class Cluster:
 
 
 class LogStream:
-    """An answer that comes bit by bit. `stop` may come from another thread."""
+    """An answer that arrives in pieces. Another thread may call `stop`."""
 
     def __init__(self, answer: Any) -> None:
         self._answer = answer
         self._stopped = threading.Event()
 
     def lines(self) -> Iterator[bytes]:
-        """Whole lines without their ends, and what comes after the last one. Raises: ApiError."""
+        """Yield whole lines without their ends, and the rest after the last one. Raises: ApiError."""
         rest = b""
         try:
             for chunk in self._answer.stream(65536, decode_content=True):
@@ -335,7 +335,7 @@ class Watch(LogStream):
     """The events of one watch."""
 
     def __iter__(self) -> Iterator[tuple[str, Json]]:
-        """Pairs of type and object. Raises: ApiError, also for an event of type ERROR (410: the version is too old)."""
+        """Yield pairs of type and object. Raises: ApiError, also for an ERROR event (410: the version is too old)."""
         for line in filter(None, self.lines()):
             try:
                 yield self._event(line)
@@ -352,7 +352,7 @@ class Watch(LogStream):
 
 
 def _refusal(method: str, path: str, answer: Any, data: bytes) -> ApiError:
-    """What an answer of 400 or more says: a Status object, or plain text where the server knows no such path."""
+    """Return the message of an answer of 400 or more: a Status object, or plain text for an unknown path."""
     try:
         content = json.loads(data)
         message, reason = str(content.get("message") or content), str(content.get("reason") or "")

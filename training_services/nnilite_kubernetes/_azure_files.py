@@ -1,4 +1,4 @@
-"""Keeper and code on an Azure file share, put there through its REST interface with the account's key."""
+"""Keeper and code on an Azure file share, written through its REST interface with the account's key."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class AzureFileShare:
             raise ConfigError(f"{error}", _PLACE) from error
 
     def check(self) -> None:
-        """Whether it is open to us; it is made where there is none."""
+        """Check that this account may use the share, and make it if it does not exist."""
         try:
             self._share.create_share()
         except self._exists:
@@ -48,7 +48,7 @@ class AzureFileShare:
             raise self._refusal(error) from error
 
     def put(self, name: str, path: Path, digest: str) -> None:
-        """Put a file there, unless it is; `name` may have folders."""
+        """Put a file there, unless it exists; `name` may have folders."""
         file = self._share.get_file_client(name)
         try:
             if self._digest(file) == digest:

@@ -1,4 +1,4 @@
-"""What is asked before anything starts: whether we may do all that will be needed, and whether a trial fits at all."""
+"""Checks before anything starts: whether this account has all needed rights, and whether a trial fits at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Right = tuple[Resource, str, str]
 
 
 def check_rights(cluster: Cluster, namespace: str, kind: OperatorKind, sends_code: bool) -> None:
-    """`sends_code`: keeper and code go to a volume, by a pod. Raises: ConfigError that names all that is missing."""
+    """Check the rights. `sends_code`: a pod puts the code on a volume. Raises: ConfigError with all missing ones."""
     missing: dict[str, list[str]] = {}
     for resource, verb, part in rights(kind, sends_code):
         if not cluster.allowed(namespace, verb, resource, part):
@@ -34,7 +34,7 @@ def check_rights(cluster: Cluster, namespace: str, kind: OperatorKind, sends_cod
 
 
 def rights(kind: OperatorKind, sends_code: bool) -> Iterator[Right]:
-    """All that will be needed."""
+    """Return all rights that are needed."""
     yield from ((kind.resource, verb, "") for verb in ("create", "get", "list", "watch", "patch", "delete"))
     for resource in (SECRETS, *kind.owned):
         yield from ((resource, verb, "") for verb in ("create", "get", "list", "patch", "delete"))
@@ -47,7 +47,7 @@ def rights(kind: OperatorKind, sends_code: bool) -> Iterator[Right]:
 
 
 def check_quotas(cluster: Cluster, namespace: str, demand: Demand) -> None:
-    """Raises: ConfigError for a trial that could never start in this namespace."""
+    """Check that a trial can start in this namespace at all. Raises: ConfigError."""
     quotas, ranges = (_items(cluster, namespace, resource) for resource in (QUOTAS, LIMIT_RANGES))
     found = refusals(demand, quotas, ranges)
     if found:

@@ -1,7 +1,7 @@
-"""Puts keeper and code on a volume that this machine does not mount: a pod that does takes them through the API server.
+"""Puts keeper and code on a volume that this machine does not mount, through the API server and a pod that mounts it.
 
 The pod sleeps, a command in it (`kubectl exec` does the same) reads the files from its standard input, and then the pod
-is deleted. What is there already, by size and hash, is not sent again.
+is deleted. Files that exist there already, by size and hash, are not sent again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class CodePod:
         self._patience_s = patience_s
 
     def put(self, folder: str, files: Mapping[str, tuple[Path, str]]) -> None:
-        """Files, by their names there, with their hashes. Raises: NoCapacity while the pod waits, or a refusal."""
+        """Put files there, with their names and hashes. Raises: NoCapacity while the pod waits, or a refusal."""
         self._await_start()
         command = python_command(Path(_receive.__file__).read_text("ascii"), folder)
         try:
@@ -56,7 +56,7 @@ class CodePod:
         self.delete()
 
     def delete(self) -> None:
-        """Raises: ApiError."""
+        """Delete the pod. Raises: ApiError."""
         self._cluster.delete(PODS, self._namespace, self._name)
 
     def _await_start(self) -> None:
@@ -77,7 +77,7 @@ class CodePod:
 
 
 def _send(execution: Execution, files: Mapping[str, tuple[Path, str]]) -> None:
-    """Raises: ExecError, ApiError."""
+    """Send the files to the pod. Raises: ExecError, ApiError."""
     listing = [{"name": name, "size": path.stat().st_size, "digest": digest} for name, (path, digest) in files.items()]
     execution.send(json.dumps(listing).encode() + b"\n")
     try:

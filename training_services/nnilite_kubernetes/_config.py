@@ -1,4 +1,4 @@
-"""What the sections of all Kubernetes platforms have in common: NNI's fields, and what its users asked for."""
+"""The fields that the sections of all Kubernetes platforms share: NNI's, and those that its users asked for."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ DEFAULT_IMAGE = "msranni/nni:latest"
 
 
 def about(description: str) -> dict[str, str]:
-    """A field's metadata."""
+    """Return a field's metadata."""
     return {"description": description}
 
 
 @dataclass(frozen=True, kw_only=True)
 class StorageConfig:
-    """Where trials keep their files beyond their pods, and where these can get the code; `s3` is for the code alone."""
+    """Where trials keep their files when their pods end, and where pods can get the code; `s3` is only for the code."""
 
     storage_type: Literal["nfs", "azureStorage", "pvc", "s3"] = field(metadata=about("kind of storage"))
     server: str | None = field(default=None, metadata=about("of nfs: the server"))
@@ -34,7 +34,7 @@ class StorageConfig:
     azure_share: str | None = field(default=None, metadata=about("of azureStorage: the file share"))
     azure_key: Secret | None = field(default=None, metadata=about('the account\'s key; better "${env:AZURE_KEY}"'))
     azure_secret: str | None = field(
-        default=None, metadata=about("in place of azureKey: a Secret of the namespace that holds account and key")
+        default=None, metadata=about("instead of azureKey: a Secret of the namespace that holds account and key")
     )
     azure_endpoint: str | None = field(
         default=None, metadata=about("of the account's file service, if it is not at file.core.windows.net")
@@ -42,7 +42,7 @@ class StorageConfig:
     key_vault_name: str | None = field(default=None, metadata=about("as in NNI; not read: azureKey is needed"))
     key_vault_key: str | None = field(default=None, metadata=about("as in NNI; not read: azureKey is needed"))
     bucket: str | None = field(default=None, metadata=about("of s3: the bucket"))
-    prefix: str = field(default="", metadata=about("of s3: what the names of nnilite's objects begin with"))
+    prefix: str = field(default="", metadata=about("of s3: prefix of the names of nnilite's objects"))
     endpoint: str | None = field(default=None, metadata=about("of s3: its URL, if it is not that of AWS"))
     region: str | None = field(default=None, metadata=about("of s3: the region"))
     access_key: str | None = field(
@@ -77,11 +77,11 @@ class StorageConfig:
 
     @property
     def can_be_mounted(self) -> bool:
-        """Whether pods get it as a volume."""
+        """Whether pods can mount it as a volume."""
         return self.storage_type != "s3"
 
     def volume(self, job_secret: str) -> dict[str, Any]:
-        """The source of a pod's volume; `job_secret` is the Secret that holds the account's key."""
+        """Return the source of a pod's volume; `job_secret` is the Secret that holds the account's key."""
         if self.storage_type == "nfs":
             return {"nfs": {"server": self.server, "path": self.path}}
         if self.storage_type == "pvc":
@@ -91,10 +91,10 @@ class StorageConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerConfig:
-    """What a container gets."""
+    """The image and resources of a container."""
 
     docker_image: str = field(
-        default=DEFAULT_IMAGE, metadata=about("an image with Python 3.8 or later; nothing else needs to be in it")
+        default=DEFAULT_IMAGE, metadata=about("an image with Python 3.8 or later; nothing else is needed in it")
     )
     cpu_number: float | None = field(default=None, metadata=about("CPU cores, requested and allowed at most"))
     memory_size: MemoryMb | None = field(default=None, metadata=about("requested and allowed at most"))
@@ -168,10 +168,10 @@ class ClusterConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TtlConfig(ClusterConfig):
-    """Of platforms whose ended jobs the cluster deletes by itself."""
+    """The field of platforms whose ended jobs the cluster deletes by itself."""
 
     keep_finished: Duration = field(
-        default=7 * 86400, metadata=about("how long the cluster keeps ended jobs that nobody has deleted")
+        default=7 * 86400, metadata=about("how long the cluster keeps ended jobs before it deletes them")
     )
 
 
@@ -185,13 +185,13 @@ class KubernetesConfig(TtlConfig, ContainerConfig):
 
 
 def camel(name: str) -> str:
-    """A field as YAML spells it."""
+    """Return a field's name as YAML spells it."""
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
 
 
 def check_template(template: Any) -> None:
-    """What a podTemplate may say. Raises: ConfigError."""
+    """Check the content of a podTemplate. Raises: ConfigError."""
     place = Place(field="podTemplate")
     if template is None:
         return
@@ -209,7 +209,7 @@ def check_template(template: Any) -> None:
 
 
 def is_main(container: Mapping[str, Any], name: str = "trial") -> bool:
-    """Whether a container of a podTemplate is the trial's."""
+    """Return whether a container of a podTemplate is the trial's."""
     return container.get("name") in (None, "trial", "tensorflow", "pytorch", "mpi", "framework", "main", name)
 
 

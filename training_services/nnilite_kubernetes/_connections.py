@@ -1,7 +1,7 @@
-"""The open connections of urllib3 pool managers, all of which can be broken off from another thread.
+"""The open connections of urllib3 pool managers, which another thread can close.
 
-A reader that waits for the head of an answer has nothing yet by which it could be stopped, and a kubelet may send none
-until the container prints something.
+A reader that waits for the head of an answer has no response object yet that could be closed, and a kubelet may send no
+head until the container prints something.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class ApiConnections:
         manager.pool_classes_by_scheme = {scheme: self._noting(pool) for scheme, pool in pools.items()}
 
     def break_off(self) -> None:
-        """Whoever waits for an answer gets an error, now and from now on."""
+        """Close all connections: every caller that waits for an answer gets an error, now and later."""
         with self._lock:
             self._broken = True
             for each in self._sockets:
                 _break(each)
 
     def _noting(self, pool: Any) -> Any:
-        """The same kind of pool, of connections that are noted."""
+        """Return the same kind of pool, whose connections are noted."""
 
         def connect(connection: Any) -> None:
             pool.ConnectionCls.connect(connection)
@@ -46,7 +46,7 @@ class ApiConnections:
         return type(pool.__name__, (pool,), {"ConnectionCls": kind})
 
     def _note(self, sock: Any) -> None:
-        """TLS within the TLS of a proxy is no socket; it has only its time limit."""
+        """Note a socket. TLS within the TLS of a proxy is not a socket; only its time limit ends it."""
         if not isinstance(sock, socket.socket):
             return
         with self._lock:

@@ -1,4 +1,4 @@
-"""Sees to it that pods find keeper, code and manager: in their Secret, on a volume, in a store, and by an address."""
+"""Makes keeper, code and manager available to pods: in their Secret, on a volume, in a store, and by an address."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SMALL_CODE_BYTES = 64_000
 
 
 class Deliverer:
-    """All of it is the same for all jobs of a service, and done once, for the first one. Blocks, for long maybe."""
+    """Delivers keeper and code once, as they are the same for all jobs of a service. May block for long."""
 
     def __init__(self, service: str, kind: OperatorKind, config: ClusterConfig, context: ServiceContext) -> None:
         self._service = service
@@ -52,21 +52,21 @@ class Deliverer:
         )
 
     def address(self, cluster: Cluster) -> str:
-        """The manager's address as pods see it. Raises: ServiceError."""
+        """Return the manager's address as pods see it. Raises: ServiceError."""
         return callback_address(self._context, self._config.nni_manager_ip, cluster.host)
 
     def check_address(self, cluster: Cluster) -> None:
-        """Whether pods can reach the manager, as far as that can be told from here. Raises: ConfigError."""
+        """Check that pods can reach the manager, as far as this machine can see. Raises: ConfigError."""
         check_callback_address(self._context, self._config.nni_manager_ip, cluster.host)
 
     def sends_code(self, report: Json) -> bool:
-        """Whether a pod of ours takes them to a volume."""
+        """Return whether a pod of this service puts them on a volume."""
         storage = self._config.storage
         on_volume = manifests.source_of(self._config, report) is CodeSource.VOLUME
         return on_volume and not (storage is not None and storage.azure_key)
 
     def check_storage(self, report: Json) -> None:
-        """Whether this machine may write where pods get them. Raises: ConfigError, ServiceError."""
+        """Check that this machine may write where pods get them. Raises: ConfigError, ServiceError."""
         store = self._store(manifests.source_of(self._config, report))
         if store is not None:
             store.check()
@@ -76,7 +76,7 @@ class Deliverer:
         cluster.delete(PODS, self._namespace, manifests.code_pod_name(self._context.experiment, self._service))
 
     def close(self, cluster: Cluster) -> None:
-        """Leave nothing half done: the pod that is to take the code may still wait for a node."""
+        """Delete the pod that is to receive the code: it may still wait for a node."""
         try:
             self.delete_code_pod(cluster)
         except ApiError as error:
@@ -98,7 +98,7 @@ class Deliverer:
         return _digest(self._context.keeper), _digest(self._package.archive)
 
     def deliver(self, cluster: Cluster, job: Job) -> PodDelivery:
-        """Raises: NoCapacity while they are on their way."""
+        """Deliver keeper and code. Raises: NoCapacity while they are on their way."""
         source = self.setup(job).source
         if self._delivery is None:
             by_log = job.spec.get("report") == "stdout"
@@ -144,7 +144,7 @@ class Deliverer:
         return manifests.code_pod(self.setup(job), role, job.experiment, SLEEP)
 
     def _store(self, source: CodeSource) -> Bucket | AzureFileShare | None:
-        """Where this machine writes them itself; None for other volumes."""
+        """Return the store to which this machine writes them itself; None for other volumes."""
         storage = self._config.storage
         if self._stored is None and storage is not None:
             if source is CodeSource.OBJECTS:

@@ -1,7 +1,7 @@
 """A command in a container, with its standard input and output, as `kubectl exec` has it: over a WebSocket.
 
-Each message begins with the number of its channel. Of the protocol's versions the fourth is used, which all clusters
-know: it cannot tell the end of standard input, so the command has to know how much comes.
+Each message begins with the number of its channel. This uses version 4 of the protocol, which all clusters support. It
+cannot signal the end of standard input, so the command has to know how many bytes come.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Execution:
             raise ExecError(f"the connection to the container broke off: {error}") from error
 
     def line(self) -> bytes:
-        """The next line of standard output."""
+        """Return the next line of standard output."""
         while b"\n" not in self._output:
             if self._ended:
                 raise ExecError(f"the command has ended too early: {self._complaint.decode('utf-8', 'replace')[-500:]}")
@@ -70,7 +70,7 @@ class Execution:
         return line
 
     def close(self) -> None:
-        """Let go, whether it has ended or not."""
+        """Close the connection, whether the command has ended or not."""
         self._socket.close(timeout=1)
 
     def _receive(self) -> None:
@@ -90,7 +90,7 @@ class Execution:
 
 
 def _result(data: bytes) -> bytes:
-    """What the last message says, where it is not success."""
+    """Return the failure that the last message reports; "" for success."""
     try:
         content = json.loads(data)
         return b"" if content.get("status") == "Success" else str(content.get("message")).encode()
@@ -99,7 +99,7 @@ def _result(data: bytes) -> bytes:
 
 
 def _said(error: Any) -> str:
-    """The API server's own words."""
+    """Return the message of the API server."""
     try:
         return str(json.loads(error.resp_body)["message"])
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -107,7 +107,7 @@ def _said(error: Any) -> str:
 
 
 def _trust(configuration: Configuration) -> ssl.SSLContext:
-    """As the client has it for all other calls."""
+    """Return the TLS settings that the client uses for all other calls."""
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert or None)
     if not configuration.verify_ssl:
         context.check_hostname = False

@@ -32,15 +32,15 @@ _FIRST_PORT = 4000
 class CompletionPolicy:
     """When the tasks of a role end the framework. -1: never."""
 
-    min_failed_task_count: int = field(default=1, metadata=about("so many failed tasks fail the trial; -1: never"))
-    min_succeed_task_count: int = field(default=-1, metadata=about("so many that succeed end it; -1: when all do"))
+    min_failed_task_count: int = field(default=1, metadata=about("this many failed tasks fail the trial; -1: never"))
+    min_succeed_task_count: int = field(default=-1, metadata=about("this many succeeded tasks end it; -1: all tasks"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRoleConfig(ContainerConfig):
     """One task role."""
 
-    name: str = field(metadata=about("small letters and digits; FrameworkController allows no dash"))
+    name: str = field(metadata=about("lower-case letters and digits; FrameworkController allows no dash"))
     task_number: PositiveInt = field(default=1, metadata=about("how many pods"))
     command: str = field(default="", metadata=about("run in these pods; trialCommand if not set"))
     gpu_number: NonNegativeInt | None = field(default=None, metadata=about("GPUs of each pod"))
@@ -51,7 +51,7 @@ class TaskRoleConfig(ContainerConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not _NAME.fullmatch(self.name):
-            raise ConfigError(f"{self.name!r}: use at most 20 small letters and digits", Place(field="name"))
+            raise ConfigError(f"{self.name!r}: use at most 20 lower-case letters and digits", Place(field="name"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +61,9 @@ class FrameworkControllerConfig(ClusterConfig):
     trial_command: str = field(default="", metadata=about("of task roles that have no command of their own"))
     task_roles: list[TaskRoleConfig] = field(default_factory=list, metadata=about("the first one reports"))
     config_path: FilePath | None = field(
-        default=None, metadata=about("in place of taskRoles: a Framework as YAML, of which trials are made")
+        default=None, metadata=about("instead of taskRoles: a Framework in YAML, from which trials are made")
     )
-    reporting_role: str | None = field(default=None, metadata=about("whose first task speaks for the trial"))
+    reporting_role: str | None = field(default=None, metadata=about("the role whose first task reports for the trial"))
     barrier: bool | None = field(
         default=None, metadata=about("let tasks wait for each other and know their addresses; if there are several")
     )
@@ -81,7 +81,7 @@ class FrameworkControllerConfig(ClusterConfig):
 
     @property
     def given(self) -> list[TaskRoleConfig]:
-        """The task roles, of the section or of the template."""
+        """The task roles of the section, or of the template."""
         return roles_of_template(self.config_path) if self.config_path else self.task_roles
 
     @property
@@ -114,17 +114,17 @@ IGNORED = (
         lambda config, settings: not config.waits,
     ),
 )
-"""What has no effect on FrameworkController, beside what has none on any cluster."""
+"""What has no effect on FrameworkController, in addition to what has none on any cluster."""
 
 
 def roles_of_template(path: Path) -> list[TaskRoleConfig]:
-    """The task roles of a Framework in YAML; the command of each is that of its one container. Raises: ConfigError."""
+    """Return the task roles of a Framework in YAML, each with the command of its one container. Raises: ConfigError."""
     place = Place(file=str(path))
     content = load_yaml(path)
     try:
         return [_role_of(entry) for entry in content["spec"]["taskRoles"]]
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
-        raise ConfigError(f"is no Framework with spec.taskRoles[].task.pod: {error!r}", place) from error
+        raise ConfigError(f"is not a Framework with spec.taskRoles[].task.pod: {error!r}", place) from error
 
 
 def _role_of(entry: Mapping[str, Any]) -> TaskRoleConfig:
@@ -181,7 +181,7 @@ class Framework(OperatorKind):
         ]
 
     def _command(self, given: TaskRoleConfig, job: Job) -> str:
-        """Where tasks wait for each other, their addresses come from a script that the barrier has left."""
+        """Return the command of a role. If tasks wait for each other, a script of the barrier sets their addresses."""
         command = given.command or str(job.spec.get("command") or "")
         if not self._config.waits:
             return command
@@ -223,7 +223,7 @@ class Framework(OperatorKind):
 
     @staticmethod
     def _policy(role: Role, given: TaskRoleConfig) -> Json:
-        """The trial ends with its reporting task; an omitted count would mean 0 to the controller, not its default."""
+        """Return the policy that ends the trial with its reporting task. To the controller, a missing count is 0."""
         policy = given.framework_attempt_completion_policy
         if policy is None:
             return {"minFailedTaskCount": 1, "minSucceededTaskCount": role.replicas if role.reports else -1}

@@ -1,7 +1,7 @@
-"""Tells how a job stands, and sees to it that what is lost or given up does not go on in the cluster.
+"""Determines the status of a job, and ends in the cluster what is lost or given up.
 
-It hears of each change as soon as the watch does: an object or a pod may be taken away right after it has ended, and
-what it told must be noted before. Ends are told once, and do not change any more.
+It sees each change as soon as the watch does: an object or a pod may be deleted right after it has ended, so its end
+must be noted before. An end is reported once, and does not change afterwards.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NOTE_CANCELED = {"metadata": {"annotations": {CANCELED: "true"}}}
 
 
 class Judge:
-    """`wake`: to be called when something may have changed."""
+    """Judges jobs. It calls `wake` when something may have changed."""
 
     def __init__(self, known: KnownJobs, config: ClusterConfig, roles: RoleRecords, wake: Callable[[], None]) -> None:
         self._known = known
@@ -56,7 +56,7 @@ class Judge:
         self._wake = wake
 
     def status(self, name: str, uid: str) -> JobStatus:
-        """How the job stands whose object has this name and uid. Raises: ApiError."""
+        """Return the status of the job whose object has this name and uid. Raises: ApiError."""
         memory = self._known.memory(name, uid)
         if memory.end is not None:
             return memory.end
@@ -85,7 +85,7 @@ class Judge:
         return self._roles.failure(facts.content) or found
 
     def _with_pods_now(self, name: str, facts: Facts) -> tuple[JobStatus, Facts]:
-        """Judge an object whose end was heard of before that of its pods. Raises: ApiError."""
+        """Judge an object whose end was seen before that of its pods. Raises: ApiError."""
         before, _ = reporting(facts)
         facts = replace(facts, pods=self._known.pods_now(name))
         found = self._found(facts)
@@ -111,7 +111,7 @@ class Judge:
         self.delete(content)
 
     def delete(self, content: Json) -> None:
-        """Take a job out of the cluster. Raises: ApiError."""
+        """Delete a job from the cluster. Raises: ApiError."""
         metadata, kind = content["metadata"], self._known.kind
         place = (kind.resource, self._known.namespace, metadata["name"], metadata["uid"])
         self._known.cluster.delete(*place, policy=kind.deletion)
@@ -119,7 +119,7 @@ class Judge:
     # ------------------------------------------------------------ what the watches tell
 
     def object_changed(self, content: Json, gone: bool) -> None:
-        """To be called by the watch of the jobs' objects."""
+        """Handle a change of a job's object; the watch of the objects calls this."""
         metadata = content["metadata"]
         if gone and self._known.memory_of(content).removed:
             self._known.forget(metadata["name"], metadata["uid"], gone=True)
@@ -128,7 +128,7 @@ class Judge:
         self._wake()
 
     def pod_changed(self, pod: Json, gone: bool) -> None:
-        """To be called by the watch of the pods."""
+        """Handle a change of a pod; the watch of the pods calls this."""
         name, role = job_of(pod), self._known.role(pod)
         content = self._known.watched(name) if name else None
         if role is not None:
@@ -151,7 +151,7 @@ class Judge:
             memory.end = memory.end or found
 
     def _replace(self, content: Json, pod: Json, role: Role) -> None:
-        """A lost worker of an elastic job is taken away where the operator would leave it."""
+        """Delete a lost worker of an elastic job if the operator would leave it."""
         if not self._known.kind.replaces(role) or pod["metadata"].get("deletionTimestamp"):
             return
         end = pod_end(pod, role.container)
@@ -190,17 +190,17 @@ class Judge:
         return known if silent is None else replace(known, note=self._note(silent, content))
 
     def _gone(self, name: str, memory: ClusterMemory) -> JobStatus:
-        """The object is gone; its pods may still be ending."""
+        """Return the status of a job whose object is gone; its pods may still be ending."""
         pods = self._known.pods_of(name)
         if any(is_alive(pod) and overdue_s(pod, time.time()) < _OVERDUE_S for pod in pods):
             return JobStatus(JobState.RUNNING, "it is being ended")
         if memory.canceled:
             return JobStatus(JobState.CANCELED, "canceled")
         kind = self._known.kind.resource.kind
-        return JobStatus(JobState.LOST, f"the {kind} {name} is no longer in the cluster: somebody else has deleted it")
+        return JobStatus(JobState.LOST, f"the {kind} {name} was deleted, not by this experiment")
 
     def _within_limits(self, facts: Facts, found: JobStatus, memory: ClusterMemory) -> JobStatus:
-        """What has waited too long is given up; what was taken away without a word on why is lost."""
+        """Give up a job that has waited too long; count one as lost if it was removed without a reason."""
         if found.state is JobState.WAITING:
             return self._patience(facts, found)
         if found.state is not JobState.RUNNING:
@@ -216,11 +216,11 @@ class Judge:
         if time.monotonic() - since < _REASON_S:
             return found
         known = disruption(pod) or pod["metadata"].get("deletionTimestamp")
-        reason = removal(pod) if known else "somebody else has ended its container (SIGTERM)"
+        reason = removal(pod) if known else "its container received SIGTERM, not from this experiment"
         return replace(end, state=JobState.LOST, reason=reason, exit_code=None)
 
     def _patience(self, facts: Facts, found: JobStatus) -> JobStatus:
-        """A job that has waited too long for a node or an image is given up."""
+        """Give up a job that has waited too long for a node or an image."""
         if facts.content["metadata"].get("deletionTimestamp"):
             return replace(found, reason=deleted(facts.content))
         wait = wait_of(facts)
@@ -232,7 +232,7 @@ class Judge:
         return JobStatus(JobState.FAILED, f"given up after {limit} s: {wait.reason}")
 
     def _note(self, silent: Json, content: Json) -> str:
-        """The latest warning about a job that has no pods, or a pod that does not start: quota, account, volumes."""
+        """Return the latest warning about a job without pods, or a pod that does not start: quota, account, volumes."""
         uid, memory = silent["metadata"]["uid"], self._known.memory_of(content)
         note = memory.note
         if note is None or note.uid != uid:

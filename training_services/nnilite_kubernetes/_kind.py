@@ -1,4 +1,4 @@
-"""What the platforms differ in: the object that stands for a job, the roles of its pods, and how its end is told."""
+"""The differences between the platforms: the object that represents a job, the roles of its pods, its end."""
 
 from __future__ import annotations
 
@@ -39,30 +39,30 @@ class OperatorKind(ABC):
 
     @abstractmethod
     def roles(self, job: Job) -> Sequence[Role]:
-        """The roles of a trial's pods. Exactly one reports."""
+        """Return the roles of a trial's pods. Exactly one reports."""
 
     @abstractmethod
     def manifest(self, metadata: Json, pods: Mapping[str, Json], job: Job) -> Json:
-        """The object; `pods` are the templates by the names of the roles."""
+        """Return the object; `pods` are the templates by the names of the roles."""
 
     @abstractmethod
     def outcome(self, content: Json) -> ObjectOutcome:
         """Return what the object says of the job."""
 
     def storage(self, name: str) -> StorageConfig | None:
-        """Where the trial's own folder is, if not where the config says."""
+        """Return where the trial's own folder is, if not where the config says."""
         return None
 
     def companions(self, metadata: Json) -> list[tuple[Resource, Json]]:
-        """Further objects of a job, to be created before it and owned by it."""
+        """Return further objects of a job, to be created before it and owned by it."""
         return []
 
     def check(self, cluster: Cluster) -> None:
-        """Whether the cluster has the operator. Raises: ConfigError, ApiError."""
+        """Check that the cluster has the operator. Raises: ConfigError, ApiError."""
         return
 
     def makers(self, content: Json) -> list[str]:
-        """The names of further objects that make pods of this job, and whose warnings tell why they cannot."""
+        """Return the names of further objects that make pods of this job, and whose warnings say why they cannot."""
         return []
 
     def replaces(self, role: Role) -> bool:
@@ -70,12 +70,12 @@ class OperatorKind(ABC):
         return False
 
     def scaling(self, content: Json, workers: int) -> Json:
-        """The merge patch that changes the number of workers. Raises: Conflict."""
+        """Return the merge patch that changes the number of workers. Raises: Conflict."""
         raise Conflict(f"a {self.resource.kind} has a fixed number of pods")
 
 
 def condition(content: Json, kind: str) -> Json | None:
-    """A condition that is true, wherever it stands in the list."""
+    """Return a condition that is true, wherever it is in the list."""
     for entry in (content.get("status") or {}).get("conditions") or []:
         if entry.get("type") == kind and entry.get("status") == "True":
             return entry
@@ -83,7 +83,7 @@ def condition(content: Json, kind: str) -> Json | None:
 
 
 def by_conditions(content: Json, done: str, failed: str) -> ObjectOutcome:
-    """The outcome of an object that tells it by conditions."""
+    """Return the outcome of an object that reports it by conditions."""
     for kind, state in ((done, JobState.SUCCEEDED), (failed, JobState.FAILED)):
         found = condition(content, kind)
         if found is not None:
@@ -93,7 +93,7 @@ def by_conditions(content: Json, done: str, failed: str) -> ObjectOutcome:
 
 
 class PlainJob(OperatorKind):
-    """batch/v1 Job with one pod, which is never started again."""
+    """A batch/v1 Job with one pod, which is never started again."""
 
     resource = JOBS
 

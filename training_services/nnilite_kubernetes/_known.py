@@ -1,6 +1,6 @@
-"""What is known of the jobs of a service: the objects and pods that two threads watch, and what is kept in mind.
+"""The known state of a service's jobs: the objects and pods that two threads watch, and the memory of each job.
 
-Who asks gets what is known. The server is asked only for objects that the watch has not told of (yet, or any more).
+Callers get what is known. The server is asked only for objects that the watch does not have (yet, or any more).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Changed = Callable[[Json, bool], None]
 
 
 class KnownJobs:
-    """Watches from `start` to `close`. All may be called by several threads."""
+    """Watches from `start` to `close`. Several threads may call all methods."""
 
     def __init__(self, cluster: Cluster, kind: OperatorKind, namespace: str, selector: str) -> None:
         self.cluster = cluster
@@ -40,7 +40,7 @@ class KnownJobs:
         self.lock = threading.Lock()
 
     def start(self, object_changed: Changed, pod_changed: Changed) -> None:
-        """Raises: ApiError if a list is refused."""
+        """Start to watch. Raises: ApiError if a list is refused."""
         place = (self.namespace, self._selector)
         self._objects = Mirror(self.cluster, self.kind.resource, *place, object_changed)
         self._pods = Mirror(self.cluster, PODS, *place, pod_changed)
@@ -48,7 +48,7 @@ class KnownJobs:
         self._pods.start()
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         for mirror in (self._objects, self._pods):
             if mirror is not None:
                 mirror.close()
@@ -67,7 +67,7 @@ class KnownJobs:
         return [] if self._objects is None else self._objects.all()
 
     def object(self, name: str) -> Json | None:
-        """The object of a job. One that the watch has not told of may be newer than that. Raises: ApiError."""
+        """Return the object of a job, from the server if the watch does not have it yet. Raises: ApiError."""
         content = self.watched(name)
         if content is None:
             content = self.cluster.get(self.kind.resource, self.namespace, name)
@@ -80,12 +80,12 @@ class KnownJobs:
         return None if self._objects is None else self._objects.get(name)
 
     def put(self, content: Json) -> None:
-        """An object that the server has just given us."""
+        """Keep an object that the server has just sent."""
         if self._objects is not None:
             self._objects.put(content)
 
     def pods(self) -> list[Json]:
-        """Those of all jobs."""
+        """Return the pods of all jobs."""
         return [] if self._pods is None else self._pods.all()
 
     def pods_of(self, name: str) -> list[Json]:
@@ -93,24 +93,24 @@ class KnownJobs:
         return [pod for pod in self.pods() if job_of(pod) == name]
 
     def pods_now(self, name: str) -> list[Json]:
-        """Those of one job, from the server. Raises: ApiError."""
+        """Return the pods of one job, from the server. Raises: ApiError."""
         selector = f"{manifests.JOB}={name}"
         return list(self.cluster.select(PODS, self.namespace, labelSelector=selector).get("items") or [])
 
     def role(self, pod: Json) -> manifests.Role | None:
-        """The role that a pod plays; None if that is none of ours."""
+        """Return the role of a pod; None if this service has no such role."""
         return next((role for role in self.kind.roles(_job(pod)) if role.name == role_of(pod)), None)
 
     # ------------------------------------------------------------ what is kept in mind
 
     def memory(self, name: str, uid: str) -> ClusterMemory:
-        """What is kept in mind of a job, by the name and uid of its object."""
+        """Return the memory of a job, by the name and uid of its object."""
         if (name, uid) in self._forgotten:
             return ClusterMemory(removed=True)
         return self._memories.setdefault((name, uid), ClusterMemory())
 
     def memory_of(self, content: Json) -> ClusterMemory:
-        """The same, by its object."""
+        """Return the memory of a job, by its object."""
         return self.memory(content["metadata"]["name"], content["metadata"]["uid"])
 
     def forget(self, name: str, uid: str, gone: bool) -> None:
@@ -122,7 +122,7 @@ class KnownJobs:
             self._memories[name, uid] = ClusterMemory(removed=True)
 
     def facts(self, content: Json, more: Sequence[Json] = ()) -> Facts:
-        """`more`: pods as they are now, which may no longer be known."""
+        """Return the facts about a job. `more`: pods as they are now, which may no longer be known."""
         name, memory = content["metadata"]["name"], self.memory_of(content)
         newer = {pod["metadata"]["uid"] for pod in more}
         pods = [*more, *(pod for pod in self.pods_of(name) if pod["metadata"]["uid"] not in newer)]
@@ -132,10 +132,10 @@ class KnownJobs:
 
 
 def job_of(pod: Json) -> str:
-    """The name of the object of a pod's job; "" for pods that are no trial's."""
+    """Return the name of the object of a pod's job; "" for pods that do not belong to a trial."""
     return str((pod["metadata"].get("labels") or {}).get(manifests.JOB) or "")
 
 
 def _job(content: Json) -> Job:
-    """As much of a job as its roles' names depend on."""
+    """Return a job with only the fields on which the names of its roles depend."""
     return Job(content["metadata"]["name"], "", "", 0, 0, {})

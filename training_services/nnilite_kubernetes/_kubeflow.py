@@ -22,7 +22,7 @@ _GIVEN = "its pods; see the documentation for which roles an operator has"
 
 @dataclass(frozen=True)
 class Flavor:
-    """What the kinds of kubeflow differ in."""
+    """The differences between the kinds of kubeflow."""
 
     resource: Resource
     specs: str  # the field of the spec that has the replicas
@@ -76,7 +76,8 @@ class KubeflowConfig(TtlConfig):
     evaluator: RoleConfig | None = field(default=None, metadata=about(_GIVEN))
     launcher: RoleConfig | None = field(default=None, metadata=about(f"{_GIVEN}; with the worker's image if not set"))
     reporting_role: str | None = field(
-        default=None, metadata=about("whose first pod speaks for the trial: chief, master, launcher or worker")
+        default=None,
+        metadata=about("the role whose first pod reports for the trial: chief, master, launcher or worker"),
     )
     min_replicas: PositiveInt | None = field(default=None, metadata=about("elastic: the fewest workers"))
     max_replicas: PositiveInt | None = field(default=None, metadata=about("elastic: the most workers"))
@@ -96,7 +97,7 @@ class KubeflowConfig(TtlConfig):
         for name in given:
             if name not in flavor.roles:
                 known = ", ".join(flavor.roles)
-                raise ConfigError(f"is no role of {self.operator}; there are {known}", Place(field=name))
+                raise ConfigError(f"is not a role of {self.operator}; the roles are {known}", Place(field=name))
         versions = ("v1", "v2beta1") if self.operator == "mpi-operator" else ("v1",)
         if self.api_version in _OLD_VERSIONS:
             why = "of kubeflow.org is no longer served by any cluster"
@@ -204,11 +205,11 @@ IGNORED = (
         lambda config, settings: config.operator != "mpi-operator",
     ),
 )
-"""What has no effect on Kubeflow, beside what has none on any cluster."""
+"""What has no effect on Kubeflow, in addition to what has none on any cluster."""
 
 
 class KubeflowJob(OperatorKind):
-    """One of kubeflow's kinds. Which version of MPIJob is served is known after `check`."""
+    """One of kubeflow's kinds. `check` finds out which version of MPIJob is served."""
 
     def __init__(self, config: KubeflowConfig) -> None:
         self._config = config
@@ -221,7 +222,7 @@ class KubeflowJob(OperatorKind):
             self.needs = ((PODS, "delete"),)
 
     def check(self, cluster: Cluster) -> None:
-        """training-operator and MPI operator both define MPIJob, in different versions: only one can be there."""
+        """Check that the cluster has the operator. Both define MPIJob, in different versions, so only one can exist."""
         wanted = [self.resource.version]
         if self._config.operator == "mpi-operator" and not self._config.api_version:
             wanted = ["v2beta1", "v1"]
@@ -290,7 +291,7 @@ class KubeflowJob(OperatorKind):
         return {"backoffLimit": limit} if needed else {}
 
     def _replicas(self, role: Role, pod: Json) -> Json:
-        """The operators put the replica's restart policy into the pods, and complain about any other there."""
+        """Return the replicas of a role. Operators copy its restart policy to the pods, and reject any other there."""
         spec = {name: value for name, value in pod["spec"].items() if name != "restartPolicy"}
         return {
             "replicas": role.replicas,
@@ -299,17 +300,17 @@ class KubeflowJob(OperatorKind):
         }
 
     def _restart_policy(self, role: Role) -> str:
-        """A worker of an elastic job that was killed comes back, one that has failed does not."""
+        """Return the restart policy: a killed worker of an elastic job comes back, a failed one does not."""
         if not self._config.elastic or role.name != "worker":
             return "Never"
         return "Never" if self._config.operator == "mpi-operator" else "ExitCode"
 
     def makers(self, content: Json) -> list[str]:
-        """The MPI operator has the launcher's pod made by a Job."""
+        """Return the name of the Job with which the MPI operator makes the launcher's pod."""
         return [f"{content['metadata']['name']}-launcher"] if self._config.operator == "mpi-operator" else []
 
     def replaces(self, role: Role) -> bool:
-        """The operators make MPI workers anew that are gone, but not those that are there and have failed."""
+        """Return whether to delete a lost pod: the operators replace MPI workers that are gone, but not failed ones."""
         return self._config.elastic and self._config.operator == "mpi-operator" and role.name == "worker"
 
     def outcome(self, content: Json) -> ObjectOutcome:

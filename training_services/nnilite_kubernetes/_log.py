@@ -1,7 +1,7 @@
-"""The log of one pod, read piece by piece: the events of its keeper, and the trial's output between them.
+"""The log of one pod, read in pieces: the events of its keeper, and the trial's output between them.
 
-The API server gives a log only from a time on, in whole seconds, so each line is asked for with its time, and those
-that are known are left out.
+The API server returns a log only from a given time on, in whole seconds. So each line is requested with its time, and
+known lines are left out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FOLLOW_S = 3.0
 
 
 class PodLog:
-    """`read` gives only what is new since the last `read`."""
+    """Reads a log; each `read` returns only what is new."""
 
     def __init__(self, cluster: Cluster, namespace: str, pod: str, container: str) -> None:
         self._cluster = cluster
@@ -34,7 +34,7 @@ class PodLog:
         self._next = 0.0
 
     def read(self, with_output: bool) -> Sequence[KeeperEvent]:
-        """New events; `with_output`: what the trial has printed as events of standard output. Raises: ApiError."""
+        """Return new events; `with_output`: also the trial's output, as events of standard output. Raises: ApiError."""
         with self._lock:
             self._fetch()
             lines, self._unread = self._unread, []
@@ -53,7 +53,7 @@ class PodLog:
                 self._fetch()
 
     def output(self, offset: int, limit: int) -> bytes:
-        """What the trial has printed. Raises: ApiError."""
+        """Return the trial's output. Raises: ApiError."""
         with self._lock:
             self._fetch()
             return bytes(self._kept[offset : offset + limit])

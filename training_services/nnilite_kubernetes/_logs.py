@@ -1,4 +1,4 @@
-"""The logs of a service's pods: that of the reporting pod, piece by piece, and those of all roles, kept in files."""
+"""The logs of a service's pods: that of the reporting pod, in pieces, and those of all roles, kept in files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LAST_LOGS_S = 10.0  # so long an ended job is kept for the logs of its pods
 
 
 class Logs:
-    """All may be called by several threads, and raises ApiError unless it says otherwise."""
+    """Several threads may call all methods, which raise ApiError unless they say otherwise."""
 
     def __init__(self, known: KnownJobs, roles: RoleRecords) -> None:
         self._known = known
@@ -30,7 +30,7 @@ class Logs:
         return pod_log.read(with_output) if pod_log is not None else ()
 
     def output(self, name: str, uid: str, offset: int, limit: int) -> bytes:
-        """What the trial has printed."""
+        """Return the trial's output."""
         pod_log = self._of(name, uid)
         return pod_log.output(offset, limit) if pod_log is not None else b""
 
@@ -44,14 +44,14 @@ class Logs:
             log.debug("the log of %s cannot be read now: %s", name, error)
 
     def refresh(self, name: str) -> None:
-        """Keep what the pods that still run have printed by now."""
+        """Keep the present output of the pods that still run."""
         for pod in self._known.pods_of(name):
             role = self._known.role(pod)
             if role is not None and container_start(pod, role.container):
                 self._roles.refresh(pod, role)
 
     def keep(self, name: str) -> None:
-        """Before a job is deleted: the logs of pods that have ended are waited for, others are read to their end."""
+        """Keep all logs before a job is deleted: wait for those of ended pods, and read the others to their end."""
         for pod in (pods := self._all_pods(name)):
             role = self._known.role(pod)
             if role is not None:
@@ -59,7 +59,7 @@ class Logs:
         self._roles.settle([pod for pod in pods if not is_alive(pod)], _LAST_LOGS_S)
 
     def _all_pods(self, name: str) -> list[Json]:
-        """The server is asked where the watch may not have told of all of them."""
+        """Return all pods, from the server if the watch may not have all of them."""
         pods, content = self._known.pods_of(name), self._known.watched(name)
         facts = self._known.facts(content) if content is not None else None
         expected = sum(role.replicas for role in facts.roles) if facts is not None else len(pods) + 1

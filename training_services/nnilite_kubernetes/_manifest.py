@@ -1,4 +1,4 @@
-"""From jobs to Kubernetes objects: names, labels, the Secret of a job, its pods. Pure.
+"""Makes Kubernetes objects from jobs: names, labels, the Secret of a job, its pods. Pure.
 
 A job has one Secret, mounted into its pods:
 
@@ -84,7 +84,7 @@ class CodeSource(str, Enum):
 
 
 def source_of(config: ClusterConfig, report: Json) -> CodeSource:
-    """As the config says; `report` is how keepers report: where they print, they do not reach the manager."""
+    """Return the source of the config. `report` is how keepers report; those that print cannot reach the manager."""
     storage, prints = config.storage, report == "stdout"
     if storage is not None and (config.code_from == "storage" or not storage.can_be_mounted):
         return CodeSource.VOLUME if storage.can_be_mounted else CodeSource.OBJECTS
@@ -115,7 +115,7 @@ def code_folder(experiment: str) -> str:
 
 
 def object_name(job: str, dashes: bool = True) -> str:
-    """A name for Kubernetes, the same for the same job and another for any other. Room is left for suffixes.
+    """Return a name for Kubernetes that is unique for each job. It leaves room for suffixes.
 
     >>> object_name("nni-ab-Xy12z-0")
     'nni-ab-xy12z-0-2f44a6'
@@ -127,7 +127,7 @@ def object_name(job: str, dashes: bool = True) -> str:
 
 
 def label(text: str) -> str:
-    """A value for a label, unchanged where Kubernetes allows it."""
+    """Return a value for a label, unchanged where Kubernetes allows it."""
     if re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", text):
         return text
     return "x" + hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -144,12 +144,12 @@ def labels(job: Job, name: str, service: str) -> dict[str, str]:
 
 
 def _common(experiment: str, service: str) -> dict[str, str]:
-    """An experiment may have several services in one namespace, and each looks after its own jobs."""
+    """Return the labels by service: several services of an experiment may share a namespace."""
     return {MANAGED: "nnilite", EXPERIMENT: label(experiment), SERVICE: label(service)}
 
 
 def selector(experiment: str, service: str) -> str:
-    """Selects everything that a service has made for an experiment."""
+    """Return the selector of everything that a service has made for an experiment."""
     return ",".join(f"{key}={value}" for key, value in _common(experiment, service).items())
 
 
@@ -230,12 +230,12 @@ def _supplies(source: CodeSource, delivery: PodDelivery) -> tuple[Supply, Supply
 
 
 def hidden(manifest: Json) -> Json:
-    """A Secret without its secrets."""
+    """Return a Secret without its secrets."""
     return {**manifest, "data": dict.fromkeys(manifest["data"], _HIDDEN)}
 
 
 def pod_template(job: Job, name: str, setup: Setup, role: Role) -> Json:
-    """The template of a role's pods, with the user's own template merged into it."""
+    """Return the template of a role's pods, with the user's own template merged into it."""
     spec: dict[str, Json] = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": _grace_s(job, role),
@@ -259,7 +259,7 @@ def pod_template(job: Job, name: str, setup: Setup, role: Role) -> Json:
 
 
 def _grace_s(job: Job, role: Role) -> int:
-    """A keeper has still to deliver after its trial's grace. Where the operator's command runs there is none."""
+    """Return the grace period of a pod: that of the trial, and time for its keeper to deliver afterwards."""
     return int(float(job.spec.get("grace_s") or 0)) + (0 if role.own_command else _DELIVERY_S)
 
 
@@ -269,7 +269,7 @@ def code_pod_name(experiment: str, service: str) -> str:
 
 
 def code_pod(setup: Setup, role: Role, experiment: str, command: Sequence[str]) -> Json:
-    """The pod that takes keeper and code to the volume: as small as can be, where pods of this role may run."""
+    """Return the pod that puts keeper and code on the volume: as small as possible, where pods of this role may run."""
     config, storage = setup.config, setup.storage
     small = {"cpu": "100m", "memory": "128Mi"}
     mount = {"name": "nnilite-work", "mountPath": CODE_PLACE, "subPath": code_folder(experiment)}
@@ -329,13 +329,13 @@ _NODE = {"name": "NNILITE_HOST", "valueFrom": {"fieldRef": {"fieldPath": "spec.n
 
 
 def _rank_variable() -> dict[str, Json]:
-    """The training and MPI operators put a pod's number in a label; it is empty where there is none."""
+    """Return the variable with a pod's number, from the label of the operators; empty without the label."""
     path = "metadata.labels['training.kubeflow.org/replica-index']"
     return {"name": "NNILITE_RANK", "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
 def _preparation(job: Job, setup: Setup, role: Role) -> dict[str, Json]:
-    """Puts the code where the other pods have it, for a container whose command is not ours."""
+    """Return the init container that puts the code in its place, for a container that runs the operator's command."""
     container: dict[str, Json] = {
         "name": CODE_CONTAINER,
         "image": role.settings.docker_image,
@@ -402,7 +402,7 @@ def _mounts(job: Job, setup: Setup) -> list[dict[str, Json]]:
 
 
 def _named(template: Mapping[str, Json], container: str) -> Json:
-    """The user's template, its trial container called as the operator wants it."""
+    """Return the user's template, its trial container renamed as the operator requires."""
     own = json.loads(json.dumps(template))
     for entry in (own.get("spec") or {}).get("containers") or []:
         if is_main(entry, container):
@@ -411,7 +411,7 @@ def _named(template: Mapping[str, Json], container: str) -> Json:
 
 
 def merged(base: Json, more: Json, key: str = "") -> Json:
-    """`more` merged into `base`: objects by key, lists of named things by name, other lists one after the other."""
+    """Merge `more` into `base`: objects by key, lists of named things by name, other lists one after the other."""
     if isinstance(base, Mapping) and isinstance(more, Mapping):
         ours = {name: value for name, value in more.items() if not (key == "labels" and name.startswith("nnilite/"))}
         both = {name: merged(base[name], ours[name], name) for name in base if name in ours}

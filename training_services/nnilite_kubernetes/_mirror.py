@@ -1,8 +1,8 @@
 """A copy of all objects of one kind with one label, kept up to date by a thread that watches them.
 
-List, then watch from the list's version on; a watch that ends or breaks goes on from the last version seen; where the
-server has forgotten that version (410), or seems to have become another, all is listed again. Readers get what is
-known; `age_s` says for how long nothing has been heard of a server that should have answered.
+List, then watch from the list's version on. A watch that ends or breaks resumes from the last version seen; if the
+server has forgotten that version (410), or seems to be another one, everything is listed again. Readers get what is
+known; `age_s` is the time for which a server that should have answered has not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BACKOFF_S = (0.2, 20.0)
 
 
 class Mirror:
-    """`changed` is called, from the watching thread, with each object that has changed, and whether it is gone."""
+    """Calls `changed`, in the watching thread, with each object that has changed, and whether it is gone."""
 
     def __init__(
         self,
@@ -65,17 +65,17 @@ class Mirror:
         return 0.0 if since is None else time.monotonic() - since
 
     def all(self) -> list[Json]:
-        """What is known, in no order."""
+        """Return all known objects, in no order."""
         with self._lock:
             return list(self._objects.values())
 
     def get(self, name: str) -> Json | None:
-        """One object, None if it is not known."""
+        """Return one object, None if it is not known."""
         with self._lock:
             return self._objects.get(name)
 
     def put(self, content: Json) -> None:
-        """An object that the server has just given us, unless a newer one is known."""
+        """Keep an object that the server has just sent, unless a newer one is known."""
         with self._lock:
             self._objects.setdefault(content["metadata"]["name"], content)
 
@@ -89,8 +89,8 @@ class Mirror:
             except ApiError as error:
                 self._fail(error)
             except Exception as error:  # without its watch, the last state would count for ever
-                log.exception("a fault in the watch of %s, which goes on", self._place[0].plural)
-                self._fail(ApiError(f"a fault of this program: {error!r}"))
+                log.exception("an internal error in the watch of %s, which continues", self._place[0].plural)
+                self._fail(ApiError(f"an internal error: {error!r}"))
 
     def _list(self) -> None:
         found = self._cluster.select(*self._place, labelSelector=self._selector)

@@ -1,4 +1,4 @@
-"""What is looked at before anything starts, and what an earlier manager has left half made."""
+"""Checks before anything starts, and the repair of what an earlier manager left half made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Opening:
-    """`sample` is a job such as will come. All block, and raise ConfigError for what can never work, else ApiError."""
+    """Opens a service; `sample` is a typical job. All methods block, and raise ConfigError or ApiError."""
 
     def __init__(
         self, cluster: Cluster, kind: OperatorKind, submitter: Submitter, sample: Job, service: str, namespace: str
@@ -31,19 +31,19 @@ class Opening:
         self._report = sample.spec["report"]
 
     def check_operator(self) -> None:
-        """Whether we may do all that will be needed, and the cluster has the operator."""
+        """Check that the account has all needed rights, and that the cluster has the operator."""
         check_rights(self._cluster, self._namespace, self._kind, self._submitter.deliverer.sends_code(self._report))
         self._kind.check(self._cluster)
 
     def check_trials(self) -> None:
-        """Whether a trial could run, and report."""
+        """Check that a trial could run, and report."""
         self.check_quotas()
         self._submitter.deliverer.check_storage(self._report)
         if self._report == "rest":
             self._submitter.deliverer.check_address(self._cluster)
 
     def check_quotas(self) -> None:
-        """Whether a trial fits into the namespace."""
+        """Check that a trial fits into the namespace."""
         check_quotas(self._cluster, self._namespace, self._submitter.demand(self._sample))
 
     def tidy_up(self, known: KnownJobs) -> None:
@@ -60,7 +60,7 @@ class Opening:
             self._submitter.deliverer.delete_code_pod(self._cluster)
 
     def _settled(self, known: KnownJobs, resource: Resource, item: Json) -> bool:
-        """What was made for a job goes if there is no such job, and else belongs to it; False if it is gone."""
+        """Make a job the owner of its object, or delete an object without a job. Return whether it stays."""
         metadata = item["metadata"]
         if metadata.get("ownerReferences"):
             return True

@@ -1,7 +1,7 @@
-"""Whether a namespace can ever hold one trial: what its pods ask for against ResourceQuotas and LimitRanges. Pure.
+"""Checks whether a namespace can ever hold one trial: its pods against ResourceQuotas and LimitRanges. Pure.
 
-Only what can never work is reported here. A quota that is used up for now lets trials wait, as the API server says
-itself. Quotas with scopes are left to it too: they may not be about these pods.
+Only what can never work is reported here. While a quota is used up, trials wait, and the API server says so. Quotas
+with scopes are left to it, too: they may not apply to these pods.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Demand:
 
 
 def refusals(demand: Demand, quotas: Sequence[Json], ranges: Sequence[Json]) -> list[str]:
-    """A sentence for each thing that can never work; [] if all can."""
+    """Return a sentence for each thing that can never work; [] if all can."""
     limits = [limit for entry in ranges for limit in entry["spec"].get("limits") or []]
     ours = [limit for limit in limits if limit.get("type") == "Container"]
     pods = [(_with_defaults(spec, ours), number) for spec, number in demand.pods]
@@ -43,7 +43,7 @@ def refusals(demand: Demand, quotas: Sequence[Json], ranges: Sequence[Json]) -> 
 
 
 def quantity(text: Any) -> Decimal:
-    """A number as Kubernetes spells it. Raises: ConfigError.
+    """Parse a number as Kubernetes spells it. Raises: ConfigError.
 
     >>> quantity("500m"), quantity("2Gi")
     (Decimal('0.500'), Decimal('2147483648'))
@@ -51,7 +51,7 @@ def quantity(text: Any) -> Decimal:
     try:
         return Decimal(parse_quantity(text))
     except (ValueError, ArithmeticError, TypeError) as error:
-        raise ConfigError(f"{text!r} is no quantity such as 500m or 2Gi") from error
+        raise ConfigError(f"{text!r} is not a quantity such as 500m or 2Gi") from error
 
 
 def _beyond_quota(quota: Json, pods: Sequence[tuple[Json, int]], wanted: Mapping[str, Decimal]) -> Iterator[str]:
@@ -59,7 +59,7 @@ def _beyond_quota(quota: Json, pods: Sequence[tuple[Json, int]], wanted: Mapping
     for key, most in (quota["spec"].get("hard") or {}).items():
         part, resource = _part(key)
         if resource in _MUST_BE_SAID and not all(_says(spec, part, resource) for spec, _ in pods):
-            yield f"the ResourceQuota {name} wants every container to say its {part}.{resource}: set {_CURES[resource]}"
+            yield f"the ResourceQuota {name} requires of every container its {part}.{resource}: set {_CURES[resource]}"
         elif wanted.get(key, Decimal()) > quantity(most):
             yield f"one trial asks for {key} {_shown(wanted[key])}, and the ResourceQuota {name} allows {most} in all"
 
@@ -71,16 +71,16 @@ def _beyond_ranges(spec: Json, limits: Sequence[Json]) -> Iterator[str]:
                 asked = _amount(container, "limits", resource)
                 if asked > quantity(most):
                     name = container["name"]
-                    yield f"the container {name} asks for {resource} {_shown(asked)}, and a LimitRange allows {most}"
+                    yield f"the container {name} asks for {resource} {_shown(asked)}; a LimitRange allows {most}"
             for resource, least in (limit.get("min") or {}).items():
                 asked = _amount(container, "requests", resource)
                 if 0 < asked < quantity(least):
                     name = container["name"]
-                    yield f"the container {name} asks for {resource} {_shown(asked)}, and a LimitRange wants {least}"
+                    yield f"the container {name} asks for {resource} {_shown(asked)}; a LimitRange requires {least}"
 
 
 def _part(key: str) -> tuple[str, str]:
-    """What a quota's key is about: `cpu` and `requests.cpu` are the same, `pods` is no resource of containers.
+    """Return part and resource of a quota's key: `cpu` and `requests.cpu` are the same, `pods` is not for containers.
 
     >>> _part("limits.memory"), _part("cpu"), _part("requests.nvidia.com/gpu")
     (('limits', 'memory'), ('requests', 'cpu'), ('requests', 'nvidia.com/gpu'))
@@ -112,7 +112,7 @@ def _containers(spec: Json) -> list[Json]:
 
 
 def _resources(container: Json, part: str) -> Mapping[str, Json]:
-    """Where only limits are given they count as requests."""
+    """Return the requests or the limits of a container; without requests, its limits count as requests."""
     given = container.get("resources") or {}
     if part == "requests":
         return {**(given.get("limits") or {}), **(given.get("requests") or {})}
@@ -128,7 +128,7 @@ def _says(spec: Json, part: str, resource: str) -> bool:
 
 
 def _with_defaults(spec: Json, limits: Sequence[Json]) -> Json:
-    """A pod as a LimitRange makes it."""
+    """Return a pod with the defaults of a LimitRange."""
 
     def completed(container: Json) -> Json:
         given = container.get("resources") or {}

@@ -1,6 +1,6 @@
 """The other end of `_code_pod`: a program that takes files from its standard input. It runs on Python 3.8 and later.
 
-Its argument is the folder for them. The first line that comes is a JSON list of {"name", "size", "digest"}; it answers
+Its argument is the folder for them. The first line is a JSON list of {"name", "size", "digest"}. The program answers
 with the list of the names that it wants, gets their bytes one after the other, and answers `done`.
 """
 
@@ -16,11 +16,11 @@ _CHUNK_BYTES = 1 << 20
 
 
 class TransferRefused(Exception):
-    """The files cannot be taken; one sentence."""
+    """The files cannot be received; one sentence."""
 
 
 def main(folder: str) -> None:
-    """Raises: Refused, OSError."""
+    """Receive the files. Raises: TransferRefused, OSError."""
     source = sys.stdin.buffer
     os.makedirs(folder, mode=0o755, exist_ok=True)
     missing = [entry for entry in json.loads(source.readline().decode("utf-8")) if not _is_there(folder, entry)]

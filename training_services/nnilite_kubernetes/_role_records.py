@@ -1,12 +1,11 @@
-"""What the pods of trials leave: how each one ended and what it has printed, kept with the attempt on this machine.
+"""The records of trials' pods: how each one ended, and its output, kept with the attempt on this machine.
 
     trials/<trial>/<attempt>/roles.json            one entry for each pod: role, rank, state, exit code, ...
     trials/<trial>/<attempt>/roles/worker-1.log
 
-Pods go before anybody asks for them: operators delete them when their job has ended, and so do we. So a log is read
-as soon as its pod begins to end, and followed up to its end, by threads of our own. `refresh` reads those of pods that
-run. Where keepers report to the manager, the log of the reporting pod is read only if it has failed: what its trial has
-printed comes as events.
+Pods are deleted early: by operators when their job has ended, and by this service. So threads of this module read a
+log as soon as its pod begins to end, up to its end. `refresh` reads those of running pods. If keepers report to the
+manager, the log of the reporting pod is read only if it has failed: the trial's output comes as events.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
 class RoleRecords:
-    """`note` takes what the watch of the pods tells; all may be called by several threads."""
+    """Keeps the records. The watch of the pods calls `note`; several threads may call all methods."""
 
     def __init__(self, cluster: Cluster, namespace: str, folder: Path, by_log: bool = False) -> None:
-        """`by_log`: keepers report by their logs alone."""
+        """Set up without any record. `by_log`: keepers report only by their logs."""
         self._cluster = cluster
         self._namespace = namespace
         self._folder = folder
@@ -52,9 +51,9 @@ class RoleRecords:
         self._closed = threading.Event()
 
     def close(self) -> None:
-        """Read no more; readers end with the connections of the cluster, which is to be closed after this.
+        """Stop reading. Readers end with the connections of the cluster, which must be closed after this.
 
-        What they have not read is read by the next manager, if it is there then.
+        The next manager reads the rest, if it still exists then.
         """
         with self._lock:
             self._closed.set()
@@ -63,7 +62,7 @@ class RoleRecords:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _leave(self, folder: Path) -> None:
-        """Nobody may be there any more to hear of the ends of these pods; a manager that is will write them."""
+        """Record pods that are still ending as deleted; a later manager that sees their end corrects this."""
         entries = _read(folder)
         if entries is None:
             return
@@ -73,7 +72,7 @@ class RoleRecords:
         _write(folder, entries)
 
     def note(self, pod: Json, role: Role, gone: bool = False, ending: bool = False) -> None:
-        """A pod has changed; when it has begun to end, or is about to, its log is read to its end."""
+        """Note a changed pod. When it has begun to end, or is about to, read its log to its end."""
         ending = ending or bool(pod["metadata"].get("deletionTimestamp"))
         if not (gone or ending or pod_end(pod, role.container)) or _place(pod) is None:
             return
@@ -90,7 +89,7 @@ class RoleRecords:
                 self._readers[uid] = self._threads.submit(self._keep, pod, role, True)
 
     def refresh(self, pod: Json, role: Role) -> None:
-        """Read what a pod that runs has printed so far. Raises: ApiError."""
+        """Read the output of a running pod so far. Raises: ApiError."""
         with self._lock:
             busy = pod["metadata"]["uid"] in self._readers
             entry = None if busy or _place(pod) is None else self._enter(pod, role, False)
@@ -119,7 +118,7 @@ class RoleRecords:
         return JobStatus(JobState.FAILED, reason, code, host, started=started, ended=ended)
 
     def _enter(self, pod: Json, role: Role, gone: bool) -> Json | None:
-        """Write how a pod stands into the record of its attempt; its entry, None where that cannot be."""
+        """Write the state of a pod into the record of its attempt. Return its entry, None if it cannot be written."""
         if _place(pod) is None:
             return None
         folder = self._folder_of(pod)
@@ -153,7 +152,7 @@ class RoleRecords:
         return known
 
     def _comes_as_events(self, pod: Json, role: Role) -> bool:
-        """Whether what a pod's trial prints is sent to the manager by its keeper."""
+        """Return whether the keeper of a pod sends the trial's output to the manager."""
         return role.reports and rank(pod) == 0 and not self._by_log
 
     def _keep(self, pod: Json, role: Role, last: bool) -> None:
@@ -211,12 +210,12 @@ def _ended_well(pod: Json, role: Role) -> bool:
 
 
 def _place(pod: Json) -> tuple[str, str] | None:
-    """Trial and attempt of a pod, None if what its labels say cannot be ours."""
+    """Return trial and attempt of a pod, None if its labels cannot be from this service."""
     return _attempt(pod) if (pod["metadata"].get("labels") or {}).get(ROLE) else None
 
 
 def _attempt(content: Json) -> tuple[str, str] | None:
-    """Return trial and attempt of an object, None if what its labels say cannot be ours."""
+    """Return trial and attempt of an object, None if its labels cannot be from this service."""
     labels: Mapping[str, str] = content["metadata"].get("labels") or {}
     trial, attempt = str(labels.get(TRIAL) or ""), str(labels.get(ATTEMPT) or "")
     return (trial, attempt) if _NAME.fullmatch(trial) and attempt.isdecimal() else None
@@ -228,12 +227,12 @@ def _is_taken(entry: Mapping[str, Json]) -> bool:
 
 
 def _existing(folder: Path, log: Json) -> Json:
-    """The name of a log, None if there is no such file."""
+    """Return the name of a log, None if the file does not exist."""
     return log if log and (folder / "roles" / log).exists() else None
 
 
 def _standing(pod: Json, role: Role, gone: bool, known: Mapping[str, Json]) -> dict[str, Json]:
-    """What is known of a pod now; how it ended is not forgotten when it is gone."""
+    """Return the entry of a pod now; its end stays known when it is gone."""
     end = pod_end(pod, role.container)
     if end is not None:
         started = end.started or container_start(pod, role.container)
@@ -256,7 +255,7 @@ def _standing(pod: Json, role: Role, gone: bool, known: Mapping[str, Json]) -> d
 
 
 def _read(folder: Path) -> list[dict[str, Json]] | None:
-    """The entries of an attempt; None if they are there and cannot be read now, and must be left alone."""
+    """Read the entries of an attempt; None if they cannot be read now, and must not be replaced."""
     try:
         return list(json.loads((folder / "roles.json").read_bytes()))
     except (FileNotFoundError, NotADirectoryError):
@@ -280,7 +279,7 @@ def _write(folder: Path, entries: list[dict[str, Json]]) -> None:
 
 
 def _save(stream: LogStream, path: Path, draft: Path) -> None:
-    """A log without the events of its keeper; no file for one that is empty. Raises: ApiError, OSError."""
+    """Save a log without the events of its keeper, unless it is empty. Raises: ApiError, OSError."""
     written = taken = 0
     try:
         with draft.open("wb") as file:

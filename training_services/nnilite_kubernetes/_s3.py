@@ -1,6 +1,6 @@
-"""Keeper and code in an S3 bucket: put there by boto3, fetched by pods by URLs that open one object each.
+"""Keeper and code in an S3 bucket: boto3 writes them, and pods fetch them by URLs that open one object each.
 
-boto3 is used for what it knows of credentials (environment, profiles, roles of machines); pods need nothing of it.
+boto3 finds the credentials (environment, profiles, roles of machines); pods do not need it.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ class Bucket:
             raise ConfigError(f"{error}", _PLACE) from error
 
     def check(self) -> None:
-        """Whether it is there and open to us."""
+        """Check that the bucket exists and this account may use it."""
         self._do("head_bucket")
 
     def put(self, name: str, path: Path, digest: str) -> None:
-        """Put a file there, unless it is."""
+        """Put a file there, unless it exists."""
         if self._digest(name) == digest:
             return
         metadata = {"Metadata": {_DIGEST: digest}}
         self._do("upload_file", Filename=str(path), Key=self._prefix + name, ExtraArgs=metadata)
 
     def url(self, name: str) -> str:
-        """Opens one object for a week, or for as long as temporary credentials last."""
+        """Return a URL that opens one object for a week, or for as long as temporary credentials last."""
         parameters = {"Bucket": self._name, "Key": self._prefix + name}
         try:
             return str(self._client.generate_presigned_url("get_object", parameters, ExpiresIn=_LIFE_S))

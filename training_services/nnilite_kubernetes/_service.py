@@ -1,14 +1,14 @@
 """The training service of all Kubernetes platforms.
 
 A job is an object of the platform's kind and a Secret, which the object owns, both of a name that follows from the
-job's. All calls to the server are made in a few threads of our own; what happens there is watched by two more.
+job's. A few threads of this service make all calls to the server; two more watch what happens there.
 
-    _opening      what is looked at, and set right, before anything else
+    _opening      checks and repairs everything before the start
     _submitter    makes the objects of a job
-    _delivery     brings keeper and code to where pods look for them
-    _known        what the watches have told, and what is kept in mind
-    _judge        what that means: the status of a job; what is to be deleted because of it
-    _logs         what pods have printed
+    _delivery     makes keeper and code available to pods
+    _known        the state of the jobs by the watches, and the memory of each job
+    _judge        the status of a job, and what must be deleted because of it
+    _logs         the output of pods
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SILENCE_S = 60.0  # a server that has not answered for so long: nothing can be 
 
 @dataclass(frozen=True)
 class _Open:
-    """What there is while the service is open."""
+    """The parts of the service while it is open."""
 
     pool: ThreadPoolExecutor
     cluster: Cluster
@@ -122,7 +122,7 @@ class ClusterService(TrainingService):
 
     @property
     def _by_log(self) -> bool:
-        """Whether keepers report by their logs alone."""
+        """Whether keepers report only by their logs."""
         return self.context.defaults.get("callback") == "log"
 
     def _connect(self) -> Cluster:
@@ -171,7 +171,7 @@ class ClusterService(TrainingService):
         return {"name": job.name, "manifests": self._submitter.describe(job)}
 
     def _place(self, handle: Handle) -> tuple[str, str]:
-        """Name and uid of a job's object."""
+        """Return name and uid of a job's object."""
         return self._submitter.name(str(handle["job"])), str(handle["uid"])
 
     async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
@@ -211,7 +211,7 @@ class ClusterService(TrainingService):
         await self._in_thread(self._remove, self._now(), handle)
 
     def _remove(self, opened: _Open, handle: Handle) -> None:
-        """Delete the object; what it owns goes with it. Nothing else of that name."""
+        """Delete the object with all that it owns, but no other object of that name."""
         name, uid = self._place(handle)
         content = opened.known.object(name)
         if content is not None and content["metadata"]["uid"] != uid:
@@ -232,7 +232,7 @@ class ClusterService(TrainingService):
             return await self._in_thread(self._now().logs.reports, *self._place(handle), with_output)
 
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
-        """The pod's log has both streams in one; it is given as standard output."""
+        """Return the pod's log, which has both streams in one, as standard output."""
         if stream not in ("stdout", "stderr"):
             raise NotFound(f"there is no stream {stream!r}: it is stdout or stderr")
         if stream == "stderr":
@@ -240,7 +240,7 @@ class ClusterService(TrainingService):
         return await self._in_thread(self._now().logs.output, *self._place(handle), offset, limit)
 
     async def fetch(self, handle: Handle, target: Path) -> None:
-        """What the pods that still run have printed by now; that of the others is in the attempt's folder already."""
+        """Save the present output of the pods that still run; that of the others is in the attempt's folder already."""
         await self._in_thread(self._now().logs.refresh, self._place(handle)[0])
 
     def hosts(self) -> list[Host]:

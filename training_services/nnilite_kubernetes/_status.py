@@ -1,11 +1,12 @@
-"""What objects and pods tell of a job. Pure: no clock, no network.
+"""Determines the status of a job from its objects and pods. Pure: no clock, no network.
 
-The keeper's word, which its pod carries as the termination message, comes first: it alone tells -9 from 137. Without
-it the pod's own end is looked at, then the object of the job, and only then what a pod that has not started waits for.
+The keeper's report, which is the termination message of its pod, comes first: only it distinguishes -9 from 137.
+Without it, the pod's own end counts, then the object of the job, and only then what a pod that has not started
+waits for.
 
-A keeper that was told to end (SIGTERM) does not know by whom, so its word on that is none: where we have not canceled
-the job, it is lost, with the reason that pod or object give. That reason may come later than the end of the container,
-so until then the job counts as running (`interrupted`).
+A keeper that received SIGTERM does not know the sender, so its report does not decide: unless the manager has
+canceled the job, it is lost, with the reason of pod or object. That reason may come later than the end of the
+container, so until then the job counts as running (`interrupted`).
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Facts:
-    """One job as the cluster has it."""
+    """One job in its present state in the cluster."""
 
     content: Json
     pods: Sequence[Json]
@@ -61,14 +62,14 @@ class Facts:
 
 
 def seconds(time: Json) -> float | None:
-    """A time of Kubernetes as seconds since the epoch."""
+    """Return a time of Kubernetes as seconds since the epoch."""
     if not time:
         return None
     return float(timegm(strptime(str(time)[:19], "%Y-%m-%dT%H:%M:%S")))
 
 
 def rank(pod: Json) -> int:
-    """The number of a pod within its role."""
+    """Return the number of a pod within its role."""
     metadata = pod["metadata"]
     marks = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
     found = [str(marks[name]) for name in _RANKS if marks.get(name)]
@@ -76,12 +77,12 @@ def rank(pod: Json) -> int:
 
 
 def role_of(pod: Json) -> str:
-    """The role that a pod plays."""
+    """Return the role of a pod."""
     return str((pod["metadata"].get("labels") or {}).get(ROLE) or "")
 
 
 def reporting(facts: Facts) -> tuple[Json | None, Role]:
-    """The newest pod that speaks for the trial, if there is one, and its role."""
+    """Return the newest pod that reports for the trial, if any, and its role."""
     role = next(role for role in facts.roles if role.reports)
     found = [pod for pod in facts.pods if role_of(pod) == role.name and rank(pod) == 0]
     found.sort(key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
@@ -89,7 +90,7 @@ def reporting(facts: Facts) -> tuple[Json | None, Role]:
 
 
 def status(kind: OperatorKind, facts: Facts) -> JobStatus:
-    """The state of a job that is there. What it has waited for too long is for the caller: see `wait_of`."""
+    """Return the state of an existing job. The caller decides whether it has waited too long: see `wait_of`."""
     pod, role = reporting(facts)
     outcome = kind.outcome(facts.content)
     end = pod_end(pod, role.container) if pod is not None else None
@@ -109,7 +110,7 @@ def status(kind: OperatorKind, facts: Facts) -> JobStatus:
 
 
 def interrupted(facts: Facts) -> JobStatus | None:
-    """The end of the reporting pod that was told to end by whom it cannot say; None if that is not how it ended."""
+    """Return the end of the reporting pod if it received SIGTERM from an unknown sender, else None."""
     pod, role = reporting(facts)
     end = pod_end(pod, role.container) if pod is not None else None
     return end if end is not None and end.state is JobState.CANCELED and not facts.canceled else None
@@ -129,18 +130,18 @@ def _judged(facts: Facts, pod: Json, end: JobStatus) -> JobStatus | None:
 
 
 def _by_answer(pod: Json, roles: Sequence[Role]) -> bool:
-    """Whether the keeper says that an answer of the manager has asked for the end, and no signal."""
+    """Return whether the keeper reports that an answer of the manager asked for the end, not a signal."""
     word = _keepers_word(_container_state(pod, _container_of(pod, roles)).get("terminated"))
     return word is not None and word.get("cause") != _INTERRUPTED
 
 
 def deleted(content: Json) -> str:
-    """Return what to say of an object that was deleted from outside."""
-    return f"somebody else has deleted the {content.get('kind') or 'object'} {content['metadata']['name']}"
+    """Return the reason for an object that was deleted, not by this experiment."""
+    return f"the {content.get('kind') or 'object'} {content['metadata']['name']} was deleted, not by this experiment"
 
 
 def _by_object(facts: Facts, outcome: ObjectOutcome) -> JobStatus:
-    """The end as the object tells it; a role that was taken away, or has failed, says more."""
+    """Return the end that the object reports; a role that was removed, or has failed, says more."""
     if facts.canceled:
         return JobStatus(JobState.CANCELED, "canceled")
     if outcome.state is JobState.SUCCEEDED:
@@ -169,8 +170,8 @@ def _by_object(facts: Facts, outcome: ObjectOutcome) -> JobStatus:
 
 
 def removal(pod: Json) -> str:
-    """Why a pod was taken away, as far as it says."""
-    return disruption(pod) or f"its pod {pod['metadata']['name']} was deleted by somebody else"
+    """Return why a pod was removed, as far as it says."""
+    return disruption(pod) or f"its pod {pod['metadata']['name']} was deleted, not by this experiment"
 
 
 def _container_of(pod: Json, roles: Sequence[Role]) -> str:
@@ -178,7 +179,7 @@ def _container_of(pod: Json, roles: Sequence[Role]) -> str:
 
 
 def pod_end(pod: Json, container: str) -> JobStatus | None:
-    """How a pod ended, None if it has not. CANCELED: it was told to end, and does not know by whom."""
+    """Return how a pod ended, None if it has not. CANCELED: it received SIGTERM from an unknown sender."""
     host = str((pod.get("spec") or {}).get("nodeName") or "")
     terminated = _container_state(pod, container).get("terminated")
     word = _keepers_word(terminated)
@@ -197,7 +198,7 @@ def pod_end(pod: Json, container: str) -> JobStatus | None:
 
 
 def _without_container(pod: Json, host: str) -> JobStatus:
-    """The end of a pod whose own container never ran, or is no longer known."""
+    """Return the end of a pod whose own container never ran, or is no longer known."""
     status = pod.get("status") or {}
     for entry in status.get("initContainerStatuses") or []:
         terminated = (entry.get("state") or {}).get("terminated") or {}
@@ -209,7 +210,7 @@ def _without_container(pod: Json, host: str) -> JobStatus:
 
 
 def disruption(pod: Json) -> str:
-    """Why the cluster has taken a pod away, "" if it has not: eviction, preemption, a node that goes down."""
+    """Return why the cluster removed a pod, "" if it did not: eviction, preemption, a node that goes down."""
     status = pod.get("status") or {}
     if status.get("reason") in _LOST:
         return _sentence(status.get("reason"), status.get("message"))
@@ -225,21 +226,21 @@ def _node_is_gone(pod: Json) -> bool:
 
 
 def overdue_s(pod: Json, now: float) -> float:
-    """Return the seconds by which a pod that is being deleted is overdue.
+    """Return for how many seconds a pod that is being deleted is overdue.
 
-    Negative while it has time, and for others.
+    Negative while it has time, and for other pods.
     """
     due = seconds(pod["metadata"].get("deletionTimestamp"))  # when its grace is over
     return -1.0 if due is None else now - due
 
 
 def is_alive(pod: Json) -> bool:
-    """Whether a pod has not ended."""
+    """Return whether a pod has not ended."""
     return _phase(pod) in ("Pending", "Running")
 
 
 def is_canceled(content: Json) -> bool:
-    """Whether we have noted at an object that we have canceled its job."""
+    """Return whether an object has the note that its job is canceled."""
     return CANCELED in (content["metadata"].get("annotations") or {})
 
 
@@ -262,14 +263,14 @@ def _by_keeper(word: Json, terminated: Json, host: str) -> JobStatus:
 
 
 def _by_container(terminated: Json, host: str) -> JobStatus:
-    """The end of a container whose keeper could not say how."""
+    """Return the end of a container whose keeper could not report it."""
     state, message, code = _guessed(terminated)
     started, ended = seconds(terminated.get("startedAt")), seconds(terminated.get("finishedAt"))
     return JobStatus(state, message, code, host, started=started, ended=ended)
 
 
 def _guessed(terminated: Json) -> tuple[JobState, str, int | None]:
-    """State, message and exit code."""
+    """Guess state, message and exit code."""
     code, reason = int(terminated.get("exitCode") or 0), str(terminated.get("reason") or "")
     message = _sentence(reason if reason not in ("Error", "Completed") else "", terminated.get("message"))
     if code == 0:
@@ -284,7 +285,7 @@ def _guessed(terminated: Json) -> tuple[JobState, str, int | None]:
 
 
 def container_start(pod: Json, container: str) -> float | None:
-    """When the container was started, None if it was not."""
+    """Return when the container was started, None if it was not."""
     state = _container_state(pod, container)
     return seconds((state.get("running") or state.get("terminated") or {}).get("startedAt"))
 
@@ -297,7 +298,7 @@ def _container_state(pod: Json, container: str) -> Json:
 
 
 def wait_of(facts: Facts) -> Wait:
-    """What a job that has not started waits for: the worst of what its pods say."""
+    """Return what a job that has not started waits for: the worst of its pods' reasons."""
     waits = [found for pod in facts.pods if (found := pod_wait(pod))]
     stuck = [wait for wait in waits if wait.stuck]
     if stuck or waits:
@@ -310,9 +311,9 @@ def wait_of(facts: Facts) -> Wait:
 
 
 def unexplained(facts: Facts) -> Json | None:
-    """What does not come forward and does not say why: a pod that has not started, or the object that lacks pods.
+    """Return what makes no progress without a reason: a pod that has not started, or the object that lacks pods.
 
-    That is the object where the pod that reports has not been made, whatever other pods run already.
+    It is the object if the reporting pod does not exist, whatever other pods run already.
     """
     pending = [pod for pod in facts.pods if (pod.get("status") or {}).get("phase") in (None, "Pending")]
     if any(map(pod_wait, pending)):
@@ -323,7 +324,7 @@ def unexplained(facts: Facts) -> Json | None:
 
 
 def pod_wait(pod: Json) -> Wait | None:
-    """What a pod says that it waits for, None if it says nothing."""
+    """Return what a pod waits for, None if it does not say."""
     status = pod.get("status") or {}
     if status.get("phase") not in (None, "Pending"):
         return None

@@ -1,4 +1,4 @@
-"""Makes the objects of jobs in the cluster, and sees to it that keeper and code are where pods get them."""
+"""Makes the objects of jobs in the cluster, and delivers keeper and code for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ANY = PodDelivery("", "0" * 64)
 
 
 class Submitter:
-    """Blocks, for long while the code is sent: one `submit` at a time, others are told to wait."""
+    """Submits jobs. It blocks, for long while the code is sent: one `submit` at a time; others must wait."""
 
     def __init__(self, service: str, kind: OperatorKind, config: ClusterConfig, context: ServiceContext) -> None:
         self._service = service
@@ -40,13 +40,13 @@ class Submitter:
         self._unsure: set[str] = set()  # jobs that the cluster may have, as nothing clear was heard of their submission
 
     def name(self, job: str) -> str:
-        """What the objects of a job are called."""
+        """Return the name of the objects of a job."""
         return manifests.object_name(job, self._kind.dashes)
 
     # ------------------------------------------------------------ one job
 
     def submit(self, cluster: Cluster, job: Job, exists: bool = False) -> Json:
-        """The object of a job. `exists`: the cluster has it already, as far as is known.
+        """Make the object of a job. `exists`: the cluster has it already, as far as is known.
 
         Raises: NoCapacity if the cluster does not have the job; ConfigError, ServiceError.
         """
@@ -70,7 +70,7 @@ class Submitter:
             self._busy.release()
 
     def _submit(self, cluster: Cluster, job: Job) -> Json:
-        """The object comes first, and owns from their beginning what else there is: its pods wait for their Secret."""
+        """Make the object first, so that it owns the others from the start: its pods wait for their Secret."""
         companions = self._companions(job, self.deliverer.deliver(cluster, job))
         made: Json | None = None
         try:
@@ -88,7 +88,7 @@ class Submitter:
         return made
 
     def describe(self, job: Job) -> list[Json]:
-        """The manifests of a job, without its secrets."""
+        """Return the manifests of a job, without its secrets."""
         setup = self.deliverer.setup(job)
         keeper = b"" if setup.source in (CodeSource.SECRET, CodeSource.MANAGER) else None
         code = b"" if setup.source is CodeSource.SECRET else None
@@ -102,13 +102,13 @@ class Submitter:
         return self._kind.manifest(manifests.metadata(job, name, setup), pods, job)
 
     def _companions(self, job: Job, delivery: PodDelivery) -> list[tuple[Resource, Json]]:
-        """The Secret, and what else the kind needs."""
+        """Return the Secret, and other objects that the kind needs."""
         name, setup = self.name(job.name), self.deliverer.setup(job)
         secret = manifests.secret(job, name, setup, self._kind.roles(job), delivery)
         return [(SECRETS, secret), *self._kind.companions(manifests.metadata(job, name, setup))]
 
     def demand(self, job: Job) -> Demand:
-        """What a job asks of the namespace."""
+        """Return what a job asks of the namespace."""
         name, setup, kind = self.name(job.name), self.deliverer.setup(job), self._kind.resource
         roles = self._kind.roles(job)
         pods = [(manifests.pod_template(job, name, setup, role)["spec"], role.replicas) for role in roles]
@@ -119,9 +119,10 @@ class Submitter:
     # ------------------------------------------------------------ objects
 
     def _created(self, cluster: Cluster, resource: Resource, body: Json) -> Json:
-        """An object of ours, made now or by an earlier try.
+        """Return an object of this service, made now or by an earlier try.
 
-        Raises: ApiError, ConfigError if the name is another's, ServiceError if another service of ours has made it.
+        Raises: ApiError, ConfigError if the name belongs to another program, ServiceError if another service of this
+        experiment has made it.
         """
         try:
             made = cluster.create(resource, self._namespace, body)
@@ -132,14 +133,16 @@ class Submitter:
             made = found  # quotas are looked at before names, and it may be our own job that uses this one up
         mark = (made["metadata"].get("annotations") or {}).get(manifests.JOB_NAME)
         if mark != body["metadata"]["annotations"][manifests.JOB_NAME]:
-            raise ConfigError(f"there is a {resource.kind} {made['metadata']['name']} already, and it is not ours")
+            raise ConfigError(
+                f"the {resource.kind} {made['metadata']['name']} exists already and does not belong to this experiment"
+            )
         service = (made["metadata"].get("labels") or {}).get(manifests.SERVICE)
         if service != manifests.label(self._service):  # it was about to be given to that one when the manager ended
             raise ServiceError(f"the service {service} has this job already")
         return made
 
     def _accompany(self, cluster: Cluster, resource: Resource, body: Json, owner: Json) -> None:
-        """Make a companion of a job, or find the one that an earlier try has made. Raises: see `_created`."""
+        """Make a companion of a job, or find the one that an earlier try made. Raises: see `_created`."""
         reference = self._reference(owner)
         whole = {**body, "metadata": {**body["metadata"], "ownerReferences": [reference]}}
         made = self._created(cluster, resource, whole)
@@ -151,7 +154,7 @@ class Submitter:
             self._created(cluster, resource, whole)
 
     def _take_back(self, cluster: Cluster, made: Json | None) -> None:
-        """Nothing stays of a job that was refused: nobody would delete it if the trial were canceled now."""
+        """Delete all objects of a refused job: nothing would delete them if the trial were canceled now."""
         if made is None:
             return
         metadata = made["metadata"]
@@ -161,7 +164,7 @@ class Submitter:
             log.warning("the refused job %s cannot be deleted: %s", metadata["name"], error)
 
     def own(self, cluster: Cluster, resource: Resource, content: Json, owner: Json) -> None:
-        """The object of a job owns its companions, so that the cluster deletes all together. Raises: ApiError."""
+        """Make a job's object own its companions, so that the cluster deletes them together. Raises: ApiError."""
         change = {"metadata": {"ownerReferences": [self._reference(owner)]}}
         cluster.patch(resource, self._namespace, content["metadata"]["name"], change)
 
@@ -180,6 +183,6 @@ class Submitter:
 
 
 def _of_quota(error: ApiError) -> str:
-    """Return what a quota says that is used up, "" for other refusals."""
+    """Return what a used-up quota says, "" for other refusals."""
     _, found, rest = str(error).partition("exceeded quota")
     return found + rest if error.status == 403 else ""
