@@ -62,7 +62,7 @@ class NiceService(TrainingService):
     async def _status(self, job, folder):
         status = await asyncio.to_thread(folder.status, lambda: _runs(folder, "pid"))
         if status.state is JobState.LOST and await self._delivers(folder):
-            status = JobStatus(JobState.RUNNING, "its keeper was killed, the trial is being ended")
+            status = JobStatus(JobState.RUNNING, "its keeper was killed; the trial is being ended")
         (self._busy.discard if status.state.ended else self._busy.add)(job)
         return status
 

@@ -170,7 +170,7 @@ def show_hosts(profile: dict[str, Any]) -> None:
 
 
 def notes(profile: dict[str, Any]) -> list[str]:
-    """Return `box: trials step back behind other programs ...`, one line for each host that has something to report."""
+    """Return `box: trials give way to other programs ...`, one line for each host that has something to report."""
     told = {one["name"]: one["details"]["note"] for one in profile["hosts"] if one["details"].get("note")}
     return [f"{name}: {screen.brief(note)}" for name, note in told.items()]
 

@@ -15,7 +15,7 @@ from nnilite._cli.nnictl import run
 from nnilite._experiments.documents import read_document, write_json
 from schedulers import AUTOGROUP, first_of_this_user
 
-NOTE = "trials step back behind other programs (niceness 3)"
+NOTE = "trials give way to other programs (niceness 3)"
 BACK = {"platform": "local", "niceness": 3}
 TELL = "nice >> told; cat /proc/self/autogroup >> told || true"
 

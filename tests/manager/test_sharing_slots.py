@@ -34,7 +34,7 @@ class SharingService(FakeService):
             raise ZeroDivisionError("division by zero")
         terms = self.own.changed(limit, priority)
         if terms.priority and terms.limit is None:
-            raise ConfigError("has a meaning only with maxSlots")
+            raise ConfigError("takes effect only with maxSlots")
         self.terms = terms
         self.calls.append(f"share {limit} {priority}")
 
@@ -118,6 +118,6 @@ def test_one_of_several_services_for_which_the_terms_mean_nothing_is_as_configur
 def test_if_no_service_has_slots_each_says_why(tmp_path: Path) -> None:
     hybrid, (slots, _) = services(tmp_path, SharingService, FakeService)
     hybrid.share_slots(2, 5)
-    with pytest.raises(ConfigError, match=r"^SharingService: has a meaning only with maxSlots; FakeService: trials of"):
+    with pytest.raises(ConfigError, match=r"^SharingService: takes effect only with maxSlots; FakeService: trials of"):
         hybrid.share_slots(None, 5)
     assert slots.terms == SlotTerms(2, 5)

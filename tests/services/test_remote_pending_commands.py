@@ -111,7 +111,7 @@ async def test_a_fault_of_ours_sets_a_machine_aside_and_it_is_tried_again(tmp_pa
     monkeypatch.setattr(box, "_come_up", come_up)
     running = asyncio.create_task(box.run())
     await asyncio.wait_for(box.tried.wait(), 5)
-    assert (box.state, box.trouble, box.lasting) == ("down", "a fault of this program: KeyError('cached')", False)
+    assert (box.state, box.trouble, box.lasting) == ("down", "an internal error: KeyError('cached')", False)
     await asyncio.wait_for(again.wait(), 5)
     running.cancel()
     await box.close(())

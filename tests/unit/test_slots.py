@@ -219,7 +219,7 @@ def test_without_a_limit_an_experiment_takes_no_part(machine: Machine) -> None:
 
 def test_a_priority_that_is_changed_without_slots_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     service = LocalService("local", LocalConfig(), fake_context(tmp_path))
-    with pytest.raises(ConfigError, match="priority: has a meaning only with maxSlots"):
+    with pytest.raises(ConfigError, match="priority: takes effect only with maxSlots"):
         service.share_slots(None, 5)
     for terms in ((2, 5), (2, None), (None, 0), (None, None)):
         service.share_slots(*terms)

@@ -1,6 +1,6 @@
-"""What this service keeps in an attempt's folder beside what all services do: the handle, and who has which GPUs.
+"""What only this service keeps in an attempt's folder: the handle, and the GPUs of the trial.
 
-The trial may write to its folder, so what stands in these files is checked like anything else that comes from it.
+The trial may write to its folder, so the content of these files is checked like all other data from a trial.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class AttemptFolder(KeeperFolder):
     """One attempt's folder on this machine; its note is the handle."""
 
     def handle(self) -> Handle | None:
-        """The handle of the job that was started here, if one was."""
+        """Return the handle of the job that was started here, if any."""
         found = self.note()
         return found if found is not None and self._is_handle(found) else None
 
@@ -32,7 +32,7 @@ class AttemptFolder(KeeperFolder):
         )
 
     def gpus(self) -> list[int]:
-        """The GPUs that the specification gives to the trial."""
+        """Return the GPUs that the specification gives to the trial."""
         env = self.spec().get("env")
         visible = env.get("CUDA_VISIBLE_DEVICES") if isinstance(env, dict) else None
         return [int(index) for index in str(visible or "").split(",") if index.isdecimal()]

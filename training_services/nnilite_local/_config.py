@@ -37,12 +37,12 @@ class LocalConfig:
         metadata=_about("how many trials run at once on this machine, in all experiments that set this; default: any"),
     )
     priority: int = field(
-        default=0, metadata=_about("with maxSlots: experiments of a higher one are served first, also a negative one")
+        default=0, metadata=_about("with maxSlots: experiments with a higher value are served first; may be negative")
     )
     niceness: Niceness = field(
         default=0,
         metadata=_about(
-            "how far trials step back behind all other programs, as the command `nice` counts; 0: they share equally"
+            "how far trials give way to all other programs, as the command `nice` counts; 0: they share equally"
         ),
     )
     reuse_mode: bool = field(default=False, metadata=_about("accepted, as in NNI; has no effect here"))
@@ -54,8 +54,8 @@ class LocalConfig:
         if self.niceness == 0:
             return ""
         return (
-            f"trials step back behind other programs (niceness {self.niceness}): "
-            "times and latencies that they measure are not those of a calm machine"
+            f"trials give way to other programs (niceness {self.niceness}): "
+            "times and latencies that they measure differ from those on an idle machine"
         )
 
     @property
@@ -64,7 +64,7 @@ class LocalConfig:
 
     def __post_init__(self) -> None:
         if self.priority and self.max_slots is None:
-            raise ConfigError("has a meaning only with maxSlots; set that, too", Place(field="priority"))
+            raise ConfigError("takes effect only with maxSlots; set maxSlots, too", Place(field="priority"))
         if self.trial_gpu_number:
             if self.use_active_gpu is None:
                 raise ConfigError(
@@ -79,7 +79,7 @@ class LocalConfig:
                     Place(field="gpuIndices"),
                 )
         elif self.max_trial_number_per_gpu != 1:
-            raise ConfigError("has a meaning only if trialGpuNumber is above 0", Place(field="maxTrialNumberPerGpu"))
+            raise ConfigError("takes effect only if trialGpuNumber is above 0", Place(field="maxTrialNumberPerGpu"))
 
 
 def _without_gpus(config: LocalConfig, settings: object) -> bool:
@@ -109,4 +109,4 @@ IGNORED = (
         _without_gpus,
     ),
 )
-"""What has no effect where trials run beside the manager."""
+"""What has no effect where trials run on the manager's machine."""

@@ -1,6 +1,6 @@
-"""Keepers that were asked to leave, and perhaps are still at work: what only they needed goes when they have left.
+"""Keepers that were asked to leave and may still be at work. Files that only they need are removed when they have left.
 
-A manager that dies before this leaves these files, and nobody misses or needs them.
+A manager that dies before this leaves these files, which then have no use.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ASKED_TO_LEAVE, _BETWEEN_S = 2, 0.05
 
 
 class Dismissals:
-    """Those of one service."""
+    """The dismissed keepers of one service."""
 
     def __init__(self, watch: LocalWatch, keepers: Keepers, second_keepers: SecondKeepers) -> None:
         self._watch = watch
@@ -32,7 +32,7 @@ class Dismissals:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, folder: AttemptFolder, handle: Handle) -> None:
-        """Its keeper was asked to leave."""
+        """Note that the keeper of a folder was asked to leave."""
         self._waiting[str(folder.path)] = (folder, handle)
 
     def look_soon(self) -> None:
@@ -43,7 +43,7 @@ class Dismissals:
             task.add_done_callback(self._tasks.discard)
 
     async def tidy_up(self) -> None:
-        """Take away what only keepers needed that have left their folders."""
+        """Remove the files that only departed keepers needed."""
         waiting = list(self._waiting.items())
         looks = [FolderLook(path, "tidy", partial(self._tidy_one, *one)) for path, one in waiting]
         for (path, _), seen in zip(waiting, await self._watch.look_at_all(looks), strict=True):
@@ -61,7 +61,7 @@ class Dismissals:
             await asyncio.sleep(_BETWEEN_S if self._waiting else 0)
 
     def _tidy_one(self, folder: AttemptFolder, handle: Handle) -> bool:
-        """Whether the keeper has left, and with it what only it needed."""
+        """Return whether the keeper has left, and its files are removed."""
         # One that is just ending may have left the process table, and still hold its lock for a moment.
         if self._keepers.has(folder, handle) or self._second_keepers.is_at_work(folder):
             return False
@@ -70,7 +70,7 @@ class Dismissals:
 
 
 def tidy(folder: AttemptFolder) -> None:
-    """Take away the keeper's own files, if that can be done now. Blocks."""
+    """Remove the keeper's own files, if that is possible now. Blocks."""
     try:
         folder.tidy()
     except OSError as error:

@@ -1,7 +1,7 @@
 """Ensure that trials which were asked to end do end.
 
-A keeper ends its trial when it is told to. One that was stopped (SIGSTOP), or hangs with its disk, does not, and its
-trial runs on. So what still runs when the grace is over is killed here. It is found in the process table, since its
+A keeper ends its trial on request. One that was stopped (SIGSTOP), or hangs with its disk, does not, and its trial
+keeps running. So this module kills what still runs when the grace is over. It finds it in the process table, since the
 folder may hang. And before a trial is started again on this machine, nothing of its earlier attempts may run here.
 """
 
@@ -28,7 +28,7 @@ _NO_KEEPER: Handle = {"pid": 0, "start": "", "server": "unknown"}
 
 
 class _AttemptFacts(NamedTuple):
-    """What the folder of an attempt tells; nothing where it cannot be read now."""
+    """The content of an attempt's folder; nothing while it cannot be read."""
 
     ended: bool = False
     trial: Mapping[str, Any] | None = None  # the record of its process
@@ -37,7 +37,7 @@ class _AttemptFacts(NamedTuple):
 
 
 class Endings:
-    """Those of the jobs of one service."""
+    """The ends of the jobs of one service."""
 
     def __init__(self, keepers: Keepers, watch: LocalWatch, host: str) -> None:
         self._keepers = keepers
@@ -74,7 +74,7 @@ class Endings:
                 raise NoCapacity(f"an earlier attempt of this trial must end first: {_told(folder, self._host, left)}")
 
     async def close(self) -> list[str]:
-        """End what was told to end and has had its grace. Return sentences on what runs all the same."""
+        """End what was asked to end and has had its grace. Return sentences on what still runs."""
         asked = {job: self._asked[job] for job in self._overdue if job in self._asked}
         for task in self._tasks.values():
             task.cancel()
@@ -94,13 +94,13 @@ class Endings:
         await self._end_stuck(folder, handle)
 
     async def _end_stuck(self, folder: AttemptFolder, handle: Handle) -> list[int]:
-        """End a job whose keeper has not done it in time. Return the process groups that are left."""
+        """End a job whose keeper has not ended it in time. Return the process groups that are left."""
         facts = await self._facts(folder)
         stopped = not facts.ended and await self._is_stopped(folder, handle)
         return await self._end(folder, handle, facts, at_work=stopped)
 
     async def _end(self, folder: AttemptFolder, handle: Handle, facts: _AttemptFacts, *, at_work: bool) -> list[int]:
-        """`at_work`: its keeper is to be killed even where nothing of the trial runs."""
+        """End a trial. `at_work`: kill its keeper, too, even if nothing of the trial runs."""
         where = (str(handle["job"]), str(folder.path), facts.trial)
         groups = await asyncio.to_thread(running_groups, *where)
         if not (groups or at_work):

@@ -26,7 +26,7 @@ _TOLD_S = 2.0
 
 
 class ForkServerClient:
-    """Started when it is first needed, and again when it has died."""
+    """The fork server's client, which starts the server when it is first needed, and again when it has died."""
 
     def __init__(self, keeper: Path, log_file: Path, heard: Callable[[str], None]) -> None:
         self._keeper = keeper
@@ -70,9 +70,9 @@ class ForkServerClient:
         self._listener = asyncio.create_task(self._listen(self._process), name="fork server")
 
     async def run(self, job: str, spec: Path) -> tuple[int, str]:
-        """Start a keeper for the specification of this job; its process id and start.
+        """Start a keeper for the specification of this job; return its process id and start.
 
-        Raises: ConfigError if no keeper takes this specification, ServiceError.
+        Raises: ConfigError if no keeper accepts this specification, ServiceError.
         """
         await self.start()
         answer: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
@@ -90,13 +90,13 @@ class ForkServerClient:
             self._jobs.pop(str(spec), None)
 
     def runs(self, job: str) -> bool:
-        """Whether a keeper of this server is at work for the job, by what the server has said."""
+        """Return whether the server has reported a keeper at work for the job."""
         return job in self._at_work
 
     async def end(self, job: str, *, kill: bool = False) -> bool:
-        """Send SIGTERM, or SIGKILL, to the job's keeper. False if the server has none at work, or does not run.
+        """Send SIGTERM, or SIGKILL, to the job's keeper. Return False if the server has none at work, or does not run.
 
-        Only the server can do that for a keeper that may get another job in this moment.
+        Only the server can do that safely, as the keeper may get another job at this moment.
         """
         if not self.runs(job) or self.pid is None:
             return False
@@ -121,14 +121,14 @@ class ForkServerClient:
 
     async def _write(self, order: dict[str, Any]) -> None:
         if self._process is None or self._process.stdin is None:
-            raise ServiceError("the fork server does not run")
+            raise ServiceError("the fork server is not running")
         stream = self._process.stdin
         async with self._writing:
             stream.write(json.dumps(order).encode() + b"\n")
             await stream.drain()
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
-        """Take what the server says, until it ends."""
+        """Read the server's messages until it ends."""
         stream = process.stdout
         while stream is not None and (line := await stream.readline()):
             try:
@@ -157,7 +157,7 @@ class ForkServerClient:
         job = event["job"] if kind == "started" else self._jobs.get(event["spec"] or "", "")
         answer = self._waiting.get(job)
         if answer is None or answer.done():
-            log.warning("the fork server said something unexpected: %s", event)
+            log.warning("the fork server sent an unexpected message: %s", event)
         elif kind == "started":
             answer.set_result((event["pid"], event["start"]))
         else:
@@ -165,7 +165,7 @@ class ForkServerClient:
             answer.set_exception(kind(f"the keeper was not started: {event['message']}"))
 
     async def close(self) -> None:
-        """End the server; its keepers go on."""
+        """End the server; its keepers continue."""
         process, listener = self._process, self._listener
         self._process = self._listener = None
         self._at_work.clear()

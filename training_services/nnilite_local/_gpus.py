@@ -23,7 +23,7 @@ _CURE = "remove it to run trials without assigned GPUs, or run them on a machine
 
 
 def rules_of(config: LocalConfig, environment: Mapping[str, str] = os.environ) -> GpuRules:
-    """What the config allows; where it names no GPUs, those that this process itself may see."""
+    """Return what the config allows; if it names no GPUs, those that this process itself may see."""
     allowed = config.gpu_indices
     visible = environment.get("CUDA_VISIBLE_DEVICES")
     if allowed is None and visible is not None:
@@ -77,7 +77,7 @@ class GpuDesk:
             self._glance.cancel()
 
     async def check(self, wanted: int) -> None:
-        """Raises: ConfigError if `wanted` GPUs can never be had here."""
+        """Check that this machine can ever provide `wanted` GPUs. Raises: ConfigError."""
         try:
             gpus = await self._reader.gpus()
         except ServiceError as error:
@@ -87,7 +87,7 @@ class GpuDesk:
             raise ConfigError(f"is {wanted}, but {reason}; {_CURE}", GPU_PLACE)
 
     async def book(self, job: str, directory: Path, wanted: int) -> tuple[int, ...]:
-        """GPUs for one more job. Raises: NoCapacity, ServiceError."""
+        """Book GPUs for one more job. Raises: NoCapacity, ServiceError."""
         gpus = await self._reader.gpus()
         self._know(gpus)
         chosen = choose(gpus, wanted, self._rules, self.booked, self._own.__contains__)
@@ -95,12 +95,12 @@ class GpuDesk:
         return chosen
 
     def rebook(self, job: str, directory: Path, gpus: object) -> None:
-        """Note that a job has these GPUs. Raises: ServiceError if it cannot be written down, and then it has none."""
+        """Note that a job has these GPUs. Raises: ServiceError if the note cannot be written, and then it has none."""
         if isinstance(gpus, (list, tuple)) and gpus:
             self._save({**self._bookings, job: (directory, tuple(gpus))})
 
     def free(self, job: str) -> None:
-        """Note that the job has no GPUs any more."""
+        """Note that the job no longer has GPUs."""
         if self._bookings.pop(job, None) is None:
             return
         try:
@@ -110,7 +110,7 @@ class GpuDesk:
             log.warning("%s", error)
 
     def restore(self, holds: Callable[[Path], bool]) -> None:
-        """Take over the bookings of an earlier manager, and drop those of jobs that do not hold theirs any more.
+        """Take over the bookings of an earlier manager, and drop those of jobs that no longer hold theirs.
 
         Raises: ServiceError if they cannot be read now.
         """
@@ -141,7 +141,7 @@ class GpuDesk:
         self._bookings = bookings
 
     def _know(self, gpus: list[Gpu]) -> None:
-        """Find out which processes are of this experiment. One that has just ended may still be told of."""
+        """Find out which processes belong to this experiment. One that has just ended may still be listed."""
         seen = {pid for gpu in gpus for pid in gpu.processes}
         self._own = {pid for pid in seen if self._is_own(pid)}
 
@@ -158,12 +158,12 @@ class GpuDesk:
 
 def _absolute(directory: object) -> Path:
     if not isinstance(directory, str) or not directory.startswith("/") or "\0" in directory:
-        raise ValueError(f"{directory!r:.60} is no folder")
+        raise ValueError(f"{directory!r:.60} is not a folder")
     os.fsencode(directory)  # a lone surrogate is in no name
     return Path(directory)
 
 
 def _indices(gpus: object) -> tuple[int, ...]:
     if not isinstance(gpus, list) or not all(type(index) is int and index >= 0 for index in gpus):
-        raise ValueError(f"{gpus!r:.60} are no GPUs")
+        raise ValueError(f"{gpus!r:.60} are not GPUs")
     return tuple(gpus)

@@ -1,6 +1,6 @@
-"""Looks at jobs: at their folders, each within a limit of time, and at their keepers.
+"""Looks at jobs: at their folders, each within a time limit, and at their keepers.
 
-A trial can make its folder hang, as a network file system does whose server is away. Then this job is UNKNOWN, with the
+A trial can make its folder hang, as a network file system does without its server. Then this job is UNKNOWN, with the
 reason, and nothing else waits for it.
 """
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class LocalWatch:
-    """What process table and disk say of the jobs of one service."""
+    """Finds the status of one service's jobs in the process table and on the disk."""
 
     def __init__(self, looks: FolderLooks, keepers: Keepers, second_keepers: SecondKeepers, host: str) -> None:
         self._looks = looks
@@ -39,11 +39,11 @@ class LocalWatch:
             raise ServiceError(f"{folder.path} cannot be read now: {error.strerror}") from error
 
     async def look_at_all(self, looks: Sequence[FolderLook]) -> list[LookResult]:
-        """Make these looks, and wait for none that hangs."""
+        """Take these looks, and do not wait for any that hangs."""
         return await asyncio.to_thread(self._looks.look_at_all, looks) if looks else []
 
     async def statuses(self, handles: Sequence[Handle]) -> list[JobStatus]:
-        """The status of each job; UNKNOWN where the disk does not tell."""
+        """Return the status of each job; UNKNOWN if its disk does not answer."""
         folders = [folder_of(handle) for handle in handles]
         looks = [
             FolderLook(str(folder.path), "status", partial(self._look, folder, handle))
@@ -53,14 +53,14 @@ class LocalWatch:
         return [self._status(folder, seen) for folder, seen in zip(folders, found, strict=True)]
 
     def runs(self, directory: Path) -> bool:
-        """Whether the job in this folder runs, and so has what was booked for it. Blocks for a moment at most."""
+        """Return whether the job in this folder runs, and so still holds its bookings. Blocks only for a moment."""
         try:
             return bool(self._looks.look(str(directory), "runs", lambda: self._runs(AttemptFolder(directory))))
         except SlowFolder:  # what it has stays its own
             return True
 
     def _look(self, folder: AttemptFolder, handle: Handle) -> tuple[JobStatus, bool]:
-        """How the job is, and whether a lost one could be looked after."""
+        """Return the status of the job, and whether a second keeper can finish a lost one."""
         status = folder.status(lambda: self._keepers.has(folder, handle), self._host)
         return status, status.state is JobState.LOST and folder.spec_file.exists()
 
@@ -72,12 +72,12 @@ class LocalWatch:
         return self._abandoned(folder, status, has_specification) if status.state is JobState.LOST else status
 
     def _abandoned(self, folder: AttemptFolder, status: JobStatus, has_specification: bool) -> JobStatus:
-        """The status of a job whose keeper is gone without a word."""
+        """Return the status of a job whose keeper is gone without a report."""
         if not has_specification:
             return JobStatus(JobState.LOST, f"its folder {folder.path} is gone", host=self._host)
         self._second_keepers.start(folder)
         if self._second_keepers.is_at_work(folder):
-            reason = "its keeper was killed, the trial is being ended"
+            reason = "its keeper was killed; the trial is being ended"
             return JobStatus(JobState.RUNNING, reason, host=self._host, started=status.started)
         return JobStatus(JobState.LOST, "its keeper was killed", host=self._host, started=status.started)
 
@@ -89,5 +89,5 @@ class LocalWatch:
 
 
 def folder_of(handle: Handle) -> AttemptFolder:
-    """The folder of a job."""
+    """Return the folder of a job."""
     return AttemptFolder(Path(str(handle["directory"])))

@@ -1,8 +1,8 @@
 """Know which keepers are at work in which folders, and end them.
 
-A keeper of the fork server runs one job after the other, so its process id alone does not tell at which it is at work,
-and a signal to it could hit the next one. While its server runs, that knows both. Without that server no keeper gets a
-further job: then the lock of the folder tells.
+A keeper of the fork server runs one job after the other, so its process id alone does not say which job it runs, and a
+signal to it could hit the next one. While its server runs, the server knows both. Without the server, no keeper gets a
+further job: then the lock of the folder shows whether it is at work.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOMENT_S = 1.0
 
 
 class Keepers:
-    """Those of one service. A handle is as in `nnilite_local._service`. All raise OSError on a disk in trouble."""
+    """The keepers of one service. Handles are as in `nnilite_local._service`. All methods may raise OSError."""
 
     def __init__(self, server: ForkServerClient, second_keepers: SecondKeepers, looks: FolderLooks) -> None:
         self._server = server
@@ -35,7 +35,7 @@ class Keepers:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def has(self, folder: AttemptFolder, handle: Handle) -> bool:
-        """Whether the keeper runs: the one of the handle, or one that an earlier manager had started. Blocks."""
+        """Return whether the keeper runs: that of the handle, or one that an earlier manager had started. Blocks."""
         if self._is_at_work(folder, handle):
             return True
         return not self._second_keepers.is_at_work(folder) and folder.has_keeper()
@@ -45,7 +45,7 @@ class Keepers:
         return self._server.runs(job)
 
     def terminate_later(self, folder: AttemptFolder, handle: Handle) -> None:
-        """SIGTERM to a keeper of the fork server that is still at work in a moment."""
+        """Send SIGTERM to a keeper of the fork server if it is still at work in a moment."""
         asyncio.get_running_loop().call_later(_MOMENT_S, self._terminate_late, folder, handle)
 
     def _terminate_late(self, folder: AttemptFolder, handle: Handle) -> None:
@@ -55,29 +55,29 @@ class Keepers:
             task.add_done_callback(self._tasks.discard)
 
     async def try_to_terminate(self, folder: AttemptFolder, handle: Handle) -> None:
-        """The same now. A disk in trouble is only logged: such a keeper leaves when its manager has gone for a day."""
+        """Send SIGTERM now. A disk in trouble is only logged: such a keeper leaves a day after its manager has gone."""
         try:
             await self.terminate(folder, handle)
         except OSError as error:
             log.info("cannot ask the keeper of %s to end: %s", folder.path, error.strerror)
 
     async def terminate(self, folder: AttemptFolder, handle: Handle) -> None:
-        """SIGTERM: it ends its trial, or, if that has ended, tries for the last time to deliver."""
+        """Send SIGTERM: the keeper ends its trial, or, if that has ended, tries for the last time to deliver."""
         if not await self._server.end(str(handle["job"])):
             _signal(await self._process(folder, handle), signal.SIGTERM)
 
     async def kill(self, folder: AttemptFolder, handle: Handle) -> None:
-        """SIGKILL, for one that does not obey."""
+        """Send SIGKILL to a keeper that does not react."""
         if not await self._server.end(str(handle["job"]), kill=True):
             _signal(await self._process(folder, handle), signal.SIGKILL)
 
     async def is_stopped(self, folder: AttemptFolder, handle: Handle) -> bool:
-        """Return whether it was stopped (SIGSTOP), and so does not react."""
+        """Return whether the keeper was stopped (SIGSTOP), and so does not react."""
         pid = await self._process(folder, handle)
         return pid > 0 and is_stopped(pid)
 
     async def _process(self, folder: AttemptFolder, handle: Handle) -> int:
-        """The process id of the keeper at work in a folder; 0 if there is none."""
+        """Return the process id of the keeper at work in a folder; 0 if there is none."""
         if self._is_known(handle):
             return int(handle["pid"])
         look = partial(self._found, folder, handle)
@@ -90,12 +90,12 @@ class Keepers:
         return int(handle["pid"])
 
     def _is_known(self, handle: Handle) -> bool:
-        """Whether the fork server that runs has the keeper of the handle at work for its job."""
+        """Return whether the running fork server has the keeper of the handle at work for its job."""
         of_this_server = handle.get("server") == self._server.name and self._server.runs(str(handle["job"]))
         return of_this_server and bool(handle["start"]) and start_of(handle["pid"]) == handle["start"]
 
     def _is_at_work(self, folder: AttemptFolder, handle: Handle) -> bool:
-        """Whether the keeper of the handle is at work for its job. One that was found without its keeper has pid 0."""
+        """Return whether the keeper of the handle is at work for its job. A handle without a known keeper has pid 0."""
         of_this_server = handle.get("server") == self._server.name
         # So it is for each job that has just ended: nothing else need be asked.
         if of_this_server and self._server.pid is not None and not self._server.runs(str(handle["job"])):
@@ -116,12 +116,12 @@ def start_of(pid: int) -> str:
 
 
 def mark_of(start: str) -> str:
-    """The same, of the start that `nnilite.services.worker_side.started_at` tells."""
+    """Return the same for the start that `nnilite.services.worker_side.started_at` returns."""
     return f"{boot_id()}/{start}" if start else ""
 
 
 async def other_keeper(folder: AttemptFolder) -> int | None:
-    """The keeper at work in a folder, looked for among all processes."""
+    """Return the keeper at work in a folder, from all processes."""
     return await asyncio.to_thread(folder.keeper) or None
 
 

@@ -18,7 +18,7 @@ _SPEAK_AGAIN_S, _MOST_SECOND_KEEPERS = 2.0, 30
 
 
 class SecondKeepers:
-    """One at a time for each attempt whose keeper has died, until one of them could do its work."""
+    """Runs one second keeper at a time for each attempt whose keeper has died, until one of them has done its work."""
 
     def __init__(self, keeper: Path, wake: Callable[[], None]) -> None:
         self._keeper = keeper
@@ -27,11 +27,11 @@ class SecondKeepers:
         self._started: Counter[str] = Counter()  # how many there have been, by the same
 
     def start(self, folder: AttemptFolder) -> None:
-        """Unless one is at work, or has done its work."""
+        """Start a second keeper, unless one is at work, or has done its work."""
         key = str(folder.path)
         if self._is_needed(key):
             if not self._started[key]:
-                log.warning("the keeper of %s was killed; what it left is being ended", folder.path)
+                log.warning("the keeper of %s was killed; the rest of its trial is being ended", folder.path)
             self._started[key] += 1
             self._tasks[key] = asyncio.get_running_loop().create_task(self._deliver(folder))
 
@@ -45,16 +45,16 @@ class SecondKeepers:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def _is_needed(self, key: str) -> bool:
-        """Whether there has been none, or the last one could not do its work."""
+        """Return whether there has been none, or the last one could not do its work."""
         last = self._tasks.get(key)
         if last is None:
             return True
         return last.done() and not last.result() and self._started[key] < _MOST_SECOND_KEEPERS
 
     async def _deliver(self, folder: AttemptFolder) -> bool:
-        """Have a second keeper end what is left of the trial, and deliver what is undelivered; whether it did.
+        """Have a second keeper end the rest of the trial and deliver the remaining events. Return whether it did.
 
-        Where it did not, on a disk in trouble perhaps, the trial may run on: the job must not count as lost yet.
+        If it did not, perhaps because of the disk, the trial may still run: the job must not count as lost yet.
         """
         done = await self._second_keeper(folder)
         if not done:

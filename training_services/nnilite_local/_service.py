@@ -4,11 +4,11 @@
     <experiment>/callback                      the manager's address, which keepers read before each try
     <experiment>/gpus.json                     which job holds which GPUs
 
-One fork server starts the keepers; each is in a session of its own and survives it, this service and the
-manager. So what is true of a job stands in its folder and in the process table, and is read anew at each poll:
-first whether the keeper runs, then how the trial ended, since the other order would miss an end in between. A
-keeper that is gone without a word has its trial ended, and what it had not delivered delivered, by a second
-keeper (`deliver`); until then its job counts as running.
+One fork server starts the keepers; each is in a session of its own and survives the server, this service and the
+manager. So the state of a job is in its folder and in the process table, and each poll reads both again: first
+whether the keeper runs, then how the trial ended, since the other order would miss an end in between. If a keeper
+is gone without a report, a second keeper (`deliver`) ends its trial and delivers the remaining events; until then
+the job counts as running.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _TOLD_BY_KEEPER_S = 0.2
 
 
 class LocalService(TrainingService):
-    """Runs trials as processes of this machine, beside the manager.
+    """Runs trials as processes of this machine.
 
     A handle is {"job", "directory", "pid", "start", "server", "gpus"}: pid and start are the keeper's, server is the
     name of the fork server that may give it other jobs afterwards, gpus are the indices of the GPUs that the job holds,
@@ -192,7 +192,7 @@ class LocalService(TrainingService):
         self._terms = terms
 
     def describe(self, job: Job) -> Json:
-        """The keeper's specification, without secrets."""
+        """Return the keeper's specification, without secrets."""
         code = (
             {"archive": "a copy for each trial"} if self.config.isolate_code else _in_place(self.context.code_directory)
         )
@@ -213,11 +213,11 @@ class LocalService(TrainingService):
         return [Host(self._host, "up", running=len(self._at_work), details=details)]
 
     async def remove(self, handle: Handle) -> None:
-        """Take away the specification, since it holds the trial's token, and what else only its keeper needed.
+        """Remove the specification, which holds the trial's token, and the other files that only the keeper needed.
 
-        A keeper at work ends now. Nobody waits for what it still delivers, which it would try for a day if the manager
-        ends now; and one whose trial goes on, although somebody has reported its end, would go on with it. Only one
-        that has recorded the end is left alone for a moment, since it is probably about to take the next job.
+        A keeper at work ends now: what it still delivers is no longer needed, but it would try for a day without a
+        manager, and a keeper whose trial still runs, although its end was reported, would continue. Only a keeper
+        that has recorded the end gets a moment, since it is probably about to take the next job.
         """
         folder, job = folder_of(handle), str(handle["job"])
         await _free(job, self._gpus, self._slots)
@@ -245,7 +245,7 @@ class LocalService(TrainingService):
             raise ServiceError(f"the keeper of {folder.path} is still at work")
 
     def _forget(self, folder: AttemptFolder, handle: Handle) -> tuple[bool, bool]:
-        """Forget what only an ended job needed. Whether its keeper is at work, and has recorded the end. Blocks."""
+        """Forget what only an ended job needed. Return whether its keeper runs and has recorded the end. Blocks."""
         at_work = self._keepers.has(folder, handle)
         ended = at_work and folder.ended(self._host) is not None
         if ended or not at_work:
@@ -266,19 +266,19 @@ class LocalService(TrainingService):
     # starting
 
     def _earlier(self, job: Job) -> list[tuple[str, AttemptFolder]]:
-        """The last attempts of its trial before this one, by job."""
+        """Return the last attempts of its trial before this one, by job."""
         name = job.name.rpartition("-")[0]
         numbers = range(max(0, job.attempt - _MOST_EARLIER), job.attempt)
         return [(f"{name}-{number}", _folder_of(self._directory, replace(job, attempt=number))) for number in numbers]
 
     async def _packed(self) -> CodePackage:
-        """The code as it was when it was first asked for: the same for all trials."""
+        """Return the code as it was when it was first asked for: the same for all trials."""
         if self._package is None:
             self._package = await asyncio.to_thread(self.context.package)
         return self._package
 
     async def _known(self, job: Job, folder: AttemptFolder) -> Handle | None:
-        """The handle of a job that was submitted before, also if the manager died before it got that handle."""
+        """Return the handle of a job that was submitted before, even if the manager died before it got that handle."""
         handle, begun = await self._in_folder(job, folder, lambda: (folder.handle(), folder.was_begun()))
         if handle is None and begun:
             pid = await other_keeper(folder)
@@ -294,12 +294,13 @@ class LocalService(TrainingService):
     async def _in_folder(self, job: Job, folder: AttemptFolder, work: Callable[[], T]) -> T:
         """Do something in a new attempt's folder. Raises: OSError, ServiceError.
 
-        An earlier attempt may have made the trial's folder hang. The first one has a folder of ours, and is in a hurry.
+        An earlier attempt may have made the trial's folder hang. The folder of the first attempt is new, so it need not
+        wait.
         """
         return await self._watch.read(folder, "", work) if job.attempt else work()
 
     async def _prepare(self, job: Job, folder: AttemptFolder) -> tuple[dict[str, str], tuple[int, ...] | None]:
-        """The code and the GPUs that the job gets. Raises: NoCapacity."""
+        """Return the code and the GPUs that the job gets. Raises: NoCapacity."""
         self._publish_address()
         code = (
             {"archive": str((await self._packed()).archive)}
@@ -320,7 +321,7 @@ class LocalService(TrainingService):
             raise
 
     def _publish_address(self) -> None:
-        """Keepers of this and of earlier managers find the present one by this file. Raises: ServiceError."""
+        """Write the address that keepers of this and of earlier managers read. Raises: ServiceError."""
         address = self.context.callback_url()
         if address != self._address:
             try:
@@ -332,7 +333,7 @@ class LocalService(TrainingService):
     # watching
 
     def _keeper_ended(self, job: str) -> None:
-        """A keeper has left, or, without a job, nobody will tell of that any more."""
+        """Handle the departure of a keeper; without a job, no further departures will be reported."""
         if job in self._removed:
             self._removed.discard(job)
             self._dismissals.look_soon()
@@ -347,7 +348,7 @@ class LocalService(TrainingService):
         asyncio.get_running_loop().call_later(_TOLD_BY_KEEPER_S if job else 0.0, look)
 
     def _runs(self, directory: Path) -> bool:
-        """Whether the job in this folder runs, and so has what was booked for it."""
+        """Return whether the job in this folder runs, and so still holds its bookings."""
         return directory in self._starting or self._watch.runs(directory)
 
 
@@ -382,7 +383,7 @@ def _in_place(code_directory: Path) -> dict[str, str]:
 
 
 def _was_begun(looks: FolderLooks, directory: Path, host: str) -> bool:
-    """Whether the job in this folder, of whatever experiment, was begun."""
+    """Return whether the job in this folder, of any experiment, was begun."""
     folder = AttemptFolder(directory)
 
     def begun() -> bool:

@@ -4,18 +4,18 @@ _service           the service: places jobs on machines and asks how they are
 _config            the section `platform: remote` of a config
 _machine_choice    which machine gets a job, and why none does
 _bookings          which job is on which machine
-_machines          all machines together: opened, told what they have missed, asked for their jobs, and let go
-_pending_commands  what machines that were away have still to be told
+_machines          all machines together: opens them, sends what they have missed, asks for their jobs, closes them
+_pending_commands  commands that unreachable machines have still to receive
 _host_checkpoints  brings the checkpoints of a trial to the machine where it is tried again
 _machine           one machine: connected, made ready, watched, and connected again
 _machine_session   its connection (of nnilite.ssh), and the agent that serves on it
 _attempts          the attempts of trials on it
 _way_back          how keepers on it reach the manager
-_report_relay      hands reports that come by the agent to the manager
-_tunnel            who may come through the tunnel
-_tunnel_request    what keepers ask through it
-_tunnel_upstream   puts their requests to the manager
-_agent_link        starts the agent on a machine, asks it, and moves files by it
+_report_relay      passes reports that come through the agent on to the manager
+_tunnel            the gate of the tunnel: lets only keepers through
+_tunnel_request    the requests of keepers through it
+_tunnel_upstream   passes their requests on to the manager
+_agent_link        starts the agent on a machine, sends it requests, and moves files through it
 _worker            the agent itself, which runs there
 """
 

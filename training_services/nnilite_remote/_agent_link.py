@@ -1,7 +1,7 @@
-"""Our end of the agents' connections: starting one on a machine, asking it, and moving files by it.
+"""The manager's end of an agent's connection: starts the agent, sends it requests, and moves files through it.
 
 An agent is this package's `_worker`, sent as text to the machine's Python over the command's standard input. So
-nothing is installed there, and it is always of our version.
+nothing is installed there, and it always has the manager's version.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _FIND_PYTHON = (
 
 
 def pythons(python_path: str | None) -> list[str]:
-    """Where Python may be, in the order in which it is looked for."""
+    """Return where Python may be, in the order of the search."""
     if not python_path:
         return list(_USUAL_PYTHONS)
     folder = python_path.rstrip("/") or "/"
@@ -63,13 +63,13 @@ def pythons(python_path: str | None) -> list[str]:
 
 
 def command(candidates: Sequence[str]) -> str:
-    """What is run on the machine to start an agent with the first Python that will do."""
+    """Return the command that starts an agent on the machine, with the first suitable Python."""
     words = ["exec", "/bin/sh", "-c", _FIND_PYTHON, "nnilite", str(len(_SOURCE)), *candidates]
     return " ".join(shlex.quote(word) for word in words)
 
 
 class AgentStream:
-    """An agent's standard streams over a channel. It blocks: for a thread."""
+    """An agent's standard streams over a channel. All methods block, so they belong in a thread."""
 
     def __init__(self, transport: paramiko.Transport, python_path: str | None, interpreter: str = "") -> None:
         self._python_path = python_path
@@ -82,7 +82,7 @@ class AgentStream:
             raise LinkLost(f"cannot start a command: {words(error)}") from error
 
     def greet(self, settings: dict[str, Json]) -> dict[str, Any]:
-        """Send the agent's text and its settings; its first words. Raises: MachineError, LinkLost."""
+        """Send the agent's text and its settings; return its first message. Raises: MachineError, LinkLost."""
         nonce = secrets.token_hex(8)
         settings = {**settings, "nonce": nonce, "path_front": bool(self._python_path)}
         with contextlib.suppress(LinkLost):  # where nobody listens, something may have been said about it
@@ -90,7 +90,7 @@ class AgentStream:
         return self.hear(nonce)
 
     def hear(self, nonce: str) -> dict[str, Any]:
-        """Return the next words with this nonce, leaving out what a shell prints meanwhile. Raises: MachineError."""
+        """Return the next message with this nonce, without what a shell prints before it. Raises: MachineError."""
         noise = b""
         while len(noise) < _MAX_NOISE_BYTES:
             line = self.line()
@@ -123,17 +123,17 @@ class AgentStream:
         said = (noise + self.errors()).decode("utf-8", "replace").strip()[-500:]
         if _WINDOWS_SHELL in said:
             return RunsWindows()
-        return MachineError(f"its command ended with exit code {status}: {said or 'without a word'}")
+        return MachineError(f"its command ended with exit code {status}: {said or 'no output'}")
 
     def errors(self) -> bytes:
-        """What has come on standard error so far."""
+        """Return the standard error so far."""
         data = b""
         while self.channel.recv_stderr_ready() and len(data) < _MAX_NOISE_BYTES:
             data += self.channel.recv_stderr(_CHUNK_BYTES)
         return data
 
     def line(self) -> bytes | None:
-        """The next line, None at the end, or if it has none. Raises: LinkLost."""
+        """Return the next line, None at the end, or without a complete one. Raises: LinkLost."""
         line = bytearray(self._pending)
         looked = 0
         while (end := line.find(b"\n", looked)) < 0:
@@ -146,7 +146,7 @@ class AgentStream:
         return bytes(line[: end + 1])
 
     def read(self) -> bytes:
-        """What comes next; nothing at the end. Raises: LinkLost."""
+        """Return the next bytes; none at the end. Raises: LinkLost."""
         try:
             return bytes(self.channel.recv(_CHUNK_BYTES))
         except (OSError, EOFError) as error:
@@ -158,16 +158,16 @@ class AgentStream:
         return data
 
     def ended_well(self) -> bool:
-        """Whether the agent has come to its end by itself."""
+        """Return whether the agent has ended by itself."""
         return bool(self.channel.status_event.wait(_HELLO_S) and self.channel.recv_exit_status() == 0)
 
     def close(self) -> None:
-        """Does not wait, and does not mind a connection that is broken already."""
+        """Close the channel without waiting, even if the connection is broken already."""
         with contextlib.suppress(OSError, EOFError, SSHException):
             self.channel.close()
 
     def send(self, data: bytes) -> None:
-        """Raises: LinkLost."""
+        """Send bytes to the agent. Raises: LinkLost."""
         try:
             self.channel.sendall(data)
         except (OSError, EOFError) as error:
@@ -195,7 +195,7 @@ class AgentLink:
     async def ask(self, do: str, timeout_s: float, **more: Json) -> Any:
         """Ask the agent; return its answer.
 
-        Raises: LinkLost, also if it does not come in time; MachineError if it refuses.
+        Raises: LinkLost, also if the answer does not come in time; MachineError if the agent refuses.
         """
         if self._over:
             raise LinkLost("the connection is broken")
@@ -213,7 +213,7 @@ class AgentLink:
     def tell(self, do: str, **more: Json) -> None:
         """Send the agent a message without an answer. It is lost if the connection breaks, or accepts nothing."""
         if self._outbox.qsize() > _UNSENT_MOST:
-            log.debug("the agent accepts no messages; dropped: %s", do)
+            log.debug("the agent does not accept messages; dropped: %s", do)
             return
         self._outbox.put(json.dumps({"id": 0, "do": do, **more}).encode("ascii") + b"\n")
 
@@ -274,7 +274,7 @@ class _HandingOver:
         self._changed = threading.Condition()
 
     def begin(self, size: int) -> bool:
-        """Wait until there is room for a message, and count it. False if that takes too long."""
+        """Wait until there is room for a message, and count it. Return False if that takes too long."""
         share = max(size, _LEAST_BYTES)
         with self._changed:
             has_room = self._changed.wait_for(lambda: self._size + share <= _HANDED_OVER_BYTES, _HELLO_S)
@@ -282,7 +282,7 @@ class _HandingOver:
         return has_room
 
     def end(self, size: int) -> None:
-        """The event loop has a message."""
+        """Note that the event loop has received a message."""
         with self._changed:
             self._size -= max(size, _LEAST_BYTES)
             self._changed.notify()
@@ -310,7 +310,7 @@ def _parsed(line: bytes) -> dict[str, Any]:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         digest = hashlib.sha256()
         while chunk := file.read(1 << 20):
@@ -319,7 +319,7 @@ def digest_of(path: Path) -> str:
 
 
 def upload(stream: AgentStream, settings: dict[str, Json], source: Path, progress: Callable[[float], None]) -> None:
-    """Bring a file into the machine's cache, unless it is there. Raises: MachineError, LinkLost, OSError."""
+    """Copy a file into the machine's cache, unless it exists there. Raises: MachineError, LinkLost, OSError."""
     size = source.stat().st_size
     settings = {**settings, "mode": "receive", "size": size, "sha256": digest_of(source)}
     answer = stream.greet(settings)
@@ -343,7 +343,7 @@ def upload(stream: AgentStream, settings: dict[str, Json], source: Path, progres
 
 
 def fetch(stream: AgentStream, settings: dict[str, Json]) -> str:
-    """Have the machine take the code from the shared storage: why it cannot, or "". Raises: MachineError, LinkLost."""
+    """Have the machine get the code from the storage. Return why it cannot, or "". Raises: MachineError, LinkLost."""
     answer = stream.greet({**settings, "mode": "fetch"})
     while "trouble" not in answer:
         answer = stream.hear(answer["nonce"])

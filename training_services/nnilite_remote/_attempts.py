@@ -1,4 +1,4 @@
-"""Attempts of trials on one machine: how its agent starts, watches and ends them, and what they have written there."""
+"""Attempts of trials on one machine: starts, watches and ends them through its agent, and reads their files."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _PIECE_BYTES = 1 << 20
 
 
 class Attempts:
-    """All methods are for the event loop, and raise MachineError if the machine refuses or cannot be asked."""
+    """The attempts on one machine. All methods are for the event loop, and may raise MachineError."""
 
     def __init__(self, session: MachineSession) -> None:
         self._session = session
 
     async def start(self, spec: Json, terms: SlotTerms) -> Json:
-        """Start a keeper: its pid, start and boot.
+        """Start a keeper and return its pid, start and boot.
 
         Or {"missing": name}, or {"waits": the experiment that it waits for}.
 
@@ -39,28 +39,28 @@ class Attempts:
         return await self._session.ask("start", _START_S, spec=spec, terms=asdict(terms))
 
     async def withdraw(self, job: str) -> None:
-        """The job waits for no slot there any more, and needs none."""
+        """Withdraw a job that no longer needs or waits for a slot there."""
         await self._session.ask("withdraw", job=job)
 
     async def statuses(self, jobs: Sequence[Json]) -> list[Json]:
-        """How jobs are, by their handles."""
+        """Return the status of jobs, by their handles."""
         return list(await self._session.ask("status", jobs=list(jobs)))
 
     async def cancel(self, job: Json) -> None:
-        """Ask for the end of a job. Does not wait for it."""
+        """Ask for the end of a job without waiting for it."""
         await self._session.ask("cancel", job=job)
 
     async def remove(self, job: Json) -> None:
-        """Let a job's folder be tidied up."""
+        """Have a job's folder tidied up."""
         await self._session.ask("remove", job=job)
 
     async def read(self, directory: str, name: str, offset: int, limit: int) -> bytes | None:
-        """A piece of a file of an attempt; None if there is no such file."""
+        """Return a piece of a file of an attempt; None if the file does not exist."""
         answer: Any = await self._session.ask("read", directory=directory, name=name, offset=offset, limit=limit)
         return None if answer["data"] is None else base64.b64decode(answer["data"])
 
     async def piece(self, directory: str, name: str, offset: int) -> bytes:
-        """A piece of a file, as large as one answer takes; b"" at its end, or where there is none."""
+        """Return a piece of a file, as large as one answer can hold; b"" at its end, or if it does not exist."""
         return await self.read(directory, name, offset, _PIECE_BYTES) or b""
 
     async def events(self, directory: str) -> Sequence[KeeperEvent]:
@@ -86,7 +86,7 @@ class Attempts:
         await self._session.receive_file(directory, name, lambda stream: save_below(stream, target, name, most_bytes))
 
     async def trace(self, trial: str) -> Json:
-        """What earlier attempts of the trial have left there."""
+        """Return what earlier attempts of the trial have left there."""
         return await self._session.ask("trace", _TRACE_S, trial=trial)
 
     async def give_checkpoints(self, directory: str, archive: Path) -> None:
@@ -94,7 +94,7 @@ class Attempts:
         await self._session.receive(directory, lambda stream: save(stream, archive), attempt=False)
 
     async def take_checkpoints(self, trial: str, attempt: int, archive: Path) -> None:
-        """Put there what `attempt` had written elsewhere."""
+        """Put there the checkpoints that `attempt` wrote elsewhere."""
         digest = await self._session.blocking(digest_of, archive)
         name = f"checkpoints-{trial}-{attempt}-{digest[:16]}.tar"
         await self._session.upload(name, archive)

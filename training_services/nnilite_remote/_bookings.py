@@ -1,8 +1,8 @@
 """Book which job is on which machine: in memory, and in a file next to the experiment's database.
 
-A job is booked before its machine is asked to start it, so that after any break it is asked for there, and nowhere
-else, whether it was started. The file is written first and memory changed afterwards: what is in memory alone would be
-unknown to the next manager, which would start the job on another machine, too.
+A job is booked before its machine is asked to start it. So after any break, this machine is asked whether the job was
+started, and no other. The file is written first and memory changed afterwards: the next manager would not know what is
+only in memory, and would start the job on another machine, too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Bookings:
         self._bookings: dict[str, Booking] = {}
 
     def load(self) -> None:
-        """What an earlier manager had booked. Raises: ServiceError if that cannot be read now."""
+        """Load the bookings of an earlier manager. Raises: ServiceError if they cannot be read now."""
         try:
             with open_ordinary(str(self._place)) as file:
                 found = json.load(file)
@@ -46,22 +46,22 @@ class Bookings:
         except OSError as error:
             raise ServiceError(f"{self._place} cannot be read now: {error.strerror}") from error
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
-            log.warning("the bookings in %s are broken and left out: %s", self._place, error)
+            log.warning("ignored the damaged bookings in %s: %s", self._place, error)
 
     def get(self, job: str) -> Booking | None:
         return self._bookings.get(job)
 
     def on(self, machine: str) -> dict[str, tuple[int, ...]]:
-        """The jobs on a machine, with their GPUs."""
+        """Return the jobs on a machine, with their GPUs."""
         return {job: b.gpus or () for job, b in self._bookings.items() if b.machine == machine}
 
     def book(self, job: str, booking: Booking) -> None:
-        """Note the place of a job. Raises: ServiceError if it cannot be written down, and then nothing is noted."""
+        """Book the machine of a job. Raises: ServiceError if the booking cannot be written, and then there is none."""
         if self._bookings.get(job) != booking:
             self._save({**self._bookings, job: booking})
 
     def free(self, job: str) -> None:
-        """Forget a job that runs on its machine no more."""
+        """Forget a job that no longer runs on its machine."""
         left = {name: booking for name, booking in self._bookings.items() if name != job}
         if len(left) == len(self._bookings):
             return
@@ -84,9 +84,9 @@ class Bookings:
 def _booking(fields: dict[str, object]) -> Booking:
     machine, directory, gpus = fields["machine"], fields["directory"], fields["gpus"]
     if not isinstance(machine, str) or not isinstance(directory, str):
-        raise ValueError(f"{machine!r:.60}, {directory!r:.60} is no place")
+        raise ValueError(f"{machine!r:.60}, {directory!r:.60} are not a machine and a folder")
     if gpus is None:
         return Booking(machine, directory)
     if not isinstance(gpus, list) or not all(type(index) is int and index >= 0 for index in gpus):
-        raise ValueError(f"{gpus!r:.60} are no GPUs")
+        raise ValueError(f"{gpus!r:.60} are not GPUs")
     return Booking(machine, directory, tuple(gpus))

@@ -20,7 +20,7 @@ def _about(description: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class MachineConfig(SshMachine):
-    """One machine. What is not set here is looked up in ~/.ssh/config, as `ssh` does."""
+    """One machine. Fields that are not set come from ~/.ssh/config, as with `ssh`."""
 
     use_active_gpu: bool = field(default=False, metadata=_about("whether trials may get GPUs that others use"))
     max_trial_number_per_gpu: PositiveInt = field(default=1, metadata=_about("how many trials may share a GPU"))
@@ -30,10 +30,12 @@ class MachineConfig(SshMachine):
     slots: PositiveInt | None = field(
         default=None, metadata=_about("how many trials may run here at once; only trialConcurrency counts if not set")
     )
-    labels: list[str] = field(default_factory=list, metadata=_about("by which trials can request this machine"))
+    labels: list[str] = field(
+        default_factory=list, metadata=_about("labels with which trials can request this machine")
+    )
     python_path: str | None = field(
         default=None,
-        metadata=_about("on the machine: the folder of Python (3.8 or later), put in front of the trials' PATH"),
+        metadata=_about("on the machine: the folder of Python (3.8 or later), put first in the trials' PATH"),
     )
 
     def __post_init__(self) -> None:
@@ -70,7 +72,7 @@ class RemoteConfig(SshSettings):
         metadata=_about("how many trials run at once on each machine, in all experiments that set this; default: any"),
     )
     priority: int = field(
-        default=0, metadata=_about("with maxSlots: experiments of a higher one are served first, also a negative one")
+        default=0, metadata=_about("with maxSlots: experiments with a higher value are served first; may be negative")
     )
     reuse_mode: bool = field(default=False, metadata=_about("accepted, as in NNI; has no effect here"))
     trial_gpu_number: TrialGpuNumber = None
@@ -79,15 +81,15 @@ class RemoteConfig(SshSettings):
         if not self.machine_list:
             raise ConfigError("names no machine", Place(field="machineList"))
         if self.priority and self.max_slots is None:
-            raise ConfigError("has a meaning only with maxSlots; set that, too", Place(field="priority"))
+            raise ConfigError("takes effect only with maxSlots; set maxSlots, too", Place(field="priority"))
         seen: set[str] = set()
         for number, machine in enumerate(self.machine_list):
             if machine.key in seen:
-                raise ConfigError("is there twice; use `slots` for more trials", Place(field=f"machineList[{number}]"))
+                raise ConfigError("is listed twice; use `slots` for more trials", Place(field=f"machineList[{number}]"))
             seen.add(machine.key)
             if machine.max_trial_number_per_gpu != 1 and not self.trial_gpu_number:
                 raise ConfigError(
-                    "has a meaning only if trialGpuNumber is above 0",
+                    "takes effect only if trialGpuNumber is above 0",
                     Place(field=f"machineList[{number}].maxTrialNumberPerGpu"),
                 )
         wanted = self.trial_gpu_number or 0
@@ -110,7 +112,7 @@ class RemoteConfig(SshSettings):
 
 
 def _stays_on_machines(config: RemoteConfig, settings: Mapping[str, Json]) -> bool:
-    """Whether the rule of `checkpoint` is one that the service itself does not apply on the machines."""
+    """Return whether the service does not apply this rule of `checkpoint` on the machines."""
     checkpoint = settings.get("checkpoint") or {}
     return CHECKPOINTS_STAY[0].holds(config, settings) and checkpoint.get("keep") != "none"
 

@@ -1,8 +1,8 @@
-"""A further attempt of a trial finds what earlier ones have saved, whichever machine they ran on.
+"""Brings the checkpoints of earlier attempts to the machine of the next one, whichever machine they ran on.
 
-Checkpoints lie on the machine that wrote them. Before a trial is retried, all machines that are up are asked for what
-they have of it. If the newest checkpoints are not on the trial's next machine, they are brought there first, through
-this machine, which keeps no copy. A machine that is down cannot be asked: then an older checkpoint is used, or none.
+Checkpoints are on the machine that wrote them. Before a trial is retried, all machines that are up are asked what they
+have of it. If the newest checkpoints are not on the trial's next machine, they are copied there first, through this
+machine, which keeps no copy. A machine that is down cannot answer: then an older checkpoint is used, or none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class HostTrace:
 
 
 class HostCheckpoints:
-    """Finds and moves them. `folder` is for archives on their way."""
+    """Finds and moves checkpoints. `folder` is for archives in transit."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -41,7 +41,7 @@ class HostCheckpoints:
         self._tries: dict[str, int] = {}
 
     async def traces(self, trial: str, machines: Sequence[Machine]) -> dict[Machine, HostTrace]:
-        """What the machines that are up have of the trial. Raises: NoCapacity while something is on its way."""
+        """Return what the machines that are up have of the trial. Raises: NoCapacity while something is in transit."""
         if trial in self._moves:
             raise NoCapacity(self._moves[trial].get_name())
         asked = [machine for machine in machines if machine.up]
@@ -49,7 +49,7 @@ class HostCheckpoints:
         return {machine: trace for machine, trace in zip(asked, found, strict=True) if trace is not None}
 
     def bring(self, trial: str, target: Machine, traces: Mapping[Machine, HostTrace]) -> None:
-        """See that the newest checkpoints are on the machine. Raises: NoCapacity while they are on their way."""
+        """Ensure that the newest checkpoints are on the machine. Raises: NoCapacity while they are in transit."""
         saved = {machine: t.checkpoint for machine, t in traces.items() if t.checkpoint is not None}
         if not saved or saved.get(target) == max(saved.values()):
             return
@@ -78,7 +78,7 @@ class HostCheckpoints:
             archive.unlink(missing_ok=True)
 
     async def close(self) -> None:
-        """Leave what is on its way where it was."""
+        """Stop all transfers; the checkpoints stay where they were."""
         moves = list(self._moves.values())
         for move in moves:
             move.cancel()

@@ -3,8 +3,8 @@
     down -> connecting -> preparing (keeper, code package) -> up -> down ...
 
 `run` is a task of the event loop that owns all this. A machine that fails is set aside with the reason and tried again
-later and later; one whose connection breaks, at once. Its `session` is what it is reached by, its `attempts` what runs
-there, and its `way_back` how keepers find the manager from there.
+after growing pauses; one whose connection breaks, at once. Its `session` is the connection, its `attempts` are the jobs
+there, and its `way_back` is the address at which keepers there reach the manager.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _AVOID_S = 30.0
 
 @dataclass(frozen=True)
 class MachineSupply:
-    """What every machine gets."""
+    """The files and settings that every machine gets."""
 
     experiment: str
     service: str  # its name within the experiment
@@ -94,17 +94,17 @@ class Machine:
 
     @property
     def avoided(self) -> str:
-        """Why it gets no new trials though it is up; "" if it may."""
+        """Why the machine gets no new trials although it is up; "" if it may."""
         return self.trouble if time.monotonic() < self._avoid_until_s else ""
 
     def avoid(self, reason: str, for_s: float = _AVOID_S) -> None:
-        """Give it no new trials for a while."""
+        """Give the machine no new trials for a while."""
         self.trouble = reason
         self._avoid_until_s = time.monotonic() + for_s
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What its agent has said of it: root, boot, python, ..."""
+        """The facts that its agent has reported: root, boot, python, ..."""
         return self._session.facts
 
     @property
@@ -135,9 +135,9 @@ class Machine:
                 self.lasting = isinstance(error, MachineError) and error.lasting
                 self._drop("down", str(error))
             except Exception as error:  # else it would be "connecting" for ever, and nobody would know why
-                log.exception("machine %s is set aside for a fault of this program", self.title)
+                log.exception("machine %s is set aside because of an internal error", self.title)
                 self.lasting = False
-                self._drop("down", f"a fault of this program: {error!r}")
+                self._drop("down", f"an internal error: {error!r}")
             await asyncio.sleep(pause_s * random.uniform(0.8, 1.2))
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
@@ -160,7 +160,7 @@ class Machine:
         return f"is {self.state}{': ' + self.trouble if self.trouble else ''}"
 
     async def _come_up(self) -> None:
-        """Raises: MachineError."""
+        """Connect, start the agent and bring all files. Raises: MachineError."""
         self._set("connecting", "")
         await self._session.connect()
         self._set("preparing", "")
@@ -204,7 +204,7 @@ class Machine:
         await self._bring_code(archive)
 
     async def _bring_code(self, archive: Path) -> None:
-        """Bring the code from the shared storage if that has it, else from here. Raises: MachineError."""
+        """Copy the code from the shared storage if that has it, else from here. Raises: MachineError."""
         stored = self._supply.stored_code(archive.name.partition(".")[0])
         if stored is not None:
             trouble = await self._session.fetch(archive.name, self._supply.keeper_name, stored)
@@ -268,17 +268,17 @@ class Machine:
         return True
 
     def left_behind(self, experiment: str) -> str:
-        """What to do about what an experiment has left there, in a sentence."""
+        """Return a sentence on what an experiment has left there, and how to remove it."""
         place = f"{self.root or self._service.remote_directory.removeprefix('~/')}/{experiment}"
         by_hand = shlex.join([*self.config.ssh_command, shlex.join(["rm", "-r", place])])
         return (
-            f"{self.title} was away, so what ran there runs on, and its files stay in {place}. When it is back, "
-            f"`nnictl resume {experiment}` and `nnictl stop {experiment}` clean up; or `{by_hand}`, which ends what "
-            f"runs there too"
+            f"{self.title} was unreachable, so its trials may still run, and its files stay in {place}. When it is "
+            f"reachable again, run `nnictl resume {experiment}` and `nnictl stop {experiment}`, or `{by_hand}`, which "
+            f"also ends its trials"
         )
 
     async def read_gpus(self) -> list[Gpu]:
-        """The machine's GPUs. Raises: MachineError, also if it has no driver."""
+        """Return the machine's GPUs. Raises: MachineError, also if it has no driver."""
         async with self._reading:  # the agent refuses a second reading at the same time
             found = await self._session.ask("gpus", _GPUS_S)
         self.own_pids = frozenset(pid for gpu in found for pid in gpu.pop("own", ()))
@@ -287,5 +287,5 @@ class Machine:
 
 
 def _word(name: str) -> str:
-    """A name as a part of a file's name."""
+    """Return a name in a form that can be part of a file's name."""
     return "".join(c if c.isalnum() or c in ".-" else "_" for c in name)

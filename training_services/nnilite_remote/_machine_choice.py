@@ -1,4 +1,4 @@
-"""Which machine gets a job, and why none does. Pure: machines as they are go in, a choice or a reason comes out."""
+"""Chooses the machine of a job, or gives the reason why none can take it. Pure."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class HostCandidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """Where a job goes, and its GPUs there; None leaves the GPU variables alone."""
+    """The machine of a job, and its GPUs there; None leaves the GPU variables alone."""
 
     key: str
     gpus: tuple[int, ...] | None
 
 
 def choose_machine(machines: Sequence[HostCandidate], gpus: int | None, labels: AbstractSet[str]) -> Choice:
-    """The machine for one more job: of those that can take it, by rank, the one that is used least for its size.
+    """Choose the machine for one more job: of those that can take it, by rank, the one that is least used for its size.
 
     Raises: NoCapacity with a reason for each machine; ConfigError if no machine can ever take it.
 
@@ -68,7 +68,7 @@ def _load(machine: HostCandidate) -> float:
 
 
 def _gpus_on(machine: HostCandidate, wanted: int | None) -> tuple[int, ...] | None:
-    """Raises: NoCapacity."""
+    """Return the GPUs for the job on this machine. Raises: NoCapacity."""
     if machine.trouble:
         raise NoCapacity(machine.trouble)
     if machine.slots is not None and len(machine.jobs) >= machine.slots:

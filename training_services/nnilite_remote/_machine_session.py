@@ -1,4 +1,4 @@
-"""One machine's connection, the agent that serves on it, and the threads in which what blocks is done.
+"""One machine's connection, the agent that serves on it, and the threads for blocking calls.
 
 The connection and the agent are new after each break; the threads are the machine's own for as long as it is used.
 """
@@ -32,9 +32,9 @@ TRANSFER_S = 3600.0
 
 
 class MachineSession:
-    """What a machine is reached by. All methods are for the event loop.
+    """The connection of a machine. All methods are for the event loop.
 
-    `away` says in what state a machine is that cannot be asked.
+    `away` returns the state of an unreachable machine.
     """
 
     def __init__(self, config: MachineConfig, service: RemoteConfig, away: Callable[[], str]) -> None:
@@ -53,7 +53,7 @@ class MachineSession:
         return self._config.title
 
     async def connect(self) -> None:
-        """Raises: MachineError."""
+        """Connect to the machine. Raises: MachineError."""
         self.broken.clear()
         self.facts.pop("interpreter", None)  # it may have been replaced meanwhile
         self._connection = await self.blocking(self._connect)
@@ -63,13 +63,13 @@ class MachineSession:
         return connect(hops, self._service.host_key_policy)
 
     async def serve(self, settings: dict[str, Json], heard: Callable[[Json], None]) -> None:
-        """Start the agent that stays, which calls `heard` for its unrequested messages. Raises: MachineError."""
+        """Start the agent that stays, and pass on its unrequested messages. Raises: MachineError."""
         stream = await self.blocking(self._stream)
         self.facts = await self.blocking(stream.greet, {**self._settings(), "mode": "serve", **settings})
         self._link = AgentLink(stream, self.broken.set, heard)
 
     def drop(self) -> None:
-        """Let the connection go. Does not wait."""
+        """Drop the connection without waiting."""
         connection, self._connection = self._connection, None
         self._link = None
         if connection is not None:
@@ -83,7 +83,7 @@ class MachineSession:
         self._pool.shutdown(wait=False)
 
     async def blocking(self, work: Callable[..., T], *arguments: Any, limit_s: float = 120.0) -> T:
-        """Run something in a thread of this machine's own. Raises: MachineError for whatever of SSH goes wrong."""
+        """Run something in a thread of this machine's own. Raises: MachineError for any failure of SSH."""
         future = asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
         try:
             return await asyncio.wait_for(future, limit_s)
@@ -109,7 +109,7 @@ class MachineSession:
             self._link.tell(do, **more)
 
     async def upload(self, name: str, source: Path, progress: Callable[[float], None] | None = None) -> None:
-        """Bring a file into the machine's cache; `progress` gets parts of 1, in a thread. Raises: MachineError."""
+        """Copy a file into the machine's cache; `progress` gets the fraction, in a thread. Raises: MachineError."""
         await self.blocking(self._upload, name, source, progress or (lambda part: None), limit_s=TRANSFER_S)
 
     def _upload(self, name: str, source: Path, progress: Callable[[float], None]) -> None:
@@ -120,7 +120,7 @@ class MachineSession:
             stream.close()
 
     async def fetch(self, name: str, keeper: str, storage: Mapping[str, Json]) -> str:
-        """Have a keeper bring the code from the shared storage into the cache: why that is not possible, or "".
+        """Have a keeper copy the code from the shared storage into the cache. Return why that is not possible, or "".
 
         Raises: MachineError.
         """
@@ -135,12 +135,12 @@ class MachineSession:
             stream.close()
 
     async def receive(self, directory: str, take: Callable[[AgentStream], None], attempt: bool) -> None:
-        """Have a folder sent, the one of an attempt or another, to `take` in a thread. Raises: MachineError."""
+        """Receive a folder of an attempt, or another one; `take` gets it in a thread. Raises: MachineError."""
         settings: dict[str, Json] = {"mode": "send", "path": directory, "attempt": attempt}
         await self.blocking(self._receive, settings, take, limit_s=TRANSFER_S)
 
     async def receive_file(self, directory: str, name: str, take: Callable[[AgentStream], object]) -> None:
-        """Have one file of an attempt sent to `take` in a thread. Raises: MachineError."""
+        """Receive one file of an attempt; `take` gets it in a thread. Raises: MachineError."""
         settings: dict[str, Json] = {"mode": "send_file", "path": directory, "name": name}
         await self.blocking(self._receive, settings, take, limit_s=TRANSFER_S)
 
@@ -155,7 +155,7 @@ class MachineSession:
             stream.close()
 
     async def open_way_back(self, ports: Sequence[int], admit: Callable[[Any], None]) -> int:
-        """Have the machine's sshd listen on its loopback: the port. The first of `ports` that is free; 0: any.
+        """Have the machine's sshd listen on its loopback, at the first free one of `ports` (0: any); return the port.
 
         Each connection there calls `admit` with its channel, in a thread. Raises: MachineError.
         """
@@ -178,7 +178,7 @@ class MachineSession:
 
 
 def open_tunnel(transport: paramiko.Transport, ports: Sequence[int], admit: Callable[[Any], None]) -> int:
-    """Have the other end listen on its loopback: the port. It blocks; see `MachineSession.open_way_back`."""
+    """Have the other end listen on its loopback; return the port. It blocks; see `MachineSession.open_way_back`."""
     # For the connections that come by the tunnel. Those that are opened from here say how much they want.
     transport.default_window_size = WINDOW_BYTES
 
@@ -192,14 +192,14 @@ def open_tunnel(transport: paramiko.Transport, ports: Sequence[int], admit: Call
         except SSHException as error:
             refused = error
     raise MachineError(
-        f"its sshd opens no way back to the manager ({refused}): set AllowTcpForwarding in its sshd_config, or "
+        f"its sshd allows no connection back to the manager ({refused}): set AllowTcpForwarding in its sshd_config, or "
         f"nniManagerIp here",
         lasting=True,
     )
 
 
 def _forget_seen(transport: paramiko.Transport) -> None:
-    """Keep paramiko's notes on closed channels short: it would remember each connection that anybody ever made."""
+    """Keep paramiko's notes on closed channels short: it would remember each connection ever made."""
     seen = transport.channels_seen
     if len(seen) < 2 * _CHANNELS_SEEN:
         return

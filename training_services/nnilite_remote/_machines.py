@@ -1,6 +1,6 @@
 """Manage all machines of the service.
 
-Open them, send them what they have missed, ask for their jobs, and let them go.
+Open them, send them what they have missed, ask for their jobs, and close them.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class Machines:
         self._tasks = [asyncio.create_task(m.run(), name=m.title) for m in self._known.values()]
 
     async def cancel(self, handle: Handle) -> None:
-        """Ask for a job's end, now or when its machine is back."""
+        """Ask for a job's end, now or when its machine is reachable again."""
         self._canceled[str(handle["job"])] = handle
         await self._tell(CANCEL, handle)
 
     async def remove(self, handle: Handle) -> None:
-        """Free what a job holds on its machine, now or when that is back."""
+        """Free what a job holds on its machine, now or when the machine is reachable again."""
         await self._tell(REMOVE, handle)
 
     def settled(self, handle: Handle) -> None:
@@ -81,7 +81,7 @@ class Machines:
         self._pending.settle(CANCEL, handle)
 
     async def wait_for_one(self) -> None:
-        """Wait until one is up, or all have failed; the rest may come later. Raises: ConfigError, ServiceError."""
+        """Wait until one machine is up, or all have failed; more may come later. Raises: ConfigError, ServiceError."""
         machines = list(self._known.values())
         began_s = time.monotonic()
         while not self._decided(time.monotonic() - began_s):
@@ -99,7 +99,7 @@ class Machines:
         raise error(f"none of the machines can be used: {reasons}")
 
     def _decided(self, waited_s: float) -> bool:
-        """Whether it is known that the service works, or that it does not: what may pass gets some time to."""
+        """Return whether it is certain that the service works, or does not: passing failures get some time."""
         machines = self._known.values()
         if any(m.up for m in machines) or waited_s > _FIRST_S:
             return True
@@ -109,7 +109,7 @@ class Machines:
         return all(m.lasting for m in machines) or (waited_s > _PATIENCE_S and not busy)
 
     async def check_gpus(self, wanted: int | None) -> None:
-        """Check at the start for what no machine can ever provide. Raises: ConfigError."""
+        """Check at the start that some machine can provide the GPUs. Raises: ConfigError."""
         if not wanted:
             return
         await self.read_gpus()
@@ -135,7 +135,7 @@ class Machines:
             raise ServiceError("; ".join(filter(None, left)))
 
     async def _let_go(self, machine: Machine) -> str:
-        """What is left on the machine, and what to do about it; "" if nothing is."""
+        """Return a sentence on what is left on the machine, and how to remove it; "" if nothing is."""
         key = machine.config.key
         over = {**self._pending.jobs(REMOVE), **self._canceled}
         mine = [dict(handle) for handle in over.values() if handle["machine"] == key]
@@ -155,7 +155,7 @@ class Machines:
         self._context.wake()
 
     def finish_later(self, machine: str) -> None:
-        """Send `finish` to every machine that has had a job, now or when it is back."""
+        """Send `finish` to every machine that has had a job, now or when it is reachable again."""
         try:
             self._pending.add(FINISH, {"machine": machine, "job": ""})
         # The next poll asks for it again.
@@ -168,7 +168,7 @@ class Machines:
         task.add_done_callback(self._chores.discard)
 
     async def _catch_up(self, key: str) -> None:
-        """Send a machine that has come back what it has missed."""
+        """Send a machine that is reachable again what it has missed."""
         try:
             for what, handle in self._pending.to(key):
                 if what != FINISH:  # that is for the end
@@ -186,7 +186,7 @@ class Machines:
                 (machine.attempts.cancel if what == CANCEL else machine.attempts.remove)(dict(handle)), _CALL_S
             )
         except (MachineError, asyncio.TimeoutError) as error:
-            log.info("%s of %s will be made up for when its machine is back: %s", what, handle["job"], error)
+            log.info("%s of %s is postponed until its machine is reachable again: %s", what, handle["job"], error)
             self._pending.add(what, handle)
         else:
             self._pending.settle(what, handle)
@@ -205,7 +205,7 @@ class Machines:
     async def statuses(self, key: str, handles: list[Handle]) -> dict[str, JobStatus]:
         machine = self._known.get(key)
         if machine is None:
-            reason, found = f"its machine {key} is not in machineList any more", None
+            reason, found = f"its machine {key} is no longer in machineList", None
         else:
             reason, found = await self._ask_machine(machine, handles)
         title = machine.title if machine else key
@@ -227,7 +227,7 @@ class Machines:
     def of(self, handle: Handle) -> Machine:
         machine = self._known.get(str(handle["machine"]))
         if machine is None:
-            raise NotFound(f"the machine {handle['machine']} is not in machineList any more")
+            raise NotFound(f"the machine {handle['machine']} is no longer in machineList")
         return machine
 
 

@@ -2,7 +2,7 @@
 
     cancel    a job's end was asked for
     remove    a job's folder may be tidied up
-    finish    what is left there of the experiment should go; for every machine that has had a job, at the stop
+    finish    the rest of the experiment there can be removed; for every machine that has had a job, at the stop
 
 A command that a machine misses while it is unavailable is sent when it is back, even under a later manager. So the
 caller learns whether a command is in the file. While the disk is in trouble, each further call tries to write it.
@@ -35,7 +35,7 @@ class PendingCommands:
         self._is_written = True
 
     def load(self) -> None:
-        """What an earlier manager has left. Raises: ServiceError if that cannot be read now."""
+        """Load the commands of an earlier manager. Raises: ServiceError if they cannot be read now."""
         try:
             with open_ordinary(str(self._place)) as file:
                 found = json.load(file)
@@ -45,10 +45,10 @@ class PendingCommands:
         except OSError as error:
             raise ServiceError(f"{self._place} cannot be read now: {error.strerror}") from error
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            log.warning("%s is broken; look at the machines for what is left there: %s", self._place, error)
+            log.warning("%s is damaged; check the machines for what is left there: %s", self._place, error)
 
     def add(self, what: str, handle: Handle) -> None:
-        """Keep a command. Raises: ServiceError if it cannot be written; this manager knows it nevertheless."""
+        """Keep a command. Raises: ServiceError if it cannot be written; this manager still knows it."""
         key = (what, str(handle["machine"]), str(handle["job"]))
         if self._commands.get(key) != handle or not self._is_written:
             self._commands[key] = handle
@@ -85,7 +85,7 @@ class PendingCommands:
 
 
 def _names(what: object, handle: Handle) -> tuple[str, str]:
-    """Machine and job. Raises: ValueError, TypeError, KeyError for what this file never held."""
+    """Return machine and job. Raises: ValueError, TypeError, KeyError for entries that this program never writes."""
     machine, job = handle["machine"], handle["job"]
     directory = handle["directory"] if what in (CANCEL, REMOVE) else ""
     if what not in (CANCEL, REMOVE, FINISH) or not all(isinstance(text, str) for text in (machine, job, directory)):

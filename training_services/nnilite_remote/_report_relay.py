@@ -1,7 +1,7 @@
-"""Hands reports that come by an agent's connection to the manager, by the manager's own socket.
+"""Passes reports from an agent's connection on to the manager, through the manager's own socket.
 
-See `nnilite_remote._worker.report_socket`. A line is put to the manager as it came: it holds the token of its job, and
-the manager checks it like what a keeper on this machine sends.
+See `nnilite_remote._worker.report_socket`. A line goes to the manager unchanged: it holds the token of its job, and the
+manager checks it like a report of a keeper on this machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class ReportRelay:
-    """For one machine. `tell(caller, line)` sends an answer to its agent; an empty line: the tunnel is to be used."""
+    """The relay of one machine. `tell(caller, line)` sends an answer to its agent; "" means: use the tunnel."""
 
     def __init__(self, path: Path, tell: Callable[[int, str], None]) -> None:
         self._path = path
@@ -35,12 +35,12 @@ class ReportRelay:
         self._oddities = SparseLog()
 
     def take(self, message: Json) -> None:
-        """Pass on what an agent says in `{"event": "report", ...}`."""
+        """Pass on an agent's `{"event": "report", ...}`."""
         caller, line = message.get("caller"), message.get("line")
         if type(caller) is not int or type(line) is not str:
             more = self._oddities.more("report")
             if more is not None:
-                log.warning("an agent hands over a report that is none%s", more)
+                log.warning("an agent sent an invalid report%s", more)
             return
         if len(line) > _MOST_BYTES or not line.isascii() or "\n" in line or len(self._tasks) >= _MOST_AT_ONCE:
             self._tell(caller, "")
@@ -58,7 +58,7 @@ class ReportRelay:
         self._tell(caller, answer)
 
     async def _ask(self, line: str) -> str:
-        """The manager's answer. Raises: OSError, ValueError, IncompleteReadError."""
+        """Send a report and return the manager's answer. Raises: OSError, ValueError, IncompleteReadError."""
         reader, writer = self._free.pop() if self._free else await self._connect()
         try:
             writer.write(line.encode("ascii") + b"\n")
@@ -74,7 +74,7 @@ class ReportRelay:
         return await asyncio.open_unix_connection(sock=connect_to_socket(self._path))
 
     def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         for task in self._tasks:
             task.cancel()
         while self._free:

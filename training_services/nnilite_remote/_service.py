@@ -1,14 +1,14 @@
 """Runs trials on other machines over SSH.
 
-    _machines     all of them: opened, told what they have missed, and let go
-    _machine      one machine: connected, prepared, watched, and connected again; owns its agent and its tunnel
-    _placement    which machine gets a job, and why none does
-    _checkpoints  what earlier attempts have saved is brought to that machine
-    _worker       the worker's end: starts keepers, tells of them, moves files
+    _machines          all of them: opens them, sends what they have missed, closes them
+    _machine           one machine: connected, prepared, watched, and connected again; owns its agent and its tunnel
+    _machine_choice    chooses the machine of a job, or gives the reason why none can take it
+    _host_checkpoints  brings the checkpoints of earlier attempts to that machine
+    _worker            the worker's end: starts keepers, reports their state, moves files
 
-What is true of a job stands in its folder on its machine, and is asked for there at each poll. Jobs of a machine that
-does not answer are UNKNOWN: no sign of life, and none of death. They are LOST when their machine has told so: it was
-restarted, or their keeper is gone without a word.
+The state of a job is in its folder on its machine; each poll asks for it there. Jobs of a machine that does not answer
+are UNKNOWN: they may run or have ended. They are LOST when their machine reports it: it was restarted, or their keeper
+is gone without a report.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class RemoteService(TrainingService):
                 return await self._start(job, machine, booking)
             if machine.silent_s > _SETTLE_S:  # `poll` will learn what became of it
                 return self._handle(job, booking, {"pid": 0, "start": "", "boot": ""})
-            raise ServiceError(f"waits to hear from {machine.title} whether it was started there ({machine.trouble})")
+            raise ServiceError(f"waits for {machine.title} to confirm whether it was started there ({machine.trouble})")
         waits: dict[str, str] = {}
         while True:
             machine, booking = await self._choose(job, waits)
@@ -139,7 +139,7 @@ class RemoteService(TrainingService):
                 return handle
 
     def _withdraw(self, job: Job, machines: Iterable[str]) -> None:
-        """The job needs no slots there. Where that cannot be said, its claim ends by itself."""
+        """Withdraw the job's request for a slot there. On an unreachable machine, the request ends by itself."""
         for key in machines:
             self.machines.do_aside(_quietly(self.machines[key].attempts.withdraw(job.name)))
 
@@ -246,7 +246,7 @@ class RemoteService(TrainingService):
         return [found[str(handle["job"])] for handle in handles]
 
     def _note(self, handle: Handle, status: JobStatus) -> None:
-        """Keep the bookings true."""
+        """Update the bookings to these statuses."""
         job = str(handle["job"])
         if status.state.ended:
             self._bookings.free(job)
@@ -295,7 +295,7 @@ class RemoteService(TrainingService):
             await machine.attempts.fetch_file(str(handle["directory"]), path, target, most_bytes)
 
     async def remove(self, handle: Handle) -> None:
-        """What holds a secret or much space goes now; the trial's folder, when the experiment stops."""
+        """Remove secrets and large files now; the trial's folder goes when the experiment stops."""
         self._bookings.free(str(handle["job"]))
         await self.machines.remove(handle)
 
@@ -305,7 +305,7 @@ class RemoteService(TrainingService):
         self._terms = terms
 
     def describe(self, job: Job) -> Json:
-        """The keeper's specification, without secrets, and the machines that may get it."""
+        """Return the keeper's specification, without secrets, and the machines that may get it."""
         labels = {*self.config.machine_labels, *labels_of(job)}
         machines = [m.title for m in self.config.machine_list if labels <= set(m.labels)]
         place = f"~/{self.config.remote_directory}/{job.experiment}/trials/{job.trial}/{job.attempt}"
@@ -328,7 +328,7 @@ class RemoteService(TrainingService):
 
 
 def labels_of(job: Job) -> list[str]:
-    """The labels that a trial asks for by its parameters."""
+    """Return the labels that a trial requests by its parameters."""
     record = job.spec.get("parameters") or {}
     parameters = record.get("parameters") if isinstance(record, dict) else None
     wanted = parameters.get(LABELS) if isinstance(parameters, dict) else None
@@ -339,7 +339,7 @@ def labels_of(job: Job) -> list[str]:
 
 @contextlib.contextmanager
 def _told(machine: Machine) -> Iterator[None]:
-    """Name the machine in what goes wrong with files of a trial there. Raises: NotFound, ServiceError."""
+    """Name the machine in errors about a trial's files there. Raises: NotFound, ServiceError."""
     try:
         yield
     except MachineError as error:

@@ -1,14 +1,14 @@
-"""What comes back through the reverse tunnel: requests of keepers, and of nobody else.
+"""The gate of the reverse tunnel: it lets only requests of keepers through.
 
-The tunnel's end on a worker can be reached by everybody who is logged in there, and to the manager all that comes by
-it comes from this very program, of which it asks no sign-in. So nothing is passed through: each request is read, looked
-at, and put to the manager anew if it is one that keepers make.
+Every user who is logged in to the worker can reach the tunnel's end there, and to the manager all its requests come
+from this program, which needs no sign-in. So nothing passes through directly: each request is read and checked, and a
+new one goes to the manager if it is a request that keepers make.
 
-A caller has proven itself once the manager has accepted the head of a request with a proof. Until then it is one of a
-few, of whom one is closed for the next (see `UnprovenCallers`); it has a short time, and no more than a head is read of
-what it sends.
-No caller has a thread: all of a machine are served by one event loop in one thread, which belongs to that machine
-because sending by its connection may block.
+A caller has proven itself once the manager has accepted the head of a request with a proof. Until then only few
+callers may be connected, and one is closed for the next (see `UnprovenCallers`); each has little time, and no more
+than a head is read from it.
+No caller has a thread: one event loop in one thread serves all callers of a machine. The thread belongs to that machine
+because sending on its connection may block.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from nnilite_remote._tunnel_upstream import PIECE_BYTES, PROOF_HEADER, ManagerAw
 log = logging.getLogger(__name__)
 
 WINDOW_BYTES = 1 << 16
-"""So much may a connection in the tunnel send before any of it is read: a head, and the begin of a body."""
+"""How much a connection in the tunnel may send before any of it is read: a head, and the beginning of a body."""
 
 _UNPROVEN_MOST = 64  # callers without a proof, at a time
 _PROVEN_MOST = 1000
@@ -61,12 +61,12 @@ class _TunnelCaller:
     # What paramiko calls, in its own thread
 
     def set(self) -> None:
-        """Note that something has come, or that nothing more will."""
+        """Note that data has come, or that no more will."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._news.set)
 
     def clear(self) -> None:
-        """Do nothing: `receive` finds out by itself that there is nothing left."""
+        """Do nothing: `receive` finds out by itself that no data is left."""
 
     # Reading and writing
 
@@ -83,7 +83,7 @@ class _TunnelCaller:
         return head
 
     async def body_piece(self, most: int) -> bytes:
-        """Return what comes next of a body. Raises: EOFError if it breaks off."""
+        """Return the next piece of a body. Raises: EOFError if it ends early."""
         piece, self._pending = self._pending[:most], self._pending[most:]
         piece = piece or await self.receive(most)
         if not piece:
@@ -91,7 +91,7 @@ class _TunnelCaller:
         return piece
 
     async def receive(self, most: int) -> bytes:
-        """Return what comes next; nothing at the end."""
+        """Return the next bytes; none at the end."""
         while True:
             self._news.clear()
             try:
@@ -168,7 +168,7 @@ class TunnelGate:
         self._arriving.release()
         if self._unproven.is_full:
             self._close(self._unproven.take())
-            self._note("more connect than prove who they are; some are closed for others")
+            self._note("too many connections have not proven who they are; some are closed for others")
         caller = _TunnelCaller(channel)
         self._unproven.add(caller)
         caller.task = asyncio.get_running_loop().create_task(self._serve(caller))
@@ -223,7 +223,7 @@ class TunnelGate:
             upstream.close()
 
     async def _turn(self, caller: _TunnelCaller, upstream: TunnelUpstream) -> bool:
-        """One request and its answer; False at the end."""
+        """Serve one request; return False at the end."""
         limit_s = _IDLE_S if caller.job is not None else caller.until_s - asyncio.get_running_loop().time()
         try:
             head = await asyncio.wait_for(caller.head(), limit_s)
@@ -231,7 +231,7 @@ class TunnelGate:
                 return False
             request = parse_head(head)
         except TunnelRefused as refused:
-            self._note("somebody asked for what keepers do not ask for")
+            self._note("refused a request that keepers never make")
             await _send(caller, _head(refused.status, 0, "close"))
             return False
         if caller in self._unproven:
@@ -248,7 +248,7 @@ class TunnelGate:
             await _send(caller, _head(503, 0, "close" if request.length else "keep-alive"))
             return not request.length
         if reply.status == 401:
-            self._note("somebody asked without the proof of a trial")
+            self._note("refused a request without the proof of a trial")
         elif request.proves and request.job and reply.status < 400:
             self._prove(caller, request.job)
         goes_on = reply.status != 401 and not unread
@@ -257,7 +257,7 @@ class TunnelGate:
 
     @staticmethod
     async def _pass_body_on(request: TunnelRequest, caller: _TunnelCaller, upstream: TunnelUpstream) -> ManagerReply:
-        """Hand a body to the manager, each piece as soon as it takes it; the manager's answer."""
+        """Pass a body on to the manager, each piece as soon as it accepts one; return the manager's answer."""
         end_s, left = asyncio.get_running_loop().time() + _BODY_S, request.length
         while left:
             piece = await asyncio.wait_for(
@@ -271,7 +271,7 @@ class TunnelGate:
     async def _pass_answer_on(
         reply: ManagerReply, caller: _TunnelCaller, upstream: TunnelUpstream, connection: str
     ) -> None:
-        """Hand the manager's answer to the caller."""
+        """Pass the manager's answer on to the caller."""
         await _send(caller, _head(reply.status, reply.length, connection, reply.headers.get(PROOF_HEADER)))
         async for piece in upstream.body(reply):
             await _send(caller, piece)

@@ -1,6 +1,6 @@
-"""The requests of keepers, as they come through the tunnel: the only ones that are let through.
+"""The requests of keepers through the tunnel: the only ones that it lets through.
 
-A request is judged by its head alone. The head has the proof of who sends it, so no body is read before that.
+Only the head decides about a request. It has the proof of the sender, so no body is read before that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_HEAD_BYTES = 8192
 
 
 class TunnelRefused(Exception):
-    """Not a request of a keeper. The status to answer it with."""
+    """A request that is not from a keeper, with the status of the answer."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -43,7 +43,7 @@ class TunnelRequest(NamedTuple):
 
     @property
     def proves(self) -> bool:
-        """Whether the manager only accepts it with a proof of who sends it."""
+        """Whether the manager accepts it only with a proof of the sender."""
         return _PROOF_PATH not in self.path
 
 

@@ -1,7 +1,7 @@
-"""Connect the tunnel to the manager, which gets the requests of one caller through it.
+"""Connect the tunnel to the manager, for the requests of one caller.
 
-The manager checks who sends a request by its head alone. So it gets the head with `Expect: 100-continue`, and the body
-is fetched from the caller only after the manager has answered that it takes it:
+The manager checks the sender of a request by its head alone. So it gets the head with `Expect: 100-continue`, and the
+body is fetched from the caller only after the manager has accepted the head:
 
     tunnel    POST /api/v1/callback/JOB ... Expect: 100-continue
     manager   100 Continue                   the caller has proven itself; anything else is the answer
@@ -52,7 +52,7 @@ class ManagerReply(NamedTuple):
 
 
 class TunnelUpstream:
-    """The connection is kept for the next request. `manager` returns the manager's present address."""
+    """Keeps its connection for the next request. `manager` returns the manager's present address."""
 
     def __init__(self, manager: Callable[[], str]) -> None:
         self._manager = manager
@@ -149,11 +149,11 @@ class TunnelUpstream:
 
 
 def _parse_reply(head: bytes) -> ManagerReply:
-    """Raises: ValueError."""
+    """Parse the head of an answer. Raises: ValueError."""
     first, _, rest = head.partition(b"\r\n")
     found = _STATUS.match(first + b"\r")
     if found is None:
-        raise ValueError(f"this is no answer: {first[:80]!r}")
+        raise ValueError(f"this is not an answer: {first[:80]!r}")
     lines = [line.partition(":") for line in rest.decode("latin-1").split("\r\n") if line]
     headers = {name.strip().lower(): value.strip() for name, _, value in lines}
     status = int(found.group(1))

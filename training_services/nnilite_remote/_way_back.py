@@ -33,7 +33,7 @@ class WayBack:
         self._relay = ReportRelay(manager_socket, lambda caller, line: session.tell("answer", caller=caller, line=line))
 
     def take(self, report: Json) -> None:
-        """Hand on a report that came by the agent, which is the short way; see `ReportRelay`."""
+        """Pass on a report that came through the agent, which is the short way; see `ReportRelay`."""
         self._relay.take(report)
 
     def close(self) -> None:
@@ -41,7 +41,7 @@ class WayBack:
         self._gate.close()
 
     async def open(self) -> None:
-        """Raises: MachineError if the manager cannot be reached from there."""
+        """Find the address, and open the tunnel if it is needed. Raises: MachineError if the manager is unreachable."""
         if self._direct:
             url = urlsplit(self._manager())
             host = f"[{self._direct}]" if ":" in self._direct else self._direct

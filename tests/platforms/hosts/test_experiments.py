@@ -148,7 +148,7 @@ def test_hosts_that_are_away_at_the_stop_are_named_and_cleaned_up_later(begin, h
     said = nnictl("stop", running.entry.id, code=1)
     for host in hosts[:2]:
         host.mend()
-        assert f"{host.address} was away, so what ran there runs on" in said
+        assert f"{host.address} was unreachable, so its trials may still run" in said
         assert host.run(PROCESSES) != ""
     assert hosts[2].address not in said
     assert running.entry.id not in hosts[2].run("ls ~tester/nnilite")

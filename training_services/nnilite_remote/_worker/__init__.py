@@ -1,8 +1,8 @@
-"""The worker's end of a connection: a program that is piped to a Python there, and does what the manager asks.
+"""The worker's end of a connection: a program that is piped to a Python there, and carries out the manager's requests.
 
-It runs on Python 3.8 and later, and uses the standard library and, of nnilite, `worker_side` and `slots` alone. Its
-modules are not installed there but sent as one text (`program`). What it is given on standard input is, after this
-text, one line of settings and then, by mode:
+It runs on Python 3.8 and later, and uses only the standard library and `worker_side` and `slots` of nnilite. Its
+modules are not installed there but sent as one text (`program`). After this text, its standard input has one line of
+settings and then, by mode:
 
     serve     requests, one JSON line each: {"id": 1, "do": "status", ...}. Answers {"id": 1, "ok": ...} or
               {"id": 1, "error": sentence} come in any order, {"event": "ended", "job": ...} and reports unasked
@@ -10,7 +10,7 @@ text, one line of settings and then, by mode:
     send      nothing: a folder comes back as a tar stream
     send_file nothing: one file of an attempt comes back
 
-The first line out holds the settings' `nonce`: whatever the user's shell has printed before is thus told apart.
+The first line of output holds the settings' `nonce`, which separates it from earlier output of the user's shell.
 
     <root>/cache/                       code packages and keepers by their hash, for all experiments of this user
     <root>/.slots/                      who has a slot of this machine, and who waits: see `nnilite.services.slots`
@@ -18,13 +18,13 @@ The first line out holds the settings' `nonce`: whatever the user's shell has pr
     <root>/<experiment>/trials/<trial>/<attempt>/    see the keeper; and `spec.json`, `job.json`
     <root>/<experiment>/checkpoints/    see `checkpoints`
 
-main         what an agent does from its first to its last word
+main         the course of an agent, from start to end
 agent        the agent that stays, and answers requests until its connection ends
 attempt      the folder of one attempt
-keeper_starter  starts keepers through one fork server, which says what became of each
-hosted_keepers  which keepers are at work at which attempts, and how they are told to end
-checkpoints  what earlier attempts of a trial have left, and checkpoints that come from elsewhere
-report_socket  reports of keepers, by the agent's own connection
+keeper_starter  starts keepers through one fork server, which reports the state of each
+hosted_keepers  which keepers are at work at which attempts, and how to end them
+checkpoints  the checkpoints of earlier attempts, and those that come from other machines
+report_socket  passes reports of keepers on, by the agent's own connection
 gpus         the GPUs of the machine, from the driver's own library
 processes    processes of the machine, and files for their owner alone
 transfer     files that come to the machine's cache, and folders that are sent from it
@@ -63,7 +63,7 @@ def _module(name, source):
 
 
 def program() -> bytes:
-    """The agent as one text: its modules, and the call of `main`."""
+    """Return the agent as one text: its modules, and the call of `main`."""
     folder = Path(__file__).parent
     texts = sources() | dict.fromkeys(_PACKAGES, "")
     texts |= {f"{_PACKAGES[-1]}.{name}": (folder / f"{name}.py").read_text("ascii") for name in _MODULES}

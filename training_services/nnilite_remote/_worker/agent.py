@@ -52,7 +52,7 @@ _SLOTS_S = 0.5  # for so long other agents may have the lock, while this one ans
 
 
 class _SecondKeeper(NamedTuple):
-    """A second keeper, which delivers what a dead one has left."""
+    """A second keeper, which delivers the events that a dead one has left."""
 
     process: subprocess.Popen[bytes]
     until: float  # it is killed then
@@ -60,7 +60,7 @@ class _SecondKeeper(NamedTuple):
 
 
 class Agent:
-    """Answers requests until standard input ends. Keepers, in sessions of their own, go on."""
+    """Answers requests until standard input ends. Keepers, in sessions of their own, continue."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.experiment: str = settings["experiment"]
@@ -139,7 +139,7 @@ class Agent:
         return {}
 
     def _has_token(self, job: str, token: str) -> bool:
-        """Whether this is the token of a job that was started here, as its own folder has it."""
+        """Return whether this is the token of a job that was started here, according to its folder."""
         _, trial, number = ("--" + job).rsplit("-", 2)
         if not trial.isalnum() or not number.isdigit():
             return False
@@ -149,13 +149,14 @@ class Agent:
         return False
 
     def do_answer(self, request: dict[str, Any]) -> None:
-        """Deliver the manager's answer to a report. This has no answer of its own."""
+        """Deliver the manager's answer to a report. This request has no answer of its own."""
         self._reports.answer(request["caller"], request["line"])
 
     def do_start(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """Start a keeper. The answer comes when the fork server has said that it did.
+        """Start a keeper. The answer comes when the fork server has started it.
 
-        Where experiments share the slots of this machine, it may be whom the job waits for, and nothing is started.
+        If experiments share the slots of this machine, the answer may be the experiment that the job waits for; then
+        nothing is started.
         """
         spec = request["spec"]
         attempt = HostedAttempt({"directory": spec["directory"]})
@@ -180,7 +181,7 @@ class Agent:
         return None
 
     def do_withdraw(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The job is not to run here: it was not started, or runs elsewhere."""
+        """Withdraw a job that must not run here: it was not started, or runs elsewhere."""
         self._slots.free(request["job"])
         return {}
 
@@ -198,7 +199,7 @@ class Agent:
             return True
 
     def _status(self, attempt: HostedAttempt) -> dict[str, Any]:
-        """Whether the keeper runs is asked before how it ended: the other order misses an end in between."""
+        """Return a job's status. Look first whether the keeper runs, then how it ended: the other order misses ends."""
         if self._starter.is_starting(attempt.spec):
             return {"state": "WAITING", "reason": "its keeper is starting"}
         delivering = self._delivering.get(attempt.path)
@@ -212,14 +213,14 @@ class Agent:
         return dict(facts, **self._abandoned(attempt, delivering))
 
     def _abandoned(self, attempt: HostedAttempt, delivering: _SecondKeeper | None) -> dict[str, Any]:
-        """A keeper that is gone without a word: what is left of its trial is ended first, and delivered."""
+        """Handle a keeper that is gone without a report: first end the rest of its trial, and deliver its events."""
         if not os.path.isdir(attempt.inner("")):
-            return {"state": "LOST", "reason": "it never came to its start, or its folder %s is gone" % attempt.path}
+            return {"state": "LOST", "reason": "it never started, or its folder %s is gone" % attempt.path}
         rebooted = attempt.job.get("boot") not in (None, "", boot_id())
         reason = "its machine was restarted" if rebooted else "its keeper was killed"
         if not os.path.exists(attempt.spec):
             return {"state": "LOST", "reason": reason}
-        looked_after = {"state": "RUNNING", "reason": reason + "; what it left is being looked after"}
+        looked_after = {"state": "RUNNING", "reason": reason + "; the rest of its trial is being ended"}
         code = None if delivering is None else delivering.process.poll()
         if delivering is not None and code is None:
             if time.monotonic() < delivering.until:
@@ -245,7 +246,7 @@ class Agent:
         return _SecondKeeper(process, time.monotonic() + float(spec.get("grace_s") or 0) + _DELIVER_S, number)
 
     def do_cancel(self, request: dict[str, Any]) -> dict[str, Any]:
-        """SIGTERM to the keeper, unless the trial has ended: a second one would cut short what is delivered."""
+        """Send SIGTERM to the keeper, unless the trial has ended: a second one would cut the delivery short."""
         attempt = HostedAttempt(request["job"])
         ended = None
         with contextlib.suppress(SlowFolder):  # its keeper hears of it all the same
@@ -259,7 +260,7 @@ class Agent:
         return self._gpus.read(self.experiment)
 
     def do_reach(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Whether the manager can be called directly. Raises: OSError."""
+        """Check that the manager can be reached directly. Raises: OSError."""
         try:
             socket.create_connection((request["host"], request["port"]), request["limit_s"]).close()
         except OSError as error:
@@ -269,7 +270,7 @@ class Agent:
     # -- files
 
     def do_read(self, request: dict[str, Any]) -> dict[str, Any]:
-        """A piece of a file of an attempt: one of its streams, or what the keeper keeps."""
+        """Return a piece of a file of an attempt: one of its streams, or a file of the keeper."""
         path = os.path.join(request["directory"], *request["name"].split("/"))
 
         def read() -> bytes:
@@ -284,11 +285,11 @@ class Agent:
         return {"data": base64.b64encode(data).decode("ascii")}
 
     def do_files(self, request: dict[str, Any]) -> dict[str, Any]:
-        """What is in the folder of an attempt, without its content."""
+        """List the folder of an attempt, without the content of its files."""
         return {"files": listed(request["directory"])}
 
     def do_remove(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The trial has ended: what holds a secret or much space goes now, the rest when the experiment stops."""
+        """Tidy up after a trial: remove secrets and large files now; the rest goes when the experiment stops."""
         attempt = HostedAttempt(request["job"])
 
         def remove() -> None:
@@ -309,7 +310,7 @@ class Agent:
         return {}
 
     def do_finish(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The experiment lets go of this machine: end what was canceled, remove what is not to be kept."""
+        """Finish the experiment on this machine: end canceled jobs, and remove what need not stay."""
         canceled = {job["directory"]: HostedAttempt(job) for job in request["canceled"]}
         ended = [attempt for attempt in _attempts_in(self.folder) if os.path.exists(attempt.inner("removed"))]
         attempts = list({attempt.path: attempt for attempt in [*ended, *canceled.values()]}.values())
@@ -356,7 +357,7 @@ def _remove_empty(folder: str, keep_checkpoints: bool) -> None:
 
 
 def _look_after(path: str, needed: bool, keep_s: float) -> None:
-    """Remove what nothing has used for long."""
+    """Remove packages that have not been used for long."""
     age_s = time.time() - os.lstat(path).st_mtime
     if needed:
         os.utime(path)
@@ -373,7 +374,7 @@ def _take_slot(slots: SlotDesk, spec: dict[str, Any], terms: dict[str, Any]) -> 
 
 
 def _told(attempt: HostedAttempt, seen: LookResult) -> dict[str, Any]:
-    """How a job is; UNKNOWN where its folder cannot be read now."""
+    """Return the status of a job; UNKNOWN while its folder cannot be read."""
     if seen.error is None:
         return cast("dict[str, Any]", seen.value)
     why = seen.error.strerror or str(seen.error)
@@ -381,7 +382,7 @@ def _told(attempt: HostedAttempt, seen: LookResult) -> dict[str, Any]:
 
 
 def _ended(exited: dict[str, Any]) -> dict[str, Any]:
-    """How a job ended, by its keeper's record."""
+    """Return how a job ended, by its keeper's record."""
     return {
         "state": end_state(exited),
         "reason": str(exited.get("message") or "")[:_MOST_REASON_CHARS],
@@ -391,5 +392,5 @@ def _ended(exited: dict[str, Any]) -> dict[str, Any]:
 
 
 def _number(value: Any) -> Any:
-    """A number of ordinary size; None for anything else, which a trial may have written."""
+    """Return a number of ordinary size; None for anything else, which a trial may have written."""
     return value if isinstance(value, (int, float)) and abs(value) < 1e18 else None

@@ -17,7 +17,7 @@ _SENT = ("parameter.cfg", "trial.stdout", "trial.stderr")  # the manager has it,
 class HostedAttempt:
     """The folder of one attempt, and the keeper that may be at work there.
 
-    A keeper whose note names a fork server may be at work at another job by now: the lock of the folder tells.
+    A keeper whose note names a fork server may run another job by now: the lock of the folder shows that.
     """
 
     def __init__(self, job: dict[str, Any]) -> None:
@@ -32,7 +32,7 @@ class HostedAttempt:
         return str(self.job.get("job") or "")
 
     def earlier(self, job: str) -> list[HostedAttempt]:
-        """The last attempts of its trial before this one, whose job is given."""
+        """Return the last attempts of its trial before this one, whose job is given."""
         folder, number = os.path.split(self.path)
         if not number.isdecimal():
             return []
@@ -45,13 +45,14 @@ class HostedAttempt:
 
     @classmethod
     def at(cls, path: str) -> HostedAttempt:
-        """The attempt in a folder, of whatever experiment, by what this machine knows of it."""
+        """Return the attempt in a folder, of any experiment, by what this machine knows about it."""
         return cls({**(AttemptFiles(path).note() or {}), "directory": path})
 
     def runs(self) -> bool | None:
-        """Whether its trial runs, or is about to; None where nothing was begun yet.
+        """Return whether its trial runs, or is about to; None before the start.
 
-        The lock is not looked at before the start: a keeper that is just being started would take that for another.
+        The lock is not checked before the start: a keeper that is just being started would take the check for another
+        keeper.
         """
         if self.files.exited() is not None:
             return False
@@ -64,24 +65,24 @@ class HostedAttempt:
         return os.path.join(self.path, ".nni", name)
 
     def keeper(self) -> int:
-        """The keeper's process id, if the one of the handle is at work here; else 0."""
+        """Return the keeper's process id if the one of the handle is at work here; else 0."""
         pid = self._process()
         if pid and self.job.get("server") and not self.files.waits_for_keeper() and self.files.is_locked() is False:
             return 0
         return pid
 
     def _process(self) -> int:
-        """The process id of the handle, if that process runs; else 0."""
+        """Return the process id of the handle if that process runs; else 0."""
         pid, start = self.job.get("pid") or 0, self.job.get("start")
         same_boot = self.job.get("boot") == boot_id()
         return pid if pid > 1 and start and same_boot and started_at(pid) == start else 0
 
     def any_keeper(self) -> int:
-        """Its process id, also if the handle does not know it: it was started, and its answer lost."""
+        """Return its process id, even if the handle does not have it: the keeper was started, but the answer lost."""
         return self.keeper() or self.files.keeper()
 
     def known(self) -> dict[str, Any] | None:
-        """What an earlier request has started here: the handle's part that this machine knows, or None."""
+        """Return what an earlier request has started here: the part of the handle that this machine knows, or None."""
         found = self.files.note()
         if found is None and self.files.was_begun():
             pid = self.any_keeper()
@@ -95,7 +96,7 @@ class HostedAttempt:
         return os.path.isdir(self.path) and any(name not in ours for name in os.listdir(self.path))
 
     def clean(self, keep_outputs: bool) -> None:
-        """Remove the folder, or all of it that is not the trial's output."""
+        """Remove the folder, or all but the trial's output."""
         if not (keep_outputs and self._has_outputs()):
             shutil.rmtree(self.path, ignore_errors=True)
             return

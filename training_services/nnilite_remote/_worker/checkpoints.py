@@ -1,7 +1,7 @@
-"""What earlier attempts of a trial have left on this machine, and checkpoints that come from another one.
+"""The checkpoints of earlier attempts on this machine, and those that come from another one.
 
 <root>/<experiment>/checkpoints/<trial>/        the trial's own
-<root>/<experiment>/checkpoints/<trial>.from    the attempt that had written what was brought here
+<root>/<experiment>/checkpoints/<trial>.from    the attempt that wrote what was copied here
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from nnilite_remote._worker.processes import WorkerRefusal, make_folder
 def trace(folder: str, trial: str) -> dict[str, Any]:
     """Return what is here of a trial: its last attempt, whether that was lost, and the last attempt with checkpoints.
 
-    An attempt that this machine could not start counts as lost: a further one goes elsewhere if it can. What there is
-    none of is null.
+    An attempt that this machine could not start counts as lost: the next one goes elsewhere if it can. Missing values
+    are null.
     """
     place, brought = _place(folder, trial), _brought(folder, trial)
     trials = os.path.join(folder, "trials", trial)
@@ -36,7 +36,7 @@ def trace(folder: str, trial: str) -> dict[str, Any]:
 
 
 def restore(folder: str, trial: str, attempt: int, archive: str) -> None:
-    """Put the checkpoints in `archive` in the place of what is here. Raises: Refusal, OSError."""
+    """Replace the checkpoints here with those in `archive`. Raises: WorkerRefusal, OSError."""
     place = _place(folder, trial)
     draft = place + ".new"
     shutil.rmtree(draft, ignore_errors=True)
@@ -55,7 +55,7 @@ def restore(folder: str, trial: str, attempt: int, archive: str) -> None:
 
 
 def tidy_up(place: str, keep: bool) -> None:
-    """The experiment lets go of its folder of checkpoints."""
+    """Remove the experiment's folder of checkpoints."""
     for name in os.listdir(place):
         path = os.path.join(place, name)
         if not os.path.isdir(path):
@@ -67,7 +67,7 @@ def tidy_up(place: str, keep: bool) -> None:
 
 
 def _was_lost(directory: str) -> bool:
-    """Return whether an attempt left no word on its end here, or ended for a fault of this machine."""
+    """Return whether an attempt left no record of its end here, or ended because of this machine."""
     try:
         exited = AttemptFiles(directory).exited()
     except OSError:

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, from the driver's own library, since no package may be asked for."""
+"""The GPUs of this machine, from the driver's own library, since no package may be required."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Gpus:
         self._library: Any = None
 
     def read(self, experiment: str) -> list[dict[str, Any]]:
-        """All GPUs, each with the processes on it. Raises: Refusal."""
+        """Return all GPUs, each with the processes on it. Raises: WorkerRefusal."""
         if not self._lock.acquire(timeout=0.05):
             raise WorkerRefusal("the NVIDIA driver does not answer; see whether nvidia-smi does")
         try:

@@ -21,7 +21,7 @@ _KILLED_WITHIN_S = 2.0
 
 
 class HostedKeepers:
-    """Those of one agent, and of earlier agents. All raise OSError on a disk in trouble."""
+    """The keepers of one agent, and of earlier agents. All methods raise OSError on a disk in trouble."""
 
     def __init__(self, starter: KeeperStarter, looks: FolderLooks) -> None:
         self._starter = starter
@@ -29,15 +29,15 @@ class HostedKeepers:
         self._pressed: set[str] = set()  # folders of attempts that were told to end
 
     def has(self, attempt: HostedAttempt) -> bool:
-        """Whether the keeper of its handle is at work."""
+        """Return whether the keeper of its handle is at work."""
         return self._starter.runs(attempt.name) or bool(self._other(attempt))
 
     def terminate(self, attempt: HostedAttempt) -> None:
-        """SIGTERM to its keeper, if there is one."""
+        """Send SIGTERM to its keeper, if there is one."""
         self._signal(attempt, signal.SIGTERM)
 
     def press_later(self, attempt: HostedAttempt) -> None:
-        """Kill it with its trial if these are there when the grace is over: a keeper that was stopped does not obey."""
+        """Kill keeper and trial if they still run when the grace is over: a stopped keeper does not react."""
         if attempt.path not in self._pressed:
             self._pressed.add(attempt.path)
             threading.Thread(target=self._press, args=(attempt,), daemon=True).start()
@@ -53,7 +53,7 @@ class HostedKeepers:
         return self._kill(attempt, ended, at_work and not ended)
 
     def end(self, attempts: list[HostedAttempt], grace_s: float) -> None:
-        """Those whose trial has ended still deliver: they are told to leave. The others are ended with their trial."""
+        """End the keepers. One whose trial has ended still delivers, and then leaves; others end with their trial."""
         for attempt in attempts:
             self.terminate(attempt)
         deadline = time.monotonic() + grace_s + _LINGER_S
@@ -93,7 +93,7 @@ class HostedKeepers:
         self._pressed.discard(attempt.path)
 
     def _facts(self, attempt: HostedAttempt) -> tuple[bool, bool]:
-        """Whether an attempt has ended, by its keeper's word, and whether a keeper is at work there."""
+        """Return whether an attempt has ended, by its keeper's record, and whether a keeper is at work there."""
         return attempt.files.exited() is not None, self._is_there(attempt)
 
     def _is_there(self, attempt: HostedAttempt) -> bool:
@@ -121,8 +121,8 @@ class HostedKeepers:
             send_signal(pid, number)
 
     def _other(self, attempt: HostedAttempt) -> int:
-        """The process id of the handle's keeper; 0 if the fork server that runs answers for it.
+        """Return the process id of the handle's keeper; 0 if the running fork server is responsible for it.
 
-        So nothing that a trial does to its folder can make us take the keeper of another job for its own.
+        So a trial cannot pass off the keeper of another job as its own, whatever it does to its folder.
         """
         return 0 if attempt.job.get("server") == self._starter.name != "" else attempt.keeper()

@@ -1,7 +1,7 @@
-"""Has jobs run by the keepers of one fork server, which says of each when it runs or why it does not.
+"""Runs jobs with the keepers of one fork server, which reports when each one runs, or why it does not.
 
-Such a keeper runs one job after the other, so its process id does not tell at which it is at work, and only the server
-can send it a signal that does not hit the next one: see `nnilite._keeper.fork_server`.
+Such a keeper runs one job after the other, so its process id does not say which job it runs, and only the server can
+send it a signal that does not hit the next one: see `nnilite._keeper.fork_server`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nnilite_remote._worker.attempt import HostedAttempt
 
 
 class KeeperStarter:
-    """Answers a request to start, by `say`, when the fork server has said what became of it."""
+    """Answers a request to start, with `say`, when the fork server has reported the outcome."""
 
     def __init__(self, keeper: str, folder: str, say: Callable[[dict[str, Any]], None]) -> None:
         self._keeper = keeper
@@ -33,15 +33,15 @@ class KeeperStarter:
         self._starting: dict[str, tuple[int, str, str]] = {}
 
     def is_starting(self, spec: str) -> bool:
-        """Whether the fork server has not yet said what became of the keeper with this specification."""
+        """Return whether the fork server has not yet reported the outcome for the keeper with this specification."""
         return spec in self._starting
 
     def runs(self, job: str) -> bool:
-        """Whether a keeper of the fork server is at work for the job."""
+        """Return whether a keeper of the fork server is at work for the job."""
         return job in self._at_work
 
     def end(self, job: str, kill: bool = False) -> bool:
-        """Have SIGTERM, or SIGKILL, sent to the job's keeper. False if the fork server has none, or does not run."""
+        """Have SIGTERM, or SIGKILL, sent to the job's keeper. Return False without a keeper or a fork server."""
         server = self._server
         starting = any(name == job for _, name, _ in list(self._starting.values()))
         if server is None or server.poll() is not None or not (starting or self.runs(job)):
@@ -53,7 +53,7 @@ class KeeperStarter:
         return True
 
     def start(self, request: int, job: str, attempt: HostedAttempt) -> None:
-        """Raises: OSError if the fork server cannot be asked."""
+        """Start a keeper. Raises: OSError if the fork server does not answer."""
         self._starting[attempt.spec] = (request, job, attempt.path)
         try:
             self._order(attempt.spec)
@@ -96,7 +96,7 @@ class KeeperStarter:
             self._say({"id": number, "error": "the fork server has ended: see fork-server.log in %s" % self._folder})
 
     def _settle(self, server: str, event: dict[str, Any]) -> None:
-        """A keeper was started, or it was not."""
+        """Note that a keeper was started, or was not."""
         for spec, (number, job, folder) in list(self._starting.items()):
             if event.get("spec") == spec or event.get("job") == job:
                 if event["event"] == "started":

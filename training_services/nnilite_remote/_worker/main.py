@@ -1,4 +1,4 @@
-"""What an agent does from its first to its last word."""
+"""The course of an agent, from start to end."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import os
 
 
 class WorkerRefusal(Exception):
-    """What was asked cannot be done; one sentence."""
+    """A request that cannot be carried out; one sentence."""
 
 
 def experiment_of(pid: int) -> str:

@@ -1,15 +1,15 @@
-"""Reports of keepers, by the agent's own connection: a Unix socket beside the file with the manager's address.
+"""Passes reports of keepers on, by the agent's own connection: a Unix socket next to the file with its address.
 
-A keeper that finds one there uses it: see `nnilite._keeper.local_link`. A request through the tunnel costs both ends
-more than all else that is done for a short trial. Each line goes to the manager and its answer comes back as it is:
+A keeper that finds the socket uses it: see `nnilite._keeper.local_link`. A request through the tunnel costs both ends
+more than all other work for a short trial. Each line goes to the manager, and its answer comes back, unchanged:
 
     agent      {"event": "report", "caller": 1, "line": "..."}
     manager    {"do": "answer", "caller": 1, "line": "..."}        line "": use the tunnel
 
 Only this user can make or open the socket. If anything about it fails, the keeper sends the same through the tunnel.
 
-All callers are served by one thread. Of a line that is longer than `_HEAD_BYTES`, no more is read before its begin has
-proven whose it is: whoever can open the socket is a trial, as a rule, and a trial may send anything.
+One thread serves all callers. A line longer than `_HEAD_BYTES` is read further only when its beginning has proven the
+sender: a program that can open the socket is usually a trial, and a trial may send anything.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _HEAD = re.compile(rb'\s*\{\s*"job"\s*:\s*"([A-Za-z0-9._-]{1,200})"\s*,\s*"token
 
 
 class _ReportCaller:
-    """One connection, and what it is waited for."""
+    """One connection, and what the agent waits for on it."""
 
     def __init__(self, number: int, connection: socket.socket) -> None:
         self.number = number
@@ -53,7 +53,7 @@ class _ReportCaller:
 
 
 class ReportSocket:
-    """Serves keepers. `say` sends a message to the manager, `knows` tells whether a token is that of a job here."""
+    """Serves keepers. `say` sends a message to the manager; `knows` returns whether a token belongs to a job here."""
 
     def __init__(self, say: Callable[[dict[str, Any]], None], knows: Callable[[str, str], bool]) -> None:
         self._say = say
@@ -66,7 +66,7 @@ class ReportSocket:
         self._watch: selectors.BaseSelector | None = None
 
     def listen(self, path: str) -> None:
-        """Begin to serve. What an earlier agent has left there is taken away. Without it keepers use the tunnel."""
+        """Begin to serve, and replace the socket of an earlier agent. Without it, keepers use the tunnel."""
         if self._listening is not None:
             return
         with contextlib.suppress(OSError):
@@ -92,7 +92,7 @@ class ReportSocket:
         self._ring()
 
     def answer(self, caller: int, line: str) -> None:
-        """Hand the manager's answer to the keeper that waits for it."""
+        """Pass the manager's answer on to the keeper that waits for it."""
         self._answers.append((caller, line))
         self._ring()
 
@@ -156,7 +156,7 @@ class ReportSocket:
             self._pass_on(caller)
 
     def _may_go_on(self, caller: _ReportCaller) -> bool:
-        """Whether a line is short, or its begin has proven whose it is."""
+        """Return whether a line is short, or its beginning has proven the sender."""
         if caller.job or len(caller.data) < _HEAD_BYTES:
             return True
         found = _HEAD.match(caller.data)
@@ -180,7 +180,7 @@ class ReportSocket:
         self._say({"event": "report", "caller": caller.number, "line": line})
 
     def _hand_over(self, news: socket.socket) -> None:
-        """Send the answers that have come to those who wait for them."""
+        """Send the answers that have come to the callers that wait for them."""
         with contextlib.suppress(OSError):
             news.recv(_HEAD_BYTES)
         while self._answers:

@@ -24,12 +24,12 @@ _STAYS = ("spec.json", "job.json", "code")
 
 
 def place_of(settings: dict[str, Any]) -> str:
-    """The folder of all experiments: relative to the user's home. Raises: OSError."""
+    """Return the folder of all experiments, relative to the user's home. Raises: OSError."""
     return os.path.join(os.path.expanduser("~"), os.path.expanduser(settings["directory"]))
 
 
 def receive(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> None:
-    """Take a file into the cache, going on where an earlier transfer broke off. Raises: Refusal, OSError."""
+    """Receive a file into the cache, from where an earlier transfer broke off. Raises: WorkerRefusal, OSError."""
     cache = os.path.join(place_of(settings), "cache")
     make_folder(cache)
     target, size = os.path.join(cache, settings["name"]), settings["size"]
@@ -58,9 +58,9 @@ def receive(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> 
 
 
 def fetch(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> None:
-    """Have the keeper bring the code from the shared storage, and say why that is not possible, or "".
+    """Have the keeper copy the code from the shared storage, and say why that is not possible, or "".
 
-    Meanwhile it says every few seconds that it is at it, so that a broken connection is noticed. Raises: OSError.
+    Meanwhile it sends a sign of life every few seconds, so that a broken connection is noticed. Raises: OSError.
     """
     cache = os.path.join(place_of(settings), "cache")
     command = fetch_command(
@@ -83,7 +83,7 @@ def fetch(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> No
 
 
 def _part(cache: str, stem: str) -> tuple[BinaryIO, str]:
-    """A partial file that nobody else writes to: the furthest of the abandoned ones, or a new one."""
+    """Return a partial file that has no other writer: the longest of the abandoned ones, or a new one."""
     names = [name for name in os.listdir(cache) if name.startswith(stem) and name.endswith(".part")]
     names.sort(key=lambda name: -os.path.getsize(os.path.join(cache, name)))
     for name in [*names, "%s.%d-%d.part" % (stem, os.getpid(), time.time())]:
@@ -103,7 +103,7 @@ def _part(cache: str, stem: str) -> tuple[BinaryIO, str]:
 
 
 def _take(part: BinaryIO, have: int, size: int) -> str:
-    """Write what comes to the file; the hash of all of it."""
+    """Write the incoming bytes to the file; return the hash of all of it."""
     digest = hashlib.sha256()
     part.seek(0)
     left = have
@@ -126,9 +126,9 @@ def _take(part: BinaryIO, have: int, size: int) -> str:
 
 
 def send(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> None:
-    """Give a folder away as a tar stream: files, folders and links. Raises: Refusal, OSError.
+    """Send a folder as a tar stream: files, folders and links. Raises: WorkerRefusal, OSError.
 
-    `attempt`: it is an attempt's, of which the code and what holds secrets stay here.
+    `attempt`: the folder is an attempt's, whose code and secrets are not sent.
     """
     folder = settings["path"]
     if not os.path.isdir(folder):
@@ -143,7 +143,7 @@ def send(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> Non
 
 
 def send_file(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> None:
-    """Give one file of an attempt away. Raises: Refusal, OSError."""
+    """Send one file of an attempt. Raises: WorkerRefusal, OSError."""
     name = settings["name"]
     if name.split("/")[0] in _STAYS:
         raise WorkerRefusal("there is no file %s" % name)
@@ -164,7 +164,7 @@ def send_file(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -
 
 
 def listed(directory: str) -> list[list[Any]] | None:
-    """What is in the folder of an attempt: path, size, time, kind and target of each; None if the folder is gone."""
+    """Return the entries of an attempt's folder: path, size, time, kind and target; None if the folder is gone."""
     try:
         folder = EnclosedFolder(directory)
     except (FileNotFoundError, NotADirectoryError):
@@ -184,7 +184,7 @@ def listed(directory: str) -> list[list[Any]] | None:
 
 
 class _NoTwins(dict):  # type: ignore[type-arg]
-    """Makes each name of a file with several (hard links) a file of its own: a stream has no way back to the first."""
+    """Makes each name of a file with several (hard links) a file of its own: a stream cannot refer to the first."""
 
     def __contains__(self, inode: object) -> bool:
         return False
