@@ -275,7 +275,7 @@ def test_a_configuration_that_cannot_work_is_refused(
 ) -> None:
     write(saved, {**entries(saved), "experiment/config.json": config})
     assert load(saved) == 1
-    assert f"{saved} holds " in capsys.readouterr().err
+    assert f"{saved} contains " in capsys.readouterr().err
     assert nothing_is_left(home)
 
 
