@@ -77,6 +77,7 @@ def save(entry: RegistryEntry, target: Path, work: Work, *, with_code: bool) -> 
             raise NotFound(f"{entry.directory / name} is gone, and without it there is no experiment to save.")
     draft = path.with_name(f".{path.name}.new")
     try:
+        # The target folder may be readable by others, but results and logs are this user's own.
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             _write(entry, file, work, DiskRoom(path.parent), with_code=with_code)
         draft.replace(path)
@@ -87,6 +88,7 @@ def save(entry: RegistryEntry, target: Path, work: Work, *, with_code: bool) -> 
 
 def _write(entry: RegistryEntry, file: Any, work: Work, room: DiskRoom, *, with_code: bool) -> None:
     about = {"format": FORMAT, "id": entry.id, "name": entry.name, "platform": entry.platform, "started": entry.started}
+    # Files may be older than 1980, where the times of zip files begin.
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
         archive.writestr(ABOUT, json.dumps(about))
         own = os.fstat(file.fileno())

@@ -103,6 +103,7 @@ class Drill:
             if now < due:
                 self._wait(min(due - now, end - now, _LOOK_EVERY_S))
                 continue
+            # Counted from the last moment, not from now, a slow manager does not lower the rate.
             due += self._chance.expovariate(self._rate)
             trial = self._strike()
             if trial is not None:
@@ -117,6 +118,7 @@ class Drill:
 
     def _strike(self) -> dict[str, Any] | None:
         running = self._manager.trials(states=[TrialState.RUNNING.value])
+        # An interrupted attempt counts as running until its end is reported.
         found = [trial for trial in running if (trial["id"], trial["attempt"]) not in self.struck]
         if not found:
             return None
@@ -130,6 +132,7 @@ class Drill:
 
 
 def interrupt_trials(options: argparse.Namespace) -> int:
+    # The report needs the same experiment, which may no longer be the only running one by then.
     options.id = access.find(options).id
     stopped = False
     with access.running(options) as manager:
@@ -184,6 +187,7 @@ def _studies(manager: Client, key: str, struck: set[tuple[str, int]] | None) -> 
 
 def _usual_count(manager: Client) -> int | None:
     """Return how many intermediate results a trial with one attempt has, None if there is none, or they differ."""
+    # More trials are listed than compared, since those with several attempts do not count.
     whole = [trial for trial in manager.trials(states=["SUCCEEDED"], limit=10 * _COMPARED) if trial["attempt"] == 0]
     counts = {len(list(manager.metrics(trial["id"], kind="PERIODICAL"))) for trial in whole[:_COMPARED]}
     return counts.pop() if len(counts) == 1 else None

@@ -165,6 +165,7 @@ def _both(manager: Client, options: argparse.Namespace) -> None:
             target.flush()
         if ended or not options.follow:
             return
+        # After the end, one more round prints what came since the last read.
         ended = _ended(manager, options.trial)
         if not ended:
             time.sleep(POLL_S)
@@ -217,6 +218,7 @@ def _print(
         out.write(b"".join(line for _, line in last))
         offset = last[-1][0] if last else 0
     while True:
+        # Asked before the read, or the output between the two would be lost.
         over = ended() if options.follow else True
         offset = min(offset, size()) if size is not None else offset
         while data := read(offset):

@@ -119,6 +119,7 @@ class _ProgressLine:
     def __init__(self, work: Work) -> None:
         self._work = work
         self._ended = threading.Event()
+        # As a daemon, the line never keeps the process from ending.
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def wait(self) -> None:

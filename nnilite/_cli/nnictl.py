@@ -143,6 +143,7 @@ def _carry_out(options: argparse.Namespace) -> int:
         code = options.command(options)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, `head` for example, has seen enough
+        # Python flushes standard output at its end, and would complain about the broken pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except KeyboardInterrupt:

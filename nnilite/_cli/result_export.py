@@ -93,12 +93,14 @@ def _write_csv(rows: Iterable[Row], file: TextIO, intermediate: bool) -> int:
             count += 1
             for name in _REMARKS:
                 remarked[name] |= name in row
+            # pickle is safe here: only this process writes and reads the file.
             pickle.dump(row, kept, pickle.HIGHEST_PROTOCOL)
             return row
 
         columns = columns_of(map(keep, rows))
         if intermediate:
             columns.append("intermediate")
+        # Each cell is also under its full name, which has a column only if the short name is used twice.
         writer = csv.DictWriter(file, columns, extrasaction="ignore")
         writer.writeheader()
         kept.seek(0)

@@ -39,6 +39,7 @@ def stop(options: argparse.Namespace) -> int:
         return _killed(chosen, options)
     # A view has nothing to stop: what was left behind before is not its failure.
     views = {entry.id for entry in chosen if managers.is_view(entry)}
+    # All are asked before the first one is waited for, so that they end at the same time.
     asked = [entry for entry in chosen if _tried(entry, managers.ask_to_stop)]
     ended = [entry for entry in asked if _tried(entry, managers.wait_until_ended)]
     left = {entry.id: "" if entry.id in views else managers.left_behind(entry) for entry in ended}

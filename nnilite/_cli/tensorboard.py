@@ -38,6 +38,7 @@ def show(options: argparse.Namespace) -> None:
         screen.show_json({"folder": str(folder)})
     else:
         print(f"Event files: {folder}")
+    # `execv` would drop what is still in Python's buffer.
     sys.stdout.flush()
     # From here on, this process is TensorBoard: signals and exit code are its own.
     os.execv(program, [program, "--logdir", str(folder), "--port", str(options.port)])

@@ -335,6 +335,7 @@ def _fetch(manager: Client, trial: str, name: str, target: Path, work: long_work
                 draft.write(piece)
                 work.advance(len(piece))
 
+            # `bring_files` has already copied the file to the manager's machine.
             manager.download(trial, name, write, fetch=False)
             draft.finish()
     except UnsafeName as error:

@@ -43,12 +43,14 @@ def _compared(folder: Path, attempt: StoredAttempt, check: SoundnessCheck) -> It
         yield Defect(place, f"its files cannot be read: {error}")
         return
     yield from _parameters(place, given, attempt)
+    # Without them, the manager has everything, and the folder's reports were removed.
     if any(isinstance(event, (Reported, Exited)) for event in events):
         yield from _metrics(place, events, check.metrics(attempt))
     yield from _end(place, events, attempt)
 
 
 def _parameters(place: str, given: Any, attempt: StoredAttempt) -> Iterator[Defect]:
+    # Compared as text, since NaN does not equal itself.
     if not isinstance(given, dict) or json.dumps(given.get("parameters")) != json.dumps(attempt.parameters):
         what = _text(given.get("parameters") if isinstance(given, dict) else given)
         yield Defect(place, f"it ran with {what}, and {_text(attempt.parameters)} is recorded")

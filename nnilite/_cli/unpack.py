@@ -62,6 +62,7 @@ def load(path: Path, folder: Path | None, code: Path | None, limits: ArchiveLimi
         experiment = about.text("id") or ""
         directory = ((folder or registry.root()) / experiment).absolute()
         code = (code or directory / SAVED_CODE).absolute()
+        # Unpacking may take minutes, so a conflict is found before.
         check_free(experiment, directory, code)
         places = opened.enter_context(drafts(directory, code))
         with told(path):

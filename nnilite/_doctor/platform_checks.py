@@ -31,6 +31,7 @@ def ask(config: CheckedConfig, host: str, port: int, limit_s: float) -> Iterator
         try:
             service = assembly.make_service(directory, config, address, wake=lambda: None)
             began = time.monotonic()
+            # A person waits for the answer, so an unreachable platform is an error after seconds.
             with patience_of_at_most(OUTAGE_S):
                 asyncio.run(asyncio.wait_for(service.check(), limit_s))
         except asyncio.TimeoutError:

@@ -60,6 +60,7 @@ def _single(path: Path, section: Any, command: str) -> CheckedConfig:
     config.experiment_name = "nnictl doctor"
     config.trial_command = probe(command)
     config.trial_concurrency = config.max_trial_number = 1
+    # One attempt shows what is wrong: retries would repeat it, and an assessor has nothing to judge.
     config.max_trial_retries = config.retry_failed = 0
     config.assessor = config.advisor = None
     return config.checked()
@@ -87,6 +88,7 @@ def program_of(command: str) -> str:
 
 def _try(check: str, config: CheckedConfig, options: ManagerOptions, limit_s: float) -> Iterator[Finding]:
     began = time.monotonic()
+    # The experiment must end with the doctor, even if the doctor is killed.
     entry = launch.create(config, options=options, detach=False)
     try:
         trial = _ended(entry, began + limit_s)

@@ -32,6 +32,7 @@ SLOW_FSYNC_S = 0.05
 
 OPEN_FILES = 1024
 SKEW_S = 5.0
+# The mean of several: a single fsync may be unusually fast or slow.
 _FSYNCS = 5
 _BUILT = 1_750_000_000.0  # the middle of 2025: no clock that is right is before the making of this program
 _CONNECT_S = 3.0
@@ -41,6 +42,7 @@ _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 def check_python() -> Iterator[Finding]:
     """Check the interpreter that runs managers and tuners, and its SQLite."""
     version = ".".join(map(str, sys.version_info[:3]))
+    # 3.31 brought `trusted_schema`, which keeps a stranger's database from calling functions.
     if sqlite3.sqlite_version_info < (3, 31, 0):
         old = f"Python {version} comes with SQLite {sqlite3.sqlite_version}, which is older than 3.31"
         yield fault("python", old, "use a Python with a newer SQLite, such as one of your distribution's or of conda")
@@ -105,6 +107,7 @@ def _speed(folder: Path, draft: Path) -> Iterator[Finding]:
     try:
         began = time.perf_counter()
         for _ in range(_FSYNCS):
+            # Without new data, fsync returns at once.
             os.write(descriptor, bytes(4096))
             os.fsync(descriptor)
         each_s = (time.perf_counter() - began) / _FSYNCS
@@ -119,6 +122,7 @@ def _speed(folder: Path, draft: Path) -> Iterator[Finding]:
 
 def _skew(folder: Path, draft: Path) -> Iterator[Finding]:
     (draft / "time").touch()
+    # The clock of a file server sets the times of files on a network disk.
     skew_s = (draft / "time").stat().st_mtime - time.time()
     if abs(skew_s) > SKEW_S:
         cure = "synchronize both clocks (chrony, ntpd)"
@@ -168,6 +172,7 @@ def check_gpus(wanted: int, allowed: tuple[int, ...] | None = None) -> Iterator[
 
 def check_proxies(environment: Mapping[str, str]) -> Iterator[Finding]:
     """Check the proxies that this environment names: whether they answer, and whether loopback is left out."""
+    # Programs accept these variables in upper and lower case.
     known = {name.lower(): value for name, value in environment.items()}
     found = {name: known[name] for name in _PROXIES if known.get(name)}
     for name, url in found.items():

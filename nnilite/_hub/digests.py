@@ -24,6 +24,7 @@ from nnilite.records import Json
 LIVE_S = 2.0
 """How old the answer of a manager may be before it is asked again."""
 
+# One thread asks all managers, so one that hangs must not delay the others for long.
 ANSWER_S = 5.0
 
 Stamp = tuple[object, ...]
@@ -129,4 +130,5 @@ def _changed(path: Any) -> object:
         status = path.stat()
     except OSError:
         return None
+    # A file that replaces another one may have the same time and size, but not the same inode.
     return (status.st_mtime_ns, status.st_size, status.st_ino)

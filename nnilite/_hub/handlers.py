@@ -70,6 +70,7 @@ class HubExperimentHandler(HubHandler):
 
     async def put(self, id: str) -> None:
         name, tags, note, revision = self.fields("name", "tags", "note", "revision")
+        # `isinstance` would accept true and false, which are numbers in Python.
         if type(revision) is not int:
             raise ConfigError("must be a whole number", Place(field="revision"))
         remarks = experiment_remarks.checked(name, tags, note)

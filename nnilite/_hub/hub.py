@@ -37,6 +37,7 @@ class Hub:
     def find(self, experiment: str) -> RegistryEntry:
         """Return the experiment with exactly this id. Raises: NotFound."""
         found = registry.entry(experiment) if registry.is_id(experiment) else None
+        # The registry does not have the experiments of Microsoft NNI.
         found = found or next((one for one in registry.everything() if one.id == experiment), None)
         if found is None:
             raise NotFound(f"Experiment {experiment} no longer exists.")
@@ -75,6 +76,7 @@ class Hub:
 
     def delete(self, experiment: str) -> None:
         """Delete a stopped experiment with all its files. Raises: NniliteError."""
+        # A digest that is being read has the experiment's files open.
         with self._locks[experiment], self._digests.reading:
             entry = self.find(experiment)
             if entry.origin is not None:

@@ -42,6 +42,7 @@ class HubKeys:
     token: str
 
     def callback_token(self, job: str) -> str:
+        # A new random token matches no request, so every callback is refused.
         return secrets.token_urlsafe(32)
 
 
@@ -68,6 +69,7 @@ def link_of_running() -> str | None:
 
 def make_application(hub: Hub, token: str, options: ManagerOptions, *, require_token: bool = False) -> RestApplication:
     """Return the page's server, which follows the rules of a manager's."""
+    # A proxy's requests come from this machine, whoever sends them, so the address proves nothing.
     behind_proxy = bool(options.url_prefix.strip("/"))
     page_name = new_page_name(options.host, has_tls=options.tls_cert is not None, prefix=options.url_prefix)
     settings = Options(
@@ -132,11 +134,13 @@ async def _serve(directory: Path, options: ManagerOptions, require_token: bool, 
         directory / "manager.json",
         {"pid": getpid(), "port": server.port, "url": address.url, "tls_cert": certificate},
     )
+    # With SSH, the browser is usually on another machine, whose requests need a sign-in.
     needs_none = application.site.options.own_user and not managers.is_remote_shell()
     ready(address.url + "/" if needs_none else sign_in_address(application, address.url))
     try:
         await over.wait()
     finally:
+        # New requests are refused first: closing the hub waits for the reads that have begun.
         server.turn_away()
         hub.close()
         server.stop()

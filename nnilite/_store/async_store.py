@@ -22,6 +22,7 @@ from nnilite.tuner import Call
 
 T = TypeVar("T")
 
+# The ends that a keeper has reported; LOST is the conclusion from its silence.
 _TOLD = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELED)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 

@@ -33,6 +33,7 @@ def foreign_objects(db: sqlite3.Connection) -> list[str]:
 
 def check_schema(db: sqlite3.Connection, schema: str) -> None:
     """Check that tables and indices are exactly those of nnilite. Raises: StoreError."""
+    # SQLite makes the schema to compare with, so both have its own spelling of the statements.
     with sqlite3.connect(":memory:") as fresh:
         fresh.executescript(schema)
         wanted = _objects(fresh)

@@ -56,6 +56,7 @@ def copy_out(source: Path, target: Path) -> Unfinished:
             ).fetchone()[0],
             copy.execute("SELECT COUNT(*) FROM removals").fetchone()[0],
         )
+        # In WAL mode, part of the copy could stay in a second file.
         copy.execute("PRAGMA journal_mode = DELETE")
         copy.execute("DELETE FROM meta WHERE key IN ('secret', 'manager')")
         # Deleted rows stay in the file until this.
@@ -71,11 +72,13 @@ def take_in(path: Path, experiment: str, now: float) -> None:
             store.open()
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
             db.execute("PRAGMA trusted_schema = OFF")
+            # A file from elsewhere may be damaged on purpose; SQLite then checks each page that it reads.
             db.execute("PRAGMA cell_size_check = ON")
             try:
                 _check(db, experiment)
             except StoreError as error:
                 raise StoreError(f"{path.name} in it is not an experiment's: {error}.") from error
+            # Deleted handles and secrets are overwritten, since other experiments must not find them in the file.
             db.execute("PRAGMA secure_delete = ON")
             for statement in _SEPARATE:
                 db.execute(statement, {"now": now} if ":now" in statement else {})

@@ -39,6 +39,7 @@ from nnilite.records import Attempt, Json, MetricKind, Trial
 
 T = TypeVar("T")
 
+# Bounds the memory of an export, however many trials there are.
 _EXPORT_CHUNK = 500
 _ORDER = {
     TrialSort.SEQUENCE: "sequence",
@@ -61,6 +62,7 @@ class Reader:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        # Two, so that a long query does not delay the short ones.
         self._threads = ThreadPoolExecutor(2, "reader")
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
@@ -146,6 +148,7 @@ class Reader:
     def _trials(self, query: TrialQuery) -> TrialPage:
         where, values = _condition(query)
         column = _ORDER[query.sort]
+        # SQLite sorts NULL before all numbers, but trials without a value belong to the end in both directions.
         order = f"{column} DESC" if query.descending else f"{column} IS NULL, {column}"
         if query.sort is TrialSort.SEQUENCE:
             order = f"sequence {'DESC' if query.descending else 'ASC'}"
@@ -227,6 +230,7 @@ def _condition(query: TrialQuery) -> tuple[str, list[Any]]:
         conditions.append(f"state IN ({', '.join('?' * len(query.states))})")
         values += [state.value for state in query.states]
     if query.id_prefix:
+        # Unlike LIKE, a range uses the index, and is not confused by `_` and `%`.
         conditions.append("id >= ? AND id < ?")
         values += [query.id_prefix, query.id_prefix + "\U0010ffff"]
     if query.after_revision:

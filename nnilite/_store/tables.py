@@ -108,6 +108,7 @@ def _curve(rows: Rows, trial: str, points: int, key: str) -> Curve | None:
         return None
     last = rows("SELECT MAX(idx) FROM metrics WHERE trial = ? AND attempt = ? AND final = 0", *place[0])[0][0]
     every = max(math.ceil(((last or 0) + 1) / points), 1)
+    # The last point is always included: it shows where the curve ends.
     found = rows(
         "SELECT sequence, value FROM metrics WHERE trial = ? AND attempt = ? AND final = 0 "
         "AND (idx % ? = 0 OR idx = ?) ORDER BY idx",
@@ -156,6 +157,7 @@ async def _ask_child(question: str) -> bytes:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        # Numerical libraries would otherwise take all processors from the trials.
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     try:

@@ -91,6 +91,7 @@ class Store(Recall):
 
     def _connect(self) -> sqlite3.Connection:
         # One thread at a time uses the connection, but not always the same one.
+        # If another program holds the lock for longer, the write fails as busy, and the engine tries again.
         db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=2.0)
         try:
             # The file may come from a stranger, and its schema must not call functions of this process.
@@ -181,6 +182,7 @@ class Store(Recall):
         with translated(self.path):
             db.execute("BEGIN IMMEDIATE")
             try:
+                # The write lock is held, so no other manager can take over between this check and the commit.
                 self._check_claim()
                 db.executemany(_PUT_TRIAL, [(*row, revision) for row in trials])
                 db.executemany(_PUT_ATTEMPT, attempts)
@@ -253,6 +255,7 @@ class Store(Recall):
 
 _ONCE = ("sequence", "id", "parameter_id", "parameters", "source", "created")
 """The columns of a trial that never change."""
+# A trial is written many times. An update does not touch the columns of `_ONCE`, nor the index of the ids.
 _PUT_TRIAL = (
     f"INSERT INTO trials ({TRIALS.selected()}, score, revision) VALUES (?, ?{', ?' * len(TRIALS.fields)}) "
     "ON CONFLICT (sequence) DO UPDATE SET "

@@ -169,6 +169,7 @@ def _space_content(space: Json, values: Values, source: ConfigSource, at: At) ->
             at.space_fault("is null", source)
         return
     faults = check(space)[1]
+    # The faults of the masked space quote no secret, so they are preferred.
     for path, message in faults and (check(masked_space(space))[1] or faults):
         if known or path[-1:] != ("_type",):
             at.below(*path).space_fault(message, source)

@@ -59,6 +59,7 @@ class Leaf(FieldKind):
         self._json_schema = dict(json_schema)
 
     def fits(self, raw: Any) -> bool:
+        # In Python, true and false are whole numbers, too.
         return isinstance(raw, self.types) and (bool in self.types or not isinstance(raw, bool))
 
     def read(self, raw: Any, at: At) -> Any:
@@ -108,6 +109,7 @@ class Quantity(Leaf):
         """Read a value; the message about a bad secret does not quote it."""
         if self.unit.secret and raw == HIDDEN:
             return at.fault("was hidden when this config was shown; write the secret itself, or ${env:NAME}")
+        # `save` writes ${env:NAME} as it is, so that the secret stays out of the file.
         if self.unit.secret and not at.reading.resolve and isinstance(raw, str):
             return raw
         if not self.unit.secret:
@@ -117,6 +119,7 @@ class Quantity(Leaf):
         except ValueError as error:
             return at.fault(str(error))
         if value:
+            # The logs hide these texts wherever they occur.
             at.reading.secrets.add(str(value))
         return value
 
@@ -138,6 +141,7 @@ class Located(FieldKind):
 
     def read(self, raw: Any, at: At) -> Any:
         try:
+            # An experiment that is only viewed need not have its folders on this machine.
             rule = self.rule if at.reading.paths else PathRule.ANY
             return rule.resolve(raw, at.reading.base)
         except ValueError as error:
@@ -164,6 +168,7 @@ class OneOf(FieldKind):
         if any(raw is value for value in self.values.values() if isinstance(value, Enum)):
             return raw
         for written, value in self.values.items():
+            # In Python, 1 equals true, but they are different words in YAML.
             if type(written) is type(raw) and (written == raw or _fold(written) == _fold(raw)):
                 return value
         names = [str(value) for value in self.values]
@@ -298,6 +303,7 @@ class Union(FieldKind):
 
 
 def _faults(kind: FieldKind, raw: Any, at: At) -> int:
+    # The faults of kinds that are not chosen must not be reported, so they are noted elsewhere.
     trial = ConfigReading(at.reading.source, at.reading.base, shortcuts=at.reading.shortcuts)
     kind.read(raw, At(trial, at.path))
     return len(trial.errors)

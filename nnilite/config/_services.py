@@ -138,10 +138,12 @@ class ServiceConfig:
         if not found:
             known = [entry.name for entry in entries]
             raise AttributeError(f"{self.platform} has no field {name!r}{did_you_mean(name, known)}")
+        # A change invalidates what was checked before.
         self._values[found[0].name] = value
         self.__dict__["_config"] = None
 
     def __getattr__(self, name: str) -> Any:
+        # `copy` and `pickle` ask for such names before `_values` exists, which would never end.
         if name.startswith("_"):
             raise AttributeError(name)
         if name in self._values:

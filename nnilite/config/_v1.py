@@ -297,6 +297,7 @@ class _V1Converter:
     def _algorithm(self, word: str) -> None:
         if self._get((word,)) is None:
             return
+        # Only its fields count as read, so that unknown ones are reported.
         self.taken.discard((word,))
         self.new.origins[(word,)] = (word,)
         self._move((word, f"builtin{word.capitalize()}Name"), (word, "name"))
@@ -334,6 +335,7 @@ class _V1Converter:
         if old_name == "frameworkcontroller":
             self._list(("trial", "taskRoles"), (*to, "taskRoles"), _TASK)
             self._move(("trial", "taskRoles", 0, "command"), ("trialCommand",))
+        # NNI's older format did not require this field, but a local service whose trials get GPUs does.
         if old_name == "local" and self._get(("trial", "gpuNum")):
             self._default((*to, "useActiveGpu"), False)
         for role in _ROLE_PLATFORMS.get(old_name, ()):

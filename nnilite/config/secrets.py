@@ -43,6 +43,7 @@ def masked(raw: Any, path: Sequence[str | int] = ()) -> Any:
             masked_text(key) if isinstance(key, str) else key: masked(item, (str(key),)) for key, item in raw.items()
         }
     if isinstance(raw, (list, tuple)):
+        # A subclass, such as a named tuple, may not be made from its items, so it is hidden as a whole.
         return type(raw)(masked(item) for item in raw) if type(raw) in (list, tuple) else HIDDEN
     return masked_text(raw) if isinstance(raw, str) else raw
 

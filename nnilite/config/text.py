@@ -58,6 +58,7 @@ def read_space(path: Path) -> tuple[Any, ConfigSource]:
     """Return the content of a search space file: JSON if it is JSON, otherwise YAML. Raises: ConfigError."""
     text = read_text(path)
     value, source = _loaded(text, path)
+    # The JSON decoder accepts a repeated key and keeps the last one; the nodes of YAML show both.
     if source is None:
         root = _nodes(text)
         if root is not None:
@@ -100,6 +101,7 @@ def _lenient(text: str, path: Path, error: json.JSONDecodeError) -> tuple[Any, C
 def _nodes(text: str) -> yaml.Node | None:
     """Return the nodes of JSON with their lines; None if it is not YAML as well, or too large for that."""
     try:
+        # JSON may be indented with tabs, which YAML does not accept.
         return yaml.compose(text.replace("\t", "    "), Loader=BoundedLoader)
     except yaml.YAMLError:
         return None
