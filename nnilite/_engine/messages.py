@@ -58,7 +58,7 @@ class Settings(ExperimentLimits):
 
 @dataclass(frozen=True)
 class TunerReady:
-    """The tuner host is up and has the search space. `hears`: whether the tuner wants intermediate results."""
+    """The tuner host is up and has the search space, and the tuner may want intermediate results (`hears`)."""
 
     hears: bool = False
 

@@ -376,7 +376,7 @@ class AttemptRun:
         """Return why the trial counts as orphaned; "" if it does not."""
         limit = self._spec.orphan_s
         if limit and self._courier.silence_s() > limit:
-            return "nothing was heard of its manager for {:g} s".format(limit)
+            return "its manager was silent for {:g} s".format(limit)
         if now > self._next_look:
             self._next_look = now + _LOOK_EVERY_S
             if _is_deleted(self._spec, self._folder):

@@ -32,7 +32,7 @@ def main(archive: str) -> int:
         entry = loads(sys.stdin.read())
         trouble = fetch_code(entry if isinstance(entry, dict) else {}, archive)
     except ValueError:
-        trouble = "what is to be fetched was not told in full"
+        trouble = "the instructions to fetch are incomplete"
     sys.stdout.write(trouble)
     sys.stdout.flush()
     os._exit(1 if trouble else 0)

@@ -173,7 +173,7 @@ class Courier:
         # /proc may not be listed while too many files are open, and the keeper's own file may have been removed by now.
         except (OSError, ImportError, ValueError) as error:
             self._process = None
-            self._folder.note("what the trial uses cannot be told: {}".format(error))
+            self._folder.note("cannot measure what the trial uses: {}".format(error))
             return []
         return [] if found is None else [dict(found, run=self.outbox.run)]
 

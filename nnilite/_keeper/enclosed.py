@@ -63,7 +63,7 @@ def parts_of(name: str) -> List[str]:
     try:
         sizes = [len(os.fsencode(part)) for part in parts]
     except UnicodeEncodeError:
-        raise UnsafeName("{!a:.300} is no name of a file".format(name)) from None
+        raise UnsafeName("{!a:.300} is not a file name".format(name)) from None
     if name.startswith("/") or ".." in parts or "\0" in name:
         raise UnsafeName("{!a:.300} would lie outside of its folder".format(name))
     if len(parts) > MOST_DEPTH or max(sizes, default=0) > MOST_NAME_BYTES or sum(sizes) > _MOST_PATH_BYTES:
@@ -215,7 +215,7 @@ class EnclosedFolder:
             return _ordinary(os.open(parts[-1] if parts else ".", _READ_FLAGS, dir_fd=folder), path, "rb")
         except OSError as error:
             if error.errno in _NO_FOLDER:
-                raise NoOrdinaryFile(errno.EINVAL, "it is no ordinary file", path) from error
+                raise NoOrdinaryFile(errno.EINVAL, "it is not a regular file", path) from error
             raise
         finally:
             if folder != self._root:
@@ -406,7 +406,7 @@ def _made(folder: int, name: str, mode: int) -> int:
 def _ordinary(file: int, path: str, mode: str) -> IO[bytes]:
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise NoOrdinaryFile(errno.EINVAL, "it is no ordinary file", path)
+        raise NoOrdinaryFile(errno.EINVAL, "it is not a regular file", path)
     return os.fdopen(file, mode)
 
 

@@ -25,11 +25,11 @@ def open_ordinary(path: str) -> IO[bytes]:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise NotOrdinary(errno.EINVAL, "it is no ordinary file", path) from error
+            raise NotOrdinary(errno.EINVAL, "it is not a regular file", path) from error
         raise
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise NotOrdinary(errno.EINVAL, "it is no ordinary file", path)
+        raise NotOrdinary(errno.EINVAL, "it is not a regular file", path)
     return os.fdopen(file, "rb")
 
 

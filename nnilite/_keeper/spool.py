@@ -79,7 +79,7 @@ class SpoolReader:
             'right are: intermediate 0.5, final 0.93, final {{"default": 0.93}}'
         ).format(self.unreadable, self.example)
         if self.given_up:
-            found += "\n.nni/metrics has more than {} MB that are no reports: nothing is read after byte {}".format(
+            found += "\n.nni/metrics has more than {} MB that are not reports: nothing is read after byte {}".format(
                 _MAX_JUNK_BYTES >> 20, self.offset
             )
         return found

@@ -141,7 +141,7 @@ def checked_object(trial: str, name: Any) -> str:
     parts = name.split("/") if isinstance(name, str) else []
     own = len(parts) > 3 and parts[:2] == ["checkpoints", trial] and parts[2].isdigit()
     if not own or "\0" in name or any(part in ("", ".", "..") for part in parts):
-        raise ValueError("it names {!r:.200}, which is no file of the checkpoints of trial {}".format(name, trial))
+        raise ValueError("it names {!r:.200}, which is not a checkpoint file of trial {}".format(name, trial))
     return str(name)
 
 

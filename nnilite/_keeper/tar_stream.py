@@ -97,7 +97,7 @@ class TarStream:
             return None
         told = _number(block[148:156])
         if told != sum(block[:148]) + 8 * ord(" ") + sum(block[156:]):
-            raise DamagedTar("it holds what is no tar archive")
+            raise DamagedTar("it is not a tar archive")
         return block
 
     def _begin(self, size: int) -> None:

@@ -1,4 +1,4 @@
-"""What in a trial command is hardly meant: a script that is not there, quotes of a word processor."""
+"""Finds probable mistakes in a trial command: a missing script, or quotes of a word processor."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def command_hints(command: str, code: Path) -> list[str]:
 
 
 def _missing_scripts(command: str, code: Path) -> list[str]:
-    """Return the words that name scripts which are not there; none where the shell decides on names and folders."""
+    """Return the words that name missing scripts; none where the shell decides on names and folders."""
     if set(command) & _SHELL:
         return []
     try:

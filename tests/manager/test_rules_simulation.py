@@ -337,11 +337,11 @@ def test_a_trial_that_no_keeper_could_begin_fails_for_that_reason(restart: bool)
 @pytest.mark.parametrize("cause", [EndCause.ORPHANED, EndCause.CANCELED, EndCause.FENCED])
 def test_a_trial_that_its_keeper_ended_and_nobody_of_ours_had_asked_is_lost(cause: EndCause) -> None:
     rules = running(Rules(s.Settings(1, retries_lost=1), EMPTY, 0.0))
-    rules.step(s.LiveEvents("t", 0, (Exited(5.0, -15, "nothing was heard of its manager for 60 s", cause),), 5.0))
+    rules.step(s.LiveEvents("t", 0, (Exited(5.0, -15, "its manager was silent for 60 s", cause),), 5.0))
     trial = rules.live["t"].trial
     assert (trial.state, trial.attempt) == (TrialState.WAITING, 1)
     assert "was lost" in trial.reason
-    assert "nothing was heard of its manager for 60 s" in trial.reason
+    assert "its manager was silent for 60 s" in trial.reason
 
 
 def test_a_trial_that_its_keeper_ended_for_its_time_limit_is_canceled() -> None:

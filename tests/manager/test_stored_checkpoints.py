@@ -125,7 +125,7 @@ def test_a_list_that_names_anything_else_deletes_nothing(tmp_path: Path, name: o
     storage = Kept()
     storage.save(0, {"a": (0, 1)}, b={"object": name, "size": 1, "mtime_ns": 1})
     before = dict(storage.files)
-    with pytest.raises(ValueError, match=r"no file of the checkpoints of trial t.*delete it by hand"):
+    with pytest.raises(ValueError, match=r"not a checkpoint file of trial t.*delete it by hand"):
         tidied(storage, tmp_path, Stay.NOTHING)
     assert storage.files == before
 

@@ -127,7 +127,7 @@ def test_nobody_waits_at_a_pipe_in_the_place_of_what_a_service_has_written_down(
     os.mkfifo(place := tmp_path / "jobs.json")
     desk = GpuDesk("e", rules_of(LocalConfig()), place)
     for read in (Bookings(place).load, PendingCommands(place).load, lambda: desk.restore(lambda folder: True)):
-        with pytest.raises(ServiceError, match=r"jobs.json cannot be read now: .*no ordinary file"):
+        with pytest.raises(ServiceError, match=r"jobs.json cannot be read now: .*not a regular file"):
             read()
 
 

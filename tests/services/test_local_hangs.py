@@ -144,7 +144,7 @@ def test_a_spool_of_sixty_gigabytes_holds_nothing_up(bench, end):
     began = time.monotonic()
     received = bench.finish(name)
     assert received.values == [1]
-    assert ".nni/metrics has more than 64 MB that are no reports" in received.exits[0]["message"]
+    assert ".nni/metrics has more than 64 MB that are not reports" in received.exits[0]["message"]
     first, *_ = [event for event in bench.call(bench.service.reports(bench.handles[name])) if hasattr(event, "value")]
     assert first.value == 1
     assert time.monotonic() - began < 20

@@ -158,7 +158,7 @@ def test_a_trial_that_hears_nothing_of_its_manager_is_ended_after_its_time(tmp_p
         assert bench.inner("exit") is None
         bench.callback.script = ["forever 500"]
         until(lambda: bench.inner("exit"))
-        assert bench.inner("exit")["message"] == "nothing was heard of its manager for 0.8 s"
+        assert bench.inner("exit")["message"] == "its manager was silent for 0.8 s"
 
 
 def test_heartbeats_come_while_nothing_happens(tmp_path):

@@ -192,7 +192,7 @@ def test_a_spool_without_end_that_has_no_reports_is_given_up(tmp_path, kind):
     reported, end = keeper_folder.read_events(tmp_path)
     assert time.monotonic() - began < 10
     assert reported.value == 1
-    assert ".nni/metrics has more than 64 MB that are no reports: nothing is read after byte " in end.message
+    assert ".nni/metrics has more than 64 MB that are not reports: nothing is read after byte " in end.message
 
 
 def test_reports_behind_some_megabytes_of_something_else_are_read(tmp_path):

@@ -42,7 +42,7 @@ def test_a_trial_with_something_else_in_the_place_of_a_file_ends(tmp_path: Path,
 def test_a_spool_that_is_a_pipe_is_said(tmp_path: Path) -> None:
     with Bench(tmp_path) as bench:
         assert bench.run('cd "$NNI_OUTPUT_DIR/.nni"; rm -f metrics; mkfifo metrics; exit 3') == 3
-        assert "it is no ordinary file" in bench.callback.exits[0].message
+        assert "it is not a regular file" in bench.callback.exits[0].message
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])

@@ -107,7 +107,7 @@ def test_what_cannot_be_deleted_is_told_and_other_names_are_refused(
     assert saver.finish(True, lambda: True) == ""
     assert "code/x" in storage.kept
     assert "against checkpoint.keep" in notes[0]
-    assert "no file of the checkpoints of trial t" in notes[0]
+    assert "not a checkpoint file of trial t" in notes[0]
 
 
 def test_what_all_attempts_have_saved_goes(saver: Saver, storage: Slow) -> None:

@@ -81,4 +81,4 @@ def test_a_spool_of_sixty_gigabytes_is_not_copied(hosts, setting, bench_of):
     assert bench.finish(name).values == [1]
     events = bench.call(bench.service.reports(bench.handles[name]), 60)
     assert [event.value for event in events if hasattr(event, "value")] == [1]
-    assert "more than 64 MB that are no reports" in events[-1].message
+    assert "more than 64 MB that are not reports" in events[-1].message

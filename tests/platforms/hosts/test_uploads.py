@@ -216,7 +216,7 @@ def test_a_host_takes_the_code_from_the_shared_storage(with_storage, sent, hosts
 
 
 @pytest.mark.parametrize(
-    ("harm", "says"), [("cut", "is damaged"), ("hide", "mount the storage there"), ("hang", "it is no ordinary file")]
+    ("harm", "says"), [("cut", "is damaged"), ("hide", "mount the storage there"), ("hang", "it is not a regular file")]
 )
 def test_a_host_that_cannot_take_the_code_from_there_is_sent_it(
     harm, says, storage, with_storage, sent, hosts, opened, caplog

@@ -181,7 +181,7 @@ def test_workers_take_the_code_from_the_shared_storage(with_storage, storage, sh
     assert packages_in_redis(shared_server, prefix) == []
 
 
-@pytest.mark.parametrize(("harm", "says"), [("cut", "is damaged"), ("hang", "it is no ordinary file")])
+@pytest.mark.parametrize(("harm", "says"), [("cut", "is damaged"), ("hang", "it is not a regular file")])
 def test_workers_that_cannot_take_it_from_there_get_it_through_redis(
     harm, says, with_storage, storage, shared_server, prefix, start_worker
 ):
