@@ -1,8 +1,8 @@
 """For plugins that turn what another program runs into configurations of nnilite: `nnictl config convert --from NAME`.
 
 A converter is a function under the entry point group `nnilite.config_converters`; the entry point's name is what comes
-after `--from`. The command reads the file (YAML, JSON or TOML), finds the line of a ConfigError by its field, and prints
-the result; so a converter neither reads nor prints.
+after `--from`. The command reads the file (YAML, JSON or TOML), finds the line of a ConfigError by its field, and
+prints the result; so a converter neither reads nor prints.
 
     def convert(document: Mapping[str, Json]) -> Conversion:
         if "searcher" not in document:

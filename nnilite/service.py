@@ -3,8 +3,8 @@
 A training service runs *jobs* on one platform; a job is one attempt of a trial. The service only decides how the keeper
 gets started there. The engine calls it from one task, one call at a time, so a service hardly needs locks (one whose
 `submits_at_once` is above 1 gets so many submissions at once; see `reports_aside`, too). Only a call that takes longer
-than 2 s continues beside others: beside a slow `submit` may come everything but `submit`, beside a slow `poll` comes
-`submit`, and beside a slow `cancel`, `scale` or `remove` come `submit` and `poll`:
+than 2 s runs together with others: a slow `submit` with everything but `submit`, a slow `poll` with `submit`, and a
+slow `cancel`, `scale` or `remove` with `submit` and `poll`:
 
     open()                   comes first, and also at a resume, when old jobs may still run
     submit(job) -> handle    returns at once; the handle is JSON and is kept in the store

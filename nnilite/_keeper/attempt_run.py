@@ -137,6 +137,8 @@ class AttemptRun:
 
     def run(self) -> int:
         """Run the command to its end."""
+        # What reports need is imported before the command runs: later, files may not be opened for a while.
+        courier = self._courier
         try:
             pid = self._start()
         except NotStarted as error:
@@ -144,8 +146,8 @@ class AttemptRun:
         niceness = Niceness(pid, self._spec.niceness)
         started = dict(process.identity(pid), time=self._began[0], run=self.run_id)
         self._folder.write("started", started)
-        self._courier.notify(_started(started))
-        self._courier.measure(started)
+        courier.notify(_started(started))
+        courier.measure(started)
         self._start_courier()
         self._saver.start()
         code = self._watch(pid, niceness)

@@ -7,6 +7,7 @@ none.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -111,5 +112,8 @@ def _files() -> Dict[str, bytes]:
         return sdk_sources()
     # `zipfile` would take longer to import than the files take to write.
     archive = os.path.abspath(sys.argv[0])
-    loader = zipimport.zipimporter(archive)
+    try:
+        loader = zipimport.zipimporter(archive)
+    except ImportError as error:  # what zipimport makes of an OSError, such as too many open files
+        raise OSError(errno.EIO, str(error)) from error
     return {name: loader.get_data(os.path.join(archive, *place.split("/"))) for name, place in SDK.items()}

@@ -84,7 +84,7 @@ def fit(results: Sequence[Json], space: Json) -> Fitted:
 def _take(result: Json, space: SearchSpace, fitted: Fitted) -> None:
     if not _has_number(result.get("value")):
         fitted.left_out["value"] += 1
-        fitted.examples.setdefault("value", f"the value is no number: {result.get('value')!r:.60}")
+        fitted.examples.setdefault("value", f"the value is not a number: {result.get('value')!r:.60}")
         return
     fitting = _Fitting(space)
     try:

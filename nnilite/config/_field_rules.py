@@ -196,17 +196,17 @@ def _services(values: Values, at: At) -> CheckedServices:
         settings[name] = _settings(section, values, at)
     _settle(values, list(settings.values()))
     classes = [lookup.training_service_class(section.platform) for section in sections]
-    told = any(getattr(cls, "tells_cost", False) for cls in classes)
-    _money(values, shares, told, at)
+    reported = any(getattr(cls, "tells_cost", False) for cls in classes)
+    _money(values, shares, reported, at)
     return CheckedServices(tuple(services), settings, shares)
 
 
-def _money(values: Values, shares: dict[str, ServiceShare], told: bool, at: At) -> None:
-    """Check that limits on money have prices to count. `told`: whether a platform reports what its jobs cost."""
+def _money(values: Values, shares: dict[str, ServiceShare], reported: bool, at: At) -> None:
+    """Check that limits on money have prices to count. `reported`: whether a platform reports what its jobs cost."""
     free = [name for name, share in shares.items() if share.cost is None]
     if values.get("placement") == "cheapest" and free and len(shares) > 1:
         at.below("placement").fault(f"cheapest needs the cost of each service; {free[0]} has none (0 is free)")
-    if values.get("max_cost") is not None and len(free) == len(shares) and not told:
+    if values.get("max_cost") is not None and len(free) == len(shares) and not reported:
         at.below("maxCost").fault("no service has a cost, so nothing would ever be spent; give the services their cost")
 
 

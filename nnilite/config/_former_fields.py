@@ -1,6 +1,6 @@
 """What became of fields of NNI's other formats, and of names that people and chat bots take for fields of this one.
 
-A name in the wrong format is no misspelling: the answer says which field of the present format has its meaning.
+A name in the wrong format is not a misspelling: the answer says which field of the present format has its meaning.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ def test_name_tags_and_note_are_kept_beside_the_experiment_and_listed_everywhere
 def test_remarks_that_somebody_has_changed_meanwhile_are_not_overwritten(hub: Client) -> None:
     assert hub.ask("PUT", "/api/v1/experiments/first", REMARKS).status == 200
     late = hub.ask("PUT", "/api/v1/experiments/first", {**REMARKS, "name": "another"})
-    assert (late.status, "meanwhile" in late.json["error"]) == (409, True)
+    assert (late.status, "in the meantime" in late.json["error"]) == (409, True)
     assert listed(hub)[0]["name"] == "new name"
 
 

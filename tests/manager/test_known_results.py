@@ -59,7 +59,7 @@ def test_results_outside_of_the_space_and_without_a_number_are_left_out_with_the
     assert found.taken == [known[2]]
     assert found.sentence == (
         "1 of 4 results is taken, 3 left out "
-        "(2 since lr: 7 is not a number from 0 to 1; 1 since the value is no number: [1, 2])"
+        "(2 since lr: 7 is not a number from 0 to 1; 1 since the value is not a number: [1, 2])"
     )
 
 

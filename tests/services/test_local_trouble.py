@@ -18,7 +18,7 @@ from nnilite import foreign_files
 from nnilite._keeper import plain_file
 from nnilite.errors import CodeDirError, ConfigError, ServiceError
 from nnilite.service import JobState
-from nnilite.testing import ServiceBench, eventually
+from nnilite.testing import ServiceBench, eventually, keeper_zipapp
 from nnilite.testing.probes import quoted, runs
 from nnilite_local import LocalConfig, LocalService
 from nnilite_local._service import _folder_of
@@ -53,6 +53,21 @@ def test_a_killed_keeper_is_a_lost_job_whose_processes_are_gone(bench):
     status = bench.wait(name, JobState.LOST)
     assert status.reason == "its keeper was killed"
     assert not runs(int(bench.lines()[0]))
+
+
+def test_a_forked_keeper_imports_nothing_from_the_disk(bench, tmp_path, monkeypatch):
+    """It would be gone, and the trial lost, where no file can be opened for a moment: no descriptors, a failing disk."""
+    keeper = tmp_path / "keeper.pyz"
+    shutil.copy(keeper_zipapp(), keeper)
+    monkeypatch.setattr("nnilite.testing.bench.keeper_zipapp", lambda: keeper)
+    bench.close()
+    bench.open()
+    report = "import nnilite; nnilite.report_final_result(1)"
+    assert bench.finish(bench.python(report)).values == [1]  # the SDK comes out of the same file, once
+    first = running(bench)
+    keeper.write_bytes(b"")
+    assert bench.finish(bench.python(report)).values == [1]
+    bench.call(bench.service.cancel(bench.handles[first]))
 
 
 def test_what_a_killed_keeper_had_not_delivered_is_delivered(bench):

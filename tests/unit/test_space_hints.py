@@ -23,7 +23,7 @@ def hints(_type: str, _value: list[Any], **more: Any) -> list[str]:
         ("qloguniform", [1, 2, 3], "wider than its range"),
         ("uniform", [2, 2], "can only be 2"),
         ("randint", [3, 4], "can only be 3"),
-        ("choice", ["adam"], "one option only"),
+        ("choice", ["adam"], "only one option"),
         ("uniform", [1e-5, 0.1], "loguniform"),
         ("choice", [{"layers": [{"_type": "uniform", "_value": [0, 1]}]}, 1], "none is reached"),
     ],

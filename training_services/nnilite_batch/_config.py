@@ -117,7 +117,7 @@ def _check(scheduler: Scheduler, values: dict[str, Value]) -> None:
         except ConfigError as error:
             raise ConfigError(error.message, Place(field=path)) from error
         except re.error as error:
-            raise ConfigError(f"is no regular expression: {error}", Place(field=path)) from error
+            raise ConfigError(f"is not a regular expression: {error}", Place(field=path)) from error
     if not scheduler.states or not set(scheduler.states) <= set(PHASES):
         raise ConfigError(f"needs patterns for some of {', '.join(PHASES)}, and nothing else", Place(field="states"))
 

@@ -97,7 +97,7 @@ def connect(kubeconfig_file: str | None, context: str | None) -> Cluster:
 
 @dataclass(frozen=True)
 class _Way:
-    """Connections, and the settings by which they were made."""
+    """Holds connections, and the settings that they were made with."""
 
     configuration: Configuration
     pool: Any
@@ -118,7 +118,7 @@ class Cluster:
         return str(self._way.configuration.host).rstrip("/")
 
     def _open_way(self) -> _Way:
-        """Make connections anew: certificates belong to them."""
+        """Make new connections: certificates belong to them."""
         configuration = self._credentials.configuration
         pool = RESTClientObject(configuration).pool_manager
         self._connections.note(pool)

@@ -81,7 +81,7 @@ class FrameworkControllerConfig(ClusterConfig):
 
     @property
     def given(self) -> list[TaskRoleConfig]:
-        """The task roles of the section, or of the template."""
+        """Return the task roles of the section, or of the template."""
         return roles_of_template(self.config_path) if self.config_path else self.task_roles
 
     @property

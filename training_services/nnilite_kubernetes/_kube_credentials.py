@@ -74,7 +74,7 @@ class Credentials:
             return True
 
     def _load(self) -> Configuration:
-        """Raises: ConfigError."""
+        """Read the configuration of the cluster. Raises: ConfigError."""
         if not self._inside:
             self._check_program()
         loaded: Future[Configuration] = Future()

@@ -157,7 +157,7 @@ class KubeflowConfig(TtlConfig):
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The fewest and the most workers."""
+        """Return the fewest and the most workers."""
         replicas, own = self.worker.replicas if self.worker else 1, self.elastic_policy or {}
         least = own.get("minReplicas") or self.min_replicas or 1
         return least, own.get("maxReplicas") or self.max_replicas or max(replicas, least)
@@ -279,10 +279,10 @@ class KubeflowJob(OperatorKind):
         }
 
     def _backoff_limit(self) -> dict[str, Json]:
-        """The limit where it has an effect on restarts.
+        """Return the limit where it has an effect on restarts.
 
         Of a job that exceeds it, the training-operator deletes even the pods that have failed, with their exit codes.
-        No pod of ours is started again, so that its jobs fail without a limit just as soon, and keep these pods. The
+        Pods are never restarted here, so jobs without a limit fail just as soon, and keep these pods. The
         MPI operator hands the limit to the Job of the launcher, which has one of 6 otherwise.
         """
         limit = self._config.backoff_limit

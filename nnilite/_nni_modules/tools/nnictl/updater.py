@@ -32,5 +32,5 @@ def update_trialnum(args: Any) -> None:
 
 
 def import_data(args: Any) -> None:
-    """Hand the tuner the results of the JSON file `args.filename`."""
+    """Give the tuner the results of the JSON file `args.filename`."""
     carry_out("experiment", "import", args.id, "-f", args.filename)
