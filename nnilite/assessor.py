@@ -28,7 +28,11 @@ class Assessor:
     """
 
     def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult | bool:
-        """Judge a running trial by all its intermediate results so far, oldest first, as reported."""
+        """Judge a running trial by all its intermediate results so far, oldest first, as reported.
+
+        A history that is not longer than the one before is that of a trial that has begun again. An installed assessor
+        must not change the list, and should look only at what is new: a trial may report many thousands of results.
+        """
         raise NotImplementedError(f"{type(self).__name__} must implement assess_trial")
 
     def trial_end(self, trial_job_id: str, success: bool) -> None:

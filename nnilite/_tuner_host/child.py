@@ -42,6 +42,7 @@ class Child:
     def __init__(self) -> None:
         self._tuner: Tuner | None = None
         self._assessor: Assessor | None = None
+        self._copies = True  # of each history that the assessor gets
         self._hearing: Hearing | None = None
         self._space: Any = None
         self._calls: list[Call] = []
@@ -78,6 +79,7 @@ class Child:
             self._tuner = LaterTrials(self._tuner)
         if request.get("assessor"):
             self._assessor = _make(request["assessor"], lookup.assessor_class, Assessor)
+            self._copies = request["assessor"].get("className") is not None
         self._space = request["space"]
         self._use().update_search_space(self._space)
         self._hearing = Hearing(self._tuner)
@@ -142,11 +144,15 @@ class Child:
             return wanted
         trial, attempt = request["trial"], request["attempt"]
         known_attempt, history = self._histories.get(trial, (attempt, []))
-        history = history[: request["before"]] if known_attempt == attempt else []
+        if known_attempt != attempt:
+            history = []
+        elif len(history) > request["before"]:
+            history = history[: request["before"]]
         self._histories[trial] = (attempt, history)
         for value in request["values"]:
             history.append(value)
-            if not _good(self._assessor.assess_trial(trial, list(history))):
+            # A user's assessor may change the list. A copy at each result makes many results slow.
+            if not _good(self._assessor.assess_trial(trial, list(history) if self._copies else history)):
                 return False
         return wanted
 

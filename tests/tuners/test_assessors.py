@@ -88,7 +88,7 @@ def test_wrong_arguments_get_a_sentence(name):
 def test_curvefitting_stops_a_curve_that_levels_off_too_low():
     assessor = made("Curvefitting")
     completed(assessor, "good", curve(0.9))
-    assert stopped_at(assessor, "poor", curve(0.6)) == 7  # the first one after the start step
+    assert stopped_at(assessor, "poor", curve(0.6)) == 6  # the start step
     assert stopped_at(assessor, "as good", curve(0.9)) is None
     assert stopped_at(assessor, "slow but better", curve(1.0, rate=0.15)) is None
 
@@ -100,13 +100,36 @@ def test_curvefitting_does_not_mix_the_histories_of_trials():
         assessor.assess_trial("worst", curve(0.1)[: k + 1])
     assessor.trial_end("best", True)
     assessor.assess_trial("worst", curve(0.1))
-    assert stopped_at(assessor, "middle", curve(0.5)) == 7
+    assert stopped_at(assessor, "middle", curve(0.5)) == 6
 
 
 def test_curvefitting_judges_at_every_gap():
     assessor = made("Curvefitting", gap=5, start_step=4)
     completed(assessor, "good", curve(0.9))
-    assert stopped_at(assessor, "poor", curve(0.5)) == 9
+    assert stopped_at(assessor, "poor", curve(0.5)) == 4
+    assert stopped_at(assessor, "poor later", [*curve(0.9)[:4], *curve(0.3)[4:]]) == 9
+
+
+# optuna's SuccessiveHalving counts failed trials as rivals, too.
+@pytest.mark.parametrize("name", sorted(EVERY.keys() - {"SuccessiveHalving"}))
+def test_a_trial_that_begins_again_is_judged_by_its_new_results(name):
+    anew, first = made(name), made(name)
+    for trial in range(8):
+        values = curve(0.9 - trial / 10)
+        anew.assess_trial(str(trial), [0.5])
+        anew.assess_trial(str(trial), [0.5, 0.5])
+        assert stopped_at(anew, str(trial), values) == stopped_at(first, str(trial), values)
+
+
+def test_curvefitting_fits_a_long_curve_by_some_of_its_points(monkeypatch):
+    from nnilite_sklearn import _curvefitting
+
+    sizes = []
+    monkeypatch.setattr(_curvefitting, "forecast_at", lambda epoch, points: sizes.append(len(points)))
+    assessor = made("Curvefitting", epoch_num=1000, start_step=900, gap=50)
+    completed(assessor, "good", curve(0.9))
+    assessor.assess_trial("long", [0.1] * 950)
+    assert sizes == [64]
 
 
 def test_percentile_keeps_the_best_part():

@@ -143,12 +143,111 @@ def test_medianstop_can_minimise():
 
 
 def test_medianstop_waits_for_its_start_step_and_for_a_completed_trial():
-    assessor = MedianstopAssessor(start_step=1)
-    assert assessor.assess_trial("z", [-5]) is AssessResult.Good
+    assessor = MedianstopAssessor(start_step=2)
+    assert assessor.assess_trial("z", [-5, -5]) is AssessResult.Good
     assessor.trial_end("z", False)
     completed(assessor, "a", [1, 1, 1])
     assert assessor.assess_trial("b", [0]) is AssessResult.Good
     assert assessor.assess_trial("b", [0, 0]) is AssessResult.Bad
+
+
+class NniMedianstop:
+    """The rule of NNI 3.0's own class, `nni/algorithms/hpo/medianstop_assessor.py`, with its state of plain lists."""
+
+    def __init__(self, optimize_mode, start_step):
+        self.high, self.start, self.averages = optimize_mode == "maximize", start_step, []
+
+    def judges_good(self, history):
+        if len(history) < self.start:
+            return True
+        rivals = sorted(one[len(history) - 1] for one in self.averages if len(one) >= len(history))
+        if not rivals:
+            return True
+        if self.high:
+            return max(history) >= rivals[(len(rivals) - 1) // 2]
+        return min(history) <= rivals[len(rivals) // 2]
+
+    def complete(self, history):
+        self.averages.append([sum(history[: k + 1]) / (k + 1) for k in range(len(history))])
+
+
+@pytest.mark.parametrize("mode", ["maximize", "minimize"])
+@pytest.mark.parametrize("start_step", [0, 1, 3])
+def test_medianstop_judges_as_nnis_does(mode, start_step):
+    ours, theirs = MedianstopAssessor(mode, start_step), NniMedianstop(mode, start_step)
+    rng = random.Random(start_step)
+    verdicts = []
+    for trial in range(60):
+        # Halves and quarters: sums of them are exact, so that both compute the same averages.
+        history = [rng.randrange(40) / 4 for _ in range(rng.randrange(1, 17))]
+        for k in range(len(history)):
+            judged = ours.assess_trial(str(trial), history[: k + 1]) is AssessResult.Good
+            verdicts.append(judged)
+            assert judged == theirs.judges_good(history[: k + 1])
+        success = trial % 3 != 0
+        ours.trial_end(str(trial), success)
+        if success and len(history) >= start_step:
+            theirs.complete(history)
+    assert {True, False} == set(verdicts)
+
+
+SHAPES = {
+    "rising": [k / 20 for k in range(20)],
+    "falling": [1 - k / 20 for k in range(20)],
+    "level": [0.5] * 20,
+    "late bloomer": [0.1] * 15 + [0.9] * 5,
+    "early": [0.9] * 5 + [0.1] * 15,
+    "step": [0.2] * 10 + [0.8] * 10,
+    "two steps": [0.2] * 6 + [0.5] * 7 + [0.8] * 7,
+    "plateau": [min(k / 8, 0.7) for k in range(20)],
+    "noise": [random.Random(k).random() for k in range(20)],
+    "noisy rise": [k / 20 + random.Random(k).uniform(-0.2, 0.2) for k in range(20)],
+    "zigzag": [0.3 + 0.4 * (k % 2) for k in range(20)],
+    "peak": [1 - abs(k - 10) / 10 for k in range(20)],
+    "valley": [abs(k - 10) / 10 for k in range(20)],
+    "spike": [0.4] * 9 + [1.0] + [0.4] * 10,
+    "one NaN": [0.5] * 7 + [math.nan] + [0.5] * 12,
+    "NaN first": [math.nan, *([0.5] * 19)],
+    "negative": [k / 20 - 1 for k in range(20)],
+    "tiny": [1e-12 * k for k in range(20)],
+    "huge": [1e12 * k for k in range(20)],
+    "saturating": [1 - 2.0**-k for k in range(20)],
+}
+
+
+@pytest.mark.parametrize("curve", SHAPES.values(), ids=SHAPES)
+def test_medianstop_never_stops_a_curve_that_equals_the_only_completed_one(curve):
+    assessor = MedianstopAssessor()
+    completed(assessor, "best", curve)
+    assert all(assessor.assess_trial("same", curve[: k + 1]) is AssessResult.Good for k in range(len(curve)))
+
+
+def test_medianstop_judges_a_trial_that_begins_again_by_its_new_results():
+    assessor = MedianstopAssessor()
+    completed(assessor, "a", [0.5, 0.5])
+    assert assessor.assess_trial("b", [0.9]) is AssessResult.Good
+    assert assessor.assess_trial("b", [0.1]) is AssessResult.Bad
+
+
+class Counted(list):
+    """A history that counts how many of its results were looked at."""
+
+    looks = 0
+
+    def __getitem__(self, place):
+        Counted.looks += 1
+        return super().__getitem__(place)
+
+    def __iter__(self):
+        raise AssertionError("the whole history is looked at")
+
+
+def test_medianstop_looks_at_each_result_once():
+    assessor, history = MedianstopAssessor(), Counted()
+    for k in range(500):
+        history.append(k)
+        assessor.assess_trial("long", history)
+    assert Counted.looks == 500
 
 
 def test_medianstop_leaves_out_what_is_no_number():

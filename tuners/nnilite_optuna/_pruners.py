@@ -33,6 +33,8 @@ class PrunerAssessor(Assessor):
         self._numbers: dict[str, list[float]] = {}
 
     def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult:
+        if len(trial_history) <= self._shown.get(trial_job_id, 0):  # it has begun again
+            self._forget(trial_job_id)
         if trial_job_id not in self._trials:
             self._trials[trial_job_id] = self._study.ask()
             self._shown[trial_job_id] = 0
@@ -64,6 +66,12 @@ class PrunerAssessor(Assessor):
             self._study.tell(trial, self._summary(numbers))
         else:
             self._study.tell(trial, state=TrialState.PRUNED if numbers else TrialState.FAIL)
+
+    def _forget(self, trial_job_id: str) -> None:
+        from optuna.trial import TrialState
+
+        self._study.tell(self._trials.pop(trial_job_id), state=TrialState.FAIL)
+        del self._numbers[trial_job_id], self._shown[trial_job_id]
 
     def _summary(self, numbers: list[float]) -> float:
         return numbers[-1]

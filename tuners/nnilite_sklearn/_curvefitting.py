@@ -12,6 +12,7 @@ from nnilite.tuning.class_args import number, one_of, whole_number
 from nnilite_sklearn._surrogate import need_sklearn
 
 _FEWEST = 4  # results that a fit needs
+_MOST = 64  # results in a fit: of a longer curve, so many at equal distances, so that each fit takes as long
 
 
 class CurvefittingAssessor(Assessor):
@@ -23,7 +24,7 @@ class CurvefittingAssessor(Assessor):
 
     Args:
         epoch_num: how many intermediate results a whole trial reports.
-        start_step: no trial is stopped before it has reported more than this many results.
+        start_step: no trial is stopped before it has reported this many results.
         threshold: 0 to 1: the forecast must reach this part of the best result (of its distance from 0).
         gap: number of results from one judgement to the next.
         optimize_mode: "maximize" or "minimize".
@@ -50,6 +51,8 @@ class CurvefittingAssessor(Assessor):
         self._best: float | None = None  # of completed trials
 
     def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult:
+        if len(trial_history) <= self._lengths.get(trial_job_id, 0):  # it has begun again
+            self._forget(trial_job_id)
         curve = self._curves.setdefault(trial_job_id, [])
         known = self._lengths.get(trial_job_id, 0)
         for step in range(known, len(trial_history)):
@@ -59,18 +62,28 @@ class CurvefittingAssessor(Assessor):
         self._lengths[trial_job_id] = len(trial_history)
         if not self._due(len(trial_history)) or self._best is None or len(curve) < _FEWEST:
             return AssessResult.Good
-        forecast = forecast_at(self._last, curve)
+        forecast = forecast_at(self._last, _thinned(curve))
         wanted = self._best - (1.0 - self._threshold) * abs(self._best)
         return AssessResult(forecast is None or max(forecast, curve[-1][1]) >= wanted)
 
     def _due(self, count: int) -> bool:
-        return self._start < count < self._last and (count - self._start) % self._gap == 0
+        return self._start <= count < self._last and (count - self._start) % self._gap == 0
 
     def trial_end(self, trial_job_id: str, success: bool) -> None:
-        curve = self._curves.pop(trial_job_id, [])
-        self._lengths.pop(trial_job_id, None)
+        curve = self._forget(trial_job_id)
         if success and curve:
             self._best = curve[-1][1] if self._best is None else max(self._best, curve[-1][1])
+
+    def _forget(self, trial_job_id: str) -> list[tuple[int, float]]:
+        self._lengths.pop(trial_job_id, None)
+        return self._curves.pop(trial_job_id, [])
+
+
+def _thinned(curve: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Return at most `_MOST` points of a curve, the first and the last one among them."""
+    if len(curve) <= _MOST:
+        return curve
+    return [curve[round(k * (len(curve) - 1) / (_MOST - 1))] for k in range(_MOST)]
 
 
 def forecast_at(epoch: int, curve: list[tuple[int, float]]) -> float | None:
