@@ -15,6 +15,7 @@ PATIENCE_S = 3.0
 """A trial that has waited for less time is only being started."""
 
 _OPEN = ("WAITING", "RUNNING", "UNKNOWN")
+_ENDING = ("NO_MORE_TRIAL", "TUNER_NO_MORE_TRIAL")
 
 
 @dataclass
@@ -51,12 +52,29 @@ class Course:
 
     def lasting(self, profile: dict[str, Any]) -> list[str]:
         """Return what holds up the experiment, such as a full disk, and why trials wait unusually long."""
-        kept = [screen.brief(profile["reason"])] if profile["state"] == "RUNNING" and profile["reason"] else []
-        return kept + [
-            line
-            for reason, line in summary.waiting_by_reason(profile).items()
-            if self._now - self._waiting.get(reason, self._now) >= PATIENCE_S
+        return [
+            *_held_up(profile),
+            *(
+                line
+                for reason, line in summary.waiting_by_reason(profile).items()
+                if self._now - self._waiting.get(reason, self._now) >= PATIENCE_S
+            ),
         ]
+
+
+def _held_up(profile: dict[str, Any]) -> list[str]:
+    """Return why nothing new begins: what holds up the experiment, or the limit that it has reached."""
+    reason = screen.brief(profile["reason"])
+    if not reason or profile["state"] not in ("RUNNING", *_ENDING):
+        return []
+    if profile["state"] == "RUNNING":
+        return [reason]
+    # That the last trials of an ordinary experiment run is no news.
+    if reason.startswith("maxTrialNumber"):
+        return []
+    left = sum(profile["counts"].get(state, 0) for state in _OPEN)
+    trials = "1 trial has" if left == 1 else f"{left} trials have"
+    return [f"{reason}, and {trials} not ended yet; `nnictl stop` ends {'it' if left == 1 else 'them'} now"]
 
 
 def ended(profile: dict[str, Any]) -> int:
@@ -70,7 +88,8 @@ def left_s(profile: dict[str, Any], course: Course) -> float | None:
     guesses = []
     if limits["maxTrialNumber"] is not None and course.per_s:
         guesses.append(max(limits["maxTrialNumber"] - ended(profile), 0) / course.per_s)
-    if limits["maxExperimentDuration"] is not None:
+    # This limit ends no trial that runs. Once it is over, the rest may take any time.
+    if limits["maxExperimentDuration"] is not None and profile["state"] not in _ENDING:
         guesses.append(max(limits["maxExperimentDuration"] - profile["duration"], 0.0))
     return min(guesses, default=None)
 
@@ -101,7 +120,7 @@ def line(profile: dict[str, Any], course: Course) -> str:
     parts = [
         f"{done(profile)} trials done",
         f"{profile['counts'].get('RUNNING', 0)} running",
-        f"best {best(profile)}",
+        f"best {best(profile)}" if profile["best"] is not None else "",
         rate(course),
         f"{left} left" if left else "",
         *course.lasting(profile),

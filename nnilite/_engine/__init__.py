@@ -30,6 +30,7 @@ Around it:
     member_refusals  what members of a hybrid service have finally refused
     placement_notes  what a hybrid service asks of the rules, and notes there
     spending         what the experiment has cost
+    tuner_slowness   why no trial begins while the tuner has not answered
     trial_uses       what running trials use now, in memory
     hybrid           several training services in one experiment, itself a training service
 """

@@ -28,6 +28,7 @@ from nnilite._engine.placement_notes import LivePlacementNotes
 from nnilite._engine.rules import Rules
 from nnilite._engine.service_caller import ServiceCaller, WakeSignal
 from nnilite._engine.trial_uses import TrialUses
+from nnilite._engine.tuner_slowness import TunerSlowness
 from nnilite.errors import NniliteError, ServiceError, StoreError, TunerError
 from nnilite.records import Attempt, ExperimentState, Json, KeeperEvent, Trial, Used
 from nnilite.service import Job, TrainingService
@@ -140,6 +141,7 @@ class Engine:
         self.uses = TrialUses(parts.rules.live)
         self.gate = EventGate(parts.store, self)
         self._tuner_queue: asyncio.Queue[s.TunerCall] = asyncio.Queue()
+        self.slowness = TunerSlowness(self.now)
         self.notes = LivePlacementNotes(parts.rules, parts.clock, lambda message: self._enter(_Entry(message)))
         self.caller = ServiceCaller(parts.service, self, parts.job, parts.wake, parts.follow)
         self._share_slots_again()
@@ -268,6 +270,7 @@ class Engine:
             if isinstance(action, s.ServiceCall):
                 calls.append(action)
             else:
+                self.slowness.queued(action)
                 self._tuner_queue.put_nowait(action)
         if records:
             await self._commit(records)
@@ -348,9 +351,11 @@ class Engine:
 
     async def _call_tuner(self, actions: list[s.TunerCall]) -> None:
         waiting = iter(actions)
+        self.slowness.sent(actions)
         async with contextlib.aclosing(self._parts.tuner.answers(actions)) as answers:
             async for answer in answers:
                 action = next(waiting)
+                self.slowness.answered(action)
                 if isinstance(action, s.Assess):
                     self.put(s.Assessed(action.trial, action.attempt, bool(answer), self.now()))
                 elif isinstance(action, s.Ask):

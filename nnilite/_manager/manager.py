@@ -142,7 +142,10 @@ class Manager(Viewer):
         trouble = self.engine.commits_held_up if stopping else self.engine.trouble
         spent = rules.spent(self.engine.now())
         shown = replace(self._parts.publisher.progress, duration_s=rules.duration_s, spent=spent)
-        return replace(shown, reason=f"paused: {trouble}") if trouble else shown
+        if trouble:
+            return replace(shown, reason=f"paused: {trouble}")
+        slow = self.engine.slowness.reason() if shown.state is ExperimentState.RUNNING else ""
+        return replace(shown, reason=slow) if slow else shown
 
     async def profile(self) -> Profile:
         base = await super().profile()

@@ -12,6 +12,7 @@ from engine_bench import Bench, StartBench
 from nnilite._engine import messages as s
 from nnilite._engine import service_caller
 from nnilite._engine.dedupe import Fenced, GapFound
+from nnilite._engine.messages import Ask
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.writer import Store
 from nnilite.errors import Conflict, NoCapacity, NotFound, ServiceError, SpaceError, StoreError, TunerError
@@ -237,6 +238,17 @@ async def test_a_trial_that_finds_no_room_does_not_hold_up_the_next_one(start_be
     bench = await start_bench(service=Choosy)
     await bench.until(lambda: "nni-e-t1-0" in bench.fake.jobs)
     assert waiting_reasons(bench)[0] == "no machine with the label `rare` is free"
+
+
+async def test_a_tuner_that_is_awaited_for_long_is_the_reason_for_standing_still(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.until(lambda: bench.engine.rules.state is ExperimentState.RUNNING)
+    assert (await bench.manager.profile()).reason == ""
+    bench.engine.slowness.queued(Ask((9,), 0))
+    later = bench.engine.now() + 60.0
+    monkeypatch.setattr(bench.engine.slowness, "_now", lambda: later)
+    assert (await bench.manager.profile()).reason.startswith("new parameters were requested 60 s ago, and the tuner")
 
 
 async def test_results_are_imported_once(bench: Bench) -> None:

@@ -30,13 +30,13 @@ class MedianstopAssessor(Assessor):
     def __init__(self, optimize_mode: str = "maximize", start_step: int = 0) -> None:
         self._sign = 1.0 if one_of("optimize_mode", optimize_mode, ("maximize", "minimize")) == "maximize" else -1.0
         self._start_step = whole_number("start_step", start_step, low=0)
-        self._running: dict[str, _Curve] = {}
+        self._running: dict[str, _RunningResults] = {}
         self._averages: list[list[float]] = []  # by step: of the completed trials, in ascending order
 
     def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult:
-        known = self._running.setdefault(trial_job_id, _Curve())
+        known = self._running.setdefault(trial_job_id, _RunningResults())
         if len(trial_history) <= known.count:
-            known = self._running[trial_job_id] = _Curve()
+            known = self._running[trial_job_id] = _RunningResults()
         # Only what is new is looked at: a trial may report many thousands of results.
         for place in range(known.count, len(trial_history)):
             known.add(self._signed(trial_history[place]))
@@ -61,7 +61,7 @@ class MedianstopAssessor(Assessor):
 
 
 @dataclass
-class _Curve:
+class _RunningResults:
     """The results of a running trial: the best one, and the average of all at each step; None before any number."""
 
     averages: list[float | None] = field(default_factory=list)

@@ -167,6 +167,21 @@ def test_what_pauses_an_experiment_is_on_its_progress_line() -> None:
     assert "reached" not in progress_text.line(_profile(state="DONE", reason="maxTrialNumber (2) is reached"), course)
 
 
+def test_trials_that_run_after_the_time_is_over_are_on_its_progress_line() -> None:
+    limits = {"maxTrialNumber": None, "maxExperimentDuration": 60}
+    over = {"state": "NO_MORE_TRIAL", "reason": "maxExperimentDuration (60 s) is over", "duration": 99.0}
+    profile = _profile(**over, limits=limits, counts={"SUCCEEDED": 3, "RUNNING": 4})
+    assert progress_text.line(profile, progress_text.Course()) == (
+        "3 trials done, 4 running, "
+        "maxExperimentDuration (60 s) is over, and 4 trials have not ended yet; `nnictl stop` ends them now"
+    )
+
+
+def test_the_last_trials_of_an_ordinary_experiment_need_no_reason() -> None:
+    profile = _profile(state="NO_MORE_TRIAL", reason="maxTrialNumber (30) is reached", counts={"RUNNING": 1})
+    assert progress_text.line(profile, progress_text.Course()) == "0/30 trials done, 1 running"
+
+
 def test_best_parameters_are_shown_with_all_their_digits() -> None:
     assert summary.parameter_lines({"lr": 0.12345678901234567, "act": "relu", "on": True}) == [
         "lr: 0.12345678901234566",
