@@ -1,4 +1,7 @@
-"""Show the configuration of an experiment or what one may contain, or convert another program's file to one."""
+"""Show the configuration of an experiment or what one may contain, or convert another program's file to one.
+
+NNI's annotations in a program become calls, in a copy of the program.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     other.add_argument("--from", dest="origin", required=True, metavar="NAME", help=origin)
     other.add_argument("--json", action="store_true", help="print JSON instead of YAML")
     other.set_defaults(command=convert)
+    noted = groups.add_parser("expand", help="make a program with calls of one with NNI's annotations (useAnnotation)")
+    noted.add_argument("file", type=Path, metavar="FILE", help="the configuration, which stays as it is")
+    noted.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="new folder; default: that of the code, -expanded"
+    )
+    noted.add_argument("--json", action="store_true", help="print JSON")
+    noted.set_defaults(command=expand)
 
 
 def show(options: argparse.Namespace) -> None:
@@ -61,6 +71,17 @@ def convert(options: argparse.Namespace) -> None:
         screen.show_json(converted.config)
     else:
         print(yaml.safe_dump(dict(converted.config), sort_keys=False, allow_unicode=True, width=100), end="")
+
+
+def expand(options: argparse.Namespace) -> None:
+    from nnilite._nni import annotated_configs
+
+    written = annotated_configs.expand(options.file, options.output)
+    if options.json:
+        screen.show_json({"config": str(written.config), "code": str(written.code), "searchSpace": written.space})
+        return
+    print(f"The program is in {written.code}, with its search space of {len(written.space)} parameters.")
+    print(f"Start it with `nnictl create --config {screen.clean(str(written.config))}`.")
 
 
 def _part(text: str) -> str | int:

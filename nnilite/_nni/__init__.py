@@ -1,10 +1,12 @@
 """Experiments and programs of Microsoft NNI.
 
-nni_taken    copies the results of an experiment of NNI into an nnilite database
-nni_copy     makes that database
-nni_rows     makes records from rows of NNI's database
-nni_view     shows such an experiment
-nni_records  what NNI's Python API returns, made from the REST interface's answers
+nni_taken          copies the results of an experiment of NNI into an nnilite database
+nni_copy           makes that database
+nni_rows           makes records from rows of NNI's database
+nni_view           shows such an experiment
+nni_records        what NNI's Python API returns, made from the REST interface's answers
+annotations        makes calls and a search space of NNI's annotations
+annotated_configs  makes a config for the program with calls
 
 Elsewhere are the folders that NNI has left (`nnilite._experiments.nni_folders`, which the registry reads), NNI's
 routes (`nnilite._rest.nni_routes`), its form of a config (`nnilite.config`), and what `import nni` finds

@@ -97,7 +97,7 @@ class ExperimentConfig(Fields):
         GivenDuration | None, "a trial that waits longer in the queue of a service may move to another; default: never"
     ] = None
     nni_manager_ip: Annotated[str | None, "address at which workers reach this machine; default: detected"] = None
-    use_annotation: Annotated[bool, "not supported, as in NNI 3"] = False
+    use_annotation: Annotated[bool, "`true` is refused: see `nnictl config expand`"] = False
     debug: Annotated[bool, "sets the default of logLevel to debug"] = False
     log_level: Annotated[
         Literal["fatal", "critical", "error", "warning", "info", "debug", "trace"] | None,

@@ -105,7 +105,12 @@ def test_the_file_used_here_is_good(tmp_path):
         (with_line("trialCodeDirectory: gone"), 9, "trialCodeDirectory", "the folder '.*gone' does not exist"),
         (with_line("logLevel: warn"), 9, "logLevel", "did you mean warning?"),
         (with_line("logLevel: loud"), 9, "logLevel", "it must be fatal or critical or"),
-        (with_line("useAnnotation: true"), 9, "useAnnotation", "not supported"),
+        (
+            with_line("useAnnotation: true"),
+            9,
+            "useAnnotation",
+            "`nnictl config expand FILE`",
+        ),
         (with_line("experimentType: nas"), 9, "experimentType", "it must be hpo"),
         (with_line("experimentName: 12"), 9, "experimentName", "put it in quotes"),
         (with_line("debug: 'yes'"), 9, "debug", "true or false"),
