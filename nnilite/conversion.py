@@ -29,6 +29,8 @@ class Conversion:
     """A configuration, or a part of one; its keys as in the YAML, in the order in which they are printed."""
     notes: Sequence[str] = ()
     """What could not be converted, and what is still to be written: a sentence each, without a full stop."""
+    comments: Sequence[str] = ()
+    """What was changed, a line each. They are printed above the YAML as its comments."""
 
 
 Converter = Callable[[Mapping[str, Any]], Conversion]

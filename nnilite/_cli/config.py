@@ -70,6 +70,8 @@ def convert(options: argparse.Namespace) -> None:
     if options.json:
         screen.show_json(converted.config)
     else:
+        for comment in converted.comments:
+            print(f"# {screen.clean(comment)}")
         print(yaml.safe_dump(dict(converted.config), sort_keys=False, allow_unicode=True, width=100), end="")
 
 

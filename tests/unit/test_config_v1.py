@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
+from nnilite._cli.nnictl import run
 from nnilite.config import from_dict, load
 from nnilite.config._source import ConfigSource
 from nnilite.config._v1 import convert
@@ -274,3 +275,23 @@ def test_openpai_keeps_its_password():
 def test_what_became_of_openpais_older_names_is_told(platform, words):
     with pytest.raises(ConfigError, match=f"trainingServicePlatform: is .*{words}"):
         converted(f"trainingServicePlatform: {platform}\npaiYarnConfig: {{userName: u, host: h}}\n")
+
+
+def test_a_file_is_converted_for_people_with_what_was_changed(folder, capsys):
+    file = folder / "old.yml"
+    file.write_text(LOCAL)
+    assert run(["config", "convert", str(file), "--from", "nni"]) == 0
+    text = capsys.readouterr().out
+    comments = [line for line in text.splitlines() if line.startswith("#")]
+    assert "# maxTrialNumber was maxTrialNum" in comments
+    assert "# trialCommand was trial.command" in comments
+    assert "# authorName has no meaning any more and was left out" in comments
+    assert not any(line.startswith("# trialConcurrency") for line in comments)
+    converted = from_dict(yaml.safe_load(text), folder).checked()
+    assert converted.json() == load(file).checked().json()
+
+
+def test_a_file_in_the_present_format_needs_no_conversion(tmp_path, capsys):
+    (tmp_path / "new.yml").write_text("trainingService: {platform: local}")
+    assert run(["config", "convert", str(tmp_path / "new.yml"), "--from", "nni"]) == 1
+    assert "is in the present format already" in capsys.readouterr().err
