@@ -173,7 +173,7 @@ class Live:
         if all(scalar(by_name, name) is not None for name in objectives):
             return ""
         if objectives == ("default",):
-            return f"its final result is not a finite number (nor a dict whose `default` is one): {_brief(value)}"
+            return "its final result is not a number (nor a dict whose `default` is one)"
         return f"its final result is not a dict with numbers for {' and '.join(objectives)}"
 
     def failure(self, end: Exited) -> str:
@@ -183,8 +183,3 @@ class Live:
         if end.code is None:
             return "the trial command could not be started"
         return f"killed by signal {-end.code}" if end.code < 0 else f"exit code {end.code}"
-
-
-def _brief(value: Json) -> str:
-    text = repr(value)
-    return text if len(text) <= 100 else f"{text[:97]}..."

@@ -37,8 +37,9 @@ def find_notices(rows: Callable[..., list[Any]], objectives: Iterable[str]) -> l
     if not without:
         return noted
     total = int(rows(succeeded)[0][0])
+    have = "has" if without == 1 else "have"
     return [
         *noted,
-        f"{without} of {total} succeeded trials have no finite number as their final result, "
-        "so the tuner cannot learn from them; the reason of each trial says more",
+        f"{without} of {total} succeeded trials {have} no finite number as a final result, "
+        "so the tuner cannot learn from it; the reason of each trial says more",
     ]

@@ -145,6 +145,7 @@ def test_the_overview_tells_what_has_no_effect_and_what_is_not_sent_yet(open_pag
                 page = open_page(f"{entry.url}/", color_scheme=scheme)
                 notes = page.get_by_role("region", name="Notes")
                 notes.get_by_text("callback has no effect on local: trials report on this machine itself").wait_for()
+                notes.get_by_text(re.compile("^1 of 1 succeeded trials has no finite number")).wait_for()
                 notes.get_by_text(re.compile(r"^webhook 1 waits for \d+ messages?$")).wait_for()
                 page.screenshot(path=tmp_path / f"{scheme}.png")
             client.stop()

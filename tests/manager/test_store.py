@@ -90,7 +90,7 @@ async def test_succeeded_trials_without_a_number_are_a_notice(store: Store, obje
     with contextlib.closing(Reader(store.path)) as reader:
         noted, *more = await reader.ask(find_notices, objectives)
     assert noted == "it learns from A"
-    assert [one[:58] for one in more] == ["3 of 5 succeeded trials have no finite number as their fin"][:found]
+    assert [one[:58] for one in more] == ["3 of 5 succeeded trials have no finite number as a final r"][:found]
 
 
 def test_calls_come_back_with_the_parameters_of_their_trial(store: Store) -> None:
