@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from learning_curves import SHAPES
 from nnilite._plugins.lookup import assessor_class
 from nnilite.assessor import Assessor, AssessResult
 from nnilite.config import from_dict
@@ -91,6 +92,13 @@ def test_curvefitting_stops_a_curve_that_levels_off_too_low():
     assert stopped_at(assessor, "poor", curve(0.6)) == 6  # the start step
     assert stopped_at(assessor, "as good", curve(0.9)) is None
     assert stopped_at(assessor, "slow but better", curve(1.0, rate=0.15)) is None
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_curvefitting_never_stops_a_curve_that_equals_the_best_one(shape):
+    assessor = made("Curvefitting", threshold=1.0)
+    completed(assessor, "best", shape)
+    assert stopped_at(assessor, "same", shape) is None
 
 
 def test_curvefitting_does_not_mix_the_histories_of_trials():

@@ -19,7 +19,8 @@ class CurvefittingAssessor(Assessor):
     """NNI's Curvefitting (Domhan et al., 2015): extrapolates learning curves.
 
     Several families of curves are fitted to the results so far by least squares; the better a family fits, the more its
-    forecast for the last epoch counts. A trial is stopped if the forecast is clearly worse than the best completed one.
+    forecast for the last epoch counts. A trial is stopped if the forecast is clearly worse than the best completed one,
+    unless it is as good as that one was at the same epoch.
     Results without a finite number are left out.
 
     Args:
@@ -49,6 +50,7 @@ class CurvefittingAssessor(Assessor):
         self._curves: dict[str, list[tuple[int, float]]] = {}  # of running trials: (epoch, signed result)
         self._lengths: dict[str, int] = {}
         self._best: float | None = None  # of completed trials
+        self._course: dict[int, float] = {}  # the results of that one, by epoch
 
     def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult:
         if len(trial_history) <= self._lengths.get(trial_job_id, 0):  # it has begun again
@@ -62,6 +64,10 @@ class CurvefittingAssessor(Assessor):
         self._lengths[trial_job_id] = len(trial_history)
         if not self._due(len(trial_history)) or self._best is None or len(curve) < _FEWEST:
             return AssessResult.Good
+        # At this point the best trial was no better, whatever the forecast says.
+        epoch, value = curve[-1]
+        if epoch in self._course and value >= self._course[epoch]:
+            return AssessResult.Good
         forecast = forecast_at(self._last, _thinned(curve))
         wanted = self._best - (1.0 - self._threshold) * abs(self._best)
         return AssessResult(forecast is None or max(forecast, curve[-1][1]) >= wanted)
@@ -71,8 +77,8 @@ class CurvefittingAssessor(Assessor):
 
     def trial_end(self, trial_job_id: str, success: bool) -> None:
         curve = self._forget(trial_job_id)
-        if success and curve:
-            self._best = curve[-1][1] if self._best is None else max(self._best, curve[-1][1])
+        if success and curve and (self._best is None or curve[-1][1] > self._best):
+            self._best, self._course = curve[-1][1], dict(curve)
 
     def _forget(self, trial_job_id: str) -> list[tuple[int, float]]:
         self._lengths.pop(trial_job_id, None)
