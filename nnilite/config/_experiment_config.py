@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from nnilite.config._command_hints import command_hints
 from nnilite.config._config_reading import At, ConfigReading
@@ -145,8 +145,10 @@ class ExperimentConfig(Fields):
     ] = field(default_factory=list)
     callback: Annotated[Literal["rest", "log"], "how trials report: to the manager, or through the job's log"] = "rest"
 
+    _base_of_new: ClassVar[Path | None] = None  # `nni.experiment.config.utils` may set another than the current folder
+
     def __init__(self, platform: str | list[str] | None = None, **given: Any) -> None:
-        self._begin(ConfigSource(), Path.cwd())
+        self._begin(ConfigSource(), self._base_of_new or Path.cwd())
         for entry in record_of(ExperimentConfig).entries:
             object.__setattr__(self, entry.name, entry.default)
         if isinstance(platform, str):

@@ -88,6 +88,20 @@ def test_the_modules_of_nnis_package_have_its_classes(nni: Any, module: str, nam
     assert getattr(found, name) is getattr(nni, name)
 
 
+def test_relative_paths_begin_at_the_base_path(nni: Any, tmp_path: Path) -> None:
+    utils = importlib.import_module("nni.experiment.config.utils")
+    (tmp_path / "code").mkdir()
+    utils.set_base_path(tmp_path)
+    try:
+        config = nni.ExperimentConfig(trialCodeDirectory="code", trialCommand="x", searchSpace=SPACE)
+        assert utils.get_base_path() == tmp_path
+    finally:
+        utils.unset_base_path()
+    config.trial_concurrency, config.tuner.name, config.training_service = 1, "TPE", nni.LocalConfig()
+    assert config.checked().trial_code_directory == tmp_path / "code"
+    assert utils.get_base_path() == Path.cwd()
+
+
 def test_a_config_in_the_older_format_is_converted(nni: Any) -> None:
     convert = importlib.import_module("nni.experiment.config.convert")
     old = {"trainingServicePlatform": "local", "maxTrialNum": 3, "trial": {"command": "x"}}

@@ -1,6 +1,7 @@
 """`nni.experiment.config`: what programs that launch experiments fill in.
 
 convert  from NNI's older format to the present one
+utils    the folder of relative paths, and times
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from nnilite.config import AlgorithmConfig, ExperimentConfig, Fields, ServiceConfig
+from nnilite.config import AlgorithmConfig, ExperimentConfig, Fields, ServiceConfig, SharedStorageConfig
 
 __all__ = [
     "AlgorithmConfig",
@@ -33,6 +34,7 @@ __all__ = [
     "OpenpaiConfig",
     "RemoteConfig",
     "RemoteMachineConfig",
+    "SharedStorageConfig",
     "TrainingServiceConfig",
 ]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from nnilite.config import from_dict
 
+__path__: list[str] = []  # see `nni._Elsewhere`
 __all__ = ["to_v2"]
 
 

@@ -3,6 +3,10 @@
 __path__ = []  # type: ignore[var-annotated]  # see `nni._Elsewhere`
 
 
+def enable_multi_phase() -> None:
+    """Do nothing."""
+
+
 def multi_phase_enabled() -> bool:
     """Return False, always."""
     return False

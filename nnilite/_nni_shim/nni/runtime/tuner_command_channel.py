@@ -1,5 +1,6 @@
 """`nni.runtime.tuner_command_channel`: the commands that advisors get and send."""
 
+import sys
 from enum import Enum
 
 __path__ = []  # type: ignore[var-annotated]  # see `nni._Elsewhere`
@@ -25,3 +26,6 @@ class CommandType(Enum):
     NoMoreTrialJobs = "NO"
     KillTrialJob = "KI"
     Error = "ER"
+
+
+sys.modules[f"{__name__}.command_type"] = sys.modules[__name__]  # NNI 3 has them there
