@@ -9,6 +9,7 @@ scheduler_api    what it asks of a scheduler, by the scheduler's commands
 queued_job       what a scheduler says of one job
 watched_jobs     the jobs of one experiment, as they were last seen
 queue_watch      what becomes of a job, according to the scheduler and its keeper
+end_watch        notices the ends of trials between two looks
 attempt_spec     the specification of an attempt
 job_script       the parts of the script that a job runs
 login            where commands are run: this machine, or a login node by SSH

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 USUAL_S = 30.0
 TRANSFER_S = 1800.0
-_THREADS = 4
+_THREADS = 5  # one of them watches for the ends of trials
 _DRAIN_S = 5.0
 _CHUNK_BYTES = 1 << 18
 

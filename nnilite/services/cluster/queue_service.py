@@ -24,6 +24,7 @@ from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingServ
 from nnilite.services.callback_address import callback_address, check_callback_address, reachable_callback_address
 from nnilite.services.cluster.attempt_folders import AttemptFolders
 from nnilite.services.cluster.attempt_spec import folder_of, spec_of
+from nnilite.services.cluster.end_watch import EndWatch
 from nnilite.services.cluster.job_script import pythons_of
 from nnilite.services.cluster.queue_watch import QueueWatch
 from nnilite.services.cluster.queued_job import QueuedJob
@@ -52,6 +53,7 @@ class QueueService(TrainingService):
         super().__init__(name, config, context)
         self._api: SchedulerApi | None = None
         self._jobs = WatchedJobs(self.scheduler, context.experiment, self._status)
+        self._ends: EndWatch | None = None
         self._keeper = ""
         self._archive = ""
 
@@ -99,6 +101,8 @@ class QueueService(TrainingService):
             await api.host.close()
             raise
         self._api = api
+        self._ends = EndWatch(api.files, self._jobs.awaited, self.context.wake)
+        self._ends.start()
 
     async def _checked(self, api: SchedulerApi) -> None:
         """Check that the scheduler is there and would take a trial. Raises: ConfigError, ServiceError."""
@@ -126,6 +130,8 @@ class QueueService(TrainingService):
         api, self._api = self._api, None
         if api is None:
             return
+        if self._ends is not None:
+            await self._ends.stop()
         self._jobs.clear()
         try:
             await api.files.finish(self.context.experiment, self.config.keep)
@@ -154,7 +160,9 @@ class QueueService(TrainingService):
             callback = await asyncio.to_thread(reachable_callback_address, self.context, given, _HERE)
         spec = json.dumps(spec_of(job, api.files.root, callback, self._archive, self.config.time_limit)).encode()
         fresh = await api.files.write_spec(folder, spec)
-        return {**handle, "id": await self._enqueue(api, job, folder, fresh)}
+        handle["id"] = await self._enqueue(api, job, folder, fresh)
+        self._jobs.watch(handle)
+        return handle
 
     async def _enqueue(self, api: SchedulerApi, job: Job, folder: str, fresh: bool) -> str:
         """Submit a job whose folder is ready; return its id. `fresh`: its folder was made now."""

@@ -36,6 +36,7 @@ class QueueWatch:
     name: str
     folder: str  # relative to the folder of all files
     id: str = ""  # the scheduler's; "" until it was submitted
+    by_log: bool = False  # whether it reports by its folder
     notes: dict[str, bytes] = field(default_factory=dict)
     signs: frozenset[str] = frozenset()
     sizes: dict[str, int] = field(default_factory=dict)  # of files that grow
@@ -48,6 +49,11 @@ class QueueWatch:
         """Return what has still to be looked for."""
         wanted = [name for name in (*NOTES, *SIGNS) if name not in self.notes]
         return [f"{self.folder}/{name}" for name in (*wanted, *growing)]
+
+    @property
+    def awaited(self) -> str:
+        """The keeper's record of the end, if it is to be watched for; else ""."""
+        return f"{self.folder}/{_EXIT}" if self.by_log and _EXIT not in self.notes else ""
 
     def found(self, sizes: Mapping[str, int]) -> list[str]:
         """Take what is there; the notes that have not been read yet."""

@@ -131,6 +131,15 @@ class SharedFolder:
         listed = await self.hanging.look(files, partial(self._look, before, listing))
         return replace(listed, hanging=self.hanging.aside())
 
+    async def await_file(self, files: Sequence[str], looks: int, pause_s: float) -> frozenset[str]:
+        """Return which of the files are there, as soon as there is one; none if none appears within so many looks."""
+        folders = self.hanging.aside()
+        asked = [name for name in files if attempt_folder(name) not in folders]
+        answer = await self.host.run(shell.AWAIT_FILE, self.root, str(looks), str(pause_s), *asked)
+        if answer.status:
+            raise ServiceError(f"cannot look into the folder {self.root}: {answer.words}")
+        return frozenset(answer.output.decode("utf-8", "surrogateescape").splitlines())
+
     async def _look(self, before: str, listing: Sequence[str], files: Sequence[str], limit_s: str) -> JobListing | None:
         mark = secrets.token_hex(8)
         given = b"".join(name.encode() + b"\0" for name in files)

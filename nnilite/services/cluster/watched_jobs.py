@@ -44,8 +44,13 @@ class WatchedJobs:
         """Return the watch of a job."""
         name = str(handle["job"])
         if name not in self._watches:
-            self._watches[name] = QueueWatch(self._scheduler, name, str(handle["folder"]), str(handle["id"]))
+            known = (name, str(handle["folder"]), str(handle["id"]), handle.get("report") == "stdout")
+            self._watches[name] = QueueWatch(self._scheduler, *known)
         return self._watches[name]
+
+    def awaited(self) -> list[str]:
+        """Return the records of ends that are to be watched for."""
+        return [watch.awaited for watch in self._watches.values() if watch.awaited]
 
     def check_silence(self) -> None:
         """Refuse what would wait for a scheduler that was silent just now. Raises: ServiceError."""
@@ -56,8 +61,7 @@ class WatchedJobs:
     async def poll(self, api: SchedulerApi, handles: Sequence[Handle]) -> list[JobStatus]:
         """Look at all of them. Raises: ServiceError."""
         watches = [self.watch(handle) for handle in handles]
-        by_log = [watch for watch, handle in zip(watches, handles, strict=True) if handle.get("report") == "stdout"]
-        look = await self.look(api, watches, {watch.name for watch in by_log})
+        look = await self.look(api, watches, {watch.name for watch in watches if watch.by_log})
         self.trouble = look.trouble
         self._silent_s = time.monotonic() if look.trouble else 0.0
         if look.jobs is None:
@@ -105,12 +109,11 @@ class WatchedJobs:
     async def reports(self, api: SchedulerApi, handle: Handle) -> Sequence[KeeperEvent]:
         """Read what a trial has reported in its folder. Raises: ServiceError."""
         watch = self.watch(handle)
-        by_log = handle.get("report") == "stdout"
-        if not by_log or not watch.sizes:
+        if not watch.by_log or not watch.sizes:
             await self.look(api, [watch], {watch.name})
         if watch.name not in self._readers:
             self._readers[watch.name] = AttemptReader(api.files, watch)
-        return await self._readers[watch.name].events(watch.sizes, with_output=by_log)
+        return await self._readers[watch.name].events(watch.sizes, with_output=watch.by_log)
 
     async def cancel(self, api: SchedulerApi, handle: Handle) -> None:
         """Ask for the end of a job."""

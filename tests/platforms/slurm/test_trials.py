@@ -305,3 +305,13 @@ def test_the_code_comes_from_the_shared_storage_if_it_can(harm, says, maker, upl
         said = [record.getMessage() for record in caplog.records if "sending the code to" in record.getMessage()]
         assert len(said) == bool(harm)
         assert says in "".join(said)
+
+
+def test_the_end_of_a_trial_that_reports_by_its_folder_is_noticed_between_two_looks(open_bench):
+    bench = by_folder(open_bench)
+    name = bench.submit(job_of(bench, bench.until("go")))
+    bench.wait(name, JobState.RUNNING)
+    before = bench.wakes
+    bench.give("go")
+    eventually(lambda: bench.wakes == before + 1)
+    assert bench.status(name).state is JobState.SUCCEEDED
