@@ -18,7 +18,7 @@ from nnilite.services.cluster.queue_watch import QueueWatch
 from nnilite.services.cluster.queued_job import QueuedJob
 from nnilite_slurm import SlurmConfig, SlurmContainerConfig
 from nnilite_slurm._api import SlurmApi, full_queue, refusal
-from nnilite_slurm._listing import from_json, from_sacct_text, from_squeue_text, slurm_job
+from nnilite_slurm._listing import from_json, from_sacct_text, from_squeue_text, slurm_job, time_limits
 from nnilite_slurm._reasons import how_it_ended, why_it_waits
 from nnilite_slurm._script import script_of
 from nnilite_slurm._service import surroundings
@@ -382,3 +382,10 @@ def test_an_attempt_whose_folder_hangs_is_canceled_all_the_same(hung, tmp_path):
 def test_what_sbatch_would_wait_for_is_a_lack_of_room_with_slurms_words(words):
     error = full_queue(f"sbatch: error: {words}, sleeping and retrying")
     assert str(error).endswith(f"(MaxJobCount); it says: {words}")
+
+
+def test_time_limits_of_partitions_are_read_in_all_of_sinfos_forms():
+    listed = "debug*|infinite\nshort|5:00\nhours|12:00:00\nlong|2-12:00:00\nodd|n/a\n"
+    inf = float("inf")
+    expected = {"debug": inf, "": inf, "short": 300, "hours": 43200, "long": 216000, "odd": inf}
+    assert time_limits(listed) == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import time
 from collections.abc import Iterable, Sequence
@@ -11,8 +12,16 @@ from nnilite.errors import ConfigError, NoCapacity, Place, ServiceError
 from nnilite.services.cluster.login import LoginHost, ShellAnswer
 from nnilite.services.cluster.queued_job import QueuedJob
 from nnilite.services.cluster.scheduler_api import Look, SchedulerApi
+from nnilite.units import format_duration
 from nnilite_slurm import _shell as shell
-from nnilite_slurm._listing import SACCT_FIELDS, SQUEUE_FORMAT, from_json, from_sacct_text, from_squeue_text
+from nnilite_slurm._listing import (
+    SACCT_FIELDS,
+    SQUEUE_FORMAT,
+    from_json,
+    from_sacct_text,
+    from_squeue_text,
+    time_limits,
+)
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +60,23 @@ class SlurmApi(SchedulerApi):
         answer = await self.host.run("exec sbatch --test-only /dev/stdin", given=script.encode())
         if answer.status:
             raise refusal(answer.words)
+
+    async def check_time(self, partitions: str, limit_s: float) -> None:
+        """Check that a partition allows a time limit: `sbatch --test-only` does not. Raises: ConfigError."""
+        answer = await self.host.run("exec timeout 15 sinfo --noheader --format='%P|%l' </dev/null")
+        if answer.status:
+            log.info("cannot ask for the time limits of partitions: %s", answer.words)
+            return
+        known = time_limits(answer.output.decode("utf-8", "replace"))
+        most_s = max((known.get(name, math.inf) for name in partitions.split(",")), default=math.inf)
+        if limit_s > most_s:
+            where = f"partition {partitions}" if partitions else "default partition"
+            wanted, allowed = format_duration(limit_s), format_duration(most_s)
+            raise ConfigError(
+                f"is {wanted}, and the {where} allows {allowed} at most: jobs would wait for ever; lower it, or choose "
+                "another partition",
+                Place(field="timeLimit"),
+            )
 
     # ------------------------------------------------------------ submitting
 

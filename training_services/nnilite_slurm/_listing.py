@@ -7,6 +7,7 @@ The JSON of Slurm changes with each version: a state is a text, or a list of a s
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -185,6 +186,33 @@ def _code(status: str, killed_by: str) -> int | None:
     if killed_by.isdecimal() and int(killed_by):
         return -int(killed_by)
     return int(status) if status.isdecimal() else None
+
+
+def time_limits(listed: str) -> dict[str, float]:
+    """Return the time limits of partitions in seconds, as sinfo lists them, the default one also under the name "".
+
+    >>> time_limits("debug*|infinite\\nshort|5:00\\nlong|2-12:00:00\\n")
+    {'debug': inf, '': inf, 'short': 300.0, 'long': 216000.0}
+    """
+    found: dict[str, float] = {}
+    for line in listed.splitlines():
+        name, _, limit = line.strip().partition("|")
+        seconds = _limit_s(limit)
+        found[name.rstrip("*")] = seconds
+        if name.endswith("*"):
+            found[""] = seconds
+    return found
+
+
+def _limit_s(limit: str) -> float:
+    days, dash, clock = limit.rpartition("-")
+    parts = clock.split(":")
+    if not all(part.isdecimal() for part in parts) or (dash and not days.isdecimal()):
+        # Such as infinite, or a word of a later version.
+        return math.inf
+    # Minutes and seconds; hours come before them, and after days all three are there.
+    hours, minutes, seconds = ([0] * 3 + [int(part) for part in parts])[-3:]
+    return float(86400 * int(days or 0) + 3600 * hours + 60 * minutes + seconds)
 
 
 def _first_node(nodes: Json) -> str:

@@ -50,6 +50,12 @@ class SlurmService(QueueService):
             await arrays.close()
         await super().close()
 
+    async def _checked(self, api: SchedulerApi) -> None:
+        await super()._checked(api)
+        # A quality of service may lift the limits of partitions.
+        if isinstance(api, SlurmApi) and self.config.time_limit is not None and self.config.qos is None:
+            await api.check_time(self.config.partition or "", self.config.time_limit)
+
     # ------------------------------------------------------------ scripts
 
     def _script(self, name: str, gpus: int | None) -> str:

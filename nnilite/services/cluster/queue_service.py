@@ -175,6 +175,9 @@ class QueueService(TrainingService):
         callback = None if job.spec.get("report") == "stdout" else self.config.nni_manager_ip or ""
         spec = spec_of(job, root, callback, self._archive or "the code package", self.config.time_limit)
         spec["token"] = _HIDDEN
+        if callback is None:
+            # The keeper's own word, "rest", would be misread: its reports stay in the folder, and are taken from there.
+            del spec["report"]
         where = "this machine" if self.config.login is None else self.config.login.title
         script = self._script(job.name, job.gpus)
         reports = "by files in the folder" if callback is None else "to the manager"

@@ -61,6 +61,7 @@ def test_a_dry_run_prints_the_script_and_sends_nothing(nnictl, slurm, tmp_path):
     assert "#SBATCH --partition=short" in out
     assert "export A=b" in out
     assert '"reports": "by files in the folder"' in out
+    assert '"report": ' not in out
     assert slurm.command("squeue", "-h", "--states=all") == before
 
 

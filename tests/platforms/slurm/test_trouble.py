@@ -22,6 +22,11 @@ REFUSED = [
     ({"gres": "gpu:9"}, None, "no node that is up has what a trial asks for"),
     ({"gres": "tpu:1"}, "gres", "Invalid generic resource (gres) specification"),
     ({"constraint": "a100"}, "constraint", "Invalid feature specification"),
+    (
+        {"partition": "short", "time_limit": 600},
+        "timeLimit",
+        "is 10m 00s, and the partition short allows 5m 00s at most",
+    ),
     ({"reservation": "monday"}, "reservation", "Requested reservation is invalid"),
     ({"nodes": 9}, None, "no node that is up has what a trial asks for"),
     ({"cpus": 900}, None, "no node that is up has what a trial asks for"),
