@@ -65,6 +65,23 @@ def _converted(**fields):
     return convert({**SINGLE, "hyperparameters": {"lr": 0.1}, **fields})
 
 
+# As 26 of the 65 files in Determined's repository: an experiment of one trial that searches nothing.
+RUN = {"name": "core-api-stage-0", "entrypoint": "python3 0_start.py", "max_restarts": 0}
+
+
+def test_an_experiment_of_one_trial_gets_the_place_where_a_space_goes(tmp_path, monkeypatch):
+    monkeypatch.setenv("DET_PASS", "secret")
+    found = convert({**RUN, "searcher": {"name": "single", "metric": "x", "max_length": None}})
+    assert (list(found.config["searchSpace"]), found.config["maxTrialNumber"]) == (["placeholder"], 1)
+    assert "put what is to be searched in its place" in " ".join(found.notes)
+    from_dict(json.loads(json.dumps({**found.config, "trialCodeDirectory": str(tmp_path)}))).checked()
+
+
+def test_a_search_without_parameters_is_refused():
+    with pytest.raises(ConfigError, match="is empty: there is nothing to search"):
+        convert({**RUN, "searcher": {"name": "random", "metric": "x", "max_trials": 3}})
+
+
 def test_ranges_keep_their_ends():
     space = {
         "layers": {"type": "int", "minval": 1, "maxval": 4},

@@ -76,7 +76,14 @@ class _Expconf:
         config["searchSpace"] = search_space(self._object("hyperparameters"), grid=name == "grid")
         config["searchSpace"].update(self._lengths(searcher))
         if not config["searchSpace"]:
-            raise ConfigError("is empty: there is nothing to search", Place(field="hyperparameters"))
+            # An experiment of one trial; a search comes later.
+            if name != "single":
+                raise ConfigError("is empty: there is nothing to search", Place(field="hyperparameters"))
+            config["searchSpace"] = {"placeholder": {"_type": "choice", "_value": [0]}}
+            self._notes.append(
+                "hyperparameters is empty, so searchSpace has only a placeholder: put what is to be searched in its "
+                "place, and set maxTrialNumber higher"
+            )
         config["trialCommand"] = self._command()
         config["trialCodeDirectory"] = "."
         config.update(self._search(searcher))
