@@ -235,7 +235,10 @@ class ServiceCaller:
     async def _submit_in_turn(self, action: s.Submit) -> None:
         # What is left of a trial's last attempt must not meet the next one.
         if action.attempt.number:
+            await self._looking.idle()
+            await self._changing.idle()
             await self._remove_all()
+            # Another submission may be removing it.
             async with self._removing:
                 pass
         answer = await self._submit(action)

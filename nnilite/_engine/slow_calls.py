@@ -33,6 +33,11 @@ class SlowCalls:
         await asyncio.wait(tasks, timeout=PATIENCE_S)
         self.check()
 
+    async def idle(self) -> None:
+        """Return when none is under way."""
+        if left := [task for task in self._tasks if not task.done()]:
+            await asyncio.wait(left)
+
     def check(self) -> None:
         """Forget the calls that have ended. Raises: what one of them has raised."""
         done = {task for task in self._tasks if task.done()}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from engine_bench import Bench, StartBench
 
+from nnilite._engine import guarded_calls, service_caller, slow_calls
 from nnilite._engine import messages as s
-from nnilite._engine import service_caller, slow_calls
 from nnilite._engine.call_queue import CallQueue
 from nnilite.errors import NoCapacity
 from nnilite.records import Attempt, Exited, Started, Trial
@@ -147,3 +147,35 @@ async def test_a_submission_that_hangs_stops_neither_looks_nor_removals(
     assert isinstance(bench.fake, Hanging)
     bench.fake.answers.set()
     await bench.until(lambda: "nni-e-t1-0" in bench.fake.jobs)
+
+
+class HangingPoll(fakes.FakeService):
+    """Its polls hang until `answers` is set."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def poll(self, handles: Any) -> Any:
+        found = await super().poll(handles)
+        await self.answers.wait()
+        return found
+
+
+async def test_a_poll_that_hangs_stops_no_submission_but_what_is_removed_then_waits(
+    start_bench: StartBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slow_calls, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(guarded_calls, "CALL_TIMEOUT_S", 30.0)
+    bench = await start_bench(service=HangingPoll, concurrency=1, max_trials=3)
+    assert isinstance(bench.fake, HangingPoll)
+    await bench.until(lambda: bench.engine.submitted())
+    bench.fake.answers.clear()
+    polls = bench.fake.calls.count("poll")
+    await bench.until(lambda: bench.fake.calls.count("poll") > polls)
+    await bench.run_job("nni-e-t0-0")
+    await bench.until(lambda: "submit nni-e-t1-0" in bench.fake.calls)
+    assert "remove nni-e-t0-0" not in bench.fake.calls
+    bench.fake.answers.set()
+    await bench.until(lambda: "remove nni-e-t0-0" in bench.fake.calls)

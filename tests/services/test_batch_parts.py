@@ -25,7 +25,7 @@ FRONTS = {
     "gridengine": "qsub -terse -N nni-x -j y -o /dev/null -r n -S /bin/bash",
     "pbs": "qsub -N nni-x -j oe -o /dev/null -r n -S /bin/bash",
     "torque": "qsub -N nni-x -j oe -o /dev/null -r n -S /bin/bash",
-    "lsf": "bsub -J nni-x -o /dev/null -rn",
+    "lsf": "LSB_NTRIES=1 bsub -J nni-x -o /dev/null -rn",
 }
 OPTIONS = {
     "gridengine": "-q long -P me -pe smp 4 -l h_vmem=1000M -l gpu=2 -l h_rt=3600 script",

@@ -116,7 +116,8 @@ _LSF = Scheduler(
     commands=BatchCommands(
         options=r"[[-q {queue}]][[ -P {account}]][[ -n {cpus} -R span\[hosts=1\]]]"
         r"[[ -M {memory}MB -R rusage\[mem={memory}MB\]]][[ -gpu num={gpus}]][[ -W {minutes}]]",
-        submit="bsub -J {name} -o /dev/null -rn {options} <script",
+        # At MAX_PEND_JOBS, bsub would try for ever, and trials would not say why they wait.
+        submit="LSB_NTRIES=1 bsub -J {name} -o /dev/null -rn {options} <script",
         find="bjobs -a -noheader -o jobid -J {name} 2>/dev/null | tail -n 1",
         status=_LSF_STATUS,
         cancel="bkill {id}",
