@@ -58,7 +58,8 @@ class KnownJobs:
         mirrors = [mirror for mirror in (self._objects, self._pods) if mirror is not None]
         stale = max(mirrors, key=lambda mirror: mirror.age_s)
         if stale.age_s > silence_s:
-            raise ServiceError(f"the cluster has not answered for {stale.age_s:.0f} s: {stale.trouble}")
+            what = f"has refused to list {stale.plural}" if stale.refused else "has not answered"
+            raise ServiceError(f"the cluster {what} for {stale.age_s:.0f} s: {stale.trouble}")
 
     # ------------------------------------------------------------ objects and pods
 

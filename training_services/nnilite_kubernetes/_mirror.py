@@ -44,6 +44,7 @@ class Mirror:
         self._failures = 0
         self._down_since: float | None = None
         self.trouble = ""
+        self.refused = False  # the server has answered, but not with what was asked for
         self._thread = threading.Thread(target=self._run, name=f"watch-{resource.plural}", daemon=True)
 
     def start(self) -> None:
@@ -57,6 +58,11 @@ class Mirror:
         watch = self._watch
         if watch is not None:
             watch.stop()
+
+    @property
+    def plural(self) -> str:
+        """Return what these objects are called."""
+        return self._place[0].plural
 
     @property
     def age_s(self) -> float:
@@ -141,6 +147,7 @@ class Mirror:
             return
         if self._down_since is None:
             self._down_since = time.monotonic()
+        self.refused = error.status != 0
         if str(error) != self.trouble:
             self.trouble = str(error)
             log.warning("cannot watch %s: %s", self._place[0].plural, error)

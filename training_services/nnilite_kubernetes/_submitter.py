@@ -20,7 +20,7 @@ from nnilite_kubernetes._quota import Demand
 
 log = logging.getLogger(__name__)
 
-_FULL_S = 5.0  # a quota that is exceeded again and again is not tried more often
+_FULL_S = 5.0  # what is refused again and again, as by a quota, is not tried more often
 _ANY = PodDelivery("", "0" * 64)
 
 
@@ -34,7 +34,7 @@ class Submitter:
         self._context = context
         self._namespace = config.namespace
         self.deliverer = Deliverer(service, kind, config, context)
-        self._refused = 0  # times in a row for a quota
+        self._refused = 0  # times in a row for a quota, or for what the whole namespace lacks
         self._full = (0.0, "")  # until when nothing is submitted, and why
         self._busy = threading.Lock()
         self._unsure: set[str] = set()  # jobs that the cluster may have, as nothing clear was heard of their submission
@@ -174,12 +174,25 @@ class Submitter:
 
     def _refusal(self, error: ApiError) -> Exception:
         """Return the error of a refusal: a lasting one ends the trial; a passing one lets it wait."""
-        reason = _of_quota(error)
+        reason = _of_quota(error) or self._of_place(error)
         if reason:
             self._refused += 1
             self._full = (time.monotonic() + min(_FULL_S, 0.5 * (self._refused - 1)), reason)
             return NoCapacity(reason)
-        return ConfigError(str(error)) if error.status in (400, 403, 404, 422) else error
+        return ConfigError(str(error)) if error.status in (400, 403, 422) else error
+
+    def _of_place(self, error: ApiError) -> str:
+        """Return why the namespace takes no job at all, which says nothing about this one; "" for other refusals."""
+        kind, namespace, text = self._kind.resource.kind, self._namespace, str(error)
+        if error.status == 403 and "because it is being terminated" in text:
+            return f"the namespace {namespace} is being deleted: create it again when it is gone"
+        if error.status == 403 and ' cannot create resource "' in text:
+            return f"this account may no longer create what a trial needs; give it that right again: {text}"
+        if error.status == 404 and f'namespaces "{namespace}" not found' in text:
+            return f"the cluster has no namespace {namespace} any more: create it again"
+        if error.status in (404, 405):  # 405 while the definition is being deleted
+            return f"the cluster has no {kind} any more: was the operator removed? Install it again"
+        return ""
 
 
 def _of_quota(error: ApiError) -> str:

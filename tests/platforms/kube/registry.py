@@ -27,10 +27,14 @@ class Registry:
     def __init__(self, store: Store, crds: dict[Key, str], admission: dict[Key, Any]) -> None:
         self.store = store
         self.crds = crds
+        self.ending: set[str] = set()  # namespaces that are being deleted
         self.admission = admission  # what webhooks say: an object's fault, or ""
 
     def create(self, key: Key, namespace: str, body: Any, strict: bool) -> Any:
         """Raises: Refusal."""
+        if namespace in self.ending:  # plugin/pkg/admission/namespace/lifecycle/admission.go
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            raise Refusal(403, "Forbidden", f'{key[2]} "{body["metadata"]["name"]}" is forbidden: {why}')
         self._valid(key, body, strict)
         self._within_quota(key, namespace, body)
         if self._has_status(key):
@@ -39,6 +43,12 @@ class Registry:
             return self.store.create(key, namespace, body)
         except KeyError:
             raise Refusal(409, "AlreadyExists", f'{key[2]} "{body["metadata"]["name"]}" already exists') from None
+
+    def undefine(self, key: Key) -> None:
+        """Delete the definition of a kind, with all objects of that kind."""
+        for content in self.store.all(key):
+            self.store.remove(key, content["metadata"]["namespace"], content["metadata"]["name"])
+        del self.crds[key]
 
     def list(self, key: Key, namespace: str, query: dict[str, str]) -> Any:
         with self.store.lock:  # a change in between would never be heard of
