@@ -12,6 +12,7 @@ from nnilite_kubernetes._config import RoleConfig
 from platforms.kube.bench import ClusterContract, KubeBench, Platform
 from platforms.kube.client import MPIJOBS_V1, MPIJOBS_V2, PODS
 from platforms.kube.cluster import IMAGE, StandIn
+from platforms.kube.controllers import Operators
 from platforms.kube.operators import install
 
 pytestmark = pytest.mark.process
@@ -216,6 +217,14 @@ def test_a_missing_operator_is_told_before_anything_starts(platform, tmp_path):
     with StandIn(tmp_path / "cluster") as bare:
         with pytest.raises(ConfigError, match=r"the cluster has no TFJob of kubeflow\.org/v1"):
             KubeBench(tmp_path, platform.maker(bare, **fields), bare).__enter__()
+
+
+def test_who_has_only_the_second_trainer_hears_that_it_is_not_supported_and_the_way_out(platform, tmp_path):
+    fields = {"operator": "tf-operator", "worker": role()}
+    trainer = Operators(crds={("trainer.kubeflow.org", "v1alpha1", "trainjobs"): ""})
+    with StandIn(tmp_path / "cluster", trainer) as newer:
+        with pytest.raises(ConfigError, match=r"Trainer v2, whose TrainJobs are not supported yet; install"):
+            KubeBench(tmp_path, platform.maker(newer, **fields), newer).__enter__()
 
 
 @pytest.mark.parametrize(

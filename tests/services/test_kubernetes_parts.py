@@ -293,6 +293,8 @@ def test_a_watch_that_is_late_brings_nothing_of_a_removed_job_back_to_mind():
 class Ahead:
     """The objects of a cluster whose pods are gone already, which their watch has not told of."""
 
+    cluster, namespace = None, "default"
+
     def __init__(self) -> None:
         self.kind = PlainJob(KubernetesConfig())
         [role] = self.kind.roles(Job("nni-e-T-0", "e", "T", 0, 0, {}))

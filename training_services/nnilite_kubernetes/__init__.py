@@ -27,6 +27,7 @@ _kube_credentials     where a cluster is and who we are there; loaded again when
 _connections          the open connections to it, which another thread can break off
 _mirror               a copy of all objects of one kind, kept up to date by watching
 _memory               what the service remembers about its jobs
+_kueue                why a job that Kueue has suspended is not admitted
 _status               the status of a job, from its objects and pods
 _role_records         the records of pods: how each one ended, and its output
 _log                  the log of a pod: its keeper's events, and the trial's output between them

@@ -118,6 +118,9 @@ class RoleConfig(ContainerConfig):
     code_directory: str | None = field(default=None, metadata=about("accepted, as in NNI: trialCodeDirectory counts"))
 
 
+_OUR_KEYS = ("nnilite/", "app.kubernetes.io/managed-by")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClusterConfig:
     """Where trials run and how long they may wait."""
@@ -149,6 +152,13 @@ class ClusterConfig:
     image_pull_limit: Duration = field(
         default=600, metadata=about("how long an image may fail to be pulled before the trial is given up")
     )
+    object_labels: dict[str, str] = field(
+        default_factory=dict,
+        metadata=about("labels of the object of a trial, such as that of a queue: {kueue.x-k8s.io/queue-name: team}"),
+    )
+    object_annotations: dict[str, str] = field(
+        default_factory=dict, metadata=about("annotations of the object of a trial; podTemplate has those of its pods")
+    )
     nni_manager_ip: str | None = field(
         default=None, metadata=about("where pods reach the manager: a name or an address; detected if not set")
     )
@@ -160,6 +170,11 @@ class ClusterConfig:
         for entry in self.image_pull_secrets:
             if set(entry) != {"name"}:
                 raise ConfigError("must be a list such as [{name: my-registry}]", Place(field="imagePullSecrets"))
+        for field_name, given in (("objectLabels", self.object_labels), ("objectAnnotations", self.object_annotations)):
+            for key, value in given.items():
+                if key.startswith(_OUR_KEYS) or not isinstance(value, str):
+                    said = "is nnilite's own" if key.startswith(_OUR_KEYS) else f"must be a text, not {value!r}"
+                    raise ConfigError(said, Place(field=f"{field_name}.{key}"))
         if self.code_from == "storage" and self.storage is None:
             raise ConfigError("there is no storage: add that section, or take the code from the manager", _CODE_FROM)
         if self.code_from == "manager" and self.storage is not None and not self.storage.can_be_mounted:

@@ -15,7 +15,9 @@ from nnilite.records import Json
 from nnilite.service import JobState, JobStatus
 from nnilite_kubernetes._api import EVENTS, PODS, ApiError
 from nnilite_kubernetes._config import ClusterConfig
+from nnilite_kubernetes._kind import suspension
 from nnilite_kubernetes._known import KnownJobs, job_of
+from nnilite_kubernetes._kueue import Kueue
 from nnilite_kubernetes._manifest import Role
 from nnilite_kubernetes._memory import ClusterMemory, Note
 from nnilite_kubernetes._role_records import RoleRecords
@@ -54,6 +56,7 @@ class Judge:
         self._config = config
         self._roles = roles
         self._wake = wake
+        self._kueue = Kueue(known.cluster, known.namespace)
 
     def status(self, name: str, uid: str) -> JobStatus:
         """Return the status of the job whose object has this name and uid. Raises: ApiError."""
@@ -243,7 +246,8 @@ class Judge:
         selectors = [f"involvedObject.uid={uid}"]
         if uid == content["metadata"]["uid"]:
             selectors += [f"involvedObject.name={name}" for name in self._known.kind.makers(content)]
-        memory.note = Note(uid, time.monotonic() + _NOTES_EVERY_S, self._warning(selectors) or note.text)
+        said = self._kueue.reason(uid) if suspension(silent) else self._warning(selectors)
+        memory.note = Note(uid, time.monotonic() + _NOTES_EVERY_S, said or note.text)
         return memory.note.text
 
     def _warning(self, selectors: list[str]) -> str:

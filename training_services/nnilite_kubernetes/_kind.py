@@ -82,6 +82,23 @@ def condition(content: Json, kind: str) -> Json | None:
     return None
 
 
+def suspension(content: Json) -> str:
+    """Return what to say of a job that is suspended, "" if it is not."""
+    spec, found = content.get("spec") or {}, condition(content, "Suspended")
+    if found is None and not spec.get("suspend") and not (spec.get("runPolicy") or {}).get("suspend"):
+        return ""
+    message = (found or {}).get("message")
+    return "it is suspended until its queue admits it" + (f" ({message})" if message else "")
+
+
+def resumed(content: Json) -> str:
+    """Return since when a job is no longer suspended, "" if it never was."""
+    for entry in (content.get("status") or {}).get("conditions") or []:
+        if entry.get("type") == "Suspended" and entry.get("status") == "False":
+            return str(entry.get("lastTransitionTime") or "")
+    return ""
+
+
 def by_conditions(content: Json, done: str, failed: str) -> ObjectOutcome:
     """Return the outcome of an object that reports it by conditions."""
     for kind, state in ((done, JobState.SUCCEEDED), (failed, JobState.FAILED)):

@@ -17,6 +17,7 @@ from nnilite_kubernetes._kind import ObjectOutcome, OperatorKind, by_conditions,
 from nnilite_kubernetes._manifest import Role, merged
 
 GROUP = "kubeflow.org"
+_TRAINER = ("trainer.kubeflow.org", "v1alpha1")  # group and version of Trainer v2
 _GIVEN = "its pods; see the documentation for which roles an operator has"
 
 
@@ -230,10 +231,14 @@ class KubeflowJob(OperatorKind):
             if self.resource.plural in cluster.served(GROUP, version):
                 self.resource = replace(self.resource, version=version)
                 return
-        raise ConfigError(
-            f"the cluster has no {self.resource.kind} of {GROUP}/{' or '.join(wanted)}: is the operator installed?",
-            Place(field="operator"),
-        )
+        missing = f"the cluster has no {self.resource.kind} of {GROUP}/{' or '.join(wanted)}"
+        if "trainjobs" in cluster.served(*_TRAINER):
+            cure = (
+                "it has Kubeflow Trainer v2, whose TrainJobs are not supported yet; install the training-operator "
+                "(version 1) beside it, or run trials of one pod with platform: kubernetes"
+            )
+            raise ConfigError(f"{missing}: {cure}", Place(field="operator"))
+        raise ConfigError(f"{missing}: is the operator installed?", Place(field="operator"))
 
     def roles(self, job: Job) -> Sequence[Role]:
         present = self._config.present
@@ -306,8 +311,9 @@ class KubeflowJob(OperatorKind):
         return "Never" if self._config.operator == "mpi-operator" else "ExitCode"
 
     def makers(self, content: Json) -> list[str]:
-        """Return the name of the Job with which the MPI operator makes the launcher's pod."""
-        return [f"{content['metadata']['name']}-launcher"] if self._config.operator == "mpi-operator" else []
+        """Return the names of the Job that makes the launcher's pod for MPI, and of the PodGroup that a gang waits for."""
+        name = content["metadata"]["name"]
+        return [name, f"{name}-launcher"] if self._config.operator == "mpi-operator" else [name]
 
     def replaces(self, role: Role) -> bool:
         """Return whether to delete a lost pod: the operators replace MPI workers that are gone, but not failed ones."""

@@ -163,6 +163,13 @@ def metadata(job: Job, name: str, setup: Setup) -> dict[str, Json]:
     }
 
 
+def object_metadata(job: Job, name: str, setup: Setup) -> dict[str, Json]:
+    """Return the metadata of a job's own object, to which the config may add."""
+    more, own = setup.config, metadata(job, name, setup)
+    labels, annotations = {**more.object_labels, **own["labels"]}, {**more.object_annotations, **own["annotations"]}
+    return {**own, "labels": labels, "annotations": annotations}
+
+
 def secret(job: Job, name: str, setup: Setup, roles: Sequence[Role], delivery: PodDelivery) -> Json:
     """Make the Secret of a job. Raises: ConfigError if it is too large for one."""
     values = {"spec": _packed(job, setup, roles, delivery), "callback": delivery.callback.encode()}

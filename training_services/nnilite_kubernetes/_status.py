@@ -20,7 +20,7 @@ from time import strptime
 from nnilite.records import EndCause, Json
 from nnilite.service import JobState, JobStatus
 from nnilite.services.keeper_folder import end_status
-from nnilite_kubernetes._kind import ObjectOutcome, OperatorKind
+from nnilite_kubernetes._kind import ObjectOutcome, OperatorKind, resumed, suspension
 from nnilite_kubernetes._manifest import ROLE, Role
 
 _PULL = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
@@ -306,7 +306,10 @@ def wait_of(facts: Facts) -> Wait:
     waiting = unexplained(facts)
     if waiting is None or (facts.pods and not facts.note):
         return Wait("its pod is being started")
-    since = seconds(waiting["metadata"].get("creationTimestamp"))
+    suspended = suspension(facts.content)
+    if suspended and not facts.pods:
+        return Wait(facts.note or suspended)  # which a queue may do for long: only what comes after it is limited
+    since = seconds(resumed(facts.content) or waiting["metadata"].get("creationTimestamp"))
     return Wait(facts.note or "its pods have not been made yet", "schedule" if since else "", since or 0.0)
 
 

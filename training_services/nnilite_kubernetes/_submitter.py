@@ -99,7 +99,7 @@ class Submitter:
     def _manifest(self, job: Job) -> Json:
         name, setup = self.name(job.name), self.deliverer.setup(job)
         pods = {role.name: manifests.pod_template(job, name, setup, role) for role in self._kind.roles(job)}
-        return self._kind.manifest(manifests.metadata(job, name, setup), pods, job)
+        return self._kind.manifest(manifests.object_metadata(job, name, setup), pods, job)
 
     def _companions(self, job: Job, delivery: PodDelivery) -> list[tuple[Resource, Json]]:
         """Return the Secret, and other objects that the kind needs."""

@@ -32,7 +32,9 @@ MPIJOBS_V1: Key = ("kubeflow.org", "v1", "mpijobs")
 MPIJOBS_V2: Key = ("kubeflow.org", "v2beta1", "mpijobs")
 FRAMEWORKS: Key = ("frameworkcontroller.microsoft.com", "v1", "frameworks")
 ADAPTDLJOBS: Key = ("adaptdl.petuum.com", "v1", "adaptdljobs")
+WORKLOADS: Key = ("kueue.x-k8s.io", "v1beta1", "workloads")
 KINDS: dict[Key, str] = {
+    WORKLOADS: "Workload",
     NODES: "Node",
     PODS: "Pod",
     SECRETS: "Secret",

@@ -144,8 +144,13 @@ class JobController(Controller):
 
     def reconcile(self, content: Any) -> None:
         status = content.get("status") or {}
-        if status.get("conditions"):
+        if {entry["type"] for entry in status.get("conditions") or []} - {"Suspended"}:
             return
+        if content["spec"].get("suspend"):
+            self.suspended(content, "True", "Job suspended")
+            return
+        if content["spec"].get("suspend") is False and status.get("conditions"):
+            self.suspended(content, "False", "Job resumed")
         pods = self.pods(content)
         phases = {pod["status"]["phase"] for pod in pods}
         if (not pods and status.get("startTime")) or "Failed" in phases:
@@ -158,6 +163,13 @@ class JobController(Controller):
             self.conclude(content, "Complete", "", "")
         else:
             self.tell(content, startTime=status.get("startTime") or now(), active=len(pods))
+
+    def suspended(self, job: Any, value: str, message: str) -> None:
+        """Tell that a Job is suspended, or is no longer."""
+        known = (job.get("status") or {}).get("conditions") or []
+        if [entry["status"] for entry in known] != [value]:
+            entry = {"type": "Suspended", "status": value, "reason": message.replace(" ", ""), "message": message}
+            self.tell(job, conditions=[{**entry, "lastTransitionTime": now()}])
 
 
 class Collector(Controller):

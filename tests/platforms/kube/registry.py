@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from platforms.kube.client import KINDS, PODS, QUOTAS, Key, kind_of, now
+from platforms.kube.client import JOBS, KINDS, PODS, QUOTAS, WORKLOADS, Key, kind_of, now
 from platforms.kube.quota import amount, quantity, used
 from platforms.kube.schemas import complaint, parts_of
 from platforms.kube.store import Store
 
 _WITH_STATUS = {"pods", "jobs", "nodes", "resourcequotas", "persistentvolumeclaims"}
 _ENDED = ("Succeeded", "Failed")
+_QUEUE = "kueue.x-k8s.io/queue-name"
 _FOREGROUND = "foregroundDeletion"
 
 
@@ -37,6 +38,9 @@ class Registry:
             raise Refusal(403, "Forbidden", f'{key[2]} "{body["metadata"]["name"]}" is forbidden: {why}')
         self._valid(key, body, strict)
         self._within_quota(key, namespace, body)
+        if key == JOBS and WORKLOADS in self.crds and _QUEUE in (body["metadata"].get("labels") or {}):
+            # Kueue's webhook does it before the check, but the schema is that of Kubernetes 1.20, which has no suspend.
+            body = merged(body, {"spec": {"suspend": True}})
         if self._has_status(key):
             body = {**body, "status": {"phase": "Pending"} if key == PODS else {}}
         try:
