@@ -27,7 +27,7 @@ import signal
 import subprocess
 import sys
 from contextlib import closing, suppress
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -89,8 +89,11 @@ def probe() -> int:
     with closing(
         HTTPConnection("127.0.0.1", int(os.environ.get("NNILITE_LISTEN_PORT", "8080")), timeout=_PROBE_S)
     ) as server:
-        server.request("GET", "/")
-        return int(server.getresponse().status >= 500)
+        try:
+            server.request("GET", "/")
+            return int(server.getresponse().status >= 500)
+        except (OSError, HTTPException) as error:
+            return _told(f"the manager does not answer (yet): {error}")
 
 
 def _address() -> list[str]:

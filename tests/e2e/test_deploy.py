@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -115,6 +116,17 @@ def container(tmp_path: Path) -> Iterator[Container]:
     found.go.touch()
     if found._process is not None and found._process.poll() is None:
         found.end()
+
+
+def test_a_probe_before_the_manager_listens_is_one_line(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # which does not listen
+        environment = {**os.environ, "NNILITE_LISTEN_PORT": str(taken.getsockname()[1])}
+        command = [sys.executable, MANAGER, "--probe"]
+        asked = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert asked.returncode == 1
+    assert asked.stderr.startswith("ERROR: the manager does not answer (yet): ")
+    assert asked.stderr.count("\n") == 1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="containers are Linux")

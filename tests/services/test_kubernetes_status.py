@@ -67,6 +67,20 @@ def test_a_pod_that_was_preempted_is_lost_whatever_its_exit_code():
     assert of(a_pod(phase="Failed", reason="NodeLost")).state is JobState.LOST
 
 
+def test_a_trial_whose_node_does_not_answer_says_so_before_the_cluster_gives_it_up():
+    running = {"running": {"startedAt": "2026-01-01T00:00:01Z"}}
+    ready = {"type": "Ready", "status": "False"}  # as the node lifecycle controller leaves it: without a reason
+    pod = a_pod(running, conditions=[ready])
+    pod["spec"]["nodeName"] = "node-7"
+    found = of(pod)
+    assert (found.state, found.reason) == (
+        JobState.RUNNING,
+        "its node node-7 does not answer: the cluster may soon give the pod up",
+    )
+    ready["reason"] = "ContainersNotReady"  # by a node that answers
+    assert of(pod).reason == ""
+
+
 def test_the_newest_pod_counts_where_there_are_several():
     old = a_pod(ended(1), "Failed", created="2026-01-01T00:00:00Z")
     new = a_pod({"running": {"startedAt": "2026-01-01T00:01:00Z"}}, created="2026-01-01T00:01:00Z")

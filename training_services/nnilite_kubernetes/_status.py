@@ -103,10 +103,25 @@ def status(kind: OperatorKind, facts: Facts) -> JobStatus:
     host, url = (str((pod.get("spec") or {}).get("nodeName") or ""), "") if pod is not None else ("", "")
     started = container_start(pod, role.container) if pod is not None else None
     if started is not None:
-        reason = "it is being ended" if facts.canceled or end is not None else outcome.message
+        reason = "it is being ended" if facts.canceled or end is not None else _silent_node(pod) or outcome.message
         return JobStatus(JobState.RUNNING, reason, host=host, url=url, started=started)
     reason = "it is being canceled" if facts.canceled else wait_of(facts).reason or outcome.message
     return JobStatus(JobState.WAITING, reason, host=host)
+
+
+def _silent_node(pod: Json | None) -> str:
+    """Return what to say of a pod whose node does not answer, "" for others.
+
+    The cluster takes it for not ready after 40 s, though its containers run as far as is known, and gives it up much
+    later: after 5 minutes, by default.
+    """
+    if pod is None or _phase(pod) != "Running":
+        return ""
+    host = (pod.get("spec") or {}).get("nodeName")
+    for entry in (pod.get("status") or {}).get("conditions") or []:
+        if entry.get("type") == "Ready" and entry.get("status") == "False" and not entry.get("reason"):
+            return f"its node {host} does not answer: the cluster may soon give the pod up"
+    return ""
 
 
 def interrupted(facts: Facts) -> JobStatus | None:
