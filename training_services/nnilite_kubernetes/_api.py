@@ -187,6 +187,12 @@ class Cluster:
         path = PODS.path(namespace, pod) + "/log?" + urlencode(query)
         return LogStream(self._exchange("GET", path, None, "json", _SILENCE_S if follow else _TIMEOUT_S))
 
+    def follow_log(self, namespace: str, pod: str, container: str, since: str = "") -> LogStream:
+        """What a container prints until it ends, each line behind its time, across all rotations. Raises: ApiError."""
+        query = {"container": container, "timestamps": "true", "follow": "true"}
+        path = PODS.path(namespace, pod) + "/log?" + urlencode({**query, **({"sinceTime": since} if since else {})})
+        return LogStream(self._exchange("GET", path, None, "json", _SILENCE_S))
+
     def execute(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> Execution:
         """Run a command in a container that runs. Raises: ExecError."""
         query = [*(("command", word) for word in command), ("container", container)]
@@ -309,8 +315,8 @@ class LogStream:
         self._answer = answer
         self._stopped = threading.Event()
 
-    def lines(self) -> Iterator[bytes]:
-        """Yield whole lines without their ends, and the rest after the last one. Raises: ApiError."""
+    def lines(self, whole: bool = False) -> Iterator[bytes]:
+        """Yield lines without their ends, and the rest after the last one unless `whole`. Raises: ApiError."""
         rest = b""
         try:
             for chunk in self._answer.stream(65536, decode_content=True):
@@ -321,7 +327,7 @@ class LogStream:
                 raise ApiError(f"the connection broke off: {error}") from error
         finally:
             self._answer.close()
-        if rest:
+        if rest and not whole:
             yield rest
 
     def stop(self) -> None:

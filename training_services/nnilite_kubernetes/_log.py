@@ -1,22 +1,28 @@
-"""The log of one pod, read in pieces: the events of its keeper, and the trial's output between them.
+"""The log of one pod, as it grows: the events of its keeper, and the trial's output between them.
 
-The API server returns a log only from a given time on, in whole seconds. So each line is requested with its time, and
-known lines are left out.
+It is followed by a thread while its container runs: kubelets carry a reader over to the next file when they rotate a
+log, and give others only the file of now. Where it is not followed, as before and after, it is asked for from a time.
+That is possible only in whole seconds, so each line is asked for with its time, and those that are known are left out.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nnilite.records import KeeperEvent, Output
 from nnilite.services.keeper_folder import MARK, read_log
-from nnilite_kubernetes._api import ApiError, Cluster
+from nnilite_kubernetes._api import ApiError, Cluster, LogStream
 
 EVENT = MARK.encode()  # what lines begin with by which keepers tell events
 _KEPT_BYTES = 16_000_000
-_FOLLOW_S = 3.0
+_FOLLOW_S = 3.0  # at the earliest so long after a log was begun to be followed it is tried again
+_LAST_LINES_S = 10.0  # so long the last lines of a container that has ended may take
+_FOLLOWERS = threading.BoundedSemaphore(250)  # of this process; the logs of more trials are asked for now and then
+
+log = logging.getLogger(__name__)
 
 
 class PodLog:
@@ -32,9 +38,16 @@ class PodLog:
         self._kept = bytearray()
         self._offset = 0
         self._next = 0.0
+        self._thread: threading.Thread | None = None
+        self._stream: LogStream | None = None
 
-    def read(self, with_output: bool) -> Sequence[KeeperEvent]:
-        """Return new events; `with_output`: also the trial's output, as events of standard output. Raises: ApiError."""
+    def read(self, with_output: bool, ended: bool = False) -> Sequence[KeeperEvent]:
+        """Return new events; `with_output`: also the trial's output, as events of standard output. Raises: ApiError.
+
+        `ended`: so has the container, and all that is left of its log is waited for.
+        """
+        if ended:
+            self._finish()
         with self._lock:
             self._fetch()
             lines, self._unread = self._unread, []
@@ -46,11 +59,18 @@ class PodLog:
         return events
 
     def follow(self) -> None:
-        """Fetch what is new, unless that was done just now. Raises: ApiError."""
+        """See to it that a thread follows the log, unless it has just failed to. Raises: ApiError."""
         with self._lock:
-            if time.monotonic() > self._next:
-                self._next = time.monotonic() + _FOLLOW_S
+            if self._is_followed or time.monotonic() < self._next:
+                return
+            self._next = time.monotonic() + _FOLLOW_S
+            if not _FOLLOWERS.acquire(blocking=False):
                 self._fetch()
+                return
+            # Daemons: the end of this process does not wait for them.
+            arguments = (self._since(), self._taker())
+            self._thread = threading.Thread(target=self._follow, args=arguments, name="follow-log", daemon=True)
+            self._thread.start()
 
     def output(self, offset: int, limit: int) -> bytes:
         """Return the trial's output. Raises: ApiError."""
@@ -58,25 +78,67 @@ class PodLog:
             self._fetch()
             return bytes(self._kept[offset : offset + limit])
 
-    def _fetch(self) -> None:
-        """Take the lines that are new, without their times."""
-        since = self._last.partition(b".")[0].rstrip(b"Z").decode("ascii") + "Z" if self._last else ""
+    @property
+    def _is_followed(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _follow(self, since: str, take: Callable[[bytes], None]) -> None:
         try:
-            data = self._cluster.pod_log(*self._place, since=since)
+            self._stream = stream = self._cluster.follow_log(*self._place, since=since)
+            for line in stream.lines(whole=True):
+                with self._lock:
+                    take(line)
+        except ApiError as error:  # not started yet, gone, or broken off: the next look goes on where this one was
+            log.debug("the log of %s cannot be followed now: %s", self._place[1], error)
+            if error.status == 400:
+                self._next = 0.0  # the container has not started: the next look may find that it has
+        finally:
+            _FOLLOWERS.release()
+
+    def _finish(self) -> None:
+        """Wait for the thread, which comes to the log's end by itself."""
+        thread, stream = self._thread, self._stream
+        if thread is None:
+            return
+        thread.join(_LAST_LINES_S)
+        if thread.is_alive() and stream is not None:
+            stream.stop()
+            thread.join(_LAST_LINES_S)
+
+    def _fetch(self) -> None:
+        """Take the lines that are new, without their times, unless a thread does that."""
+        if self._is_followed:
+            return
+        try:
+            data = self._cluster.pod_log(*self._place, since=self._since())
         except ApiError as error:
             if error.status in (400, 404):  # not started yet, or gone
                 return
             raise
-        known = self._same
+        take = self._taker()
         for line in data.split(b"\n")[:-1]:
+            take(line)
+
+    def _since(self) -> str:
+        """Return the second of the last line that is known, "" if none is."""
+        return self._last.partition(b".")[0].rstrip(b"Z").decode("ascii") + "Z" if self._last else ""
+
+    def _taker(self) -> Callable[[bytes], None]:
+        """Return what takes the lines of one answer, which begins with some that are known."""
+        last, known = self._last, self._same
+
+        def take(line: bytes) -> None:
+            nonlocal known
             stamp, _, text = line.partition(b" ")
-            if stamp < self._last:
-                continue
-            if stamp == self._last and known:
+            if stamp < last:
+                return
+            if stamp == last and known:
                 known -= 1
-                continue
+                return
             self._same = self._same + 1 if stamp == self._last else 1
             self._last = stamp
             self._unread.append(text)
             if not text.startswith(EVENT) and len(self._kept) < _KEPT_BYTES:
                 self._kept += text + b"\n"
+
+        return take

@@ -26,8 +26,11 @@ class Logs:
 
     def reports(self, name: str, uid: str, with_output: bool) -> Sequence[KeeperEvent]:
         """Return the keeper's events in the log since the last call."""
-        pod_log = self._of(name, uid)
-        return pod_log.read(with_output) if pod_log is not None else ()
+        pod_log, memory = self._of(name, uid), self._known.memory(name, uid)
+        if pod_log is None:
+            return ()
+        ended = with_output and (memory.end is not None or memory.reporter is not None)
+        return pod_log.read(with_output, ended)
 
     def output(self, name: str, uid: str, offset: int, limit: int) -> bytes:
         """Return the trial's output."""

@@ -35,6 +35,7 @@ class Node:
         self.api = api
         self.apart = apart  # its pods see neither the files of this machine's /tmp nor its network
         self.namespace = namespace
+        self.rotates_at = 0  # bytes of a container's log, as containerLogMaxSize of the kubelet; 0: never
         self.folder = folder
         self.name = f"node-{secrets.token_hex(4)}"
         self.closed = False
@@ -106,7 +107,20 @@ class Node:
         lines = self.logs.get((runs[-1].uid, container)) if runs else None
         if lines is None:
             return None
-        return followed(lines, lambda: not follow or self.closed or runs[-1].printed_all(container))
+        over = lambda: not follow or self.closed or runs[-1].printed_all(container)  # noqa: E731
+        return followed(lines, over, self._rotated(lines))
+
+    def _rotated(self, lines: list[tuple[str, bytes]]) -> int:
+        """How many lines are in files that were rotated away, of which a new reader gets nothing.
+
+        Source: ReadLogs in pkg/kubelet/kuberuntime/logs: it opens the file of now, and follows a rotation to the next.
+        """
+        gone, size = 0, 0
+        for number, (_, line) in enumerate(lines[:-1] if self.rotates_at else []):
+            size += len(line)
+            if size >= self.rotates_at:
+                gone, size = number + 1, 0
+        return gone
 
 
 class _Kubelet(Handler):

@@ -39,9 +39,8 @@ def send_pieces(handler: Handler, pieces: Iterator[bytes]) -> None:
     handler.wfile.write(b"0\r\n\r\n")
 
 
-def followed(lines: list[tuple[str, bytes]], over: Callable[[], bool]) -> Iterator[tuple[str, bytes]]:
-    """The lines of a log as they come, until `over`."""
-    sent = 0
+def followed(lines: list[tuple[str, bytes]], over: Callable[[], bool], sent: int) -> Iterator[tuple[str, bytes]]:
+    """The lines of a log as they come, without so many that were sent, until `over`."""
     while True:
         last = over()
         news = lines[sent:]
