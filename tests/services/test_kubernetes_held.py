@@ -11,7 +11,7 @@ from nnilite.service import JobState
 from nnilite_kubernetes import KubeflowConfig, KubeflowService
 from nnilite_kubernetes._config import RoleConfig
 from platforms.kube.bench import KubeBench, Platform
-from platforms.kube.client import BINDINGS, TFJOBS
+from platforms.kube.client import BINDINGS, SECRETS, TFJOBS
 from platforms.kube.cluster import IMAGE, StandIn
 from platforms.kube.operators import CRDS, install
 
@@ -81,3 +81,20 @@ def test_jobs_of_which_nothing_can_be_read_are_of_an_unknown_state_and_no_silent
             cluster.store.compact()
             bench.eventually(lambda: "refused to list tfjobs for" in str(asked()))
         bench.eventually(lambda: asked() is None)
+
+
+def test_the_secret_of_a_trial_is_there_before_pods_can_look_for_it_and_goes_with_the_object(cluster, tmp_path):
+    admits, seen = cluster.registry.admission[TFJOBS], []
+
+    def look(body):
+        seen.append([secret["metadata"]["name"] for secret in cluster.store.all(SECRETS, cluster.namespace)])
+        return admits(body)
+
+    cluster.registry.admission[TFJOBS] = look
+    platform = Platform(KubeflowService, KubeflowConfig, _FIELDS)
+    with KubeBench(tmp_path, platform.maker(cluster), cluster) as bench:
+        bench.wait(bench.run("true"))
+        [job] = cluster.all(TFJOBS)
+        [secret] = cluster.secrets()
+        assert seen == [[job["metadata"]["name"]]]
+        assert [owner["uid"] for owner in secret["metadata"]["ownerReferences"]] == [job["metadata"]["uid"]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from nnilite.errors import ConfigError, NoCapacity, ServiceError
@@ -70,13 +71,16 @@ class Submitter:
             self._busy.release()
 
     def _submit(self, cluster: Cluster, job: Job) -> Json:
-        """Make the object first, so that it owns the others from the start: its pods wait for their Secret."""
+        """Make the object last, which then owns the others: a kubelet that misses the Secret of a pod waits for long."""
         companions = self._companions(job, self.deliverer.deliver(cluster, job))
-        made: Json | None = None
+        made: list[tuple[Resource, Json]] = []
         try:
-            made = self._created(cluster, self._kind.resource, self._manifest(job))
             for resource, body in companions:
-                self._accompany(cluster, resource, body, made)
+                made.append((resource, self._created(cluster, resource, body)))
+            content = self._created(cluster, self._kind.resource, self._manifest(job))
+            made.append((self._kind.resource, content))
+            for (resource, body), (_, found) in zip(companions, made, strict=False):
+                self._give(cluster, resource, body, found, content)
         except ApiError as error:
             if not error.passing:  # else the server may have done it all the same
                 self._take_back(cluster, made)
@@ -85,7 +89,7 @@ class Submitter:
             self._take_back(cluster, made)
             raise
         self._refused = 0
-        return made
+        return content
 
     def describe(self, job: Job) -> list[Json]:
         """Return the manifests of a job, without its secrets."""
@@ -141,27 +145,27 @@ class Submitter:
             raise ServiceError(f"the service {service} has this job already")
         return made
 
-    def _accompany(self, cluster: Cluster, resource: Resource, body: Json, owner: Json) -> None:
-        """Make a companion of a job, or find the one that an earlier try made. Raises: see `_created`."""
+    def _give(self, cluster: Cluster, resource: Resource, body: Json, found: Json, owner: Json) -> None:
+        """Give a companion of a job to its owner. Raises: see `_created`."""
         reference = self._reference(owner)
-        whole = {**body, "metadata": {**body["metadata"], "ownerReferences": [reference]}}
-        made = self._created(cluster, resource, whole)
-        owners = [entry.get("uid") for entry in made["metadata"].get("ownerReferences") or []]
+        owners = [entry.get("uid") for entry in found["metadata"].get("ownerReferences") or []]
         if not owners:
-            self.own(cluster, resource, made, owner)
+            self.own(cluster, resource, found, owner)
         elif reference["uid"] not in owners:  # of an object that is gone, so the cluster is about to delete it
-            cluster.delete(resource, self._namespace, made["metadata"]["name"], made["metadata"]["uid"])
+            cluster.delete(resource, self._namespace, found["metadata"]["name"], found["metadata"]["uid"])
+            whole = {**body, "metadata": {**body["metadata"], "ownerReferences": [reference]}}
             self._created(cluster, resource, whole)
 
-    def _take_back(self, cluster: Cluster, made: Json | None) -> None:
-        """Delete all objects of a refused job: nothing would delete them if the trial were canceled now."""
-        if made is None:
-            return
-        metadata = made["metadata"]
-        try:
-            cluster.delete(self._kind.resource, self._namespace, metadata["name"], metadata["uid"])
-        except ApiError as error:
-            log.warning("the refused job %s cannot be deleted: %s", metadata["name"], error)
+    def _take_back(self, cluster: Cluster, made: Sequence[tuple[Resource, Json]]) -> None:
+        """Nothing stays of a job that was refused: nobody would delete it if the trial were canceled now."""
+        for resource, content in reversed(made):
+            metadata = content["metadata"]
+            if metadata.get("ownerReferences") and resource != self._kind.resource:
+                continue  # it goes with its owner
+            try:
+                cluster.delete(resource, self._namespace, metadata["name"], metadata["uid"])
+            except ApiError as error:
+                log.warning("the %s %s of a refused job cannot be deleted: %s", resource.kind, metadata["name"], error)
 
     def own(self, cluster: Cluster, resource: Resource, content: Json, owner: Json) -> None:
         """Make a job's object own its companions, so that the cluster deletes them together. Raises: ApiError."""
