@@ -1,7 +1,11 @@
 """How the jobs of a platform get keeper and code: with the job, from a storage that both sides mount, or the manager.
 
-    source = code_source(config.code_from, storage is not None, report)
-    delivery = deliver(context, source, report, storage, callback)                  in a thread
+    def delivered(report: str, callback: str) -> Delivery:                          in a thread
+        source = code_source(config.code_from, storage is not None, report)
+        return deliver(context, source, report, storage, callback)
+
+    deliveries = Deliveries(delivered, way_back)                                    of the service
+    delivery = await deliveries.of(job)
     instructions = delivery.instructions(job, folder)
     variables = delivery.variables(instructions)                                    of the job
 
@@ -10,8 +14,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +34,7 @@ __all__ = [
     "KEEPER_VARIABLE",
     "START_VARIABLE",
     "CodeSource",
+    "Deliveries",
     "Delivery",
     "MountedStorage",
     "code_source",
@@ -145,6 +151,31 @@ class Delivery:
         for name, content in self.contents.items():
             found.update(environment(name, content))
         return found
+
+
+class Deliveries:
+    """The deliveries of an experiment, by the way in which its jobs report. Each is made when a job first needs it.
+
+    `deliver` blocks; it is given how jobs report, and the manager's address as `way_back` returns it, "" for jobs that
+    report by their logs. A way that was once found stays the way.
+    """
+
+    def __init__(self, deliver: Callable[[str, str], Delivery], way_back: Callable[[], Awaitable[str]]) -> None:
+        self._deliver = deliver
+        self._way_back = way_back
+        self._made: dict[str, Delivery] = {}
+
+    async def of(self, job: Job) -> Delivery:
+        """Return the delivery for a job. Raises: what `deliver` and `way_back` raise."""
+        report = str(job.spec.get("report") or "rest")
+        if report not in self._made:
+            callback = await self._way_back() if report == "rest" else ""
+            self._made[report] = await asyncio.to_thread(self._deliver, report, callback)
+        return self._made[report]
+
+    def forget(self) -> None:
+        """Make them again, as for the next manager, whose address is another one."""
+        self._made.clear()
 
 
 def keeper_spec(job: Job, folder: str, callback: str, **more: Json) -> dict[str, Json]:

@@ -25,7 +25,7 @@ from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext, TrialFile
 from nnilite.services.batch_service import BatchService
 from nnilite.services.callback_address import given_callback_address
-from nnilite.services.delivery import Delivery, MountedStorage, hidden, sample_job, variable_names
+from nnilite.services.delivery import Deliveries, MountedStorage, hidden, sample_job, variable_names
 from nnilite.services.worker_side import FolderLooks
 from nnilite_dlc._api import DlcApi, DlcJob, body_of
 from nnilite_dlc._checks import check_resources, experiment_jobs, refused_job
@@ -56,7 +56,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
     def __init__(self, name: str, config: DlcConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
         self._intents = Intents(context.directory / "dlc")
-        self._delivery: dict[str, Delivery] = {}
+        self._deliveries = Deliveries(partial(delivered, config, context), self._open_way_back)
         self._folders = FolderLooks(limit_s=_FOLDER_S)
 
     # ------------------------------------------------------------ lifecycle
@@ -65,7 +65,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
         return DlcApi(self.config, self.patience.call_s)
 
     async def log_in(self, api: DlcApi) -> None:
-        self._delivery = {}
+        self._deliveries.forget()
         self.note(by_id(await experiment_jobs(api, self.config, self.context.experiment)))
 
     async def check_trials(self, api: DlcApi) -> None:
@@ -78,7 +78,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
         """Check that a job is not too large with keeper and code."""
         sample = sample_job(self.context, self.gpus)
         if source_of(self.config, sample.spec["report"]) != "storage":
-            await self._fields(sample, str(sample.spec["report"]))
+            await self._fields(sample)
 
     def _way_back(self) -> str:
         """Check the way back. Raises: ConfigError."""
@@ -87,24 +87,24 @@ class DlcService(BatchService[DlcApi, DlcJob]):
     # ------------------------------------------------------------ submitting
 
     async def submit(self, job: Job) -> Handle:
-        fields = await self._fields(job, str(job.spec.get("report") or "rest"))
+        fields = await self._fields(job)
         job_id = await self._found(self.api, job.name) or await self._created(self.api, job.name, fields)
         return self.handle(job, id=job_id)
 
-    async def _fields(self, job: Job, report: str) -> dict[str, Json]:
+    async def _fields(self, job: Job) -> dict[str, Json]:
         """Return the fields of a job. Raises: NoCapacity while there is no way back, ConfigError, ServiceError."""
-        if report not in self._delivery:
-            callback = ""
-            if report == "rest":
-                try:
-                    callback = self._way_back()
-                except ConfigError as error:  # Trials of a resumed experiment that are running must not end with it.
-                    raise NoCapacity(str(error)) from error
-            self._delivery[report] = await asyncio.to_thread(delivered, self.config, self.context, report, callback)
-        own = await asyncio.to_thread(own_variables, job, self.config, self._delivery[report])
+        delivery = await self._deliveries.of(job)
+        own = await asyncio.to_thread(own_variables, job, self.config, delivery)
         fields = request(job, self.config, own)
         check_size(fields)
         return fields
+
+    async def _open_way_back(self) -> str:
+        """Return the way back. Raises: NoCapacity while there is none."""
+        try:
+            return self._way_back()
+        except ConfigError as error:  # Trials of a resumed experiment that are running must not end with it.
+            raise NoCapacity(str(error)) from error
 
     async def _found(self, api: DlcApi, name: str) -> str:
         """Return the id of the job of this name that an earlier try made; "" if none did.

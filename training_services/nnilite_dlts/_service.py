@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,7 +18,7 @@ from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.batch_service import BatchService
 from nnilite.services.callback_address import check_callback_address, reachable_callback_address
-from nnilite.services.delivery import Delivery, sample_job
+from nnilite.services.delivery import Deliveries, sample_job
 from nnilite.services.job_watch import Patience
 from nnilite_dlts import _convert as convert
 from nnilite_dlts._api import DltsApi, DltsJob, parsed
@@ -40,7 +41,7 @@ class DltsService(BatchService[DltsApi, DltsJob]):
 
     def __init__(self, name: str, config: DltsConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
-        self._delivery: dict[str, Delivery] = {}
+        self._deliveries = Deliveries(partial(delivered, config, context), self._way_back)
         self._team: Mapping[str, Json] = {}
 
     # ------------------------------------------------------------ lifecycle
@@ -49,7 +50,7 @@ class DltsService(BatchService[DltsApi, DltsJob]):
         return DltsApi(self.config, self.patience.call_s)
 
     async def log_in(self, api: DltsApi) -> None:
-        self._delivery = {}
+        self._deliveries.forget()
         self._team = await self._asked_team(api)
         self.note(await self.list_jobs(api, frozenset()))
 
@@ -114,7 +115,7 @@ class DltsService(BatchService[DltsApi, DltsJob]):
         return self.handle(job, id=given if isinstance(given, str) else job_id)
 
     async def _request(self, job: Job) -> dict[str, Json]:
-        delivery = await self._delivered(str(job.spec.get("report") or "rest"))
+        delivery = await self._deliveries.of(job)
         return await asyncio.to_thread(request, job, self.config, delivery, self._gpu_type())
 
     async def _is_there(self, job_id: str, name: str) -> bool:
@@ -124,14 +125,8 @@ class DltsService(BatchService[DltsApi, DltsJob]):
         except Missing:
             return False
 
-    async def _delivered(self, report: str) -> Delivery:
-        if report not in self._delivery:
-            callback = await self._address(self.api) if report != "stdout" else ""
-            self._delivery[report] = await asyncio.to_thread(delivered, self.config, self.context, report, callback)
-        return self._delivery[report]
-
-    async def _address(self, api: DltsApi) -> str:
-        given = self.config.nni_manager_ip
+    async def _way_back(self) -> str:
+        api, given = self.api, self.config.nni_manager_ip
         if own_job() and not (given or self.context.defaults.get("nniManagerIp")):
             return await opened_address(api, self.context.callback_url(), own_job())
         return await asyncio.to_thread(reachable_callback_address, self.context, given, api.page)

@@ -17,7 +17,7 @@ from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext, TrialFile
 from nnilite.services.batch_service import BatchService
 from nnilite.services.callback_address import callback_address, check_callback_address, reachable_callback_address
-from nnilite.services.delivery import Delivery, MountedStorage, sample_job, variable_names
+from nnilite.services.delivery import Deliveries, MountedStorage, sample_job, variable_names
 from nnilite.services.job_watch import Patience
 from nnilite.services.worker_side import FolderLooks
 from nnilite_openpai._api import Pai, PaiJob
@@ -49,7 +49,7 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
 
     def __init__(self, name: str, config: OpenPaiConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
-        self._delivery: dict[str, Delivery] = {}
+        self._deliveries = Deliveries(partial(delivered, config, context), self._way_back)
         self._folders = FolderLooks(limit_s=_FOLDER_S)
 
     # ------------------------------------------------------------ lifecycle
@@ -58,7 +58,7 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
         return Pai(self.config, self.patience.call_s)
 
     async def log_in(self, api: Pai) -> None:
-        self._delivery = {}
+        self._deliveries.forget()
         await check_platform(api, self.config)
         with as_config_error("token" if self.config.token else "password"):
             self.note(await self.list_jobs(api, frozenset()))
@@ -90,16 +90,11 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
 
     async def _body(self, job: Job) -> bytes:
         """Return the request for a job. Raises: ConfigError if it is too large, ServiceError, CodeDirError."""
-        delivery = await self._delivered(str(job.spec.get("report") or "rest"))
+        delivery = await self._deliveries.of(job)
         return encoded(submission(job, self.config, own_secrets(job, self.config, delivery)))
 
-    async def _delivered(self, report: str) -> Delivery:
-        if report not in self._delivery:
-            callback = ""
-            if report == "rest":
-                callback = await asyncio.to_thread(reachable_callback_address, *self._place())
-            self._delivery[report] = await asyncio.to_thread(delivered, self.config, self.context, report, callback)
-        return self._delivery[report]
+    async def _way_back(self) -> str:
+        return await asyncio.to_thread(reachable_callback_address, *self._place())
 
     def describe(self, job: Job) -> Json:
         source = source_of(self.config, job.spec.get("report"))

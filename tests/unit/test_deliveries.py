@@ -1,0 +1,51 @@
+"""What jobs are given is made once for each way of reporting."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from nnilite.errors import NoCapacity
+from nnilite.service import Job
+from nnilite.services.bootstrap import Supply
+from nnilite.services.delivery import Deliveries, Delivery
+
+
+class Making:
+    """Makes deliveries, and finds the way back at the second try."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[str, str]] = []
+        self.is_open = False
+
+    def deliver(self, report: str, callback: str) -> Delivery:
+        self.made.append((report, callback))
+        return Delivery(Supply(file="keeper"), "0", None, "0", callback)
+
+    async def way_back(self) -> str:
+        if not self.is_open:
+            self.is_open = True
+            raise NoCapacity("not yet")
+        return "http://manager"
+
+
+def _job(report: str | None) -> Job:
+    return Job("j", "e", "t", 0, 0, {"report": report})
+
+
+def test_a_delivery_is_made_once_for_each_way_of_reporting() -> None:
+    making = Making()
+    deliveries = Deliveries(making.deliver, making.way_back)
+
+    async def ask() -> None:
+        await deliveries.of(_job("stdout"))
+        with pytest.raises(NoCapacity):
+            await deliveries.of(_job(None))
+        for _ in range(2):
+            assert (await deliveries.of(_job(None))).callback == "http://manager"
+        deliveries.forget()
+        await deliveries.of(_job("stdout"))
+
+    asyncio.run(ask())
+    assert making.made == [("stdout", ""), ("rest", "http://manager"), ("stdout", "")]
