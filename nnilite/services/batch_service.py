@@ -177,9 +177,12 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
         calls = [partial(watch.status, jobs) for watch in watches]
         return await self._turns.statuses(list(zip(map(_turn, handles), calls, strict=True)))
 
-    async def jobs(self, wanted: frozenset[str] = frozenset()) -> Mapping[str, JobT]:
-        """Return the jobs of the experiment, as they were at most `list_pause_s` ago. Raises: ServiceError."""
-        if time.monotonic() - self._listed >= self.patience.list_pause_s:
+    async def jobs(self, wanted: frozenset[str] = frozenset(), at_once: bool = False) -> Mapping[str, JobT]:
+        """Return the jobs of the experiment, as they were at most `list_pause_s` ago; `at_once`: as they are now.
+
+        Raises: ServiceError.
+        """
+        if at_once or time.monotonic() - self._listed >= self.patience.list_pause_s:
             try:
                 self.note(await self.list_jobs(self.api, wanted))
             except (NotFound, ConfigError) as error:
@@ -204,8 +207,8 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
     async def cancel(self, handle: Handle) -> None:
         """Cancel a running trial softly: its keeper learns of it from the manager first, and ends the trial.
 
-        `poll` asks the platform for a hard end when the time for that is over; at once where the keeper has no contact
-        with the manager, or the trial does not run yet.
+        A platform that has a soft end of its own is asked for it, too. `poll` asks for a hard end when the time for
+        that is over; at once where the keeper does not learn of it, or the trial does not run yet.
         """
         await self.watched(handle).cancel(float(handle.get("soft_s") or 0))
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, TypeVar
 
@@ -94,6 +94,8 @@ class JobWatch(ABC, Generic[JobT]):
         self.by_log = handle.get("report") == "stdout"
         self.log = log
         self.patience = patience
+        self.soft_end: Callable[[], Awaitable[None]] | None = None
+        """Asks the platform for a soft end, where it has one beside the keeper's; raises as `kill`."""
         self.url = ""
         self.host = ""
         """The node on which it was seen to run."""
@@ -207,7 +209,7 @@ class JobWatch(ABC, Generic[JobT]):
         """Take up what the platform found. Raises: Problem, ServiceError."""
         self.lasts_s("missing", False)
         if self._cancel_at is not None and not self.canceled and time.monotonic() >= self._cancel_at:
-            await self._kill()
+            await self._end()
         return await self.judged(found)
 
     async def judged(self, found: JobT) -> JobStatus:
@@ -259,7 +261,7 @@ class JobWatch(ABC, Generic[JobT]):
     # ------------------------------------------------------------ its end
 
     async def cancel(self, soft_s: float) -> None:
-        """Ask for its end: in `soft_s` seconds if it runs, by when its keeper may have ended the trial; else now."""
+        """Ask for its end: in `soft_s` seconds if it runs, by when its trial may have ended softly; else now."""
         if self.over is not None or self._cancel_at is not None:
             return
         try:
@@ -271,27 +273,29 @@ class JobWatch(ABC, Generic[JobT]):
         if _has_ended(seen):
             return
         runs = seen.state is JobState.RUNNING and not seen.is_stopping
-        if not (runs and soft_s):
-            await self._kill()
+        await self._end(softly=bool(runs and soft_s))
         self._cancel_at = time.monotonic() + (soft_s if runs else 0.0)
 
-    async def _kill(self) -> None:
+    async def _end(self, softly: bool = False) -> None:
         """End the job. Raises: Problem, ServiceError if the platform refuses it for a job that has not ended."""
+        call = self.soft_end if softly else self.kill
+        if call is None:
+            return
         try:
-            await self.kill()
+            await call()
         except NotFound:
             return
         except (ConfigError, Conflict) as problem:
             if not _has_ended(self.words(await self._fetched())):
                 raise ServiceError(str(problem)) from problem
-        self.canceled = True
+        self.canceled = self.canceled or not softly
 
     async def remove(self) -> None:
         """End it, if it has not ended or still holds something. Raises: ServiceError while it still runs, Problem."""
         try:
             seen = self.words(await self._fetched())
             if seen.holds or not (_has_ended(seen) or seen.is_stopping):
-                await self._kill()
+                await self._end()
                 seen = self.words(await self._fetched())
         except NotFound:
             return

@@ -72,10 +72,8 @@ def gpus_are_unused(why: str, case: str = "", holds: Callable[[Any, Settings], b
     return IgnoredOption(GPU_OPTION, why, case, holds)
 
 
-def check_variables(names: Iterable[str]) -> None:
-    """Check `environmentVariables`. Raises: ConfigError for what cannot be a variable of trials."""
+def check_variables(names: Iterable[str], field: str = "environment_variables") -> None:
+    """Check the variables in a field. Raises: ConfigError for what cannot be a variable of trials."""
     for name in names:
         if not _VARIABLE.fullmatch(name) or name.startswith(_OURS):
-            raise ConfigError(
-                f"{name!r} is not a valid name of an environment variable", field_place("environment_variables")
-            )
+            raise ConfigError(f"{name!r} is not a valid name of an environment variable", field_place(field))

@@ -1,4 +1,5 @@
-"""The clusters and benches of the tests of nnilite_kubernetes, and the stand-ins of OpenPAI, DLTS and Azure.
+"""The clusters and benches of the tests of nnilite_kubernetes, and the stand-ins of OpenPAI, DLTS, Azure and
+Determined.
 
 A test that takes `cluster` (or `open_bench`) runs on the stand-in, and on a real kube-apiserver: every day if it is
 marked `everywhere`, else as a `long` test. With NNILITE_TEST_KUBECONFIG it runs on that cluster, and nowhere else.
@@ -22,6 +23,8 @@ from platforms.aml import azurite as azurite_program
 from platforms.aml.bench import GIVEN as GIVEN_WORKSPACE
 from platforms.aml.cloud import StandInCloud
 from platforms.aml.contract import AzureContract
+from platforms.determined.bench import DeterminedBench, maker
+from platforms.determined.master import Master
 from platforms.dlts.bench import DltsBench
 from platforms.dlts.dashboard import PASSWORD, Dashboard
 from platforms.kube import apiserver
@@ -236,3 +239,23 @@ def azure(tmp_path, azurite, azure_contract, monkeypatch):
 def place(request):
     """The stand-in, or None for Azure itself, where NNILITE_TEST_AML names a workspace."""
     return None if GIVEN_WORKSPACE else request.getfixturevalue("azure")
+
+
+@pytest.fixture
+def master(tmp_path):
+    with Master(tmp_path / "cluster") as master:
+        yield master
+
+
+@pytest.fixture
+def open_determined(tmp_path, master):
+    """Opens a bench with these parts of all specifications, and these fields of the section."""
+    benches: list[DeterminedBench] = []
+
+    def make(common=None, /, **fields) -> DeterminedBench:
+        benches.append(DeterminedBench(tmp_path, maker(master, **fields), **(common or {})))
+        return benches[-1].__enter__()
+
+    yield make
+    for bench in benches:
+        bench.__exit__()

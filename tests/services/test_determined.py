@@ -6,15 +6,8 @@ import pytest
 
 from nnilite.testing import ServiceContract
 from platforms.determined.bench import DeterminedBench, maker
-from platforms.determined.master import Master
 
 pytestmark = pytest.mark.process
-
-
-@pytest.fixture
-def master(tmp_path):
-    with Master(tmp_path / "cluster") as master:
-        yield master
 
 
 class TestDetermined(ServiceContract):

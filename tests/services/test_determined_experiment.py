@@ -11,7 +11,6 @@ import pytest
 
 import example_runs
 from platforms.determined.bench import DeterminedBench, maker
-from platforms.determined.master import Master
 
 pytestmark = pytest.mark.process
 
@@ -29,7 +28,7 @@ for one in found:
     trials = bindings.get_GetExperimentTrials(session, experimentId=one.id).trials
     task = bindings.get_GetTask(session, taskId=trials[0].taskIds[0]).task
     lines = [line.log for line in bindings.get_TaskLogs(session, taskId=task.taskId)]
-    ends = any("NNILITE_END" in line for line in lines)
+    ends = any("NNILITE_EVENT" in line and '"type": "exit"' in line for line in lines)
     told[one.name] = [one.state.name, trials[0].state.name, len(task.allocations), ends]
 pools = [pool.name for pool in bindings.get_GetResourcePools(session).resourcePools]
 queue = bindings.get_GetJobs(session, limit=10).jobs
@@ -37,12 +36,6 @@ checkpoints = bindings.get_GetTrialCheckpoints(session, id=trials[0].id).checkpo
 bindings.post_ArchiveExperiment(session, id=found[0].id)
 print(json.dumps({"told": told, "pools": pools, "checkpoints": [one.uuid for one in checkpoints]}))
 """
-
-
-@pytest.fixture
-def master(tmp_path):
-    with Master(tmp_path / "cluster") as master:
-        yield master
 
 
 @pytest.fixture

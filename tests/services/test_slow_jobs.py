@@ -43,10 +43,6 @@ def _watch(handle: dict[str, Any]) -> SimpleNamespace:
     return SimpleNamespace(name=handle["job"], over=False, handle=handle, status=partial(_status, handle))
 
 
-def _listing(name: str) -> Callable[[], SimpleNamespace]:
-    return lambda: SimpleNamespace(**{name: partial(_answer, {})})
-
-
 def _kubernetes() -> dict[str, Any]:
     known = SimpleNamespace(check_fresh=lambda _: None)
     stop = threading.Event()
@@ -65,7 +61,7 @@ def _kubernetes() -> dict[str, Any]:
 MIDDLE = {"jobs": partial(_answer, {}), "listed": partial(_answer, None), "watched": _watch, "_jobs": {}}
 PLATFORMS: dict[type, dict[str, Any]] = {
     AmlService: MIDDLE,
-    DeterminedService: {"_connected": _listing("experiments"), "_status": _status},
+    DeterminedService: MIDDLE,
     DlcService: MIDDLE,
     DltsService: MIDDLE,
     OpenPaiService: MIDDLE,
@@ -77,7 +73,7 @@ PLATFORMS: dict[type, dict[str, Any]] = {
 @pytest.mark.parametrize("platform", PLATFORMS, ids=lambda one: one.__name__)
 def test_a_job_that_does_not_answer_is_unknown_and_holds_up_no_other(platform: type) -> None:
     service = platform.__new__(platform)
-    vars(service).update(PLATFORMS[platform], _turns=JobTurns(limit_s=0.2), _label="e")
+    vars(service).update(PLATFORMS[platform], _turns=JobTurns(limit_s=0.2))
 
     async def poll() -> list[JobStatus]:
         try:

@@ -25,6 +25,7 @@ class Foo:
     state: JobState | None = JobState.WAITING
     log: bytes = b""
     kills: int = 0
+    soft_ends: int = 0
     trouble: Exception | None = None
 
 
@@ -45,6 +46,10 @@ class FooWatch(JobWatch[JobState]):
     def __init__(self, foo: Foo, patience: Patience = HASTE) -> None:
         super().__init__({"job": "j", "report": "stdout"}, FooLog(foo), patience)
         self.foo = foo
+        self.soft_end = self._end_softly
+
+    async def _end_softly(self) -> None:
+        self.foo.soft_ends += 1
 
     async def fetch(self) -> JobState:
         if self.foo.state is None:
@@ -116,7 +121,7 @@ def test_a_running_job_is_killed_when_its_time_for_a_soft_end_is_over(foo: Foo) 
     watch = FooWatch(foo)
     foo.state = JobState.RUNNING
     asyncio.run(watch.cancel(3600.0))
-    assert (watch.now().reason, foo.kills) == ("the job is being canceled", 0)
+    assert (watch.now().reason, foo.soft_ends, foo.kills) == ("the job is being canceled", 1, 0)
     other = FooWatch(foo)
     asyncio.run(other.cancel(1e-9))
     other.now()

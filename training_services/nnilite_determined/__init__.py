@@ -1,10 +1,13 @@
 """The training service of Determined AI: each attempt of a trial is an experiment there, with one trial in it.
 
-_service     the service: submits, polls, cancels and removes
+_service     the service: submits, lists and removes
 _config      the fields of the section
-_convert     pure: from a job to the request, from Determined's answers to the state of a job
+_convert     pure: from a job to the request
+_status      pure: from Determined's answers to the status of a job
 _api         the calls to Determined's master that are needed
-_log         the log of one job: its keeper's events, and how its command ended
+_checks      whether a trial could ever run
+_watch       what becomes of one job
+_log         the log of one job: its keeper's events, and what the trial has printed
 _context     what a job gets as its context directory, and whether Determined would take it
 _start       the program that runs in the container: it starts the keeper, heeds preemption, and keeps checkpoints
 _from_expconf    `nnictl config convert --from determined`

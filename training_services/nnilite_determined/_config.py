@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -10,7 +9,12 @@ from typing import Annotated, Any, Literal
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import HttpConfig
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
-from nnilite.services.section_fields import TrialGpuNumber, gpus_are_unused
+from nnilite.services.section_fields import (
+    ManagerIp,
+    TrialGpuNumber,
+    check_variables,
+    gpus_are_unused,
+)
 from nnilite.units import MemoryMb, NonNegativeInt, PositiveInt, Secret
 
 # `expconf` may not have these fields: they make a Determined experiment an attempt of a trial.
@@ -29,7 +33,6 @@ _FIELDS = {
     "bind_mounts": "bindMounts",
     "checkpoint_storage": "checkpointStorage",
 }
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,9 +117,7 @@ class DeterminedConfig(HttpConfig):
     when_finished: Annotated[
         Literal["archive", "keep", "delete"], "what to do with the experiment there when the trial's attempt has ended"
     ] = "archive"
-    nni_manager_ip: Annotated[
-        str | None, "the name or address at which trials reach the manager; default: detected"
-    ] = None
+    nni_manager_ip: ManagerIp = None
     trial_gpu_number: TrialGpuNumber = None
     reuse_mode: Annotated[bool, "accepted, as in NNI; has no effect here"] = False
 
@@ -128,11 +129,7 @@ class DeterminedConfig(HttpConfig):
             raise ConfigError("is needed, since workspace and project belong together", Place(field=missing))
         if self.priority is not None and self.priority > 99:
             raise ConfigError(f"must be from 1 to 99, not {self.priority}", Place(field="priority"))
-        for name in self.environment:
-            if not _VARIABLE.fullmatch(name):
-                raise ConfigError(
-                    f"{name!r} is not a valid name of an environment variable", Place(field="environment")
-                )
+        check_variables(self.environment, "environment")
         _check_expconf(self.expconf)
 
 

@@ -8,65 +8,57 @@ The token opens the callback of this one job, and nothing once the trial has end
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.service import Job, ServiceContext
-from nnilite.services.bootstrap import Instructions, Supply, keeper_digest, pack
-from nnilite.services.delivery import HIDDEN
+from nnilite.services.bootstrap import Supply
+from nnilite.services.delivery import CODE_VARIABLE, HIDDEN, KEEPER_VARIABLE, Delivery, deliver
+from nnilite_determined._config import DeterminedConfig
 
 FOLDER = "nnilite"
-# Of Determined 0.38.1: determined.constants.MAX_CONTEXT_SIZE, and the master's limit for one request.
+# Of Determined 0.38.1: determined.constants.MAX_CONTEXT_SIZE.
 CONTEXT_LIMIT_BYTES = 95 * 1024**2
-REQUEST_LIMIT_BYTES = 128 * 1024**2
 _REGULAR_FILE, _FOLDER = 48, 53
 _SPEC_BYTES = 2 * 1024**2  # Reserved for the specification of one job, which is not known yet when the code is checked.
+_KEEPER = Supply(file="keeper", packed=True)
 
 
-@dataclass(frozen=True)
-class DeliveredFiles:
-    """The files that all jobs of an experiment have in common."""
-
-    keeper: bytes
-    keeper_sha256: str
-    code_hash: str
-    archive: bytes | None  # None: jobs fetch the code from the manager
-
-    @property
-    def size_bytes(self) -> int:
-        """Return the size of all files that every job gets."""
-        return len(self.keeper) + len(self.archive or b"")
-
-
-def deliver(context: ServiceContext, code_from: str) -> DeliveredFiles:
-    """Read keeper and code; blocks.
+def delivered(config: DeterminedConfig, context: ServiceContext, report: str, callback: str) -> Delivery:
+    """Read keeper and code. Blocks.
 
     Raises: ConfigError if it is more than Determined accepts, CodeDirError, OSError.
     """
-    package = context.package()
-    archive = package.archive.read_bytes() if code_from == "context" else None
-    found = DeliveredFiles(pack(context.keeper), keeper_digest(context.keeper), package.hash, archive)
-    if found.size_bytes + _SPEC_BYTES > CONTEXT_LIMIT_BYTES:
+    found = deliver(context, "job" if config.code_from == "context" else "manager", report, None, callback)
+    size = sum(map(len, found.contents.values()))
+    if size + _SPEC_BYTES > CONTEXT_LIMIT_BYTES:
         raise ConfigError(
-            f"the code is {found.size_bytes / 1024**2:.0f} MB when packed, and Determined takes a context directory of "
+            f"the code is {size / 1024**2:.0f} MB when packed, and Determined takes a context directory of "
             f"{(CONTEXT_LIMIT_BYTES - _SPEC_BYTES) / 1024**2:.0f} MB at most: exclude files with .nniignore, or set "
             "codeFrom: manager",
             Place(field="codeFrom"),
         )
-    return found
+    files = {_KEEPER.file: found.contents[KEEPER_VARIABLE]}
+    if found.code is None:
+        return replace(found, keeper=_KEEPER, contents=files)
+    archive = f"{found.code_hash}.tar.gz"
+    files[archive] = found.contents[CODE_VARIABLE]
+    return replace(found, keeper=_KEEPER, code=Supply(file=archive), contents=files)
 
 
-def model_definition(job: Job, spec: Mapping[str, Json], delivered: DeliveredFiles) -> list[dict[str, Json]]:
+def sample(config: DeterminedConfig) -> Delivery:
+    """Return a delivery without contents, for a look at a job before anything is sent."""
+    digest = "0" * 64
+    archive = f"{digest}.tar.gz" if config.code_from == "context" else ""
+    code = Supply(file=archive) if archive else None
+    return Delivery(_KEEPER, digest, code, digest, contents={name: b"" for name in (_KEEPER.file, archive) if name})
+
+
+def model_definition(job: Job, delivery: Delivery) -> list[dict[str, Json]]:
     """Return the files of a job. Raises: ConfigError if they are too large together."""
-    archive_name = f"{delivered.code_hash}.tar.gz"
-    code = Supply(file=archive_name) if delivered.archive is not None else None
-    keeper = Supply(file="keeper", packed=True)
-    instructions = Instructions(spec, keeper, delivered.keeper_sha256, code, delivered.code_hash if code else "")
-    files = {"spec": instructions.packed(), "keeper": delivered.keeper}
-    if delivered.archive is not None:
-        files[archive_name] = delivered.archive
+    instructions = delivery.instructions(job, "", log_tells_end=True)  # the bootstrap adds the folder
+    files = {"spec": instructions.packed(), **delivery.contents}
     size = sum(map(len, files.values()))
     if size > CONTEXT_LIMIT_BYTES:
         raise ConfigError(
@@ -78,7 +70,7 @@ def model_definition(job: Job, spec: Mapping[str, Json], delivered: DeliveredFil
     ]
 
 
-def hidden(files: list[dict[str, Json]]) -> list[dict[str, Json]]:
+def hidden_contents(files: list[dict[str, Json]]) -> list[dict[str, Json]]:
     """Return the same without contents: one of them is secret, and none is readable."""
     return [{**entry, "content": HIDDEN} for entry in files]
 

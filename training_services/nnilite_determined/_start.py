@@ -27,10 +27,8 @@ import urllib.request
 from types import FrameType
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
-END = "NNILITE_END "
 SHARED = "/determined_shared_fs"
 LATEST = "determined-latest"
-END_FILE = ".nnilite-end.json"
 _POLL_S = 60
 _PAUSE_S = (1.0, 30.0)
 _SAVE_EVERY_S = 30.0
@@ -40,7 +38,7 @@ def main(words: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run the keeper to its end; return the exit code."""
     about = json.loads(words[0])
     if int(environment.get("DET_TRIAL_RUN_ID") or 1) > 1:
-        _tell({"again": True, "message": "Determined started the job again; nnilite retries the trial itself"})
+        _say("Determined started the job again; nnilite retries the trial itself")
         return 1
     storage = (json.loads(environment.get("DET_EXPERIMENT_CONFIG") or "{}")).get("checkpoint_storage") or {}
     place = "nnilite/{}/{}".format(about["experiment"], about["trial"])
@@ -50,7 +48,6 @@ def main(words: Sequence[str], environment: Mapping[str, str]) -> int:
     signal.signal(signal.SIGTERM, preemption.forward)
     threading.Thread(target=preemption.watch, daemon=True).start()
     code = _wait(child, bucket)
-    _tell(_end(code))
     if preemption.heard:
         return 0
     return code if code >= 0 else 128 - code
@@ -263,20 +260,6 @@ def _wait(child: subprocess.Popen[bytes], bucket: Optional[CheckpointBucket]) ->
             _say("cannot save checkpoints now: {}".format(error))
         if code is not None:
             return code
-
-
-def _end(code: int) -> Dict[str, Any]:
-    """Return how the trial's command has ended, as the keeper has written it."""
-    try:
-        with open(END_FILE, encoding="utf-8") as file:
-            return dict(json.load(file)["nnilite"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return {"lost": True, "message": "the keeper ended with code {} and reported no end".format(code)}
-
-
-def _tell(end: Mapping[str, Any]) -> None:
-    sys.stdout.write(END + json.dumps(end) + "\n")
-    sys.stdout.flush()
 
 
 def _say(sentence: str) -> None:

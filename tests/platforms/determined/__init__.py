@@ -6,5 +6,6 @@ answers    what the master tells, as its interface spells it
 cluster    pools, experiments and trials: what the master keeps, and what it refuses
 container  one container of a trial: a process with the environment that Determined gives
 master     the HTTP server, which can be told to misbehave
+trouble    what goes wrong there, for the contract of batch platforms
 bench      a manager's side, and the service on this cluster
 """

@@ -79,6 +79,7 @@ class DeterminedCluster:
         self.password = "a password; of the stand-in"
         self.logins = 0
         self.pools = {"default": 64, "gpu": 2}
+        self.holds = False
         self.workspaces = {"Uncategorized": {"Uncategorized": 1}, "Research": {"nni": 7}}
         self.default_storage: dict[str, Any] = {"type": "directory", "container_path": str(folder / "checkpoints")}
         self.experiments: dict[int, DeterminedExperiment] = {}
@@ -151,6 +152,8 @@ class DeterminedCluster:
     def schedule(self) -> None:
         """All slots of a trial, or none."""
         with self.lock:
+            if self.holds:
+                return
             for one in sorted(self.experiments.values(), key=lambda each: each.number):
                 busy = sum(each.slots for each in self.experiments.values() if each.container and each.pool == one.pool)
                 if one.state == "STATE_QUEUED" and busy + one.slots <= self.pools[one.pool]:
