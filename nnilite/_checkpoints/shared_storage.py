@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 from nnilite._checkpoints.stored_checkpoints import StoredCheckpoints
 from nnilite._keeper.storage import MARKER, StorageError, code_name, fits
 from nnilite._keeper.storage_choice import open_storage
+from nnilite._plugins import lookup
 from nnilite.codedir import CodePackage
 from nnilite.config import CheckedConfig
 from nnilite.config.shared_storage_config import account_key
@@ -44,7 +45,7 @@ class SharedStorage:
         self._keep = keep
         self._environment = environment
         self._sent: set[str] = set()
-        self._where = f"{config.storage_type} {self.entry.get('url') or config.local_mount_point}"
+        self._where = f"{config.storage_type} {self.entry.get('url') or config.local_mount_point or ''}".rstrip()
 
     @property
     def entry(self) -> dict[str, Json]:
@@ -54,8 +55,15 @@ class SharedStorage:
             "save_every_s": self._config.save_every,
             # Where the manager cannot reach it, keepers delete what is not to be kept, as far as they can tell.
             "keep": "all" if self._reached else self._keep,
-            **_ENTRIES[self._config.storage_type](self._config, self._folder, self._environment),
+            **self._described(),
         }
+
+    def _described(self) -> Mapping[str, Json]:
+        """Return what a keeper needs to open the storage. Raises: ConfigError."""
+        own = _ENTRIES.get(self._config.storage_type)
+        if own is not None:
+            return own(self._config, self._folder, self._environment)
+        return lookup.storage(self._config.storage_type)(self._config.options, self._folder, self._environment)
 
     @property
     def _reached(self) -> bool:

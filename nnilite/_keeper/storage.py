@@ -9,7 +9,7 @@ The experiment's part of the storage is `nni/<experiment>/`, in which names are 
 
 `storage_choice.open_storage` makes one from a specification's `storage`:
 
-    kind        "folder", "s3" or "azure"
+    kind        "folder", "s3", "azure" or "program"
     parts       which of "code", "checkpoints" and "outputs" go there
     save_every_s 60: the time between two looks for changed checkpoints
     read_only   false; true for processes of a job that load checkpoints but save none
@@ -17,6 +17,8 @@ The experiment's part of the storage is `nni/<experiment>/`, in which names are 
     s3:         url (of the bucket), prefix, region, access_key, secret, session_token (from AWS's environment
                 variables of the worker if empty)
     azure:      url (of the container), prefix, sas_token
+    program:    program (a plugin's Python text, with a function `open_storage(entry)` that returns a `Storage`; it
+                finds `Storage` and `StorageError` as its globals), and what the plugin adds
 
 The manager uses the same code, so that both sides agree on it.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Mapping
+from typing import Any, Dict, Mapping
 
 from .storage import FolderStorage, Storage, StorageError
 
@@ -13,6 +13,10 @@ def open_storage(entry: Mapping[str, Any]) -> Storage:
     kind = entry.get("kind")
     if kind == "folder":
         return FolderStorage([str(path) for path in entry.get("paths") or ()], bool(entry.get("marked")))
+    if kind == "program":  # the storage is a plugin's
+        program: Dict[str, Any] = {"Storage": Storage, "StorageError": StorageError}
+        exec(entry["program"], program)
+        return program["open_storage"](entry)  # type: ignore[no-any-return]
     from .storage_http import AzureStorage, S3Storage
 
     if kind == "s3":

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from nnilite.assessor import Assessor
     from nnilite.conversion import Converter
-    from nnilite.records import Host
+    from nnilite.records import Host, Json
     from nnilite.service import TrainingService
     from nnilite.tuner import Tuner
 
@@ -30,19 +30,33 @@ CONVERTERS = "nnilite.config_converters"
 WORKERS = "nnilite.workers"
 """Programs that let a machine join a platform: see `WorkerProgram`."""
 
+STORAGES = "nnilite.storages"
+"""Shared storages that plugins add: see `StorageDescriber`."""
+
 _WORD = {
     SERVICES: "training service",
     TUNERS: "tuner",
     ASSESSORS: "assessor",
     CONVERTERS: "converter",
     WORKERS: "worker program",
+    STORAGES: "storage",
 }
 _BASE = {
     SERVICES: ("nnilite.service", "TrainingService"),
     TUNERS: ("nnilite.tuner", "Tuner"),
     ASSESSORS: ("nnilite.assessor", "Assessor"),
 }
-_SUFFIX = {SERVICES: "service", TUNERS: "tuner", ASSESSORS: "assessor", CONVERTERS: "converter"}
+_SUFFIX = {SERVICES: "service", TUNERS: "tuner", ASSESSORS: "assessor", CONVERTERS: "converter", STORAGES: "storage"}
+
+
+class StorageDescriber(Protocol):
+    """What a plugin provides by an entry point of the group `nnilite.storages`: a function."""
+
+    def __call__(self, options: Mapping[str, str], folder: str, environment: Mapping[str, str]) -> Mapping[str, Json]:
+        """Return what manager and keepers need to open the experiment's part, `folder`: see `nnilite._keeper.storage`.
+
+        `options` are those of the config, `environment` is the manager's. Raises: ConfigError.
+        """
 
 
 class WorkerProgram(Protocol):
@@ -118,6 +132,17 @@ def converter(name: str) -> Converter:
     if not callable(found):
         raise PluginError(f"{_WORD[CONVERTERS]} {name!r} is not a function.")
     return cast("Converter", found)
+
+
+def storage(name: str) -> StorageDescriber:
+    """Return the function of a plugin's storage.
+
+    Raises: PluginError if there is no such storage, or its extra is not installed.
+    """
+    found = _import(STORAGES, name)
+    if not callable(found):
+        raise PluginError(f"{_WORD[STORAGES]} {name!r} is not a function.")
+    return cast(StorageDescriber, found)
 
 
 def worker_programs() -> dict[str, WorkerProgram]:

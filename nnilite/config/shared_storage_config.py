@@ -7,8 +7,9 @@ import binascii
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from nnilite._plugins import lookup
 from nnilite.config._fields import Fields, camel
-from nnilite.errors import ConfigError, Place
+from nnilite.errors import ConfigError, Place, PluginError
 from nnilite.units import AnyPath, GivenDuration, Secret
 
 _NEEDED = {
@@ -27,9 +28,9 @@ _OF_KINDS = {
 
 @dataclass
 class SharedStorageConfig(Fields):
-    """Storage that all workers reach: an NFS folder, an S3 bucket or an Azure container."""
+    """Storage that all workers reach: an NFS folder, an S3 bucket, an Azure container, or the storage of a plugin."""
 
-    storage_type: Annotated[Literal["NFS", "AzureBlob", "S3"], "kind of storage; NFS is any folder that is mounted"]
+    storage_type: Annotated[str, "NFS (any folder that is mounted), AzureBlob, S3, or the name of a plugin's storage"]
     local_mount_point: Annotated[AnyPath | None, "NFS: where this machine has it mounted"] = None
     remote_mount_point: Annotated[str | None, "NFS: where workers have it mounted"] = None
     local_mounted: Annotated[
@@ -49,12 +50,17 @@ class SharedStorageConfig(Fields):
         None
     )
     secret_key: Annotated[Secret | None, 'S3; better "${env:S3_SECRET}"'] = None
+    options: Annotated[dict[str, str], "of a plugin's storage; it finds secrets in the environment of the manager"] = (
+        field(default_factory=dict)
+    )
     contents: Annotated[list[Literal["code", "checkpoints", "outputs"]], "what goes there"] = field(
         default_factory=lambda: ["code", "checkpoints", "outputs"]
     )
     save_every: Annotated[GivenDuration, "time between two copies of changed checkpoints"] = 60
 
     def __post_init__(self) -> None:
+        if self.storage_type not in _NEEDED:
+            _check_plugin(self.storage_type)
         for name in _NEEDED.get(self.storage_type, ()):
             if not getattr(self, name):
                 raise ConfigError(f"{camel(name)} is not set; storageType {self.storage_type} needs it")
@@ -74,6 +80,10 @@ class SharedStorageConfig(Fields):
             for name, kind in kinds
             if getattr(self, name) != getattr(type(self), name)
         ]
+        if self.options and self.storage_type in _NEEDED:
+            unused.append(
+                f"sharedStorage.options has no effect: it is for plugins, and storageType is {self.storage_type}"
+            )
         if self.storage_type == "NFS" and self.local_mounted == "nnimount":
             return [
                 *unused,
@@ -85,6 +95,14 @@ class SharedStorageConfig(Fields):
         """Return the command that mounts an NFS folder on this machine."""
         server, folder = self.nfs_server or "SERVER", self.exported_directory or "/EXPORTED"
         return f"sudo mount -t nfs {server}:{folder} {self.local_mount_point}"
+
+
+def _check_plugin(name: str) -> None:
+    """Check that a plugin has a storage of this name. Raises: ConfigError."""
+    try:
+        lookup.storage(name)
+    except PluginError as error:
+        raise ConfigError(f"{error} nnilite has {', '.join(sorted(_NEEDED))}", Place(field="storageType")) from error
 
 
 def account_key(text: str) -> bytes:

@@ -95,7 +95,7 @@ class JobWatch(ABC, Generic[JobT]):
         self.log = log
         self.patience = patience
         self.soft_end: Callable[[], Awaitable[None]] | None = None
-        """Asks the platform for a soft end, where it has one beside the keeper's; raises as `kill`."""
+        """Asks the platform for a soft end, where it has one as well as the keeper; raises as `kill`."""
         self.url = ""
         self.host = ""
         """The node on which it was seen to run."""
