@@ -14,8 +14,7 @@ from nnilite.services.cluster.login import ShellAnswer, ThisMachine
 from nnilite.services.cluster.queued_job import QueuePhase
 from nnilite_batch import BatchCommands, BatchConfig, BatchPatterns
 from nnilite_batch._answer_reader import AnswerReader
-from nnilite_batch._api import BatchApi
-from nnilite_batch._batch_shell import CANCEL, SUBMIT
+from nnilite_batch._api import CANCEL, SUBMIT, BatchApi
 from nnilite_batch._presets import PRESETS
 from nnilite_batch._templates import programs_of, render
 from services import batch_answers as answers
@@ -299,7 +298,7 @@ WRONG = [
     ),
     ({"scheduler": "pbs", "queue": "a b"}, "queue", "use one word"),
     ({"scheduler": "pbs", "time_limit": 30}, "timeLimit", "must be above 60 s"),
-    ({"scheduler": "pbs", "job_variable": "A-B"}, "jobVariable", "is not a valid name of an environment variable"),
+    ({"scheduler": "pbs", "job_variable": "A-B"}, "jobVariable", "is not valid; use one word"),
 ]
 
 

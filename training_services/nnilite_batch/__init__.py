@@ -2,15 +2,13 @@
 
 Most of it is `nnilite.services.cluster`. Here is what makes commands of templates, and reads what they print:
 
-_service        the service
+_service        the service, and the script that the scheduler runs for a trial
 _config         the section `platform: batch` of a config
 _scheduler      what is known of a scheduler: its commands, its patterns, its states
 _presets        the schedulers that are known by name
 _templates      commands made of templates and values
 _answer_reader  what the commands print
 _api            the commands on the login host
-_batch_script   the script that the scheduler runs for a trial
-_batch_shell    the shell scripts that submit and cancel
 """
 
 from nnilite.services.cluster.login import LoginConfig

@@ -41,11 +41,10 @@ class AnswerReader:
 
     def jobs(self, text: str) -> dict[str, QueuedJob]:
         """Return the jobs in the answer of `status`, by their ids. Those on a dead node are lost."""
-        found = {job.id: job for job in self._jobs(text, self._patterns.job)}
-        if self._patterns.dead_node:
-            dead = {match[-1] or match[0] for match in _matches(self._patterns.dead_node, text)}
-            found |= {job.id: self._stranded(job) for job in found.values() if job.host and job.host in dead}
-        return found
+        nodes = re.compile(self._patterns.dead_node or r"(?!)", re.MULTILINE)
+        dead = {match[nodes.groups] for match in nodes.finditer(text)}
+        jobs = self._jobs(text, self._patterns.job)
+        return {job.id: self._stranded(job) if job.host in dead else job for job in jobs}
 
     def past_jobs(self, text: str) -> dict[str, QueuedJob]:
         """Return the jobs in the answer of `history`, by their ids."""
@@ -58,8 +57,7 @@ class AnswerReader:
 
     def says(self, pattern: str, text: str) -> bool:
         """Whether a complaint is one of those that `missing`, `full` or `refused` describe."""
-        wanted = getattr(self._patterns, pattern)
-        return wanted is not None and re.search(wanted, text, re.MULTILINE) is not None
+        return re.search(getattr(self._patterns, pattern) or r"(?!)", text, re.MULTILINE) is not None
 
     def _jobs(self, text: str, pattern: str | None) -> Iterator[QueuedJob]:
         if self._patterns.join:
@@ -106,8 +104,3 @@ def _facts(match: re.Match[str], patterns: BatchPatterns) -> dict[str, str]:
         value = (value or "").strip()
         found[name] = "" if value in _NOTHING else value
     return found
-
-
-def _matches(pattern: str, text: str) -> Iterator[tuple[str, str]]:
-    for match in re.finditer(pattern, text, re.MULTILINE):
-        yield match.group(0), match.group(1) if match.re.groups else ""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 
 from nnilite.errors import ConfigError, NoCapacity, Place, ServiceError
 from nnilite.services.cluster.login import LoginHost
-from nnilite.services.cluster.queued_job import QueuedJob, QueuePhase
-from nnilite.services.cluster.scheduler_api import Look, SchedulerApi
-from nnilite_batch import _batch_shell as shell
+from nnilite.services.cluster.queued_job import QueuedJob
+from nnilite.services.cluster.scheduler_api import REFUSED, Look, SchedulerApi, no_answer, version_in
+from nnilite.services.cluster.shell_scripts import read_script
 from nnilite_batch._answer_reader import AnswerReader
 from nnilite_batch._config import BatchConfig
 from nnilite_batch._templates import programs_of
@@ -20,13 +19,15 @@ from nnilite_batch._templates import programs_of
 log = logging.getLogger(__name__)
 
 _SUBMIT_S = 100.0
-_UNKNOWN_OUTCOME, _REFUSED, _FOUND = 76, 77, 78
-_NOTHING = ["true"]
+_FOUND = 78
 _MOST_EXPLAINED = 50
 _EXPLAIN_PAUSE_S = 15.0
 """A scheduler is asked at most so often why jobs wait: that is work for it."""
 _HISTORY_PAUSE_S = 10.0
-_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
+
+# Each has the folder of all files as $1, but PROGRAMS.
+_script = partial(read_script, __file__)
+PROGRAMS, SUBMIT, CANCEL, RUN = map(_script, ("programs", "submit", "cancel", "run"))
 
 
 class BatchApi(SchedulerApi):
@@ -48,8 +49,8 @@ class BatchApi(SchedulerApi):
         """See whether the scheduler's commands are there, and it answers. Raises: ConfigError."""
         named = (getattr(self._commands, name) for name in ("submit", "status", "cancel", "check", "find"))
         programs = programs_of([template for template in named if template])
-        answer = await self.host.run(shell.PROGRAMS, *programs)
-        absent = answer.output.decode("utf-8", "replace").split()
+        answer = await self.host.run(PROGRAMS, *programs)
+        absent = answer.text.split()
         if absent:
             cure = "set schedulerPath to their folder, or loginSetUp to what brings them into PATH"
             place = Place(field="login" if self.host.is_remote else None)
@@ -57,8 +58,7 @@ class BatchApi(SchedulerApi):
         answer = await self.host.run(self._config.command("check") or ":")
         if answer.status:
             raise ServiceError(f"{self._title} does not answer: {answer.words}")
-        found = _VERSION.search(answer.output.decode("utf-8", "replace"))
-        self.version = tuple(int(part) for part in found.groups() if part) if found else ()
+        self.version = version_in(answer.text)
 
     async def try_out(self, script: str, gpus: int | None) -> None:
         command = self._config.command("try_out", "nni-test", gpus)
@@ -72,20 +72,18 @@ class BatchApi(SchedulerApi):
     async def submit(self, folder: str, name: str, script: str, gpus: int | None = None) -> str:
         commands = (self._config.command("find", name), self._config.command("submit", name, gpus))
         words = (self.files.root, folder, *commands)
-        answer = await self.host.run(shell.SUBMIT, *words, given=script.encode(), limit_s=_SUBMIT_S)
-        said = answer.output.decode("utf-8", "replace").strip()
+        answer = await self.host.run(SUBMIT, *words, given=script.encode(), limit_s=_SUBMIT_S)
+        said = answer.text.strip()
         if answer.status == _FOUND:
             return said
-        if answer.status == _UNKNOWN_OUTCOME:
-            raise ServiceError(f"{self._title} has not said whether it has taken the job {name}; it will be looked for")
         # Grid Engine warns of a job that it has taken by the status of an error.
         number = self._read.job_id(said) or self._read.job_id(answer.complaint)
-        if number and answer.status in (0, _REFUSED):
+        if number and answer.status in (0, REFUSED):
             return number
-        if answer.status == _REFUSED:
+        if answer.status == REFUSED:
             raise self._refusal(" ".join(f"{said} {answer.complaint}".split()) or answer.words)
         if answer.status:
-            raise ServiceError(f"{self._title} does not answer: {answer.words}")
+            raise no_answer(self._title, name, answer)
         raise ConfigError(f"no id of a job is in what `submit` prints: {said[:300]!r}", Place(field="patterns.jobId"))
 
     def _refusal(self, words: str) -> ServiceError | ConfigError:
@@ -99,24 +97,23 @@ class BatchApi(SchedulerApi):
     # ------------------------------------------------------------ watching
 
     async def look(self, prefix: str, ids: Sequence[str], files: Iterable[str]) -> Look:
-        listing = ["/bin/sh", "-c", self._config.command("status", ids=ids)] if ids else _NOTHING
+        listing = ["/bin/sh", "-c", self._config.command("status", ids=ids)] if ids else ["true"]
         listed = await self.files.look(listing, files)
         if listed.status and not self._read.says("missing", listed.complaint):
-            words = " ".join(listed.complaint.split())[:500] or f"exit status {listed.status}"
-            return Look(None, listed.sizes, f"{self._title} does not answer: {words}", listed.hanging)
+            return Look(None, listed.sizes, f"{self._title} does not answer: {listed.words}", listed.hanging)
         jobs = self._read.jobs(listed.output.decode("utf-8", "replace"))
         found = await self._with_reasons({number: jobs[number] for number in ids if number in jobs})
         return Look(found, listed.sizes, hanging=listed.hanging)
 
     async def _with_reasons(self, jobs: dict[str, QueuedJob]) -> dict[str, QueuedJob]:
         """The same jobs, those that wait with the reason, if `status` has not told it."""
-        silent = [job.id for job in jobs.values() if _needs_reason(job)][:_MOST_EXPLAINED]
+        silent = [job.id for job in jobs.values() if job.needs_reason][:_MOST_EXPLAINED]
         now = time.monotonic()
         if silent and self._commands.reasons and now - self._explained_s >= _EXPLAIN_PAUSE_S:
             self._explained_s = now
-            answer = await self.host.run(shell.RUN, self.files.root, self._config.command("reasons", ids=silent))
-            self._reasons = self._read.reasons(answer.output.decode("utf-8", "replace"))
-        return {job.id: _explained(job, self._reasons.get(job.id, "")) for job in jobs.values()}
+            answer = await self.host.run(RUN, self.files.root, self._config.command("reasons", ids=silent))
+            self._reasons = self._read.reasons(answer.text)
+        return {job.id: job.explained(self._reasons.get(job.id, "")) for job in jobs.values()}
 
     async def history(self, ids: Sequence[str]) -> Mapping[str, QueuedJob]:
         # Records are written late and may be slow to search, so no answer means nothing.
@@ -124,35 +121,20 @@ class BatchApi(SchedulerApi):
         if not self._commands.history or len(known) == len(ids) or now - self._history_s < _HISTORY_PAUSE_S:
             return known
         self._history_s = now
-        answer = await self.host.run(shell.RUN, self.files.root, self._config.command("history", ids=ids))
-        self._past = {**known, **self._read.past_jobs(answer.output.decode("utf-8", "replace"))}
+        answer = await self.host.run(RUN, self.files.root, self._config.command("history", ids=ids))
+        self._past = {**known, **self._read.past_jobs(answer.text)}
         return self._past
 
     # ------------------------------------------------------------ ending
 
     async def cancel(self, folder: str, job: str) -> None:
-        await self._end(shell.CANCEL, folder, self._config.command("cancel", id=job) if job else "")
+        await self._end(CANCEL, folder, self._config.command("cancel", id=job) if job else "")
 
     async def kill(self, job: str) -> None:
-        await self._end(shell.RUN, self._config.command("cancel", id=job))
-
-    async def remove(self, folder: str, job: str) -> None:
-        if job:
-            await self.kill(job)
-        await self.files.remove(folder)
+        await self._end(RUN, self._config.command("cancel", id=job))
 
     async def _end(self, script: str, *words: str) -> None:
         answer = await self.host.run(script, self.files.root, *words)
-        said = answer.complaint + answer.output.decode("utf-8", "replace")
+        said = answer.complaint + answer.text
         if answer.status and not self._read.says("missing", said):
             raise ServiceError(f"{self._title} does not end a job: {' '.join(said.split()) or answer.words}")
-
-
-def _needs_reason(job: QueuedJob) -> bool:
-    return not job.reason and (job.phase is QueuePhase.WAITING or job.phase is QueuePhase.LOST)
-
-
-def _explained(job: QueuedJob, reason: str) -> QueuedJob:
-    if not reason or not _needs_reason(job):
-        return job
-    return replace(job, words=f"{job.words}: {reason}", reason=reason)

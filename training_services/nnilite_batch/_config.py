@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from dataclasses import dataclass, field, fields
-from functools import cached_property
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, partial
 from typing import Annotated, Literal
 
 from nnilite.errors import ConfigError, Place
-from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
+from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, Settings, callback_is_unused
 from nnilite.services.cluster.queue_config import QueueConfig, check_paths, check_words
 from nnilite.services.section_fields import field_place
 from nnilite_batch._answer_reader import PHASES
@@ -23,6 +23,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NEEDED = ("commands.submit", "commands.status", "commands.cancel", "patterns.jobId", "patterns.job")
 _RESOURCES = {"queue": "queue", "account": "account", "cpus": "cpus", "memory": "memory", "time_limit": "seconds"}
 """The fields that only count where a template has them, with the template's name for them."""
+_OTHER_UNITS = {"memory": "memoryPerCpu", "seconds": "minutes"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +58,7 @@ class BatchConfig(QueueConfig):
         super().__post_init__()
         check_paths(self, "scheduler_path")
         check_words(self, _WORD, "queue", "account")
-        if self.job_variable is not None and not _VARIABLE.fullmatch(self.job_variable):
-            raise ConfigError(
-                f"{self.job_variable!r} is not a valid name of an environment variable", field_place("job_variable")
-            )
+        check_words(self, _VARIABLE, "job_variable")
         _check(self.described, self._values("nni-test", 1))
 
     @cached_property
@@ -111,11 +109,9 @@ def _check(scheduler: Scheduler, values: dict[str, Value]) -> None:
             raise ConfigError("has to be set where no `scheduler` is", Place(field=path))
         try:
             if path.startswith("commands."):
-                check_template(text or "", values)
+                check_template(text or "", values, Place(field=path))
             else:
                 re.compile(text or "")
-        except ConfigError as error:
-            raise ConfigError(error.message, Place(field=path)) from error
         except re.error as error:
             raise ConfigError(f"is not a regular expression: {error}", Place(field=path)) from error
     if not scheduler.states or not set(scheduler.states) <= set(PHASES):
@@ -125,31 +121,27 @@ def _check(scheduler: Scheduler, values: dict[str, Value]) -> None:
 def _described_by(scheduler: Scheduler) -> dict[str, str | None]:
     """Return the texts of a description by their places in the section."""
     found: dict[str, str | None] = {f"states.{name}": pattern for name, pattern in scheduler.states.items()}
-    parts = {"commands": (scheduler.commands, BatchCommands), "patterns": (scheduler.patterns, BatchPatterns)}
-    for part, (texts, kind) in parts.items():
-        found |= {f"{part}.{field_place(one.name).field}": getattr(texts, one.name) for one in fields(kind)}
+    for part, texts in (("commands", scheduler.commands), ("patterns", scheduler.patterns)):
+        found |= {f"{part}.{field_place(name).field}": text for name, text in asdict(texts).items()}
     return found
 
 
-def _is_left_out(config: BatchConfig, word: str) -> bool:
-    """Whether no template has a field, so that the scheduler does not learn of it."""
+def _is_left_out(name: str, config: BatchConfig, settings: Settings) -> bool:
+    """Return whether a field is set and no template has it, so that the scheduler does not learn of it."""
     commands = config.described.commands
+    word = _RESOURCES[name]
     used = fields_of((commands.options or "") + (commands.submit or ""))
-    return word not in used and not (word in ("memory", "seconds") and used & {"memoryPerCpu", "minutes"})
+    return getattr(config, name) is not None and used.isdisjoint({word, _OTHER_UNITS.get(word)})
 
 
-def _unused(name: str, word: str) -> IgnoredOption:
-    option = str(field_place(name).field)
-    return IgnoredOption(
-        option,
-        f"the scheduler's `options` have no {{{word}}}",
-        "where `commands.options` has no such field",
-        lambda config, settings: getattr(config, name) is not None and _is_left_out(config, word),
-    )
+def _unused(name: str) -> IgnoredOption:
+    why = f"the scheduler's `options` have no {{{_RESOURCES[name]}}}"
+    where = "where `commands.options` has no such field"
+    return IgnoredOption(str(field_place(name).field), why, where, partial(_is_left_out, name))
 
 
 IGNORED = (
-    *(_unused(name, word) for name, word in _RESOURCES.items()),
+    *map(_unused, _RESOURCES),
     callback_is_unused("trials report by their folders and need no address"),
     *CHECKPOINTS_STAY,
 )

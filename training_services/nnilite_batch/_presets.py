@@ -49,21 +49,6 @@ _GRID_ENGINE = Scheduler(
     job_variable="JOB_ID",
 )
 
-_PBS_PATTERNS = BatchPatterns(
-    job_id=r"^(\d\S*)$",
-    join=r"\n\t",
-    job=r"^Job Id: (?s:.*?)(?=^Job Id: |\Z)",
-    id=r"^Job Id: (\S+)",
-    name=r"^ +Job_Name = (.+)$",
-    state=r"^ +job_state = (\S+)",
-    exit_code=r"^ +(?:Exit|exit)_status = (-?\d+)",
-    host=r"^ +exec_host = ([^/:+\s]+)",
-    reason=r"^ +comment = (.+)$",
-    missing=r"Unknown Job Id|Job has finished|Request invalid for state of job",
-    full=r"would exceed|exceeds? .*limit|Maximum number of jobs",
-    refused=r"Unknown queue|Unauthorized|Illegal attribute|Unknown resource|Invalid account|invalid option|usage:"
-    r"|Job exceeds queue|Undefined",
-)
 _PBS_PRO = Scheduler(
     title="PBS",
     commands=BatchCommands(
@@ -75,7 +60,21 @@ _PBS_PRO = Scheduler(
         cancel="qdel {id}",
         check="qstat --version && qstat -B >/dev/null",
     ),
-    patterns=_PBS_PATTERNS,
+    patterns=BatchPatterns(
+        job_id=r"^(\d\S*)$",
+        join=r"\n\t",
+        job=r"^Job Id: (?s:.*?)(?=^Job Id: |\Z)",
+        id=r"^Job Id: (\S+)",
+        name=r"^ +Job_Name = (.+)$",
+        state=r"^ +job_state = (\S+)",
+        exit_code=r"^ +(?:Exit|exit)_status = (-?\d+)",
+        host=r"^ +exec_host = ([^/:+\s]+)",
+        reason=r"^ +comment = (.+)$",
+        missing=r"Unknown Job Id|Job has finished|Request invalid for state of job",
+        full=r"would exceed|exceeds? .*limit|Maximum number of jobs",
+        refused=r"Unknown queue|Unauthorized|Illegal attribute|Unknown resource|Invalid account|invalid option|usage:"
+        r"|Job exceeds queue|Undefined",
+    ),
     states={
         "timedOut": r"[FX] -29",
         "killed": r"[FX] -2[4-8]",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, TypeVar
 
 T = TypeVar("T")
@@ -61,5 +61,5 @@ class Scheduler:
 
 def overlaid(below: T, above: T | None) -> T:
     """Return a dataclass with those fields of another that are set."""
-    given = {} if above is None else {one.name: getattr(above, one.name) for one in fields(above)}  # type: ignore[arg-type]
+    given = {} if above is None else asdict(above)  # type: ignore[call-overload]
     return replace(below, **{name: value for name, value in given.items() if value is not None})  # type: ignore[type-var]

@@ -12,7 +12,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from nnilite.errors import ConfigError
+from nnilite.errors import ConfigError, Place
 
 Value = str | int | Sequence[str] | None
 
@@ -25,6 +25,8 @@ class ShellWords(str):
 
 _OPTIONAL = re.compile(r"\[\[(.*?)\]\](?!\])", re.DOTALL)
 _FIELD = re.compile(r"\{([A-Za-z][A-Za-z0-9]*)\}")
+_QUOTED = re.compile(r"""\\.|'[^']*(?:'|\Z)|"(?:\\.|[^"\\])*(?:"|\Z)""", re.DOTALL)
+"""A sign after a backslash, or a text in quotes."""
 _KEYWORD = r"(?:do|done|else|fi|for|if|in|then|while)\b"
 _PROGRAM = re.compile(
     rf"(?:^|[|&;({{]|\b(?:do|if|then|else)\b)\s*(?!{_KEYWORD})([a-z_][\w.+-]*)(?=[\s;|)&]|$)", re.MULTILINE
@@ -65,28 +67,21 @@ def programs_of(templates: Sequence[str]) -> list[str]:
     return sorted({name for template in templates for name in _PROGRAM.findall(template)})
 
 
-def check_template(template: str, values: Mapping[str, Value]) -> None:
+def check_template(template: str, values: Mapping[str, Value], place: Place) -> None:
     """Check a template. Raises: ConfigError for an unknown field, one without a value, or one that stands in quotes."""
+    known = ", ".join(sorted(values))
     for name in sorted(fields_of(template)):
         if name not in values:
-            raise ConfigError(f"there is no field {{{name}}}; there are {', '.join(sorted(values))}, and your `values`")
+            raise ConfigError(f"there is no field {{{name}}}; there are {known}, and your `values`", place)
     for name in sorted(fields_of(_OPTIONAL.sub("", template))):
         if values[name] is None:
-            raise ConfigError(f"{{{name}}} has no value: set it, or write [[ ]] around what is left out then")
+            raise ConfigError(f"{{{name}}} has no value: set it, or write [[ ]] around what is left out then", place)
     for name in _quoted(template):
-        raise ConfigError(f"{{{name}}} stands in quotes; take them away: values are quoted as they are put in")
+        raise ConfigError(f"{{{name}}} stands in quotes; take them away: values are quoted as they are put in", place)
 
 
 def _quoted(template: str) -> Iterator[str]:
     """Return the fields that stand between quotes of the shell."""
-    quote, position = "", 0
-    while position < len(template):
-        sign = template[position]
-        found = _FIELD.match(template, position)
-        if sign == "\\" and quote != "'":
-            position += 1
-        elif sign in "'\"" and quote in ("", sign):
-            quote = "" if quote else sign
-        elif found and quote:
-            yield found.group(1)
-        position += 1
+    for found in _QUOTED.finditer(template):
+        if not found.group().startswith("\\"):
+            yield from _FIELD.findall(found.group())

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from nnilite.errors import ConfigError, NoCapacity, Place, ServiceError
 from nnilite.services.cluster.login import LoginHost, ShellAnswer
 from nnilite.services.cluster.queued_job import QueuedJob
-from nnilite.services.cluster.scheduler_api import Look, SchedulerApi
+from nnilite.services.cluster.scheduler_api import REFUSED, Look, SchedulerApi, no_answer, version_in
 from nnilite.units import format_duration
 from nnilite_slurm import _shell as shell
 from nnilite_slurm._listing import (
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 _JSON_SINCE = (21, 8)
 _JSON_MAX_BYTES = 2_000_000
 _SUBMIT_S = 90.0
-_UNKNOWN_OUTCOME, _REFUSED, _FULL = 76, 77, 78
+_FULL = 78
 _FULL_PAUSE_S = 5.0
 """How long Slurm is not asked again after it has accepted no job: it is busy then."""
 _ACCOUNTING_OFF = "accounting storage is disabled"
@@ -49,10 +49,9 @@ class SlurmApi(SchedulerApi):
     async def check(self) -> None:
         """Check that Slurm is available. Raises: ConfigError."""
         answer = await self.host.run("sbatch --version </dev/null && squeue --version </dev/null")
-        found = re.search(rb"(\d+)\.(\d+)(?:\.(\d+))?", answer.output)
-        if answer.status or found is None:
+        self.version = version_in(answer.text)
+        if answer.status or not self.version:
             raise ConfigError(_no_slurm(answer, self.host.title), Place(field="login" if self.host.is_remote else None))
-        self.version = tuple(int(part) for part in found.groups() if part)
         self.json = self.version >= _JSON_SINCE
 
     async def try_out(self, script: str, gpus: int | None) -> None:
@@ -94,13 +93,11 @@ class SlurmApi(SchedulerApi):
         if answer.status == _FULL:
             self._full, self._full_until_s = full_queue(answer.words), time.monotonic() + _FULL_PAUSE_S
             raise self._full
-        if answer.status == _REFUSED:
+        if answer.status == REFUSED:
             raise refusal(answer.words)
-        if answer.status == _UNKNOWN_OUTCOME:
-            raise ServiceError(f"Slurm did not say whether it accepted the job {name}; nnilite will look for it")
         if answer.status:
-            raise ServiceError(f"Slurm does not answer: {answer.words}")
-        return answer.output.decode("ascii", "replace").strip()
+            raise no_answer("Slurm", name, answer)
+        return answer.text.strip()
 
     # ------------------------------------------------------------ watching
 
@@ -113,8 +110,7 @@ class SlurmApi(SchedulerApi):
             if self.json and _knows_no_json(listed.complaint):
                 self.json = False
                 return await self.look(prefix, ids, looked_at)
-            words = " ".join(listed.complaint.split()) or f"exit status {listed.status}"
-            return Look(None, listed.sizes, f"Slurm does not answer: {words}", listed.hanging)
+            return Look(None, listed.sizes, f"Slurm does not answer: {listed.words}", listed.hanging)
         try:
             jobs = self._read(listed.output)
         except ServiceError as error:
@@ -158,7 +154,7 @@ class SlurmApi(SchedulerApi):
     async def _sacct(self, ids: Sequence[str], options: str) -> bytes:
         script = f'SLURM_TIME_FORMAT=%s; export SLURM_TIME_FORMAT\nexec timeout 15 sacct -j "$1" {options} </dev/null'
         answer = await self.host.run(script, ",".join(ids))
-        if _ACCOUNTING_OFF in answer.complaint + answer.output.decode("utf-8", "replace"):
+        if _ACCOUNTING_OFF in answer.complaint + answer.text:
             self.accounting = False
             return b"" if "json" not in options else b'{"jobs": []}'
         if answer.status:

@@ -48,8 +48,13 @@ class ShellAnswer:
     complaint: str
 
     @property
+    def text(self) -> str:
+        """Return its output as text."""
+        return self.output.decode("utf-8", "replace")
+
+    @property
     def words(self) -> str:
-        """Its complaint, in one line."""
+        """Return its complaint, in one line."""
         return " ".join(self.complaint.split()) or ("no answer" if self.status == 124 else f"exit status {self.status}")
 
 

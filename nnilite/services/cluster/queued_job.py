@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 
@@ -39,3 +39,14 @@ class QueuedJob:
     started: float | None = None
     exit_code: int | None = None  # negative for a signal
     reason: str = ""  # the scheduler's own reason
+
+    @property
+    def needs_reason(self) -> bool:
+        """Return whether its state has a reason that the scheduler has not given."""
+        return not self.reason and self.phase in (QueuePhase.WAITING, QueuePhase.LOST)
+
+    def explained(self, reason: str) -> QueuedJob:
+        """Return the job with a reason, if it needs one."""
+        if not (reason and self.needs_reason):
+            return self
+        return replace(self, words=f"{self.words}: {reason}", reason=reason)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from nnilite.services.cluster.login import LoginHost
+from nnilite.errors import ServiceError
+from nnilite.services.cluster.login import LoginHost, ShellAnswer
 from nnilite.services.cluster.queued_job import QueuedJob
 from nnilite.services.cluster.shared_folder import SharedFolder
+
+_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
+
+
+UNKNOWN_OUTCOME, REFUSED = 76, 77
+"""The exit status of a script that submits, where the scheduler has not answered, or refuses the job."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,25 @@ class SchedulerApi(ABC):
     async def kill(self, job: str) -> None:
         """End a job that has not ended when it was asked to."""
 
-    @abstractmethod
     async def remove(self, folder: str, job: str) -> None:
         """End what still runs of a job, and remove what holds a secret or much space."""
+        if job:
+            await self.kill(job)
+        await self.files.remove(folder)
+
+
+def no_answer(scheduler: str, name: str, answer: ShellAnswer) -> ServiceError:
+    """Return the error for a submission that the scheduler has not answered."""
+    if answer.status == UNKNOWN_OUTCOME:
+        return ServiceError(f"{scheduler} did not say whether it accepted the job {name}; nnilite will look for it")
+    return ServiceError(f"{scheduler} does not answer: {answer.words}")
+
+
+def version_in(text: str) -> tuple[int, ...]:
+    """Return the first version in a text; () if there is none.
+
+    >>> version_in("PBS version = 23.06.06")
+    (23, 6, 6)
+    """
+    found = _VERSION.search(text)
+    return tuple(int(part) for part in found.groups() if part) if found else ()

@@ -44,6 +44,11 @@ class JobListing:
     sizes: Mapping[str, int]
     hanging: frozenset[str] = frozenset()  # folders in an unknown state, for they do not answer
 
+    @property
+    def words(self) -> str:
+        """Return its complaint, in one line."""
+        return " ".join(self.complaint.split())[:_MOST_SAID_CHARS] or f"exit status {self.status}"
+
 
 @dataclass
 class SharedFolder:
