@@ -303,7 +303,7 @@ class _ThisTrial:
         data = (dumps(record, _plain) + "\n").encode("ascii")
         if len(data) > _MAX_LINE_BYTES:
             raise ValueError(
-                f"a metric takes less than 1,000,000 bytes as JSON, this one takes {len(data):,}; "
+                f"a metric must have less than 1,000,000 bytes as JSON, and this one has {len(data):,}; "
                 "write large things to a file in $NNI_OUTPUT_DIR"
             )
         return b"ME%06d%b" % (len(data), data)

@@ -137,7 +137,7 @@ class TakenFiles:
         self._folders |= named
         self.entries += new
         if self.entries > MOST_ENTRIES:
-            raise ForeignRefusal(f"sent more than {MOST_ENTRIES} files; {name!a:.200} and what follows is not taken")
+            raise ForeignRefusal(f"sent more than {MOST_ENTRIES} files; {name!a:.200} and all that follows is refused")
         room.count(_ENTRY_BYTES * new)
 
 
@@ -156,14 +156,14 @@ def take_tar(source: Callable[[int], bytes], target: Path, most_bytes: int | Non
     except DamagedTar as error:
         raise BrokenStream(f"the files are damaged on their way: {error}") from error
     except UnsafeName as error:
-        raise ForeignRefusal(f"sent a file that cannot be taken: {error}") from error
+        raise ForeignRefusal(f"sent a file that cannot be accepted: {error}") from error
     return taken
 
 
 def listed(entries: object) -> list[TrialFile]:
     """Check what a worker lists: [path, size, time, kind, target] of each entry. Raises: ForeignRefusal."""
     if not isinstance(entries, list):
-        raise ForeignRefusal("its list of files is none")
+        raise ForeignRefusal("its list of files is invalid")
     return [_checked(entry) for entry in entries[:LISTED_MAX]]
 
 

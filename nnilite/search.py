@@ -424,7 +424,9 @@ class Search:
         if found is None:
             raise NotFound(f"this search has no trial {trial_id!r}.")
         if not isinstance(trial, str) and trial.attempt != found.attempt:
-            raise Conflict(f"trial {trial_id} was taken over by another process, as this one seemed to have gone.")
+            raise Conflict(
+                f"trial {trial_id} was taken over by another process, because this one seemed to have ended."
+            )
         if found.state.ended:
             raise Conflict(f"trial {trial_id} has ended already ({found.state.value}).")
         return found

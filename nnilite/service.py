@@ -185,7 +185,7 @@ def _keeps_all(settings: Settings) -> bool:
 CHECKPOINTS_STAY = tuple(
     IgnoredOption(
         f"checkpoint.{name}",
-        "checkpoints are on the platform, where the manager deletes none; set sharedStorage for that",
+        "checkpoints are on the platform, where the manager cannot delete them; set sharedStorage for that",
         "without `sharedStorage`",
         lambda config, settings: _keeps_all(settings),
     )

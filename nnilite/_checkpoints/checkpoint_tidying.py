@@ -217,7 +217,7 @@ class CheckpointTidier:
             self._slow[trial] = working
             # No caller waits for its result any more.
             working.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-            raise ServiceError(f"those of trial {trial} take longer than {_SLOW_S:.0f} s, and others come first")
+            raise ServiceError(f"those of trial {trial} take longer than {_SLOW_S:.0f} s; others come first")
         return working.result()
 
     def _check_slow(self, trial: str) -> None:

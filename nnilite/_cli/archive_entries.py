@@ -70,7 +70,7 @@ class BoundedArchive(io.BufferedReader):
 
 def _too_many(path: Path, most_files: int) -> ConfigError:
     return ConfigError(
-        f"{path} holds more than {most_files} files; if you trust it, raise the limit with --max-files NUMBER"
+        f"{path} contains more than {most_files} files; if you trust it, raise the limit with --max-files NUMBER"
     )
 
 
@@ -166,7 +166,9 @@ def checked_parts(entry: zipfile.ZipInfo, taken: EntryPaths) -> tuple[str, ...]:
 
 
 def foreign(entry: zipfile.ZipInfo) -> ConfigError:
-    return ConfigError(f"The zip file names a path that no experiment has, or one twice: {entry.orig_filename!r:.200}.")
+    return ConfigError(
+        f"The zip file contains a path that no experiment has, or the same path twice: {entry.orig_filename!r:.200}."
+    )
 
 
 def check_kind(entry: zipfile.ZipInfo) -> None:
@@ -174,7 +176,7 @@ def check_kind(entry: zipfile.ZipInfo) -> None:
     kind = stat.S_IFMT(entry.external_attr >> 16)
     fitting = (0, stat.S_IFDIR) if entry.is_dir() else (0, stat.S_IFREG)
     if kind not in fitting or entry.compress_type not in _PLAIN or entry.flag_bits & 1:
-        raise ConfigError(f"The zip file holds a link, a device or an encrypted file: {entry.filename!r:.200}.")
+        raise ConfigError(f"The zip file contains a link, a device or an encrypted file: {entry.filename!r:.200}.")
 
 
 def unpack_one(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path, path: str, work: Work) -> None:

@@ -213,7 +213,7 @@ def delete(options: argparse.Namespace) -> None:
     if options.all:
         chosen = [entry for entry in registry.entries() if not (entry.is_running or entry.damage)]
     elif options.id is None:
-        raise NotFound("Which experiment is to be deleted? Give its id, or --all.")
+        raise NotFound("Name the experiment to delete by its id, or give --all.")
     else:
         chosen = [removal.check_stopped(registry.find(options.id, damaged=True), "deleted")]
     deleted: list[str] = []

@@ -187,4 +187,4 @@ def _sentence(error: Exception) -> str:
 
 
 def _unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    complain(f"This is a mistake in nnilite itself: {kind.__name__}: {error}. `nnictl --debug ...` shows where.")
+    complain(f"This is a bug in nnilite: {kind.__name__}: {error}. `nnictl --debug ...` shows where.")

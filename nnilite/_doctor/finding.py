@@ -39,11 +39,11 @@ def fault(check: str, what: str, cure: str) -> Finding:
 
 
 _CURES = (
-    ("does not let me in", "see that `ssh USER@HOST` works with the same user, password or key"),
+    ("does not let me in", "check that `ssh USER@HOST` works with the same user, password or key"),
     ("host key", "compare the key with the host's own, then add it with `ssh-keyscan HOST >> ~/.ssh/known_hosts`"),
-    ("refused", "see that the address and port are right, and that the program there runs"),
-    ("timed out", "see that the address is right, and that no firewall is in between"),
-    ("could not be resolved", "see that the name is spelt right, and that this machine's DNS knows it"),
+    ("refused", "check that the address and port are right, and that the program there runs"),
+    ("timed out", "check that the address is right, and that no firewall is in between"),
+    ("could not be resolved", "check that the name is spelled correctly, and that this machine's DNS knows it"),
 )
 """What to do about errors whose sentence does not tell, by words in it."""
 

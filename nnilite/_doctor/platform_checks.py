@@ -35,7 +35,7 @@ def ask(config: CheckedConfig, host: str, port: int, limit_s: float) -> Iterator
             with patience_of_at_most(OUTAGE_S):
                 asyncio.run(asyncio.wait_for(service.check(), limit_s))
         except asyncio.TimeoutError:
-            cure = "see whether its address is right, and a firewall lets this machine through"
+            cure = "check that its address is right, and that no firewall blocks this machine"
             yield fault(check, f"no answer within {limit_s:.0f} s", cure)
         except NniliteError as error:
             yield divided(check, str(error), PLATFORM_CURE)

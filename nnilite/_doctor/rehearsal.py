@@ -119,11 +119,11 @@ def _judged(check: str, trial: dict[str, Any], program: str, took_s: float, limi
     if state == "SUCCEEDED" and trial.get("value") is not None:
         return ok(check, f"a trial ran there and reported its result after {took_s:.1f} s; {program} is there")
     if state == "SUCCEEDED":
-        cure = "see whether the disk of its worker is full, or mounted read-only"
-        return fault(check, "a trial ran there, and its result did not come back", cure)
+        cure = "check whether the disk of its worker is full, or mounted read-only"
+        return fault(check, "a trial ran there, but its result did not come back", cure)
     if f"{program} is not installed" in reason or f"exit code {MISSING}" in reason:
         cure = "install it there, name an image that has it, or give its path in trialCommand"
-        return fault(check, f"the worker has no {program}, with which the trial command begins", cure)
+        return fault(check, f"the worker does not have {program}, which the trial command needs", cure)
     if state == "WAITING":
         cure = f"{_last_part(reason)}" or "give it more time with --timeout"
         return fault(
@@ -131,7 +131,7 @@ def _judged(check: str, trial: dict[str, Any], program: str, took_s: float, limi
         )
     if state == "RUNNING":
         cure = "let workers reach this machine (nniManagerIp, --host, firewall), or set `callback: log`"
-        return fault(check, f"a trial was started there, and no result has come back in {limit_s:.0f} s", cure)
+        return fault(check, f"a trial was started there, but no result has come back in {limit_s:.0f} s", cure)
     return divided(check, f"a trial ended as {state}: {reason or 'without a reason'}", PLATFORM_CURE)
 
 

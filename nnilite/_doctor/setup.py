@@ -27,7 +27,7 @@ def read_config(path: Path, findings: list[Finding]) -> CheckedConfig | None:
         findings += (divided("config", part, _CURE) for part in str(error).splitlines() if part.strip())
         return None
     findings.append(ok("tuner", config.tuner.name or config.tuner.class_name or ""))
-    findings += (warning("config", text, "take it out, or correct it") for text in config.warnings)
+    findings += (warning("config", text, "remove it, or correct it") for text in config.warnings)
     return config
 
 

@@ -134,7 +134,7 @@ def check_clock(now: float) -> Iterator[Finding]:
     if now < _BUILT:
         date = time.strftime("%Y-%m-%d", time.gmtime(max(now, 0)))
         cure = "set the clock (`timedatectl set-ntp true`); certificates and logs depend on it"
-        yield fault("clock", f"this machine says that it is {date}", cure)
+        yield fault("clock", f"the clock of this machine says {date}", cure)
     else:
         yield ok("clock", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now)))
 
@@ -162,10 +162,10 @@ def check_gpus(wanted: int, allowed: tuple[int, ...] | None = None) -> Iterator[
         return
     never = impossible(gpus, wanted, GpuRules(allowed=allowed)) if wanted else None
     if never is not None:
-        yield fault("gpus", never, "lower trialGpuNumber, or take other gpuIndices")
+        yield fault("gpus", never, "lower trialGpuNumber, or choose other gpuIndices")
     for gpu in gpus:
         if gpu.fault:
-            yield warning("gpus", f"GPU {gpu.index}: {gpu.fault}", "take it out by gpuIndices, or restart its driver")
+            yield warning("gpus", f"GPU {gpu.index}: {gpu.fault}", "leave it out of gpuIndices, or restart its driver")
     if never is None:
         yield ok("gpus", ", ".join(f"{gpu.index}: {gpu.name}" for gpu in gpus) or "none")
 

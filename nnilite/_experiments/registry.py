@@ -271,7 +271,7 @@ def read_token(directory: Path) -> str:
     path, cure = directory / "token", "remove it, and the next manager makes a new one"
     text = read_content(path, cure).decode("ascii", "replace").strip()
     if not _TOKEN.fullmatch(text):
-        raise DamagedFile(path, "it holds no token, which has 16 to 512 characters of A-Z, a-z, 0-9, - and _", cure)
+        raise DamagedFile(path, "it does not contain a token: 16 to 512 characters of A-Z, a-z, 0-9, - and _", cure)
     return text
 
 

@@ -305,7 +305,7 @@ class Manager(Viewer):
     def _check_open(self) -> None:
         rules = self.engine.rules
         if rules.state in _OVER:
-            raise Conflict(f"The experiment is {rules.state.value} and takes no further trials: {rules.reason}.")
+            raise Conflict(f"The experiment is {rules.state.value} and accepts no further trials: {rules.reason}.")
 
     # ------------------------------------------------------------ what keepers report
 

@@ -72,7 +72,7 @@ def _sentence(status: int) -> str:
     if status == 404:
         return "there is nothing at this address; /api/v1/openapi.json lists what there is"
     if status == 405:
-        return "this address does not take this method; the Allow header lists those it takes"
+        return "this address does not accept this method; the Allow header lists those that it accepts"
     if status >= 500:
         return "the manager has met an unexpected error; see its log for details"
     return HTTPStatus(status).phrase

@@ -142,7 +142,7 @@ def read_query(params: Sequence[Param], given: Mapping[str, Sequence[bytes]]) ->
 
 
 def _unknown(name: str, known: Mapping[str, Param]) -> str:
-    listing = f"known are {', '.join(known)}" if known else "this address takes none"
+    listing = f"known are {', '.join(known)}" if known else "this address accepts none"
     return f"unknown query parameter '{wire.clean(name)}'; {listing}"
 
 

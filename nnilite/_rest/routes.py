@@ -75,7 +75,7 @@ TRIAL_QUERY = (
     Param("descending", flag(False), "largest first"),
     OFFSET,
     Param("limit", integer(1, 1000, 100), "how many at most"),
-    Param("id_prefix", {"type": "string", "pattern": "^[A-Za-z0-9_-]{0,64}$"}, "only trials whose id begins so"),
+    Param("id_prefix", {"type": "string", "pattern": "^[A-Za-z0-9_-]{0,64}$"}, "only trials whose id begins with this"),
     Param("after_revision", integer(0, OFFSET_MAX, 0), "only trials changed after this revision"),
     Param("tag", s.array(s.TEXT, default=[]), "only trials with this tag, or with all of several"),
 )
@@ -330,7 +330,7 @@ WORKER_ROUTES = (
         CallbackHandler,
         {
             "POST": Operation(
-                "Take a batch of events; an empty one is the heartbeat",
+                "Accept a batch of events; an empty one is the heartbeat",
                 Response("committed; the keeper's cursors", s.ref("CallbackAnswer")),
                 body=s.BATCH,
                 refusals=(409, 410),

@@ -9,10 +9,10 @@ from typing import Any
 from nnilite._running.manager_client import Client
 
 STILL_S = 60.0
-"""So long nothing may be taken before the wait is given up."""
+"""How long nothing may be accepted before the wait ends."""
 
 MOST_S = 3600.0
-"""So long the wait lasts at most."""
+"""The longest wait."""
 
 _POLL_S = 0.2
 _SETTLED_S = 0.5  # what was stored in the last moment is counted by then
@@ -66,7 +66,7 @@ def words(owed: Owed) -> str:
 
 def sentence(owed: Owed, experiment: str) -> str:
     """Return what is still owed and to which receiver, and the command that sends it."""
-    return f"{words(owed)}; `nnictl resume {experiment} --foreground` sends the rest, and log/ may tell why"
+    return f"{words(owed)}; `nnictl resume {experiment} --foreground` sends the rest, and log/ may show why"
 
 
 def _amount(one: dict[str, Any]) -> str:

@@ -196,7 +196,7 @@ def _start(
         if answer is None:
             process.end(is_alive)
             answer = {
-                "error": f"the manager said nothing for {manager_process.READY_TIMEOUT_S:.0f} s and was not ready",
+                "error": f"the manager was not ready after {manager_process.READY_TIMEOUT_S:.0f} s without a message",
                 "tail": "yes",
             }
         if "error" in answer:
@@ -216,7 +216,7 @@ def _content(log_path: Path) -> bytes:
 def _refusal(answer: dict[str, str], said: bytes) -> NniliteError:
     text = answer["error"]
     if "tail" in answer and said:
-        text += f"; the last that it said:\n{said[-_LOG_TAIL_BYTES:].decode(errors='replace')}"
+        text += f"; its last output:\n{said[-_LOG_TAIL_BYTES:].decode(errors='replace')}"
     if "field" in answer:
         return ConfigError(text, Place(field=answer["field"]))
     return Conflict(text) if answer.get("kind") == "conflict" else NniliteError(text)

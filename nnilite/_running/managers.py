@@ -194,7 +194,7 @@ def _force(entry: RegistryEntry) -> str:
 def _hindrance(entry: RegistryEntry) -> str:
     """Return what keeps a manager from ending: its own reason, or else where to look for one."""
     said = _word(entry)
-    return f"it says: {said}" if said else f"{entry.directory / 'log' / 'manager.log'} may tell why"
+    return f"it says: {said}" if said else f"{entry.directory / 'log' / 'manager.log'} may show why"
 
 
 def _word(entry: RegistryEntry) -> str:

@@ -168,9 +168,7 @@ class WorkerProcesses:
         self._false_starts += 1
         if (code is not None and code > 0) or self._false_starts >= _MOST_FALSE_STARTS:
             self.broken = True
-            raise NniliteError(
-                f"a worker process {_how(code)} before it could begin; what it has printed says why. {_GUARD}"
-            )
+            raise NniliteError(f"a worker process {_how(code)} before it could start; see its output. {_GUARD}")
         self.begin(one.trial, one.parameters)
         return None
 

@@ -81,7 +81,7 @@ async def _finish(process: asyncio.subprocess.Process, feeder: Feeder) -> None:
     try:
         await asyncio.wait_for(process.wait(), LAST_S)
     except asyncio.TimeoutError:
-        log.warning("%s has not taken everything; the rest is sent after a resume", feeder.title)
+        log.warning("%s has not received everything; the rest is sent after a resume", feeder.title)
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()

@@ -41,7 +41,7 @@ def read_answer(line: bytes, number: int, request: Mapping[str, Any]) -> Any:
     if not isinstance(answer, dict) or type(answer.get("number")) is not int:
         raise WrongAnswer(f"its process wrote something that is not an answer: {line[:_SHOWN]!r}")
     if answer["number"] != number:
-        raise WrongAnswer(f"its process gave answer {answer['number']} in place of answer {number}")
+        raise WrongAnswer(f"its process gave answer {answer['number']} instead of answer {number}")
     if "error" in answer:
         return _failure(answer)
     if "ok" not in answer:
@@ -51,9 +51,9 @@ def read_answer(line: bytes, number: int, request: Mapping[str, Any]) -> Any:
         return _parameters(value, len(request["ids"]))
     if request["do"] in ("open", "assess"):
         if type(value) is not bool:
-            raise WrongAnswer(f"its process answered {value!r:.{_SHOWN}} in place of true or false")
+            raise WrongAnswer(f"its process answered {value!r:.{_SHOWN}} instead of true or false")
     elif value is not None:
-        raise WrongAnswer(f"its process answered {value!r:.{_SHOWN}} in place of null")
+        raise WrongAnswer(f"its process answered {value!r:.{_SHOWN}} instead of null")
     return value
 
 
@@ -72,7 +72,7 @@ def _parsed(line: bytes) -> Any:
 
 def _whole_number(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
-        raise ValueError(f"it holds a whole number of more than {MAX_DIGITS} digits")
+        raise ValueError(f"it contains a whole number of more than {MAX_DIGITS} digits")
     return int(digits)
 
 

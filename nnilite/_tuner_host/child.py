@@ -236,7 +236,7 @@ def _encode(answer: Message, number: int) -> bytes:
         line = json.dumps({"number": number, **answer}, default=_plain, allow_nan=False).encode() + b"\n"
         if len(line) <= LONGEST_LINE:
             return line
-        text = f"the tuner proposed {len(line) >> 20} MB at once; at most {LONGEST_LINE >> 20} MB are taken"
+        text = f"the tuner proposed {len(line) >> 20} MB at once; at most {LONGEST_LINE >> 20} MB are accepted"
     except (TypeError, ValueError, RecursionError) as error:
         text = f"the tuner proposed something that is not plain JSON ({error}): {answer.get('ok')!r:.500}"
     return json.dumps({"number": number, "error": text, "fatal": False, "traceback": ""}).encode() + b"\n"

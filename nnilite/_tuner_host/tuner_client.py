@@ -122,7 +122,7 @@ class TunerHost:
         try:
             await asyncio.wait_for(self._send(*requests), self._plan.timeout_s)
         except (OSError, asyncio.TimeoutError) as error:
-            log.debug("the tuner's process takes no calls: %r", error)
+            log.debug("the tuner's process accepts no calls: %r", error)
             await self._end()
             return False
         return True
@@ -133,7 +133,7 @@ class TunerHost:
         try:
             await other._start(0)
         except (_Broken, OSError) as error:
-            raise TunerError(f"the tuner does not take this search space: {error}") from error
+            raise TunerError(f"the tuner does not accept this search space: {error}") from error
         finally:
             await other.close()
 
@@ -182,9 +182,9 @@ class TunerHost:
         try:
             await asyncio.wait_for(self._send(request), timeout_s)
         except asyncio.TimeoutError:
-            raise _Broken(f"{_named(request)} was not taken for {timeout_s:.0f} s (tunerTimeout)") from None
+            raise _Broken(f"{_named(request)} was not accepted for {timeout_s:.0f} s (tunerTimeout)") from None
         except OSError as error:
-            raise _Broken(f"its process cannot be talked to: {error}") from error
+            raise _Broken(f"its process cannot be reached: {error}") from error
         return await self._answer(request, timeout_s)
 
     async def _answer(self, request: dict[str, Any], timeout_s: float) -> Any:
@@ -209,7 +209,7 @@ class TunerHost:
         except asyncio.TimeoutError:
             raise _Broken(f"{what} took longer than {timeout_s:.0f} s (tunerTimeout)") from None
         except (OSError, ValueError) as error:
-            raise _Broken(f"its process cannot be talked to: {error}") from error
+            raise _Broken(f"its process cannot be reached: {error}") from error
         if not line.endswith(b"\n"):
             raise _Broken(f"its process ended{await self._process.exit_word()}; see log/tuner.log")
         return line

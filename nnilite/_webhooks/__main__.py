@@ -57,7 +57,7 @@ class Teller:
         try:
             send(self._hook, message)
         except (CallRefused, Contradiction) as error:
-            log.warning("%s does not take %s, which is not sent again: %s", self._title, message.id, error)
+            log.warning("%s does not accept %s, which is not sent again: %s", self._title, message.id, error)
         except Problem as error:
             if not self._failing:
                 log.warning("%s fails, and is tried again until it works: %s", self._title, error)

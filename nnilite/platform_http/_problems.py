@@ -61,7 +61,7 @@ class CallRefused(Problem, ConfigError):
 
 
 _KINDS: Mapping[int, tuple[type[Problem], str]] = {
-    401: (AccessRefused, "see that the login is right and has not expired"),
+    401: (AccessRefused, "check that the login is right and has not expired"),
     403: (AccessRefused, "this user may not do that there"),
     404: (Missing, ""),
     408: (Outage, ""),
@@ -69,7 +69,7 @@ _KINDS: Mapping[int, tuple[type[Problem], str]] = {
     410: (Missing, ""),
     412: (Contradiction, ""),
     416: (Missing, ""),
-    413: (CallRefused, "the request is larger than the platform takes"),
+    413: (CallRefused, "the request is larger than the platform accepts"),
     425: (Outage, ""),
     429: (Throttled, "the platform wants fewer calls"),
 }

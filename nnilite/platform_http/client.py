@@ -119,7 +119,7 @@ class HttpAnswer:
             return json.loads(self.content)
         except (ValueError, RecursionError):
             start = redact(self.text[:80])
-            raise Outage(f"{self.place} is answered by something else than JSON, which begins {start!r}") from None
+            raise Outage(f"{self.place} answered with something other than JSON, which begins with {start!r}") from None
 
 
 @dataclass(eq=False)
@@ -247,7 +247,7 @@ class PlatformHttp:
             raise _NoAnswer(self._untrusted(error), unsent=True) from None
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             unsent = any(isinstance(each, _UNSENT) for each in chain(error))
-            what = f"cannot be reached: {words(error)}; see that its address is right, and the way there open"
+            what = f"cannot be reached: {words(error)}; check that its address is right, and no firewall blocks it"
             raise _NoAnswer(self._outage(request, what), unsent) from None
 
     def _follow(self, sending: _Sending, url: str) -> HttpAnswer:
@@ -260,7 +260,7 @@ class PlatformHttp:
                 url, query = urljoin(url, response.headers["Location"]), {}
             if request.method not in ("GET", "HEAD") or _origin(url) != _origin(self._address):
                 raise _NoAnswer(
-                    self._outage(request, f"sends to {_origin(url)} instead; see that the address is right")
+                    self._outage(request, f"sends to {_origin(url)} instead; check that the address is right")
                 )
         raise _NoAnswer(self._outage(request, "sends from one address to the next without an end"))
 

@@ -79,7 +79,7 @@ def _run(value: Json) -> str:
 
 _RUN = Form({"type": "string", "maxLength": RUN_MAX}, read=_run)
 _SECONDS = "seconds; null: no limit"
-_AS_CONFIGURED = "in place of what the services' configs say; null: as they say"
+_AS_CONFIGURED = "instead of what the services' configs say; null: as they say"
 PRIORITY_MAX = 10**9
 
 

@@ -116,7 +116,7 @@ class _TooLong(ValueError):
 
 def _int(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
-        raise _TooLong(f"it holds a whole number of more than {MAX_DIGITS} digits")
+        raise _TooLong(f"it contains a whole number of more than {MAX_DIGITS} digits")
     return int(digits)
 
 

@@ -52,7 +52,7 @@ def _choice_hints(parameter: Parameter, name: str, max_trials: int | None) -> It
         )
     if max_trials is not None and len(options) > max_trials:
         what = f"{name} has {len(options)} options, and there are {max_trials} trials, so not all can be reached"
-        yield Hint(what, "raise maxTrialNumber, or take options out")
+        yield Hint(what, "raise maxTrialNumber, or remove options")
     # The parameters of a nested choice are all reached: anything else in its options is refused.
     if not parameter.nested and any(map(_holds_parameter, options)):
         what = f"{name} has an option that holds a parameter where none is reached: trials get it as it is written"
@@ -82,7 +82,7 @@ def _grid_hints(space: SearchSpace, max_trials: int | None) -> Iterator[Hint]:
     what = f"the grid has {size:,} points"
     if max_trials is not None and size > max_trials:
         what += f" and there are {max_trials:,} trials, so only its first corner is searched"
-    yield Hint(what, "take options or steps out, or use a tuner that samples, such as TPE")
+    yield Hint(what, "remove options or steps, or use a tuner that samples, such as TPE")
 
 
 def _is_parameter(value: Json) -> bool:

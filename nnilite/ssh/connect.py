@@ -101,7 +101,7 @@ def _handshake(sock: Any, hop: Hop, known: KnownHosts) -> paramiko.Transport:
         key = transport.get_remote_server_key()
     except (SSHException, OSError, EOFError) as error:
         transport.close()
-        raise MachineError(f"does not speak SSH with us: {words(error)}") from error
+        raise MachineError(f"does not answer with SSH: {words(error)}") from error
     try:
         known.check(hop.known_as, HostKey(key.get_name(), key.asbytes()))
         if "windows" in transport.remote_version.lower():
@@ -155,7 +155,7 @@ def _by_password(transport: paramiko.Transport, hop: Hop, tried: list[str]) -> N
         transport.auth_password(hop.user, password, fallback=False)
     except BadAuthenticationType as error:
         if "keyboard-interactive" not in error.allowed_types:
-            tried.append(f"it takes no passwords, only {', '.join(error.allowed_types)}: set sshKeyFile")
+            tried.append(f"it does not accept passwords, only {', '.join(error.allowed_types)}: set sshKeyFile")
             return
         _answer_questions(transport, hop, password, tried)
     except AuthenticationException:
@@ -183,7 +183,7 @@ def _try_keys(transport: paramiko.Transport, hop: Hop, agent: paramiko.Agent | N
         try:
             transport.auth_publickey(hop.user, key)
         except BadAuthenticationType as error:
-            tried.append(f"it takes no keys, only {', '.join(error.allowed_types)}")
+            tried.append(f"it does not accept keys, only {', '.join(error.allowed_types)}")
             return
         except AuthenticationException:
             tried.append(f"{name} is refused")

@@ -89,7 +89,7 @@ class RouteMap:
                 f"{self._place} has a `Match exec`; for that, `pip install invoke`", lasting=True
             ) from error
         except (ValueError, SSHException) as error:
-            raise MachineError(f"{self._place} says nothing usable of {host}: {error}", lasting=True) from error
+            raise MachineError(f"{self._place} has no usable entry for {host}: {error}", lasting=True) from error
         if options.get("proxycommand") and "proxyjump" not in options:
             raise MachineError(f"ProxyCommand (for {host}) is not supported; use ProxyJump", lasting=True)
         return options

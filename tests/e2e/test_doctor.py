@@ -101,7 +101,7 @@ def test_a_sound_environment_has_no_finding_and_nothing_is_left(doctor: Doctor) 
 
 def test_trials_that_step_back_behind_other_programs(doctor: Doctor) -> None:
     behind = {"platform": "local", "niceness": 3}
-    doctor.check_names("config", "niceness 3", "take it out", "--no-trial", trainingService=behind)
+    doctor.check_names("config", "niceness 3", "remove it", "--no-trial", trainingService=behind)
 
 
 # ---------------------------------------------------------------- this machine
@@ -257,7 +257,9 @@ def test_a_host_whose_key_is_not_known(doctor: Doctor, server: int) -> None:
 
 
 def test_a_program_that_the_worker_does_not_have(doctor: Doctor) -> None:
-    doctor.check_names("platform local", "the worker has no pythn3", "trialCommand", trialCommand="pythn3 trial.py")
+    doctor.check_names(
+        "platform local", "the worker does not have pythn3", "trialCommand", trialCommand="pythn3 trial.py"
+    )
 
 
 def test_a_worker_that_cannot_report(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,6 @@ def test_an_address_that_hangs_holds_up_neither_trials_nor_the_other_address(sta
         wait_for(lambda: [told for told in inbox.told if told.endswith("end-1")], 60.0)
         running.stop()
     log = (running.directory / "log" / "manager.log").read_text()
-    assert "webhook 1 has not taken everything" in log or "webhook 1 has not received everything" in log
+    assert "webhook 1 has not received everything" in log or "webhook 1 has not received everything" in log
     assert "T0KEN" not in log
     inbox.listener.stop()

@@ -263,7 +263,7 @@ async def test_no_value_ends_the_manager_and_the_next_one_goes_on(tmp_path: Path
 async def test_a_value_that_cannot_be_kept_is_told_at_its_trial_while_it_runs_and_after_its_end(bench: Bench) -> None:
     await bench.until(lambda: bench.engine.submitted())
     await bench.engine.take(*JOB, [Started(1.0), from_log(0, "1" * 400, "PERIODICAL")])
-    why = "metric 0 was not kept: it holds a whole number of more than 300 digits"
+    why = "metric 0 was not kept: it contains a whole number of more than 300 digits"
     assert bench.engine.rules.live["t0"].trial.reason == why
     await bench.engine.take(*JOB, [from_log(1, "2" * 400, "PERIODICAL"), from_log(2, "0.5"), Exited(2.0, 0)])
     trial, attempts = await bench.manager.reader.trial("t0")

@@ -139,7 +139,7 @@ async def test_the_tuner_sees_the_gpus_that_it_is_given_when_its_code_is_importe
 async def test_a_space_is_tried_without_the_tuner_that_runs(host: TunerHost, past: Past, tmp_path: Path) -> None:
     await tell(host, past, 0.5)
     await host.try_space({"x": 1})
-    with pytest.raises(TunerError, match=r"(?s)not take this search space: .*no layers.*in update_search_space"):
+    with pytest.raises(TunerError, match=r"(?s)not accept this search space: .*no layers.*in update_search_space"):
         await host.try_space({"layer": 1})
     (log,) = tmp_path.glob("*/log/tuner.log")
     assert log.read_text().count("ValueError: no layers") == 1, "it was tried more than once"

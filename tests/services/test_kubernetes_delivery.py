@@ -116,7 +116,7 @@ def test_trials_say_what_the_pod_with_the_code_waits_for(cluster, open_bench):
     eventually(lambda: "didn't match" in str(bench.refusal(bench.service.submit(job))), cluster.limit_s)
     refusal = bench.refusal(bench.service.submit(job))
     assert isinstance(refusal, NoCapacity)
-    assert "is to take the code to the volume first: Unschedulable" in str(refusal)
+    assert "must first copy the code to the volume: Unschedulable" in str(refusal)
     assert len(cluster.pods()) == 1
     bench.close()
     eventually(lambda: not cluster.pods(), cluster.limit_s)

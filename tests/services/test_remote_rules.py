@@ -105,7 +105,7 @@ def test_hops_in_a_circle_are_found_out(tmp_path, text):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("Host a\n Port many\n", "says nothing usable of a: .*many"),
+        ("Host a\n Port many\n", "has no usable entry for a: .*many"),
         ("Host a\n Port 70000\n", "the port must be from 1 to 65535"),
         ('Host a\n "\n', "cannot be used"),
     ],

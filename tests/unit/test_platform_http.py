@@ -174,7 +174,7 @@ def test_an_outage_that_lasts_is_told_as_one_within_the_time(platform):
     platform.server.stop()
     problem = failure(platform, HttpRequest("GET", "/jobs", {"password": "x"}, patience_s=0.3))
     assert isinstance(problem, ServiceError)
-    advice = "see that its address is right, and the way there open"
+    advice = "check that its address is right, and no firewall blocks it"
     assert str(problem) == f"Pai cannot be reached: Connection refused; {advice} (GET {platform.server.url}/jobs)"
 
 
@@ -249,7 +249,7 @@ def test_a_token_that_is_refused_at_once_again_is_told_with_the_cure(platform):
     problem = failure(platform, GET, credential=Credential("", renew))
     assert isinstance(problem, http.AccessRefused)
     assert problem.reply == "who are you, ********?"
-    assert "see that the login is right and has not expired" in str(problem)
+    assert "check that the login is right and has not expired" in str(problem)
     assert len(platform.seen) == 2
 
 
@@ -323,7 +323,7 @@ def test_the_platforms_words_are_found_in_whatever_it_sends(platform, content, k
 @pytest.mark.parametrize("content", [b"<html>sign in here", b"", b"[" * 100_000, b"\xff"], ids=range(4))
 def test_an_answer_that_is_not_json_is_an_outage(platform, content):
     platform.steps = [answer(200, content)]
-    with pytest.raises(http.Outage, match="is answered by something else than JSON"):
+    with pytest.raises(http.Outage, match="answered with something other than JSON"):
         run(platform, GET)[0].json()
 
 

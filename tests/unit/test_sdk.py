@@ -126,7 +126,7 @@ def test_what_is_not_json_is_refused_with_a_sentence(sdk, trial):
 
 
 def test_a_metric_of_a_megabyte_is_refused_and_one_below_is_not(sdk, trial):
-    with pytest.raises(ValueError, match=r"less than 1,000,000 bytes as JSON, this one takes 1,000,\d\d\d"):
+    with pytest.raises(ValueError, match=r"less than 1,000,000 bytes as JSON, and this one has 1,000,\d\d\d"):
         sdk.report_final_result({"default": 1, "x": "x" * 999_900})
     sdk.report_final_result({"default": 1, "x": "x" * 999_800})
     assert len(values(trial)) == 1

@@ -180,7 +180,7 @@ def test_a_process_that_is_stopped_while_it_stands_by_is_ended(
     monkeypatch.setattr(manager_process, "_END_TIMEOUT_S", 0.5)
     process, manager = standing
     process.send_signal(signal.SIGSTOP)
-    with pytest.raises(NniliteError, match="the manager said nothing for"):
+    with pytest.raises(NniliteError, match="the manager was not ready after"):
         launch.create(from_dict(CONFIG, tmp_path), process=manager, experiment="abcd")
     assert process.returncode == -signal.SIGKILL
     assert registry.entries() == []
@@ -191,7 +191,7 @@ def test_what_cannot_be_imported_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "tornado.py").write_text("raise RuntimeError('a broken tornado')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
-    with pytest.raises(NniliteError, match=r"(?s)with exit code 1; the last that it said:.*a broken tornado"):
+    with pytest.raises(NniliteError, match=r"(?s)with exit code 1; its last output:.*a broken tornado"):
         launch.create(from_dict(CONFIG, tmp_path))
     assert registry.entries() == []
 

@@ -52,7 +52,7 @@ class CodePod:
         except ExecError as error:
             if error.status in (401, 403):
                 raise ConfigError(f"the pod {self._name} cannot be given the code: {error}") from error
-            raise ServiceError(f"the pod {self._name} did not take the code: {error}") from error
+            raise ServiceError(f"the pod {self._name} did not accept the code: {error}") from error
         self.delete()
 
     def delete(self) -> None:
@@ -64,7 +64,7 @@ class CodePod:
         end = pod_end(pod, CODE_CONTAINER)
         if end is not None:
             self.delete()
-            raise ServiceError(f"the pod {self._name}, which is to take the code, has ended: {end.reason}")
+            raise ServiceError(f"the pod {self._name}, which is to receive the code, has ended: {end.reason}")
         status = pod.get("status") or {}
         if status.get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp"):
             return
@@ -72,8 +72,8 @@ class CodePod:
         reason = wait.reason if wait else "it is being started"
         if wait and time.time() - wait.since > self._patience_s.get(wait.stuck, float("inf")):
             self.delete()
-            raise ConfigError(f"given up: the pod {self._name}, which is to take the code, cannot start: {reason}")
-        raise NoCapacity(f"the pod {self._name} is to take the code to the volume first: {reason}")
+            raise ConfigError(f"given up: the pod {self._name}, which is to receive the code, cannot start: {reason}")
+        raise NoCapacity(f"the pod {self._name} must first copy the code to the volume: {reason}")
 
 
 def _send(execution: Execution, files: Mapping[str, tuple[Path, str]]) -> None:

@@ -176,7 +176,7 @@ class ClusterConfig:
                     said = "is nnilite's own" if key.startswith(_OUR_KEYS) else f"must be a text, not {value!r}"
                     raise ConfigError(said, Place(field=f"{field_name}.{key}"))
         if self.code_from == "storage" and self.storage is None:
-            raise ConfigError("there is no storage: add that section, or take the code from the manager", _CODE_FROM)
+            raise ConfigError("there is no storage: add that section, or get the code from the manager", _CODE_FROM)
         if self.code_from == "manager" and self.storage is not None and not self.storage.can_be_mounted:
             raise ConfigError(f"storageType {self.storage.storage_type} is for the code alone", _CODE_FROM)
 

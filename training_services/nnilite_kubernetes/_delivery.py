@@ -80,7 +80,7 @@ class Deliverer:
         try:
             self.delete_code_pod(cluster)
         except ApiError as error:
-            log.warning("the pod that was to take the code cannot be deleted: %s", error)
+            log.warning("the pod that was to receive the code cannot be deleted: %s", error)
 
     @cached_property
     def _package(self) -> CodePackage:

@@ -231,7 +231,7 @@ def disruption(pod: Json) -> str:
         return _sentence(status.get("reason"), status.get("message"))
     for entry in status.get("conditions") or []:
         if entry.get("type") == "DisruptionTarget" and entry.get("status") == "True":
-            return _sentence(entry.get("reason"), entry.get("message")) or "it was taken away by the cluster"
+            return _sentence(entry.get("reason"), entry.get("message")) or "the cluster removed it"
     return ""
 
 

@@ -134,7 +134,7 @@ class ForkServerClient:
             try:
                 self._take(json.loads(line))
             except (ValueError, KeyError, TypeError) as error:
-                log.warning("the fork server said %r: %s", line[:200], error)
+                log.warning("the fork server reported %r: %s", line[:200], error)
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(ServiceError(f"the fork server has ended: see {self._log_file}"))

@@ -101,5 +101,5 @@ async def _trace(machine: Machine, trial: str) -> HostTrace | None:
     try:
         return HostTrace(**await machine.attempts.trace(trial))
     except MachineError as error:
-        log.info("machine %s cannot tell what it has of trial %s: %s", machine.title, trial, error)
+        log.info("machine %s cannot list what it has of trial %s: %s", machine.title, trial, error)
         return None

@@ -61,6 +61,6 @@ class WayBack:
             raise
         except MachineError as error:
             raise MachineError(
-                f"cannot reach the manager at {host} port {port} ({error}): see that the manager listens there "
-                f"(nnictl create --host 0.0.0.0) and no firewall is in between, or leave nniManagerIp out"
+                f"cannot reach the manager at {host} port {port} ({error}): check that the manager listens there "
+                f"(nnictl create --host 0.0.0.0) and no firewall blocks it, or leave nniManagerIp out"
             ) from error

@@ -167,7 +167,7 @@ def test_a_path_that_is_there_twice_is_refused(saved: Path, home: Path, capsys: 
     with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(saved, "a") as archive:
         archive.writestr("experiment/config.json", "{}")
     assert load(saved) == 1
-    assert "or one twice" in capsys.readouterr().err
+    assert "or the same path twice" in capsys.readouterr().err
     assert nothing_is_left(home)
 
 

@@ -200,7 +200,7 @@ def test_an_archive_that_leaves_its_folder_is_refused(home: Path, say: Say, tmp_
         packed.writestr("experiment/db/nni.sqlite", b"")
         packed.writestr("nnictl/.experiment", json.dumps({"id": "oldone12"}))
         packed.writestr("experiment/../../out", b"")
-    assert "names a path that no experiment has" in say("experiment", "load", "-p", archive, fails=True)
+    assert "contains a path that no experiment has" in say("experiment", "load", "-p", archive, fails=True)
     assert not list(tmp_path.glob("out"))
     assert not list(home.glob("*"))
 

@@ -178,7 +178,7 @@ def test_whatever_is_in_the_place_of_a_file_the_others_are_listed(
     ODD[odd](home / place)
     assert listed_whole()
     said = capsys.readouterr().err
-    assert "mistake in nnilite" not in said
+    assert "bug in nnilite" not in said
     assert (odd == "nothing" or place.endswith("token")) or f"{home / place} ".replace("\n", "\\n") in said
 
 

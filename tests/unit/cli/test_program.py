@@ -124,5 +124,5 @@ def test_a_mistake_of_ours_is_one_sentence_too(tmp_path: Path) -> None:
     code = "from nnilite._cli import nnictl; nnictl._carry_out = lambda o: 1 / 0; nnictl.run(['experiment', 'list'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert done.stderr.startswith("ERROR: This is a mistake in nnilite itself: ZeroDivisionError")
+    assert done.stderr.startswith("ERROR: This is a bug in nnilite: ZeroDivisionError")
     assert "Traceback" not in done.stderr

@@ -74,7 +74,7 @@ def test_one_that_cannot_be_stopped_does_not_save_the_others(
 
 @pytest.mark.parametrize(
     ("reason", "told"),
-    [("paused: the disk is full", "it says: paused: the disk is full"), ("", "manager.log may tell why")],
+    [("paused: the disk is full", "it says: paused: the disk is full"), ("", "manager.log may show why")],
 )
 def test_a_manager_that_does_not_end_is_asked_why(make: Make, manager: StandIn, reason: str, told: str) -> None:
     make("abcd")
