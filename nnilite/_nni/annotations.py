@@ -189,7 +189,7 @@ class _Expansion:
         function = call.func
         if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "nni":
             return function.attr
-        raise self._fault(at, f"{ast.unparse(function)} is no function of nni")
+        raise self._fault(at, f"{ast.unparse(function)} is not a function of nni")
 
     def _name(self, call: ast.Call, at: ast.stmt) -> str:
         if [keyword.arg for keyword in call.keywords] != ["name"]:

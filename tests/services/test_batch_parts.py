@@ -285,7 +285,7 @@ WRONG = [
     ({**OWN, "states": {}}, "states", "needs patterns"),
     ({**OWN, "states": {"asleep": "Z"}}, "states", "needs patterns for some of waiting"),
     ({**OWN, "patterns": BatchPatterns(job_id="(", job="x")}, "patterns.jobId", "is not a regular expression"),
-    ({"scheduler": "pbs", "commands": BatchCommands(cancel="qdel '{id}'")}, "commands.cancel", "stands in quotes"),
+    ({"scheduler": "pbs", "commands": BatchCommands(cancel="qdel '{id}'")}, "commands.cancel", "is in quotes"),
     (
         {"scheduler": "pbs", "commands": BatchCommands(cancel="qdel {job}")},
         "commands.cancel",

@@ -56,7 +56,7 @@ def test_a_killed_keeper_is_a_lost_job_whose_processes_are_gone(bench):
 
 
 def test_a_forked_keeper_imports_nothing_from_the_disk(bench, tmp_path, monkeypatch):
-    """It would be gone, and the trial lost, where no file can be opened for a moment: no descriptors, a failing disk."""
+    """It would be gone, and its trial lost, where no file can be opened for a moment."""
     keeper = tmp_path / "keeper.pyz"
     shutil.copy(keeper_zipapp(), keeper)
     monkeypatch.setattr("nnilite.testing.bench.keeper_zipapp", lambda: keeper)

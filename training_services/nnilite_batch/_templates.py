@@ -77,7 +77,7 @@ def check_template(template: str, values: Mapping[str, Value], place: Place) -> 
         if values[name] is None:
             raise ConfigError(f"{{{name}}} has no value: set it, or write [[ ]] around what is left out then", place)
     for name in _quoted(template):
-        raise ConfigError(f"{{{name}}} stands in quotes; take them away: values are quoted as they are put in", place)
+        raise ConfigError(f"{{{name}}} is in quotes; remove them: values are quoted as they are put in", place)
 
 
 def _quoted(template: str) -> Iterator[str]:

@@ -188,7 +188,7 @@ class Cluster:
         return LogStream(self._exchange("GET", path, None, "json", _SILENCE_S if follow else _TIMEOUT_S))
 
     def follow_log(self, namespace: str, pod: str, container: str, since: str = "") -> LogStream:
-        """What a container prints until it ends, each line behind its time, across all rotations. Raises: ApiError."""
+        """Follow the output of a container to its end, across rotations; times begin the lines. Raises: ApiError."""
         query = {"container": container, "timestamps": "true", "follow": "true"}
         path = PODS.path(namespace, pod) + "/log?" + urlencode({**query, **({"sinceTime": since} if since else {})})
         return LogStream(self._exchange("GET", path, None, "json", _SILENCE_S))

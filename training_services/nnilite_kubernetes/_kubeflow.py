@@ -235,7 +235,7 @@ class KubeflowJob(OperatorKind):
         if "trainjobs" in cluster.served(*_TRAINER):
             cure = (
                 "it has Kubeflow Trainer v2, whose TrainJobs are not supported yet; install the training-operator "
-                "(version 1) beside it, or run trials of one pod with platform: kubernetes"
+                "(version 1) as well, or run trials of one pod with platform: kubernetes"
             )
             raise ConfigError(f"{missing}: {cure}", Place(field="operator"))
         raise ConfigError(f"{missing}: is the operator installed?", Place(field="operator"))
@@ -311,7 +311,7 @@ class KubeflowJob(OperatorKind):
         return "Never" if self._config.operator == "mpi-operator" else "ExitCode"
 
     def makers(self, content: Json) -> list[str]:
-        """Return the names of the Job that makes the launcher's pod for MPI, and of the PodGroup that a gang waits for."""
+        """Return the names of the PodGroup that a gang waits for, and of the Job that makes MPI's launcher."""
         name = content["metadata"]["name"]
         return [name, f"{name}-launcher"] if self._config.operator == "mpi-operator" else [name]
 

@@ -71,7 +71,7 @@ class Submitter:
             self._busy.release()
 
     def _submit(self, cluster: Cluster, job: Job) -> Json:
-        """Make the object last, which then owns the others: a kubelet that misses the Secret of a pod waits for long."""
+        """Make the object last, which then owns the others: a kubelet that misses a pod's Secret waits for long."""
         companions = self._companions(job, self.deliverer.deliver(cluster, job))
         made: list[tuple[Resource, Json]] = []
         try:

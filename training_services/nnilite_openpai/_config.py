@@ -113,8 +113,8 @@ class OpenPaiConfig(HttpConfig):
     task_roles: Annotated[list[PaiRoleConfig], "for trials of several roles; the first one reports"] = field(
         default_factory=list
     )
-    reporting_role: Annotated[str | None, "whose first task speaks for the trial"] = None
-    openpai_config: Annotated[Any, "a whole job of protocol v2, of which trials are made; in place of taskRoles"] = None
+    reporting_role: Annotated[str | None, "the role whose first task reports for the trial"] = None
+    openpai_config: Annotated[Any, "a whole job of protocol v2 as the template of trials; replaces taskRoles"] = None
     openpai_config_file: Annotated[FilePath | None, "the same, in a file"] = None
     nni_manager_ip: Annotated[
         str | None, "where tasks reach the manager: a name or an address; found out if not set"

@@ -72,7 +72,7 @@ class SlurmApi(SchedulerApi):
             where = f"partition {partitions}" if partitions else "default partition"
             wanted, allowed = format_duration(limit_s), format_duration(most_s)
             raise ConfigError(
-                f"is {wanted}, and the {where} allows {allowed} at most: jobs would wait for ever; lower it, or choose "
+                f"is {wanted}, and the {where} allows {allowed} at most: jobs would never start; lower it, or choose "
                 "another partition",
                 Place(field="timeLimit"),
             )
