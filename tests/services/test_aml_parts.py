@@ -30,7 +30,7 @@ from platforms.aml.contract import HERE
 pytestmark = MARKS
 PLACE = {"subscription_id": "s", "resource_group": "g", "workspace_name": "w"}
 NONE = RunFacts()
-RANKS = "import nnilite, os; nnilite.report_final_result(os.environ.get('{}', '-') + os.environ.get('WORLD_SIZE', ''))"
+RANKS = "import nnilite, os; nnilite.report_final_result('rank ' + os.environ.get('{}', '-') + os.environ.get('WORLD_SIZE', ''))"
 
 
 # ------------------------------------------------------------ the section
@@ -249,7 +249,7 @@ def test_a_job_without_its_mount_runs_all_the_same(tmp_path, capsys):
 def test_a_trial_on_several_nodes_reports_once(tmp_path, azure, distribution, nodes, variable, value):
     with AmlBench(tmp_path, by_log=True, instance_count=nodes, distribution=distribution) as bench:
         name = bench.python(RANKS.format(variable))
-        assert bench.finish(name).values == [value]
+        assert bench.finish(name).values == [f"rank {value}"]
         assert bench.status(name).state is JobState.SUCCEEDED
 
 

@@ -124,7 +124,7 @@ def test_pods_that_still_run_when_the_trial_has_ended_are_cleaned_up(cluster, op
 def test_pytorch_workers_know_their_rank(open_bench):
     command = "python3 -c 'import nnilite, os; nnilite.report_final_result(os.environ[\"WORLD_SIZE\"])'"
     bench = open_bench(operator="pytorch-operator", master=role(), worker=role(replicas=2))
-    assert bench.finish(bench.run(command)).values == ["3"]
+    assert bench.finish(bench.run(command)).values == [3]
 
 
 @pytest.mark.parametrize("mpi", [MPIJOBS_V1, MPIJOBS_V2], ids=["v1", "v2beta1"])

@@ -285,7 +285,7 @@ def test_a_file_is_converted_for_people_with_what_was_changed(folder, capsys):
     comments = [line for line in text.splitlines() if line.startswith("#")]
     assert "# maxTrialNumber was maxTrialNum" in comments
     assert "# trialCommand was trial.command" in comments
-    assert "# authorName has no meaning any more and was left out" in comments
+    assert "# authorName no longer has an effect and was left out" in comments
     assert not any(line.startswith("# trialConcurrency") for line in comments)
     converted = from_dict(yaml.safe_load(text), folder).checked()
     assert converted.json() == load(file).checked().json()

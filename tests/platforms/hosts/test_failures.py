@@ -157,7 +157,7 @@ def test_a_stop_right_after_a_cut_names_the_host_and_the_next_one_cleans_up(host
     bench.finish(name)
     bench.call(bench.service.remove(bench.handles[name]))
     hosts[0].cut()
-    with pytest.raises(ServiceError, match=f"{hosts[0].address} was away"):
+    with pytest.raises(ServiceError, match=f"{hosts[0].address} was unreachable"):
         bench.close()
     hosts[0].mend()
     bench.handles.clear()

@@ -83,7 +83,7 @@ def test_gpus_are_handed_out_over_the_hosts(hosts, setting, bench_of, gpus):
     names = [bench.run(SHOW, gpus=1) for _ in range(3)]
     eventually(lambda: all(bench.received(name).values for name in names))
     given = sorted((bench.handles[n]["machine"], bench.received(n).values[0]) for n in names)
-    assert [gpu for _, gpu in given] == ["0", "1", "0"]
+    assert [gpu for _, gpu in given] == [0, 1, 0]
     refused = str(bench.refusal(bench.service.submit(bench.job("true", gpus=1))))
     assert "GPU 0, 1 runs a trial" in refused
     assert hosts[1].address in refused
@@ -93,7 +93,7 @@ def test_gpus_that_others_use_are_left_alone(hosts, setting, bench_of, gpus):
     gpus(hosts[0], "gpu A 1000 500 90", "gpu B 1000 0 0", "compute 0 1 500")
     bench = bench_of(setting.config(setting.machine(hosts[0]), trial_gpu_number=1))
     name = bench.run(SHOW, gpus=1)
-    eventually(lambda: bench.received(name).values == ["1"])
+    eventually(lambda: bench.received(name).values == [1])
     refused = str(bench.refusal(bench.service.submit(bench.job("true", gpus=1))))
     assert "GPU 0 is used by process 1" in refused
     assert "useActiveGpu" in refused

@@ -33,7 +33,7 @@ def test_trials_get_gpus_of_their_own_and_one_too_many_waits(shared_server, open
     bench = open_bench(shared_server)
     stay = WHICH.format(rest="time.sleep(60)")
     first, second = (bench.python(stay, gpus=1) for _ in range(2))
-    assert {seen(bench, first), seen(bench, second)} == {"0", "1"}
+    assert {seen(bench, first), seen(bench, second)} == {0, 1}
     third = bench.python(WHICH.format(rest=""), gpus=1)
     eventually(lambda: bench.status(third).reason.startswith("1st in the queue"))
     assert bench.status(third).state is JobState.WAITING
@@ -63,11 +63,11 @@ def test_after_a_restart_of_its_worker_a_gpu_is_still_taken(shared_server, open_
     worker = worker_with("gpu A 1000 0 0")
     bench = open_bench(shared_server)
     first = bench.python(WHICH.format(rest="time.sleep(60)"), gpus=1)
-    assert seen(bench, first) == "0"
+    assert seen(bench, first) == 0
     worker.kill()
     worker.start()
     second = bench.python(WHICH.format(rest=""), gpus=1)
     eventually(lambda: "busy" in bench.status(second).reason or "can take" in bench.status(second).reason)
     assert bench.status(second).state is JobState.WAITING
     bench.call(bench.service.cancel(bench.handles[first]))
-    assert seen(bench, second) == "0"
+    assert seen(bench, second) == 0

@@ -101,7 +101,7 @@ def test_a_node_without_python_is_said(open_bench):
 def test_gres_gives_a_trial_its_gpus_and_a_trial_of_none_sees_none(open_bench):
     bench = by_folder(open_bench, gres="gpu:fake:1")
     name, _ = ended(bench, bench.interpreter(SPEAKING.format(name="CUDA_VISIBLE_DEVICES")))
-    assert values(bench, name) == ["0"]
+    assert values(bench, name) == [0]
     name, _ = ended(bench, bench.interpreter(SPEAKING.format(name="CUDA_VISIBLE_DEVICES")), gpus=0)
     assert values(bench, name) == [""]
 
@@ -257,7 +257,7 @@ def test_a_manager_within_a_job_of_slurm_does_not_hand_its_own_job_on(open_bench
     monkeypatch.setenv("SLURM_MEM_PER_NODE", "8")
     bench = by_folder(open_bench, memory=50)
     name, _ = ended(bench, bench.interpreter(SPEAKING.format(name="SLURM_MEM_PER_NODE")))
-    assert values(bench, name) == ["50"]
+    assert values(bench, name) == [50]
 
 
 def test_a_dry_run_shows_the_script_that_would_be_sent(open_bench):
