@@ -47,6 +47,7 @@ _SIGTERM_LAG_S = 0.5
 _BY_SIGTERM = (-signals.SIGTERM, 128 + signals.SIGTERM)  # the latter is what a shell says of its command
 _THREADS_END_S = 0.5
 _READ_PATIENCE_S, _READ_AGAIN_S = 10.0, 0.5
+_IMPORT_S = 120.0  # the same for this keeper's own modules, without which its trial is lost
 _NOT_FOR_TRIALS = (
     "NNI_TRIAL_COMMAND_CHANNEL",  # it would keep NNI's own SDK from writing to the spool
     "REUSE_MODE",
@@ -137,8 +138,6 @@ class AttemptRun:
 
     def run(self) -> int:
         """Run the command to its end."""
-        # What reports need is imported before the command runs: later, files may not be opened for a while.
-        courier = self._courier
         try:
             pid = self._start()
         except NotStarted as error:
@@ -146,8 +145,8 @@ class AttemptRun:
         niceness = Niceness(pid, self._spec.niceness)
         started = dict(process.identity(pid), time=self._began[0], run=self.run_id)
         self._folder.write("started", started)
-        courier.notify(_started(started))
-        courier.measure(started)
+        self._courier.notify(_started(started))
+        self._courier.measure(started)
         self._start_courier()
         self._saver.start()
         code = self._watch(pid, niceness)
@@ -214,13 +213,19 @@ class AttemptRun:
     def _courier(self) -> Courier:
         """Make the courier when there is something to report."""
         if self._made is None:
-            from .courier import Courier
-            from .link_choice import link_of
-            from .outbox import Outbox
-
-            outbox = Outbox(self._folder, self._outputs if self._spec.send_output else {}, self.run_id)
-            self._made = Courier(self._spec, self._folder, outbox, link_of(self._spec), self._wake.poke)
+            self._made = _read_patiently(self._folder, self._wake, "this program", self._new_courier, _IMPORT_S)
+            if self._made is None:
+                raise OSError("the keeper's own modules cannot be read")
         return self._made
+
+    def _new_courier(self) -> Courier:
+        """Import what reports need, which a trial's start did not wait for, and make the courier."""
+        from .courier import Courier
+        from .link_choice import link_of
+        from .outbox import Outbox
+
+        outbox = Outbox(self._folder, self._outputs if self._spec.send_output else {}, self.run_id)
+        return Courier(self._spec, self._folder, outbox, link_of(self._spec), self._wake.poke)
 
     def _start_courier(self) -> None:
         if not self._courier_works:
@@ -451,13 +456,15 @@ class AttemptRun:
         )
 
 
-def _read_patiently(folder: Folder, wake: Wake, what: str, read: Callable[[], Optional[T]]) -> Optional[T]:
-    """Read something of an earlier keeper; try again while the disk fails, and stop after a while."""
-    deadline = time.monotonic() + _READ_PATIENCE_S
+def _read_patiently(
+    folder: Folder, wake: Wake, what: str, read: Callable[[], Optional[T]], limit_s: float = _READ_PATIENCE_S
+) -> Optional[T]:
+    """Read something of an earlier keeper, or a module; try again while the disk fails, and stop after a while."""
+    deadline = time.monotonic() + limit_s
     while True:
         try:
             return read()
-        except OSError as error:
+        except (OSError, ImportError) as error:
             if time.monotonic() > deadline:
                 folder.note("{} cannot be read: {}".format(what, error))
                 return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 
 import pytest
 import yaml
@@ -254,7 +255,7 @@ def test_whatever_stands_for_the_training_service_gives_a_config_error(value):
         from_dict({**yaml.safe_load(GOOD), "trainingService": value}).checked()
 
 
-@pytest.mark.parametrize("field", sorted(ExperimentConfig.__dataclass_fields__))
+@pytest.mark.parametrize("field", sorted(field.name for field in fields(ExperimentConfig)))
 @pytest.mark.parametrize("value", [-1, 1.5, [None], {"a": object()}, {1: 2}, b"x"])
 def test_no_value_of_any_field_gives_another_error_than_a_config_error(field, value):
     config = from_dict(yaml.safe_load(GOOD))
