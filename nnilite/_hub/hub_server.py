@@ -143,4 +143,4 @@ async def _serve(directory: Path, options: ManagerOptions, require_token: bool, 
         # New requests are refused first: closing the hub waits for the reads that have begun.
         server.turn_away()
         hub.close()
-        server.stop()
+        await server.end()

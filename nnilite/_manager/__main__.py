@@ -196,7 +196,7 @@ class Program:
         beside = [asyncio.create_task(reading.watch()), asyncio.create_task(keep_logs_small(self._limits()))]
         self.resumed = await self._resumed_or_stopped(reading)
         await end_tasks(beside)
-        server.stop()
+        await server.end()
         self._files.write_state(state, ended)
 
     async def _resumed_or_stopped(self, reading: Viewer) -> bool:
@@ -250,7 +250,7 @@ class Program:
             with contextlib.suppress(OSError):  # the tuner's process may have printed until it was ended
                 self._limits().look()
             # The lock, which shows others that this manager is alive, is given back right after the port.
-            server.stop()
+            await server.end()
 
     async def _open(self, parts: assembly.Assembled) -> None:
         """Open all parts, so that faults are reported before anything runs. Raises: NniliteError, also if stopped."""

@@ -13,6 +13,7 @@ memory than that. Those whose heads are valid have a share of their own: see `Un
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import logging
 import os
@@ -189,6 +190,17 @@ class RestServer(HTTPServer):
         for number, one in self._sockets.items():
             self._handlers[number]()
             self._handlers[number] = _Accepting(one, _close_next).stop
+
+    async def end(self) -> None:
+        """Stop listening, and close all connections.
+
+        Requests that are still being answered lose their connection. Otherwise the end of the event loop would cancel
+        them, and answer that the server has failed.
+        """
+        self.stop()
+        for connection in list(self._connections):
+            connection.stream.close()
+        await asyncio.sleep(0)  # those who wait for a request learn that there is none
 
     # ------------------------------------------------------------ accepting
 

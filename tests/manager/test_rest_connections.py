@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from queue import Queue
 
 import pytest
 
@@ -156,3 +158,27 @@ async def test_a_server_that_ends_keeps_its_port_and_answers_nobody(tmp_path: Pa
         socket.create_server(("127.0.0.1", server.port))
     server.stop()
     socket.create_server(("127.0.0.1", server.port)).close()
+
+
+def test_a_request_under_way_at_the_servers_end_is_not_answered_as_a_failure(tmp_path: Path) -> None:
+    """The end of the event loop cancels its handler, whose connection is closed by then."""
+    backend, begun, port = filled(tmp_path), threading.Event(), Queue[int]()
+
+    async def slow_profile() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def serve() -> None:
+        backend.profile = slow_profile  # type: ignore[assignment]
+        server = listen(make_application(backend, Options()), "127.0.0.1", 0)
+        port.put(server.port)
+        await asyncio.to_thread(begun.wait, 10)
+        await server.end()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    with closing(socket.create_connection(("127.0.0.1", port.get(timeout=10)), timeout=10)) as link:
+        head = "GET /api/v1/experiment HTTP/1.1\r\nHost: localhost\r\n"
+        link.sendall(f"{head}Authorization: Bearer {backend.token}\r\n\r\n".encode())
+        assert link.recv(100) == b""
+    thread.join(10)

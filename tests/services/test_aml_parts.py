@@ -30,7 +30,10 @@ from platforms.aml.contract import HERE
 pytestmark = MARKS
 PLACE = {"subscription_id": "s", "resource_group": "g", "workspace_name": "w"}
 NONE = RunFacts()
-RANKS = "import nnilite, os; nnilite.report_final_result('rank ' + os.environ.get('{}', '-') + os.environ.get('WORLD_SIZE', ''))"
+RANKS = """
+import nnilite, os
+nnilite.report_final_result("rank " + os.environ.get("{}", "-") + os.environ.get("WORLD_SIZE", ""))
+"""
 
 
 # ------------------------------------------------------------ the section
