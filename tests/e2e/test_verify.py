@@ -165,7 +165,7 @@ def test_what_is_verified_is_not_changed(copy: Path) -> None:
 def test_a_running_experiment_is_not_verified(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with registry.lock(copy):
         assert run(["verify", copy.name]) == 4
-    assert "is running" in capsys.readouterr().err
+    assert "a manager that still runs" in capsys.readouterr().err
 
 
 def test_thousands_of_equal_findings_are_not_all_printed(copy: Path) -> None:
