@@ -349,8 +349,9 @@ class Program:
         if left:
             log.warning("left behind: %s", "; ".join(left))
             self._files.write_left("; ".join(left))
-        parts.store.close()
+        # The last connection that may write puts the whole database into its main file; readers must be gone by then.
         parts.reader.close()
+        parts.store.close()
 
     # ------------------------------------------------------------ reports to others
 

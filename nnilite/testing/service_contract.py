@@ -43,6 +43,7 @@ class ServiceContract:
     has_logs = True  # `logs` and `fetch` work
     ends_alone = True  # a job ends even if the manager is not running to take what it has reported
     pushes = False  # the service notices the end of jobs, and wakes the manager
+    most_characters = 500_000  # of a trial's parameters, which a platform may limit
 
     @pytest.fixture
     def make_service(self) -> Callable[[ServiceContext], TrainingService]:
@@ -205,7 +206,9 @@ nnilite.report_final_result(found)
 
     def test_large_parameters_arrive_whole(self, bench: ServiceBench) -> None:
         program = "import nnilite; nnilite.report_final_result(len(nnilite.get_next_parameter()['x']))"
-        assert bench.finish(bench.python(program, parameters={"x": "ü" * 500_000})).values == [500_000]
+        assert bench.finish(bench.python(program, parameters={"x": "ü" * self.most_characters})).values == [
+            self.most_characters
+        ]
 
     # metrics
 

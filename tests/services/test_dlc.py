@@ -20,6 +20,7 @@ def server(tmp_path):
 
 class TestDlc(ServiceContract):
     every_case = False
+    most_characters = 100_000  # DLC limits a job to 64 kB, keeper included
     has_logs = False  # both streams are in one log, and files go with the pod
 
     @pytest.fixture
@@ -29,6 +30,7 @@ class TestDlc(ServiceContract):
 
 
 class TestDlcByLog(ServiceContract):
+    most_characters = 100_000
     has_logs = False
     pytestmark = [pytest.mark.long]
 

@@ -163,12 +163,13 @@ print(start()[1])
     ],
 )
 def test_what_can_never_be_had_is_said_at_the_start(on_machine, settings, sentence):
-    assert on_machine(ONE, "pass", **settings) == [f"ConfigError: {sentence}"]
+    cure = "remove it to run trials without assigned GPUs, or run them on a machine that has enough"
+    assert on_machine(ONE, "pass", **settings) == [f"ConfigError: {sentence}; {cure}"]
 
 
 def test_a_machine_without_a_driver_is_said_at_the_start(on_machine):
     [line] = on_machine(("fail 9",), "pass")
-    assert line.endswith("is 1, but GPUs cannot be found: the NVIDIA driver reported Driver Not Loaded")
+    assert "is 1, but GPUs cannot be found: the NVIDIA driver reported Driver Not Loaded; remove it" in line
 
 
 def test_a_hanging_driver_does_not_hang_the_service(on_machine):
