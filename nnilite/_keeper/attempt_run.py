@@ -213,19 +213,14 @@ class AttemptRun:
     def _courier(self) -> Courier:
         """Make the courier when there is something to report."""
         if self._made is None:
-            self._made = _read_patiently(self._folder, self._wake, "this program", self._new_courier, _IMPORT_S)
+            outputs = self._outputs if self._spec.send_output else {}
+            given = (self._spec, self._folder, outputs, self.run_id, self._wake.poke)
+            self._made = _read_patiently(
+                self._folder, self._wake, "this program", lambda: _new_courier(*given), _IMPORT_S
+            )
             if self._made is None:
                 raise OSError("the keeper's own modules cannot be read")
         return self._made
-
-    def _new_courier(self) -> Courier:
-        """Import what reports need, which a trial's start did not wait for, and make the courier."""
-        from .courier import Courier
-        from .link_choice import link_of
-        from .outbox import Outbox
-
-        outbox = Outbox(self._folder, self._outputs if self._spec.send_output else {}, self.run_id)
-        return Courier(self._spec, self._folder, outbox, link_of(self._spec), self._wake.poke)
 
     def _start_courier(self) -> None:
         if not self._courier_works:
@@ -454,6 +449,17 @@ class AttemptRun:
                 "fenced": self._courier.fenced,
             },
         )
+
+
+def _new_courier(
+    spec: Spec, folder: Folder, outputs: Dict[str, OutputFile], run_id: str, poke: Callable[[], None]
+) -> Courier:
+    """Import what reports need, which a trial's start did not wait for, and make the courier."""
+    from .courier import Courier
+    from .link_choice import link_of
+    from .outbox import Outbox
+
+    return Courier(spec, folder, Outbox(folder, outputs, run_id), link_of(spec), poke)
 
 
 def _read_patiently(
