@@ -147,7 +147,7 @@ def test_an_export_is_a_study_that_optuna_loads(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
-    search = Search(SPACE, "Random", optimize="minimize", storage=tmp_path / "kept")
+    search = Search(SPACE, "Random", optimize="minimize", seed=2, storage=tmp_path / "kept")
     result = search.run(objective, trials=6)
     assert nnictl(["experiment", "export", "kept", "--type", "optuna", "--filename", str(tmp_path / name)]) == 0
     assert "6 trials are in" in capsys.readouterr().out
