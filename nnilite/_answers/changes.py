@@ -65,6 +65,10 @@ class Changes:
         self._pending_max = pending_max
         self._subscriptions: set[Subscription] = set()
 
+    @property
+    def has_readers(self) -> bool:
+        return bool(self._subscriptions)
+
     def subscribe(self) -> Subscription:
         subscription = Subscription(self, self._pending_max)
         self._subscriptions.add(subscription)

@@ -236,7 +236,8 @@ class Program:
             self._ready()
             await self._work(parts)
             # Without this, clients might miss the last state.
-            parts.manager.changes.publish(await parts.manager.profile())
+            if parts.manager.changes.has_readers:
+                parts.manager.changes.publish(await parts.manager.profile())
             await asyncio.sleep(_LAST_WORDS_S)
         finally:
             server.turn_away()

@@ -101,7 +101,8 @@ class Publisher:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._dirty.wait(), _HOSTS_EVERY_S)
             self._dirty.clear()
-            self.changes.publish(await profile())
+            if self.changes.has_readers:  # a new one reads the profile by itself, after it has subscribed
+                self.changes.publish(await profile())
             await asyncio.sleep(_PROFILE_EVERY_S)
 
 

@@ -6,4 +6,5 @@ read_only        refuses what a viewer cannot do
 search_view      shows a search that a Python program makes, while it runs
 experiment_view  makes any of these from a folder
 file_listing     the files of a trial, as they are listed
+latest_notices   the notices for the profile, which does not wait for the disk
 """

@@ -25,12 +25,12 @@ from nnilite._answers.backend import (
 from nnilite._answers.changes import Changes, Subscription
 from nnilite._experiments import registry
 from nnilite._rest.files import in_folder
-from nnilite._store.notices import find_notices
 from nnilite._store.reader import Reader
 from nnilite._store.tables import Insight
 from nnilite._store.trial_remarks import write_remarks
 from nnilite._views.about import About, ExperimentProgress
 from nnilite._views.file_listing import listing_of
+from nnilite._views.latest_notices import LatestNotices
 from nnilite._views.read_only import ReadOnly
 from nnilite._webhooks.debts import Debts
 from nnilite.errors import Conflict, NotFound
@@ -66,6 +66,7 @@ class Viewer(ReadOnly, Insight):
         self.reader = reader
         self.changes = changes or Changes()
         self._progress = progress
+        self._notices = LatestNotices(reader)
         self._debts = Debts(about.directory, about.config, about.maximize)
         self.resuming = asyncio.Event()  # set when a user asks to resume the viewed experiment
 
@@ -87,6 +88,7 @@ class Viewer(ReadOnly, Insight):
 
     async def profile(self) -> Profile:
         owed = await asyncio.to_thread(self._debts.look, self.reader.path) if self._debts.is_possible else ()
+        notices = await self._notices.find(self.about.objectives)
         about, now = self.about, self.progress()
         return Profile(
             id=about.id,
@@ -108,7 +110,7 @@ class Viewer(ReadOnly, Insight):
             optimize="maximize" if about.maximize else "minimize",
             objectives=about.objectives,
             without_effect=about.without_effect,
-            notices=await self.reader.ask(find_notices, about.objectives),
+            notices=notices,
             port=about.port,
             url=about.url,
             pid=about.pid,

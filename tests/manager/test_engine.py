@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from engine_bench import Bench, StartBench
 
+from nnilite._answers.queries import Profile
 from nnilite._engine import messages as s
 from nnilite._engine import service_caller
 from nnilite._engine.dedupe import Fenced, GapFound
@@ -249,6 +250,46 @@ async def test_a_tuner_that_is_awaited_for_long_is_the_reason_for_standing_still
     later = bench.engine.now() + 60.0
     monkeypatch.setattr(bench.engine.slowness, "_now", lambda: later)
     assert (await bench.manager.profile()).reason.startswith("new parameters were requested 60 s ago, and the tuner")
+
+
+@pytest.mark.parametrize("fault", ["fails", "hangs"])
+async def test_a_database_that_cannot_be_read_keeps_no_profile_waiting(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """A page that shows why an experiment is paused lives on profiles, and so does its stream."""
+    reads = []
+
+    async def ask(*_: Any) -> list[str]:
+        reads.append(fault)
+        if fault == "hangs":
+            await asyncio.Event().wait()
+        raise StoreError("Too many open files")
+
+    bench.manager._notices._known = ["known before"]
+    monkeypatch.setattr(bench.manager.reader, "ask", ask)
+    found = [(await asyncio.wait_for(bench.manager.profile(), 5)).notices for _ in range(2)]
+    assert found == [["known before"]] * 2
+    assert len(reads) == (1 if fault == "hangs" else 2)
+
+
+async def test_a_profile_is_made_for_the_stream_only_if_somebody_reads_it(bench: Bench) -> None:
+    made = []
+
+    async def profile() -> Profile:
+        made.append(1)
+        return await bench.manager.profile()
+
+    publisher = bench.manager._parts.publisher
+    running = asyncio.create_task(publisher.run(profile))
+    await bench.until(lambda: bench.fake.jobs)
+    await bench.run_job("nni-e-t0-0")
+    await bench.until(lambda: not publisher._dirty.is_set())
+    assert not made
+    reader = bench.manager.subscribe()
+    await bench.run_job("nni-e-t1-0")
+    await bench.until(lambda: made)
+    reader.close()
+    running.cancel()
 
 
 async def test_results_are_imported_once(bench: Bench) -> None:

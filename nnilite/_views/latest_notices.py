@@ -1,0 +1,33 @@
+"""The notices of an experiment for its profile, which is asked for all the time and must not depend on the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Sequence
+
+from nnilite._store.notices import find_notices
+from nnilite._store.reader import Reader
+from nnilite.errors import StoreError
+
+_PATIENCE_S = 2.0
+
+
+class LatestNotices:
+    """Reads the notices, and keeps the last ones while the database cannot be read or does not answer."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._known: Sequence[str] = ()
+        self._reading: asyncio.Task[None] | None = None  # at most one: on a disk that hangs, more would pile up
+
+    async def find(self, objectives: Iterable[str]) -> Sequence[str]:
+        """Return the notices of now or, if reading fails or takes longer than two seconds, those known before."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read(objectives))
+        await asyncio.wait([self._reading], timeout=_PATIENCE_S)
+        return self._known
+
+    async def _read(self, objectives: Iterable[str]) -> None:
+        with contextlib.suppress(StoreError):  # what needs the database says so itself
+            self._known = await self._reader.ask(find_notices, objectives)
