@@ -20,8 +20,13 @@ class PluginFault(ServiceError):
     """Raised if a plugin breaks its contract: a mistake in it, which hardly passes by itself."""
 
 
-async def guarded(service: str, call: Awaitable[T], timeout_s: float | None = None) -> T:
-    """Return the answer of the plugin of this name. Whatever goes wrong in it is raised as an NniliteError."""
+async def guarded(
+    service: str, call: Awaitable[T], timeout_s: float | None = None, fault: type[ServiceError] = PluginFault
+) -> T:
+    """Return the answer of the plugin of this name.
+
+    Whatever goes wrong in it is raised as an NniliteError: as a `fault`, if it is no NniliteError by itself.
+    """
     limit_s = CALL_TIMEOUT_S if timeout_s is None else timeout_s
     try:
         return await asyncio.wait_for(call, limit_s)
@@ -32,4 +37,4 @@ async def guarded(service: str, call: Awaitable[T], timeout_s: float | None = No
     # A plugin may raise anything, and a failed call must not end the task.
     except Exception as error:
         log.exception("the training service %s failed", service)
-        raise PluginFault(f"{service} failed with {type(error).__name__}: {error}") from error
+        raise fault(f"{service} failed with {type(error).__name__}: {error}") from error

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from nnilite._engine.guarded_calls import guarded
 from nnilite.errors import ConfigError, NniliteError, NoCapacity, ServiceError
 from nnilite.service import TrainingService
 
@@ -128,14 +129,8 @@ def _time_to_reopen(error: NniliteError) -> float:
 
 
 async def within(name: str, call: Awaitable[T]) -> T:
-    """Return a member's answer within the time limit. Raises: NniliteError, whatever goes wrong in the plugin."""
-    try:
-        return await asyncio.wait_for(call, _CALL_TIMEOUT_S)
-    except NniliteError:
-        raise
-    except asyncio.TimeoutError:
-        raise ServiceError(f"{name} did not answer within {_CALL_TIMEOUT_S:.0f} s") from None
-    # A plugin may raise anything, and one that does must not keep the others from their jobs.
-    except Exception as error:
-        log.exception("the training service %s failed", name)
-        raise ServiceError(f"{name} failed with {type(error).__name__}: {error}") from error
+    """Return a member's answer within the time limit. A plugin's mistake passes as a ServiceError: others may work.
+
+    Raises: NniliteError.
+    """
+    return await guarded(name, call, _CALL_TIMEOUT_S, ServiceError)

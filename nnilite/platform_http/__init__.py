@@ -37,7 +37,7 @@ When a service opens, a wrong address, login or certificate can never work eithe
 
 client         the calls to a REST interface
 library_calls  the calls of a platform's own library
-_patience      how long they are tried
+_patience      how long they are tried, and the pause that a platform asks for
 _problems      their errors, and how they are worded
 """
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+
+from nnilite.platform_http._problems import Throttled
 
 OUTAGE_S = 8.0
 """How long a person waits for an unreachable platform before an error; a manager waits longer."""
@@ -31,3 +34,30 @@ def patience_of_at_most(seconds: float) -> Iterator[None]:
 def compute_deadline(patience_s: float) -> float:
     """Return the time, by `time.monotonic`, after which a call that begins now is not tried again."""
     return time.monotonic() + min(patience_s, _longest_patience_s.get())
+
+
+class RequestedPause:
+    """The time for which a platform wants no calls, as it said by `Retry-After`. It holds for all calls."""
+
+    def __init__(self, platform: str) -> None:
+        self._platform = platform
+        self._until_s = 0.0
+
+    @property
+    def left_s(self) -> float:
+        """Return the seconds until its end, which may have passed."""
+        return self._until_s - time.monotonic()
+
+    def begin(self, pause_s: float) -> None:
+        self._until_s = time.monotonic() + pause_s
+
+    async def wait(self, deadline: float) -> None:
+        """Wait for its end. Raises: Throttled if that comes after the deadline, by `time.monotonic`."""
+        wait_s = self.left_s
+        if wait_s <= 0:
+            return
+        if self._until_s > deadline:
+            problem = Throttled(f"{self._platform} accepts no calls for another {wait_s:.0f} s")
+            problem.status, problem.retry_after_s = 429, wait_s
+            raise problem
+        await asyncio.sleep(wait_s)

@@ -140,7 +140,7 @@ class PlatformHttp:
         self._credential = credential or Credential()
         self._verify: bool | str = str(config.ca_cert) if config.ca_cert else not config.insecure_skip_tls_verify
         self._session = _session()
-        self._not_before = 0.0  # the platform has asked for patience until then
+        self._requested_pause = _patience.RequestedPause(f"{name} at {self._address}")
         self._renewal = asyncio.Lock()
         self._turns = asyncio.Semaphore(_patience.CALLS_AT_ONCE)
         for each in fields(config):
@@ -173,7 +173,7 @@ class PlatformHttp:
         if renews and not self._credential.token:
             await self._renew("")
         while True:
-            await self._await_turn(request, deadline)
+            await self._requested_pause.wait(deadline)
             token = "" if request.anonymous else self._credential.token
             try:
                 answer = await self._try(request, token)
@@ -188,7 +188,7 @@ class PlatformHttp:
                     await self._renew(token)
                     continue
                 again = answer.status in _PASSING and (request.repeatable or answer.status == 429)
-            wait_s = max(pause_s * random.uniform(0.5, 1.5), self._not_before - time.monotonic())
+            wait_s = max(pause_s * random.uniform(0.5, 1.5), self._requested_pause.left_s)
             if not again or time.monotonic() + wait_s > deadline:
                 raise problem
             log.debug("%s; tried again in %.1f s", problem, wait_s)
@@ -207,17 +207,6 @@ class PlatformHttp:
                 hide(token)
                 self._credential.token = token
 
-    async def _await_turn(self, request: HttpRequest, deadline: float) -> None:
-        """Wait while the platform asks for patience. Raises: Throttled if that is too long."""
-        wait_s = self._not_before - time.monotonic()
-        if wait_s <= 0:
-            return
-        if self._not_before > deadline:
-            problem = Throttled(f"{self._name} at {self._address} wants no calls for another {wait_s:.0f} s")
-            problem.status, problem.retry_after_s = 429, wait_s
-            raise problem
-        await asyncio.sleep(wait_s)
-
     async def _try(self, request: HttpRequest, token: str) -> HttpAnswer:
         """Make one try, in a thread. Raises: _NoAnswer."""
         timeout_s = request.timeout_s or float(self._config.request_timeout)
@@ -231,7 +220,7 @@ class PlatformHttp:
                 raise _NoAnswer(self._outage(request, f"has not answered within {timeout_s:g} s")) from None
         patience_s = retry_after_s(answer.headers.get("Retry-After", ""))
         if answer.status in (429, 503) and patience_s:
-            self._not_before = time.monotonic() + patience_s
+            self._requested_pause.begin(patience_s)
         return answer
 
     def _exchange(self, request: HttpRequest, token: str, deadline: float) -> HttpAnswer:

@@ -33,7 +33,7 @@ class LibraryCalls(ABC):
     def __init__(self, platform: str, timeout_s: float) -> None:
         self._platform = platform
         self._timeout_s = timeout_s
-        self._not_before = 0.0
+        self._requested_pause = _patience.RequestedPause(platform)
         self._turns = asyncio.Semaphore(_patience.CALLS_AT_ONCE)
 
     @abstractmethod
@@ -56,7 +56,7 @@ class LibraryCalls(ABC):
         deadline = _patience.compute_deadline(patience_s)
         pause_s, longest_s = _patience.PAUSE_S
         while True:
-            await self._await_turn(deadline)
+            await self._requested_pause.wait(deadline)
             try:
                 return await self._try(what, work, timeout_s or self._timeout_s)
             except Problem as problem:
@@ -64,24 +64,13 @@ class LibraryCalls(ABC):
                     renew()
                     renew = None
                     continue
-                wait_s = max(pause_s * random.uniform(0.5, 1.5), self._not_before - time.monotonic())
+                wait_s = max(pause_s * random.uniform(0.5, 1.5), self._requested_pause.left_s)
                 passing = problem.status in _PASSING or (isinstance(problem, Outage) and problem.status == 0)
                 if not passing or time.monotonic() + wait_s > deadline:
                     raise
                 log.debug("%s; tried again in %.1f s", problem, wait_s)
             await asyncio.sleep(wait_s)
             pause_s = min(longest_s, 2 * pause_s)
-
-    async def _await_turn(self, deadline: float) -> None:
-        """Wait while the platform asks for patience. Raises: Throttled if that takes too long."""
-        wait_s = self._not_before - time.monotonic()
-        if wait_s <= 0:
-            return
-        if self._not_before > deadline:
-            problem = Throttled(f"{self._platform} accepts no calls for another {wait_s:.0f} s")
-            problem.status, problem.retry_after_s = 429, wait_s
-            raise problem
-        await asyncio.sleep(wait_s)
 
     async def _try(self, what: str, work: Callable[[], T], timeout_s: float) -> T:
         """Make one try. Raises: Problem."""
@@ -96,5 +85,5 @@ class LibraryCalls(ABC):
                 problem = self.translate(what, error)
                 log.debug("%s: %s", what, redact(repr(error)))
         if isinstance(problem, Throttled) and problem.retry_after_s:
-            self._not_before = time.monotonic() + problem.retry_after_s
+            self._requested_pause.begin(problem.retry_after_s)
         raise problem

@@ -166,7 +166,7 @@ def test_patience_is_kept_when_azure_asks_for_it(bench, azure):
     before = len(azure.seen)
     assert isinstance(bench.refusal(bench.service.submit(bench.job("true"))), Throttled)
     assert len(azure.seen) == before
-    bench.service.api._calls._not_before = 0.0
+    bench.service.api._calls._requested_pause.begin(0.0)
 
 
 def test_a_short_wait_that_azure_asks_for_is_no_error(bench, azure):
