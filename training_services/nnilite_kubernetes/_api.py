@@ -13,9 +13,10 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -315,13 +316,23 @@ class LogStream:
         self._answer = answer
         self._stopped = threading.Event()
 
-    def lines(self, whole: bool = False) -> Iterator[bytes]:
-        """Yield lines without their ends, and the rest after the last one unless `whole`. Raises: ApiError."""
-        rest = b""
+    def lines(self, whole: bool = False, longest: float = math.inf) -> Generator[bytes, None, None]:
+        """Yield lines without their ends, and the rest after the last one unless `whole`. Raises: ApiError.
+
+        Of a line of more than `longest` bytes only the beginning is yielded.
+        """
+        rest, is_cut = b"", False
         try:
             for chunk in self._answer.stream(65536, decode_content=True):
                 *lines, rest = (rest + chunk).split(b"\n")
-                yield from lines
+                if lines:
+                    yield from lines[1:] if is_cut else lines
+                    is_cut = False
+                if len(rest) > longest and not is_cut:
+                    yield rest
+                    is_cut = True
+                if is_cut:
+                    rest = b""
         except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError) as error:
             if not self._stopped.is_set():
                 raise ApiError(f"the connection broke off: {error}") from error

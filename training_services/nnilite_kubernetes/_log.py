@@ -7,6 +7,7 @@ That is possible only in whole seconds, so each line is asked for with its time,
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -20,6 +21,10 @@ EVENT = MARK.encode()  # what lines begin with by which keepers tell events
 _KEPT_BYTES = 16_000_000
 _FOLLOW_S = 3.0  # at the earliest so long after a log was begun to be followed it is tried again
 _LAST_LINES_S = 10.0  # so long the last lines of a container that has ended may take
+# A trial may print faster than its manager reads: the rest waits in the connection, and is read from there later.
+_UNREAD_BYTES = 8_000_000
+_UNREAD_S = 60.0  # who waits so long to be read stops to follow
+_LONGEST_LINE_BYTES = 4_000_000  # a keeper's events are shorter
 _FOLLOWERS = threading.BoundedSemaphore(250)  # of this process; the logs of more trials are asked for now and then
 
 log = logging.getLogger(__name__)
@@ -31,10 +36,12 @@ class PodLog:
     def __init__(self, cluster: Cluster, namespace: str, pod: str, container: str) -> None:
         self._cluster = cluster
         self._place = (namespace, pod, container)
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._last = b""  # the time of the last line known
         self._same = 0  # how many known lines have that time
         self._unread: list[bytes] = []
+        self._unread_bytes = 0
+        self._is_ending = False  # what is left is then taken at once; kubelets keep some files of each log
         self._kept = bytearray()
         self._offset = 0
         self._next = 0.0
@@ -50,7 +57,8 @@ class PodLog:
             self._finish()
         with self._lock:
             self._fetch()
-            lines, self._unread = self._unread, []
+            lines, self._unread, self._unread_bytes = self._unread, [], 0
+            self._lock.notify_all()
         events: list[KeeperEvent] = list(read_log(b"\n".join(line for line in lines if line.startswith(EVENT))))
         text = b"".join(line + b"\n" for line in lines if not line.startswith(EVENT))
         if text and with_output:
@@ -85,9 +93,12 @@ class PodLog:
     def _follow(self, since: str, take: Callable[[bytes], None]) -> None:
         try:
             self._stream = stream = self._cluster.follow_log(*self._place, since=since)
-            for line in stream.lines(whole=True):
-                with self._lock:
-                    take(line)
+            with contextlib.closing(stream.lines(whole=True, longest=_LONGEST_LINE_BYTES)) as lines:
+                for line in lines:
+                    with self._lock:
+                        if not self._lock.wait_for(self._has_room, _UNREAD_S):
+                            return
+                        take(line)
         except ApiError as error:  # not started yet, gone, or broken off: the next look goes on where this one was
             log.debug("the log of %s cannot be followed now: %s", self._place[1], error)
             if error.status == 400:
@@ -95,8 +106,14 @@ class PodLog:
         finally:
             _FOLLOWERS.release()
 
+    def _has_room(self) -> bool:
+        return self._unread_bytes < _UNREAD_BYTES or self._is_ending
+
     def _finish(self) -> None:
         """Wait for the thread, which comes to the log's end by itself."""
+        with self._lock:
+            self._is_ending = True
+            self._lock.notify_all()
         thread, stream = self._thread, self._stream
         if thread is None:
             return
@@ -138,6 +155,7 @@ class PodLog:
             self._same = self._same + 1 if stamp == self._last else 1
             self._last = stamp
             self._unread.append(text)
+            self._unread_bytes += len(text) + 1
             if not text.startswith(EVENT) and len(self._kept) < _KEPT_BYTES:
                 self._kept += text + b"\n"
 

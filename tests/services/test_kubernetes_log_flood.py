@@ -1,0 +1,99 @@
+"""A log that grows faster than it is read, and one whose line has no end: what that takes of the manager's memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("kubernetes")
+
+from nnilite.testing import eventually
+from nnilite_kubernetes import _log
+from nnilite_kubernetes._api import LogStream
+from nnilite_kubernetes._log import PodLog
+
+LINE = b"2026-01-01T00:00:%02d.%09dZ " + b"x" * 100_000 + b"\n"
+
+
+class Answer:
+    """An answer that is made as it is read."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self.taken = 0
+        self.is_closed = threading.Event()
+
+    def stream(self, size: int, decode_content: bool) -> Iterator[bytes]:
+        for piece in self._pieces:
+            self.taken += len(piece)
+            yield piece
+
+    def close(self) -> None:
+        self.is_closed.set()
+
+
+class OneLog:
+    """A cluster of which only one container's log is asked for."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    def follow_log(self, *place: str, since: str) -> LogStream:
+        return LogStream(self._answer)
+
+    def pod_log(self, *place: str, since: str) -> bytes:
+        return b""
+
+
+Follow = Callable[[Iterator[bytes]], tuple[PodLog, Answer]]
+
+
+@pytest.fixture
+def follow() -> Follow:
+    def begin(pieces: Iterator[bytes]) -> tuple[PodLog, Answer]:
+        answer = Answer(pieces)
+        cluster: Any = OneLog(answer)
+        found = PodLog(cluster, "default", "pod", "main")
+        found.follow()
+        return found, answer
+
+    return begin
+
+
+def size(pod_log: PodLog) -> int:
+    return sum(map(len, pod_log._unread))
+
+
+def test_what_is_not_read_yet_waits_in_the_connection(follow: Follow) -> None:
+    pod_log, answer = follow(LINE % divmod(number, 10) for number in range(500))
+    eventually(lambda: size(pod_log) >= _log._UNREAD_BYTES)
+    assert not answer.is_closed.wait(0.3)
+    assert size(pod_log) < _log._UNREAD_BYTES + 200_000
+    text = b"".join(event.data for event in pod_log.read(True) if hasattr(event, "data"))
+    text += b"".join(event.data for event in pod_log.read(True, ended=True) if hasattr(event, "data"))
+    assert text.count(b"\n") == 500
+    assert answer.taken == 500 * len(LINE % (0, 0))
+
+
+def test_who_is_not_read_for_long_is_not_followed_any_more(follow: Follow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_log, "_UNREAD_S", 0.1)
+    pod_log, answer = follow(LINE % divmod(number, 10) for number in range(500))
+    assert answer.is_closed.wait(10)
+    eventually(lambda: not pod_log._is_followed)
+    assert size(pod_log) < _log._UNREAD_BYTES + 200_000
+
+
+def test_a_line_without_an_end_is_cut_and_the_next_ones_are_whole(follow: Follow) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b"2026-01-01T00:00:00.000000001Z "
+        yield from [b"9" * 65536] * 500
+        yield b"9\n2026-01-01T00:00:00.000000002Z the next\n"
+
+    pod_log, answer = follow(pieces())
+    assert answer.is_closed.wait(10)
+    assert size(pod_log) < _log._LONGEST_LINE_BYTES + 100_000
+    [output] = pod_log.read(True, ended=True)
+    assert output.data.splitlines()[1:] == [b"the next"]
