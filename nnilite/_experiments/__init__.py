@@ -6,6 +6,7 @@ locking             the right to be an experiment's only manager
 address             the address of a manager
 experiment_remarks  what people have written about an experiment: another name, tags, a note
 search_folder       the folder of a search that a Python program makes, as other programs see it
+own_folders         the experiments in a folder of experiments that are not in the registry
 nni_folders         the experiments that Microsoft NNI has left on this machine
 file_guard          restores the manager's own files if they are deleted or damaged
 """

@@ -1,9 +1,10 @@
 """The experiments of this machine: one small file for each, and what their managers wrote last.
 
-`~/nni-experiments/.nnilite/<id>.json` says where an experiment is kept, whatever its working directory;
-`<experiment>/manager.json`, written by the manager alone, says how to reach it and its state. A manager is alive while
-it holds the lock of the experiment (`_locking`). Both files are checked like anything from outside: a damaged one
-makes its own experiment DAMAGED in the list and affects no other.
+`~/nni-experiments/.nnilite/<id>.json` says where an experiment is kept, whatever its working directory. Those in
+`~/nni-experiments` are found without it (`own_folders`). `<experiment>/manager.json`, written by the manager alone,
+says how to reach it and its state. A manager is alive while it holds the lock of the experiment (`_locking`). Both
+files are checked like anything from outside: a damaged one makes its own experiment DAMAGED in the list and affects no
+other.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nnilite._experiments import experiment_remarks, locking, nni_folders, search_folder
+from nnilite._experiments import experiment_remarks, locking, nni_folders, own_folders, search_folder
 from nnilite._experiments.documents import is_folder, read_content, read_document, write_content, write_json
 from nnilite._experiments.experiment_remarks import Remarks
 from nnilite._experiments.locking import ManagerLock
@@ -85,6 +86,7 @@ class LastWord:
     """What a manager wrote last: its address, and how it or its experiment ended."""
 
     state: str = ""
+    created: float | None = None  # the experiment
     ended: float | None = None
     pid: int | None = None
     port: int | None = None
@@ -128,8 +130,12 @@ def remove(experiment: str) -> None:
 
 def entries() -> list[RegistryEntry]:
     """Return all known experiments, newest first. Those with damaged files have a `damage`."""
-    found = [entry for path in _folder().glob("*.json") if (entry := _read(path)) is not None]
-    return sorted(found, key=lambda entry: entry.started or 0.0, reverse=True)
+    known = [entry for path in _folder().glob("*.json") if (entry := _read(path)) is not None]
+    lie_there = {one.name: one for one in own_folders.listed(root(), {one.id for one in known if not one.damage})}
+    known = [one for one in known if one.id not in lie_there or not _is_gone(one)]
+    names = {one.id for one in known}
+    found = [_found(folder) for name, folder in lie_there.items() if is_id(name) and name not in names]
+    return sorted([*known, *found], key=lambda entry: entry.started or 0.0, reverse=True)
 
 
 def everything() -> list[RegistryEntry]:
@@ -167,8 +173,8 @@ def at(folder: Path) -> RegistryEntry:
         raise NotFound(f"{folder} is not the folder of an experiment.")
     known = entry(folder.name)
     if known is None or (known.directory != folder and not known.directory.is_dir()):
-        platform, started = (known.platform, known.started) if known else ("", None)
-        add(folder.name, known.name if known else "", folder, platform, started)
+        name, platform = (known.name, known.platform) if known else own_folders.name_and_platform(folder)
+        add(folder.name, name, folder, platform, known.started if known else last_word(folder).created)
     elif known.directory != folder:
         raise Conflict(f"Experiment {folder.name} is in {known.directory}; only one of the two folders can be it.")
     return find(folder.name)
@@ -184,7 +190,10 @@ def cannot_go_on(experiment: str) -> str:
 
 def entry(experiment: str) -> RegistryEntry | None:
     """Return the experiment with exactly this id; None if it is not known here."""
-    return _read(path_of(experiment))
+    known, folder = _read(path_of(experiment)), root() / experiment
+    if (known is None or _is_gone(known)) and is_id(experiment) and own_folders.is_experiment(folder):
+        return _found(folder)
+    return known
 
 
 def find(
@@ -237,6 +246,7 @@ def read_manager(directory: Path) -> LastWord:
         raise found.wrong("url", "an address such as http://127.0.0.1:8080")
     return LastWord(
         state=state or "",
+        created=found.time("created"),
         ended=found.time("ended"),
         pid=found.whole("pid", 2, _LARGEST_PID),  # a signal to 0, 1 or -1 would go to other processes
         port=found.whole("port", 1, 65535),
@@ -358,6 +368,17 @@ def _read(path: Path) -> RegistryEntry | None:
     except (DamagedFile, UnreadableFile) as error:
         return RegistryEntry(id=path.stem, name="", directory=path, state=_state_of(error), damage=str(error))
     return _with_word(entry)
+
+
+def _is_gone(entry: RegistryEntry) -> bool:
+    """Return whether the folder is not where the registry says, or the registry no longer says where it is."""
+    return entry.state == DAMAGED and not entry.directory.is_dir()
+
+
+def _found(folder: Path) -> RegistryEntry:
+    """Return the experiment in a folder that the registry does not have."""
+    name, platform = own_folders.name_and_platform(folder)
+    return _with_word(RegistryEntry(folder.name, name, folder, platform, started=last_word(folder).created))
 
 
 def _with_word(entry: RegistryEntry) -> RegistryEntry:

@@ -119,7 +119,9 @@ class Program:
         config = load_stored(self._directory, paths=False)
         store = open_store(self._directory, False, time.time())
         token = self._prepare(config)
-        await self._serve_view(assemble_view(self._directory, config, store, token), store)
+        viewer = assemble_view(self._directory, config, store, token)
+        self._files.created = viewer.about.created
+        await self._serve_view(viewer, store)
 
     async def _manage(self, lock: ManagerLock, tuner: TunerProcess | None) -> None:
         config = load_stored(self._directory)
@@ -135,7 +137,9 @@ class Program:
             log.warning("%s", one.sentence)
         if tuner is not None:
             parts.tuner.take(tuner)
-        files = files_of(self._directory, config, token, parts.manager.about)
+        about = parts.manager.about
+        self._files.created = about.created
+        files = files_of(self._directory, config, token, about)
         self._files.guard = Guard(self._directory, lock, parts.keeper, files)
         await self._serve(parts, new)
 

@@ -22,6 +22,7 @@ class OwnFiles:
 
     def __init__(self, directory: Path, address: Address, *, mode: str) -> None:
         self.guard: Guard | None = None  # of a running manager; a viewer does not look after files
+        self.created: float | None = None  # the experiment, in seconds since the epoch
         self._directory = directory
         self._address = address
         self._mode = mode
@@ -30,8 +31,8 @@ class OwnFiles:
     def write_state(self, state: ExperimentState, ended: float | None) -> None:
         """Record the experiment's state, and where this manager is."""
         certificate = self._address.certificate
-        about = {"state": state.value, "ended": ended, "pid": os.getpid(), "port": self._address.port}
-        about |= {"url": self._address.url, "mode": self._mode}
+        about = {"state": state.value, "created": self.created, "ended": ended, "pid": os.getpid()}
+        about |= {"port": self._address.port, "url": self._address.url, "mode": self._mode}
         about |= {"tls_cert": str(certificate.resolve()) if certificate else None}
         # A viewer does not touch what the last stop has left on platforms.
         if self._mode == "view":

@@ -1,4 +1,4 @@
-"""`nnictl experiment delete`: what it may touch."""
+"""Which folders are experiments, and which of them `nnictl experiment delete` may touch."""
 
 from __future__ import annotations
 
@@ -72,3 +72,59 @@ def test_a_target_whose_folder_is_missing_is_named_as_it_was_given(
     target = tmp_path / "missing" / "target"
     assert run([*command, str(target), "abcd"]) == 1
     assert f"{target}: its folder does not exist\n" in capsys.readouterr().err
+
+
+def test_an_experiment_that_the_registry_lost_is_found_by_its_folder(
+    whole: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_json(whole / "manager.json", {"state": "DONE", "created": 12.0})
+    shutil.rmtree(home / ".nnilite")
+    [entry] = registry.entries()
+    assert (entry.id, entry.directory, entry.platform, entry.started) == ("abcd", whole, "local", 12.0)
+    assert run(["experiment", "list", "--all"]) == 0
+    assert run(["trial", "ls", "abcd"]) == 0
+    shown = capsys.readouterr().out
+    assert "abcd" in shown
+    assert "done1" in shown
+
+
+def test_a_copied_folder_of_experiments_is_found_though_its_registry_names_the_other_machine(
+    whole: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "home here"
+    home.rename(here)
+    monkeypatch.setenv("NNILITE_HOME", str(here))
+    assert registry.find("abcd").directory == here / "abcd"
+    assert run(["experiment", "delete", "abcd", "-y"]) == 0
+    assert registry.everything() == []
+    assert not (here / "abcd").exists()
+
+
+@pytest.mark.parametrize("lost", ["config.json", "nnilite.sqlite"])
+def test_a_folder_that_is_not_whole_is_no_experiment(whole: Path, home: Path, lost: str) -> None:
+    shutil.rmtree(home / ".nnilite")
+    (whole / lost).unlink()
+    assert registry.entries() == []
+    assert registry.entry("abcd") is None
+
+
+def test_a_link_to_a_folder_of_an_experiment_is_no_second_experiment(whole: Path, home: Path) -> None:
+    (home / "wxyz").symlink_to(whole)
+    assert [entry.id for entry in registry.entries()] == ["abcd"]
+
+
+def test_a_registered_folder_elsewhere_comes_before_a_copy(whole: Path, home: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "disk" / "abcd"
+    shutil.copytree(whole, elsewhere)
+    registry.add("abcd", "digits", elsewhere, "local", 1.0)
+    assert [entry.directory for entry in registry.entries()] == [elsewhere]
+
+
+@pytest.mark.parametrize("config", ["[]", "{", '{"experimentName": 5, "trainingService": [null, {"platform": []}]}'])
+def test_a_found_folder_with_an_odd_config_is_listed_without_name_and_platform(
+    whole: Path, home: Path, config: str
+) -> None:
+    shutil.rmtree(home / ".nnilite")
+    (whole / "config.json").write_text(config)
+    [entry] = registry.entries()
+    assert (entry.name, entry.platform) == ("", "")
