@@ -11,7 +11,7 @@ from nnilite.records.shapes import wire_names
 
 # What rows have of the records, by the names here and on the wire: all fields but those that no chart needs.
 TRIAL_FIELDS = {name: key for name, key in wire_names(Trial).items() if name != "parameter_id"}
-ATTEMPT_FIELDS = {name: key for name, key in wire_names(Attempt).items() if name not in ("message", "url")}
+ATTEMPT_FIELDS = {name: key for name, key in wire_names(Attempt).items() if name != "url"}
 
 
 class Table(Enum):

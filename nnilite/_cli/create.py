@@ -115,19 +115,14 @@ def packed(work: Work, done: int, total: int) -> None:
 
 
 def _checked(path: Path, *, dry_run: bool = False) -> CheckedConfig:
-    """Return the checked config of a file.
-
-    A dry run itself lists the fields that have no effect. Raises: ConfigError.
-    """
+    """Return the checked config of a file, and print its warnings but in a dry run. Raises: ConfigError."""
     from nnilite._cli.nnictl import warn
     from nnilite.config import load
 
     config = load(path).checked()
     config.check_algorithms()
-    listed = {one.sentence for one in config.without_effect} if dry_run else set()
-    for warning in config.warnings:
-        if warning not in listed:
-            warn(warning)
+    for warning in () if dry_run else config.warnings:
+        warn(warning)
     return config
 
 

@@ -2,8 +2,9 @@
 
 Without a file, this machine is examined: Python, port, disk, clock, limits, GPUs and proxies. With a configuration file
 also the file, its tuner, its code and its search space, and each of its platforms: one trial is run there for real,
-which tries credentials, host keys, rights, the image or Python there, and the way back. Every fault comes with its
-cure. The exit code is 1 if there are faults.
+which tries credentials, host keys, rights, the image or Python there, and the way back. That trial runs a command of
+the doctor, or with --run your own for some seconds. Every fault comes with its cure. The exit code is 1 if there are
+faults.
 """
 
 from __future__ import annotations
@@ -25,12 +26,21 @@ if TYPE_CHECKING:
 
 TRIAL_TIMEOUT_S = 300.0
 CHECK_TIMEOUT_S = 60.0
+RUN_S = 60
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", nargs="?", type=Path, metavar="FILE", help="configuration file (YAML)")
     arguments.manager_arguments(parser)
     parser.add_argument("--no-trial", action="store_true", help="run no trial; ask the platforms only")
+    parser.add_argument(
+        "--run",
+        type=arguments.positive,
+        nargs="?",
+        const=RUN_S,
+        metavar="S",
+        help=f"let that trial run your own command, for at most S seconds (default {RUN_S})",
+    )
     parser.add_argument(
         "--timeout",
         type=arguments.positive,
@@ -95,7 +105,7 @@ def _of_config(config: CheckedConfig, options: argparse.Namespace, taken: bool) 
     manager = access.manager_options(options)
     # Another program has the port; the rest can still be tried.
     manager = dataclasses.replace(manager, port=0) if taken else manager
-    yield from rehearsal.rehearse(options.config, config, manager, options.timeout)
+    yield from rehearsal.rehearse(options.config, config, manager, options.timeout, options.run)
 
 
 def _local_gpus(config: CheckedConfig | None) -> tuple[int, tuple[int, ...] | None]:

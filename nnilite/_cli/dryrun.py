@@ -54,13 +54,19 @@ def show(config: CheckedConfig, options: ManagerOptions, *, as_json: bool) -> in
         "jobs": jobs,
         "unchecked": first.unchecked,
         "withoutEffect": [one._asdict() for one in config.without_effect],
-        "warnings": space_warnings(config),
+        "warnings": [*_warnings(config), *space_warnings(config)],
     }
     if as_json:
         screen.show_json(found)
     else:
         _show(config, package, found)
     return 0
+
+
+def _warnings(config: CheckedConfig) -> list[str]:
+    """Return the config's warnings, but for those on fields without effect, which are listed apart."""
+    listed = {one.sentence for one in config.without_effect}
+    return [warning for warning in config.warnings if warning not in listed]
 
 
 def space_warnings(config: CheckedConfig) -> list[str]:

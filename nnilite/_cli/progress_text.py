@@ -15,6 +15,7 @@ PATIENCE_S = 3.0
 """A trial that has waited for less time is only being started."""
 
 _OPEN = ("WAITING", "RUNNING", "UNKNOWN")
+_OVER = ("DONE", "ERROR", "STOPPED")
 _ENDING = ("NO_MORE_TRIAL", "TUNER_NO_MORE_TRIAL")
 
 
@@ -83,9 +84,11 @@ def ended(profile: dict[str, Any]) -> int:
 
 
 def left_s(profile: dict[str, Any], course: Course) -> float | None:
-    """Return the seconds until a limit of the experiment is reached; None if it has no limit, or they are unknown."""
+    """Return the seconds until a limit of the experiment is reached; None if there is none, or it is not known."""
     limits = profile["limits"]
     guesses = []
+    if profile["state"] in _OVER:
+        return None
     if limits["maxTrialNumber"] is not None and course.per_s:
         guesses.append(max(limits["maxTrialNumber"] - ended(profile), 0) / course.per_s)
     # This limit ends no trial that runs. Once it is over, the rest may take any time.

@@ -2,24 +2,21 @@
 
 Nothing of it is made for the doctor: the manager, the training service, the keeper and the callback are those of any
 experiment, so what they need is what is tried. Only the trial's command is another one. It looks for the program of the
-user's own command and reports a result, in shell words alone, as the worker's Python is the keeper's affair.
+user's own command and reports a result, in shell words alone, as the worker's Python is the keeper's affair. If asked,
+the trial runs the user's own command instead, for some seconds.
 """
 
 from __future__ import annotations
 
 import contextlib
 import shlex
-import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from nnilite._doctor import one_trial, own_command
 from nnilite._doctor.finding import PLATFORM_CURE, Finding, divided, fault, ok
-from nnilite._experiments import registry
-from nnilite._experiments.registry import RegistryEntry
-from nnilite._running import launch, managers
 from nnilite._running.launch import ManagerOptions
 from nnilite.config import CheckedConfig, load
 from nnilite.errors import NniliteError
@@ -27,23 +24,31 @@ from nnilite.errors import NniliteError
 MISSING = 127
 """The shell's exit code for a program that does not exist."""
 
-_POLL_S = 0.2
 _COMMANDS = ("trialCommand", "trial_command", "command", "taskRoles", "task_roles", "roles")
 
 
-def rehearse(path: Path, config: CheckedConfig, options: ManagerOptions, limit_s: float) -> Iterator[Finding]:
-    """Run one trial on each training service of the config, for up to `limit_s` seconds each."""
+def rehearse(
+    path: Path, config: CheckedConfig, options: ManagerOptions, limit_s: float, run_s: float | None = None
+) -> Iterator[Finding]:
+    """Run one trial on each training service of the config, for up to `limit_s` seconds each.
+
+    With `run_s` the trial runs the user's own command, for up to so many seconds once it has begun.
+    """
     sections: Any = load(path).training_service
     sections = sections if isinstance(sections, list) else [sections]
     for (name, _, _), section in zip(config.services, sections, strict=True):
         check = f"platform {name}"
-        if _has_own_command(section):
+        if run_s is None and _has_own_command(section):
             what = f"the trials of {name} have commands of their own (roles), so no trial of the doctor was run"
             yield ok(check, what)
             continue
         try:
-            single = _single(path, section, config.settings(name).trial_command or config.trial_command)
-            yield from _try(check, single, options, limit_s)
+            command = config.settings(name).trial_command or config.trial_command
+            single = _single(path, section, None if run_s is not None else probe(command))
+            if run_s is None:
+                yield from _try(check, single, options, limit_s)
+            else:
+                yield from own_command.run(check, single, options, limit_s, run_s)
         except (NniliteError, OSError) as error:
             yield divided(check, str(error), PLATFORM_CURE)
 
@@ -53,12 +58,13 @@ def _has_own_command(section: Any) -> bool:
     return any(given.get(word) for word in _COMMANDS)
 
 
-def _single(path: Path, section: Any, command: str) -> CheckedConfig:
-    """Return the user's config with one platform, one trial, and the doctor's command. Raises: ConfigError."""
+def _single(path: Path, section: Any, command: str | None) -> CheckedConfig:
+    """Return the user's config with one platform, one trial, and another command if given. Raises: ConfigError."""
     config = load(path)
     config.training_service = section
     config.experiment_name = "nnictl doctor"
-    config.trial_command = probe(command)
+    if command is not None:
+        config.trial_command = command
     config.trial_concurrency = config.max_trial_number = 1
     # One attempt shows what is wrong: retries would repeat it, and an assessor has nothing to judge.
     config.max_trial_retries = config.retry_failed = 0
@@ -88,30 +94,13 @@ def program_of(command: str) -> str:
 
 def _try(check: str, config: CheckedConfig, options: ManagerOptions, limit_s: float) -> Iterator[Finding]:
     began = time.monotonic()
-    # The experiment must end with the doctor, even if the doctor is killed.
-    entry = launch.create(config, options=options, detach=False)
-    try:
-        trial = _ended(entry, began + limit_s)
-        yield _judged(check, trial, program_of_probe(config.trial_command), time.monotonic() - began, limit_s)
-    finally:
-        _remove(entry)
+    with one_trial.started(config, options) as entry:
+        trial = one_trial.ended(entry, limit_s)
+    yield _judged(check, trial, program_of_probe(config.trial_command), time.monotonic() - began, limit_s)
 
 
 def program_of_probe(command: str) -> str:
     return shlex.split(command)[2]
-
-
-def _ended(entry: RegistryEntry, deadline: float) -> dict[str, Any]:
-    """Return the trial once it has ended, or as it is at the deadline."""
-    with managers.connect(entry) as manager:
-        while True:
-            trials = list(manager.trials())
-            profile = manager.profile()
-            trial = trials[0] if trials else {"state": "WAITING", "reason": profile["reason"]}
-            over = profile["state"] in ("ERROR", "DONE", "STOPPED")
-            if time.monotonic() > deadline or trial.get("ended") or (over and not trials):
-                return dict(trial)
-            time.sleep(_POLL_S)
 
 
 def _judged(check: str, trial: dict[str, Any], program: str, took_s: float, limit_s: float) -> Finding:
@@ -125,7 +114,7 @@ def _judged(check: str, trial: dict[str, Any], program: str, took_s: float, limi
         cure = "install it there, name an image that has it, or give its path in trialCommand"
         return fault(check, f"the worker does not have {program}, which the trial command needs", cure)
     if state == "WAITING":
-        cure = f"{_last_part(reason)}" or "give it more time with --timeout"
+        cure = one_trial.cure_in(reason) or "give it more time with --timeout"
         return fault(
             check, f"a trial still waits after {limit_s:.0f} s: {reason or 'its platform does not say why'}", cure
         )
@@ -133,16 +122,3 @@ def _judged(check: str, trial: dict[str, Any], program: str, took_s: float, limi
         cure = "let workers reach this machine (nniManagerIp, --host, firewall), or set `callback: log`"
         return fault(check, f"a trial was started there, but no result has come back in {limit_s:.0f} s", cure)
     return divided(check, f"a trial ended as {state}: {reason or 'without a reason'}", PLATFORM_CURE)
-
-
-def _last_part(reason: str) -> str:
-    return reason.rpartition("; ")[2] if "; " in reason else ""
-
-
-def _remove(entry: RegistryEntry) -> None:
-    """End the doctor's experiment and remove it; what its platform holds is freed by the stop."""
-    current = replace(entry, alive=registry.is_alive(entry.directory))
-    if current.alive:
-        managers.stop(current)
-    shutil.rmtree(entry.directory, ignore_errors=True)
-    registry.remove(entry.id)

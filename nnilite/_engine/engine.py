@@ -29,7 +29,7 @@ from nnilite._engine.rules import Rules
 from nnilite._engine.service_caller import ServiceCaller, WakeSignal
 from nnilite._engine.trial_uses import TrialUses
 from nnilite._engine.tuner_slowness import TunerSlowness
-from nnilite.errors import NniliteError, ServiceError, StoreError, TunerError
+from nnilite.errors import ConfigError, NniliteError, ServiceError, StoreError, TunerError
 from nnilite.records import Attempt, ExperimentState, Json, KeeperEvent, Trial, Used
 from nnilite.service import Job, TrainingService
 
@@ -333,7 +333,7 @@ class Engine:
             self.put(s.TunerReady(hears))
             while True:
                 await self._call_tuner(await self._next_calls())
-        except TunerError as error:
+        except (TunerError, ConfigError) as error:
             log.error("%s", error)
             self.put(s.TunerFailed(str(error)))
         # Without a tuner, the running trials may still continue to their ends.

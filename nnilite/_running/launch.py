@@ -95,11 +95,24 @@ def _forget(experiment: str, directory: Path) -> None:
 def _make(config: CheckedConfig, experiment: str, directory: Path) -> None:
     from nnilite.config import stored
 
-    directory.mkdir(parents=True)
+    make_folder(directory)
     directory.chmod(0o700)
     write_json(directory / "config.json", stored(config))
     platform = ",".join(platform for _, platform, _ in config.services)
     registry.add(experiment, config.experiment_name or "", directory, platform, time.time())
+
+
+def make_folder(directory: Path) -> None:
+    """Make the folder of an experiment, and those above it. Raises: ConfigError; FileExistsError."""
+    try:
+        directory.mkdir(parents=True)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise ConfigError(
+            f"the folder {str(directory)!r} cannot be made ({error.strerror}); give a folder that you may write to",
+            Place(field="experimentWorkingDirectory"),
+        ) from error
 
 
 @contextlib.contextmanager

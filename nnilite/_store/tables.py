@@ -48,7 +48,9 @@ FROM (
   SELECT {", ".join(TRIAL_FIELDS)}, revision, {LATEST} AS latest
   FROM trials t WHERE (revision, t.sequence) > (?, ?) ORDER BY revision, t.sequence LIMIT ?)
 """
-_ATTEMPT_ROW = ", ".join("t.id AS trial" if name == "trial" else f"a.{name}" for name in ATTEMPT_FIELDS)
+# The output of a failed command may be long; its first lines tell failures apart.
+_ATTEMPT_CELLS = {"trial": "t.id AS trial", "message": "substr(a.message, 1, 300) AS message"}
+_ATTEMPT_ROW = ", ".join(_ATTEMPT_CELLS.get(name, f"a.{name}") for name in ATTEMPT_FIELDS)
 _ATTEMPT_ROWS = f"""
 SELECT json_group_array(json_array(sequence, {", ".join(ATTEMPT_FIELDS)})),
   COUNT(*), {_LAST.format("sequence", "number")}

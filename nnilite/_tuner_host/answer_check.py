@@ -28,11 +28,12 @@ class WrongAnswer(Exception):
 
 @dataclass(frozen=True)
 class Failure:
-    """The call has raised. `fatal`: it would raise again in any other process."""
+    """The call has raised. `fatal`: it would raise again in any other process. `field`: the wrong one of the config."""
 
     text: str
     fatal: bool
     traceback: str
+    field: str = ""
 
 
 def read_answer(line: bytes, number: int, request: Mapping[str, Any]) -> Any:
@@ -94,9 +95,10 @@ def _parameters(value: Any, most: int) -> list[Any]:
 
 def _failure(answer: Mapping[str, Any]) -> Failure:
     text, fatal, traceback = answer["error"], answer.get("fatal"), answer.get("traceback", "")
-    if not (isinstance(text, str) and isinstance(traceback, str) and type(fatal) is bool):
+    field = answer.get("field", "")
+    if not (all(isinstance(one, str) for one in (text, traceback, field)) and type(fatal) is bool):
         raise WrongAnswer(f"its process reported an error in a wrong form: {answer!r:.{_SHOWN}}")
-    return Failure(_shortened(text), fatal, _shortened(traceback))
+    return Failure(_shortened(text), fatal, _shortened(traceback), _shortened(field))
 
 
 def _shortened(text: str) -> str:

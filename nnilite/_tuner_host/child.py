@@ -27,7 +27,7 @@ from nnilite._tuner_host import LONGEST_LINE
 from nnilite._tuner_host.hearing import Hearing
 from nnilite._tuner_host.later_trials import LaterTrials, wants_callback
 from nnilite.assessor import Assessor, AssessResult
-from nnilite.errors import ConfigError, NoMoreTrialError, Place, PluginError
+from nnilite.errors import ConfigError, NoMoreTrialError, Place, PluginError, SpaceError
 from nnilite.tuner import Call, CallKind, Tuner
 from nnilite.tuning.class_args import construct
 
@@ -64,7 +64,9 @@ class Child:
         try:
             return {"ok": self._does[request["do"]](request)}
         except (ConfigError, PluginError) as error:
-            return {"error": f"{error}\n{_user_traceback(error.__cause__)}".rstrip(), "fatal": True}
+            field = (error.place.field or "") if isinstance(error, ConfigError) else ""
+            said = error.message if isinstance(error, ConfigError) and field else str(error)
+            return {"error": f"{said}\n{_user_traceback(error.__cause__)}".rstrip(), "fatal": True, "field": field}
         # The user's code may raise anything.
         except (Exception, SystemExit) as error:
             logging.getLogger("tuner").exception("%s failed", request["do"])
@@ -81,7 +83,11 @@ class Child:
             self._assessor = _make(request["assessor"], lookup.assessor_class, Assessor)
             self._copies = request["assessor"].get("className") is not None
         self._space = request["space"]
-        self._use().update_search_space(self._space)
+        try:
+            self._use().update_search_space(self._space)
+        except SpaceError as error:
+            field = error.place.field or "searchSpace"
+            raise SpaceError(error.message, Place(field=field)) from error.__cause__
         self._hearing = Hearing(self._tuner)
         return self._hearing.hears
 

@@ -21,7 +21,7 @@ from typing import Any
 from nnilite._engine.messages import Ask, Assess, History, Tell, TunerCall
 from nnilite._tuner_host.answer_check import Failure, WrongAnswer, read_answer
 from nnilite._tuner_host.tuner_process import TunerProcess
-from nnilite.errors import StoreError, TunerError
+from nnilite.errors import ConfigError, Place, StoreError, TunerError
 from nnilite.records import Json
 from nnilite.tuner import Call
 
@@ -52,6 +52,15 @@ class _Broken(Exception):
     """The child failed; a new one may succeed."""
 
 
+class _Refusal(TunerError):
+    """The tuner or the assessor does not take a field of the configuration."""
+
+    def __init__(self, message: str, field: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.message = message
+        self.field = field
+
+
 class TunerHost:
     """Owns the child process. The engine's tuner task is the only caller, so nothing comes in between its calls."""
 
@@ -80,11 +89,15 @@ class TunerHost:
         self._ahead = ahead
 
     async def open(self, after: int) -> bool:
-        """Start the child and replay the first `after` recorded calls. Raises: TunerError.
+        """Start the child and replay the first `after` recorded calls.
 
-        Return whether the tuner, an advisor, wants intermediate results.
+        Return whether the tuner, an advisor, wants intermediate results. Raises: TunerError, or ConfigError if a field
+        of the configuration, such as the search space, is not for this tuner.
         """
-        await self._insist({"do": "nothing"}, after, None)
+        try:
+            await self._insist({"do": "nothing"}, after, None)
+        except _Refusal as refusal:
+            raise ConfigError(refusal.message, Place(field=refusal.field)) from refusal
         return self._hears
 
     async def call(self, action: TunerCall) -> Any:
@@ -196,6 +209,8 @@ class TunerHost:
             raise _Broken(str(error)) from None
         if not isinstance(answer, Failure):
             return answer
+        if answer.fatal and answer.field:
+            raise _Refusal(answer.text, answer.field)
         if answer.fatal:
             raise TunerError(answer.text)
         raise _Broken(f"{answer.text}\n{answer.traceback}".rstrip())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from nnilite.config._command_hints import command_hints
 from nnilite.config._config_reading import At, ConfigReading
+from nnilite.config._environment_hints import environment_hints
 from nnilite.config._fields import Fields, camel, did_you_mean
 from nnilite.config._ignored_options import OptionWithoutEffect, options_without_effect
 from nnilite.config._kinds import Free, ListOf, Union
@@ -119,7 +120,8 @@ class ExperimentConfig(Fields):
     max_trial_retries: Annotated[NonNegativeInt, "how often a trial is tried again after its worker was lost"] = 1
     retry_failed: Annotated[NonNegativeInt, "how often a trial is tried again after its command failed"] = 0
     retry_on: Annotated[
-        list[int], "exit codes that count as a lost worker: tried again up to maxTrialRetries times"
+        list[int],
+        "exit codes after which a trial is tried again as if its worker were lost, up to maxTrialRetries times",
     ] = field(default_factory=list)
     max_failed_trials: Annotated[PositiveInt | None, "the experiment ends in ERROR after this many failed trials"] = (
         None
@@ -355,6 +357,7 @@ class CheckedConfig(ExperimentConfig):
         """Sentences on fields that are set but have no effect, or another one, those of the services included."""
         said = [warning for service in self.services for warning in getattr(service.config, "warnings", ())]
         hints = [hint for command, code in self._commands() for hint in command_hints(command, code)]
+        hints += environment_hints(self.json())
         return [*super().warnings, *said, *hints, *(one.sentence for one in self.without_effect)]
 
     def _commands(self) -> list[tuple[str, Path]]:

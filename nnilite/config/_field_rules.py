@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ def complete(values: Values, at: At) -> CheckedServices:
     for word in ("tuner", "assessor"):
         _algorithm(word, values, at)
     _space(values, at)
+    _working_folder(values, at)
     _checkpoints(values, at)
     if values.get("search_from") not in (None, INVALID):
         values["search_from"] = [_source(text, at.reading.base) for text in values["search_from"]]
@@ -48,6 +50,19 @@ def complete(values: Values, at: At) -> CheckedServices:
     level = values.get("log_level") or default
     values["log_level"] = "fatal" if level == "critical" else level
     return _services(values, at)
+
+
+def _working_folder(values: Values, at: At) -> None:
+    """Check that the folder of experiments is one, or can be made."""
+    folder = values.get("experiment_working_directory")
+    if folder in (None, INVALID) or not at.reading.paths:
+        return
+    here = at.below("experimentWorkingDirectory")
+    nearest = next((path for path in (folder, *folder.parents) if os.path.lexists(path)), folder)
+    if not nearest.is_dir():
+        here.fault(f"{str(nearest)!r} is a file; give a folder, or the path of a new one")
+    elif not os.access(nearest, os.W_OK | os.X_OK):
+        here.fault(f"you may not write to {str(nearest)!r}; give a folder of your own, such as ~/nni-experiments")
 
 
 def _checkpoints(values: Values, at: At) -> None:
@@ -155,13 +170,15 @@ def _space_file(file: Path, values: Values, at: At) -> None:
         at.reading.errors.append(SpaceError(error.message, error.place))
         return
     values["search_space"] = content
+    # What a tuner says against the space later has a place, too.
+    at.reading.source.origins = {**at.reading.source.origins, ("searchSpace",): ("searchSpaceFile",)}
     _space_content(content, values, source, At(at.reading))
 
 
 def _space_content(space: Json, values: Values, source: ConfigSource, at: At) -> None:
     """Check NNI's types, unless the tuner is the user's own, which may accept anything.
 
-    Where the tuner is not known, its types are not either: then it is the tuner that is reported.
+    Where the tuner is not known, a type that resembles none of NNI's may be one of that tuner.
     """
     tuner = values["tuner"]
     known = tuner is not INVALID and bool(tuner.class_name or _spelled("tuner", tuner.name or ""))
@@ -172,7 +189,8 @@ def _space_content(space: Json, values: Values, source: ConfigSource, at: At) ->
     faults = check(space)[1]
     # The faults of the masked space quote no secret, so they are preferred.
     for path, message in faults and (check(masked_space(space))[1] or faults):
-        if known or path[-1:] != ("_type",):
+        # A type that is nearly one of NNI's is a slip, whatever the tuner is.
+        if known or path[-1:] != ("_type",) or message.endswith("?"):
             at.below(*path).space_fault(message, source)
 
 

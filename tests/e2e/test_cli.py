@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -249,6 +250,21 @@ def test_a_dry_run_starts_nothing(write: Write) -> None:
     assert found["jobs"]["local"]["token"] == "********"
     assert found["jobs"]["local"]["directory"].startswith(str(registry.root()))
     assert not registry.root().exists()
+
+
+def test_a_dry_run_counts_the_warnings_about_the_command(write: Write) -> None:
+    code, out, err = _done("create", "-c", write(trialCommand="python3 nothere.py"), "--dry-run")
+    assert (code, err.count("trialCommand: there is no nothere.py in ")) == (0, 1)
+    assert "No errors and 1 warning. Nothing was started" in out
+
+
+def test_a_space_that_a_tuner_refuses_has_its_line(write: Write) -> None:
+    nested = {"x": {"_type": "choice", "_value": [{"_name": "a", "y": {"_type": "uniform", "_value": [0, 1]}}]}}
+    config = write(searchSpace=nested, tuner={"name": "GP"})
+    for more in (["--dry-run"], ["-p", 0]):
+        code, _, err = _done("create", "-c", config, *more)
+        assert code == 1
+        assert re.search(r":\d+: searchSpace: GP takes no nested choices", err), err
 
 
 def test_a_dry_run_warns_of_what_is_hardly_meant_in_the_search_space(write: Write) -> None:

@@ -328,3 +328,26 @@ def test_for_people_each_finding_has_its_cure_below(
     (at,) = [number for number, line in enumerate(lines) if line.startswith("FAULT    port: ")]
     assert lines[at + 1].startswith("         -> choose another with --port")
     assert lines[-1] == "1 fault."
+
+
+# ---------------------------------------------------------------- the user's own command
+
+RESULT = "echo 'final 0.25' >> \"$NNILITE_METRICS\""
+
+
+@pytest.mark.parametrize(
+    ("command", "cause"),
+    [
+        (f"{RESULT}", None),
+        (f"{RESULT}; sleep 600", None),
+        ("echo no such data >&2; exit 3", "ended as FAILED: exit code 3"),
+        ("true", "ended well, but without a result"),
+    ],
+)
+def test_the_users_own_command_is_run_for_some_seconds_if_asked(
+    doctor: Doctor, command: str, cause: str | None
+) -> None:
+    found = doctor.looks("--run", "2", trialCommand=command)
+    assert [one["check"] for one in found] == (["platform local"] if cause else [])
+    assert all(cause in one["what"] and one["cure"] for one in found if cause)
+    assert registry.entries() == []

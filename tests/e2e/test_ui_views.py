@@ -122,6 +122,35 @@ def test_mistakes_of_trials_are_told_in_few_words_on_pages_of_usual_size(open_pa
         client.stop()
 
 
+def test_attempts_that_were_tried_again_are_among_the_failures(open_page: Any, tmp_path: Path) -> None:
+    (tmp_path / "trial.py").write_text(
+        "import os, sys, nnilite\n"
+        "if nnilite.get_next_parameter()['kind'] == 'odd' and os.environ['NNILITE_ATTEMPT'] == '0':\n"
+        "    print('no data yet', file=sys.stderr); sys.exit(7)\n"
+        "nnilite.report_final_result(1)\n"
+    )
+    config = {
+        "searchSpace": {"kind": {"_type": "choice", "_value": ["odd", "even"]}},
+        "trialCommand": f"{shlex.quote(sys.executable)} trial.py",
+        "trialConcurrency": 2,
+        "retryOn": [7],
+        "tuner": {"name": "GridSearch"},
+        "trainingService": {"platform": "local"},
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NNILITE_HOME", str(tmp_path / "home"))
+        entry = launch.create(from_dict(config, tmp_path), options=launch.ManagerOptions(port=0), detach=False)
+    with Client(entry.url or "", launch.token(entry)) as client:
+        wait_until_done(client)
+        page = open_page(f"{entry.url}/")
+        trouble = page.get_by_role("region", name="Failures and waiting")
+        trouble.get_by_text("tried again", exact=True).wait_for()
+        assert re.search(r"^1\s+tried again\s+exit code 7", trouble.locator("tbody").inner_text())
+        trouble.get_by_role("link", name=re.compile("exit code 7")).click()
+        page.get_by_text("3 attempts on 1 host").wait_for()
+        client.stop()
+
+
 def test_the_overview_tells_what_has_no_effect_and_what_is_not_sent_yet(open_page: Any, tmp_path: Path) -> None:
     with socket.socket() as silent:  # takes connections and never answers
         silent.bind(("127.0.0.1", 0))

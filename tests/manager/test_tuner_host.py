@@ -18,7 +18,7 @@ from nnilite._engine.messages import Ask, Assess, Tell
 from nnilite._tuner_host.child import Child
 from nnilite._tuner_host.tuner_client import History, TunerHost, TunerPlan
 from nnilite._tuner_host.tuner_process import TunerProcess
-from nnilite.errors import StoreError, TunerError
+from nnilite.errors import ConfigError, StoreError, TunerError
 from nnilite.tuner import Call
 
 pytestmark = pytest.mark.process
@@ -305,8 +305,21 @@ async def test_a_hung_tuner_meets_its_time_limit(make_host: MakeHost) -> None:
 
 async def test_an_unknown_class_argument_is_told_as_a_failure_of_the_construction(make_host: MakeHost) -> None:
     host = make_host(colour="blue")
-    with pytest.raises(TunerError, match=r"tuner\.classArgs\.colour: Counting has no such argument"):
+    with pytest.raises(ConfigError, match=r"tuner\.classArgs\.colour: Counting has no such argument"):
         await host.open(0)
+
+
+async def test_a_space_that_the_tuner_refuses_is_told_with_its_field(tmp_path: Path, past: Past) -> None:
+    (tmp_path / "log").mkdir()
+    nested = {"x": {"_type": "choice", "_value": [{"_name": "a", "y": {"_type": "uniform", "_value": [0, 1]}}]}}
+    plan = TunerPlan({"name": "GP", "classArgs": {}}, None, nested, tmp_path)
+    host = TunerHost(plan, past.until, past.histories)
+    try:
+        with pytest.raises(ConfigError, match="no nested choices") as caught:
+            await host.open(0)
+    finally:
+        await host.close()
+    assert caught.value.place.field == "searchSpace"
 
 
 @pytest.mark.parametrize(
@@ -331,8 +344,8 @@ async def test_a_module_that_cannot_be_imported_is_told_with_its_own_lines_alone
 
 def test_a_wrong_value_of_a_class_argument_is_a_sentence_without_a_traceback() -> None:
     wrong = {"do": "open", "tuner": {"name": "TPE", "classArgs": {"seed": "x"}}, "space": {}}
-    error = Child().answer(wrong)["error"]
-    assert error == "tuner.classArgs.seed: must be a whole number, not 'x'"
+    answer = Child().answer(wrong)
+    assert (answer["field"], answer["error"]) == ("tuner.classArgs.seed", "must be a whole number, not 'x'")
 
 
 async def test_what_the_user_prints_goes_to_the_log(host: TunerHost, tmp_path: Path) -> None:

@@ -70,3 +70,28 @@ def test_a_script_with_annotations_is_named_with_the_command_that_expands_them(f
 def test_a_script_that_only_mentions_annotations_is_none(folder: Path) -> None:
     (folder / "trial.py").write_text("# '''@nni.report_final_result(1)'''\nx = 'a @nni.variable'\n")
     assert warned(folder, "python3 trial.py") == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "cure"),
+    [
+        ("trialCommand", "python3 trial.py ${env:DATA}", "write $DATA, which the shell of the trial reads"),
+        ("experimentName", "of ${env:USER}", "write the value itself"),
+        ("tuner", {"name": "Random", "classArgs": {"seed": "${env:SEED}"}}, "write the value itself"),
+    ],
+)
+def test_a_variable_where_it_is_not_replaced_is_named(folder: Path, field: str, value: object, cure: str) -> None:
+    config = {**CONFIG, "trialCommand": "python3 trial.py", field: value}
+    [warning] = from_dict(config, folder).checked().warnings
+    assert warning.startswith(field)
+    assert warning.endswith(cure)
+
+
+def test_a_variable_in_a_secret_or_in_the_search_space_is_no_warning(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK", "https://example.org/${env:OTHER}")
+    space = {"x": {"_type": "choice", "_value": ["${env:HOME}", "b"]}}
+    webhooks = [{"url": "${env:HOOK}"}]
+    config = {**CONFIG, "trialCommand": "python3 trial.py", "searchSpace": space, "webhooks": webhooks}
+    assert from_dict(config, folder).checked().warnings == []

@@ -8,6 +8,7 @@ from dataclasses import fields
 import pytest
 import yaml
 
+from nnilite._running import launch
 from nnilite.config import ConfigErrors, ExperimentConfig, from_dict, load
 from nnilite.config._fields import camel
 from nnilite.errors import ConfigError, SpaceError
@@ -64,6 +65,26 @@ def test_other_faults_of_the_search_space_are_told_beside_those_of_the_tuner(tmp
     with pytest.raises(ConfigErrors) as caught:
         load(write(tmp_path, text)).checked()
     assert len(caught.value.errors) == 2
+
+
+def test_a_type_that_is_nearly_known_is_a_slip_whatever_the_tuner_is(tmp_path):
+    text = GOOD.replace("name: TPE", "name: Tpee").replace("uniform", "unifrm")
+    with pytest.raises(ConfigErrors, match="did you mean 'uniform'"):
+        load(write(tmp_path, text)).checked()
+
+
+@pytest.mark.parametrize("below", ["", "/search"])
+def test_a_working_directory_that_is_a_file_is_refused_with_its_line(tmp_path, below):
+    (tmp_path / "taken").touch()
+    found = fault(tmp_path, with_line(f"experimentWorkingDirectory: taken{below}"))
+    assert (found.place.line, found.place.field) == (9, "experimentWorkingDirectory")
+    assert "is a file; give a folder" in found.message
+
+
+def test_a_working_directory_that_cannot_be_made_is_refused_with_its_line(tmp_path, monkeypatch):
+    config = load(write(tmp_path, with_line("experimentWorkingDirectory: /proc/nni"))).checked()
+    with pytest.raises(ConfigError, match=r":9: experimentWorkingDirectory: the folder '/proc/nni/\w+' cannot be made"):
+        launch.create(config)
 
 
 def test_the_file_used_here_is_good(tmp_path):

@@ -1,21 +1,18 @@
 // Which host ran what, when: a bar for each attempt, hosts below each other.
 
-import { get } from "../lib/api.js";
+import { useAttempts } from "../lib/attempts.js";
 import { clock, duration, plural } from "../lib/format.js";
-import { connection, now, trialById, version } from "../lib/live_data.js";
+import { now, trialById, version } from "../lib/live_data.js";
 import { STATE_WORDS } from "../lib/trials.js";
-import { html, useEffect, useMemo, useState } from "../lib/ui.js";
+import { html, useMemo } from "../lib/ui.js";
 import { axis, base, colours, STATE_COLOURS, tip } from "../parts/chart.js";
 import { ChartCard } from "../parts/chart_card.js";
 import { Empty } from "../parts/layout.js";
-import { messageOf } from "../parts/toasts.js";
 
 /** @import { Trial } from "../lib/trials.js" */
-/** @import { AttemptRow, JobState, RowPage, TrialState } from "../lib/wire.d.ts" */
+/** @import { AttemptRow, JobState, TrialState } from "../lib/wire.d.ts" */
 /** @import { Option, Series } from "../vendor/echarts.js" */
 
-const PAGE = 20_000;
-const EVERY_MS = 3000;
 const LANE = 16; // pixels
 
 /** @typedef {AttemptRow & { started: number }} Started */
@@ -42,46 +39,7 @@ export function shownState(one, trial = trialById(one.trial)) {
 
 /** @param {{ rows: Trial[] }} props */
 export default function Timeline({ rows }) {
-  const [attempts, setAttempts] = useState(/** @type {AttemptRow[] | null} */ (null));
-  const [problem, setProblem] = useState("");
-  useEffect(() => {
-    let gone = false;
-    let timer = 0;
-    /** @type {Map<string, AttemptRow>} */
-    const kept = new Map();
-    /** @type {string | null} everything up to here has ended */
-    let settled = null;
-    const read = async () => {
-      try {
-        let after = settled;
-        for (;;) {
-          /** @type {RowPage} */
-          const page = await get("rows/attempts", { after, limit: PAGE });
-          for (const row of page.rows) {
-            const cells = Object.fromEntries(page.columns.map((name, place) => [name, row[place]]));
-            const one = /** @type {AttemptRow} */ (/** @type {unknown} */ (cells));
-            kept.set(`${one.trial} ${one.number}`, one);
-          }
-          after = page.next ?? after;
-          if (gone || page.count < PAGE) break;
-        }
-        const open = [...kept.values()].filter((one) => one.ended === null).map((one) => one.sequence);
-        const first = Math.min(...open);
-        if (!open.length) settled = after;
-        else settled = first > 0 ? `${first - 1}-9999999999` : null;
-        if (!gone) setAttempts([...kept.values()]);
-        setProblem("");
-      } catch (error) {
-        if (!gone) setProblem(messageOf(error));
-      }
-      if (!gone) timer = setTimeout(read, EVERY_MS);
-    };
-    read();
-    return () => {
-      gone = true;
-      clearTimeout(timer);
-    };
-  }, [connection.value.state]);
+  const { attempts, problem } = useAttempts();
   const shown = useMemo(() => {
     const wanted = new Set(rows.map(({ id }) => id));
     return arrange((attempts ?? []).filter(hasStarted).filter((one) => wanted.has(one.trial)));

@@ -1,13 +1,16 @@
-// Why trials failed, have no number as their result, or wait; most frequent first.
+// Why trials failed, were tried again, have no number as their result, or wait; most frequent first.
 
+import { useAttempts } from "../lib/attempts.js";
 import { brief, count, plural } from "../lib/format.js";
-import { profile, trials, version } from "../lib/live_data.js";
+import { profile, trialById, trials, version } from "../lib/live_data.js";
 import { isSeveral } from "../lib/objectives.js";
 import { href } from "../lib/route.js";
 import { html, useMemo, useState } from "../lib/ui.js";
 import { Card } from "../parts/layout.js";
 
-/** @typedef {{ key: string, reason: string, pattern: string, failed: boolean, times: number, same: boolean }} Group */
+/** @import { AttemptRow } from "../lib/wire.d.ts" */
+
+/** @typedef {{ key: string, reason: string, pattern: string, ending: Ending, times: number, same: boolean }} Group */
 
 const SHOWN = 5;
 const GAP = "…";
@@ -34,26 +37,49 @@ const longestPiece = (pattern) =>
     .map((piece) => piece.trim())
     .reduce((best, piece) => (piece.length > best.length ? piece : best), "");
 
-function groupsOf() {
+/** @typedef {"failed" | "succeeded, but" | "tried again"} Ending */
+
+/** @param {AttemptRow[]} attempts */
+function groupsOf(attempts) {
   /** @type {Map<string, Group>} */
   const found = new Map();
+  /**
+   * @param {Ending} ending
+   * @param {string} why
+   */
+  const add = (ending, why) => {
+    const reason = why || NONE;
+    const pattern = folded(reason);
+    const key = `${ending} ${pattern}`;
+    const group = found.get(key) ?? { key, reason, pattern, ending, times: 0, same: true };
+    group.times += 1;
+    group.same &&= group.reason === reason;
+    found.set(key, group);
+  };
   for (const trial of trials()) {
     const failed = trial.state === "FAILED" || trial.state === "SYS_CANCELED";
     const isOdd = trial.state === "SUCCEEDED" && trial.reason && (isSeveral.value || trial.score === null);
     if (!failed && !isOdd) continue;
-    const reason = trial.reason || NONE;
-    const pattern = folded(reason);
-    const key = `${failed} ${pattern}`;
-    const group = found.get(key) ?? { key, reason, pattern, failed, times: 0, same: true };
-    group.times += 1;
-    group.same &&= group.reason === reason;
-    found.set(key, group);
+    add(failed ? "failed" : "succeeded, but", trial.reason);
+  }
+  for (const one of attempts) {
+    const isBad = one.state === "FAILED" || one.state === "LOST";
+    if (isBad && one.number < (trialById(one.trial)?.attempt ?? 0)) add("tried again", messageOfAttempt(one));
   }
   return [...found.values()].sort((a, b) => b.times - a.times);
 }
 
+/** @param {AttemptRow} one */
+function messageOfAttempt({ state, message, exitCode }) {
+  const why = message || (exitCode === null ? "" : `exit code ${exitCode}`);
+  return state === "LOST" ? `lost${why && `: ${why}`}` : why;
+}
+
 export function Trouble() {
-  const groups = useMemo(groupsOf, [version.value]);
+  // Attempts are read only if a trial has had more than one.
+  const hasRetries = useMemo(() => trials().some(({ attempt }) => attempt > 0), [version.value]);
+  const { attempts } = useAttempts(hasRetries);
+  const groups = useMemo(() => groupsOf(attempts ?? []), [version.value, attempts]);
   const [all, setAll] = useState(false);
   const waiting = profile.value?.waiting ?? [];
   const more = groups.length - SHOWN;
@@ -74,11 +100,16 @@ export function Trouble() {
   </${Card}>`;
 }
 
+/** @type {Record<Ending, string>} the colour of each, by a state that has it */
+const STATE_OF = { failed: "FAILED", "succeeded, but": "SUCCEEDED", "tried again": "LOST" };
+
 /** @param {Group} props */
-function Failure({ reason, pattern, failed, times, same }) {
+function Failure({ reason, pattern, ending, times, same }) {
   const words = same ? reason : longestPiece(pattern);
   const search = reason === NONE ? "" : words;
-  return html`<tr data-state=${failed ? "FAILED" : "SUCCEEDED"}><td class="tight"><b>${count(times)}</b></td>
-    <td><span class="row" style=${{ gap: "6px" }}><i class="dot" aria-hidden="true" /><span class="soft small">${failed ? "failed" : "succeeded, but"}</span></span>
-    <a title=${same ? reason : `for example: ${reason}`} href=${href("trials", { state: failed ? "FAILED,SYS_CANCELED" : "SUCCEEDED", q: search })}>${brief(same ? reason : pattern)}</a></td></tr>`;
+  const trialsOf = { state: ending === "failed" ? "FAILED,SYS_CANCELED" : "SUCCEEDED", q: search };
+  const target = ending === "tried again" ? href("charts/timeline") : href("trials", trialsOf);
+  return html`<tr data-state=${STATE_OF[ending]}><td class="tight"><b>${count(times)}</b></td>
+    <td><span class="row" style=${{ gap: "6px" }}><i class="dot" aria-hidden="true" /><span class="soft small">${ending}</span></span>
+    <a title=${same ? reason : `for example: ${reason}`} href=${target}>${brief(same ? reason : pattern)}</a></td></tr>`;
 }

@@ -133,6 +133,7 @@ def test_the_time_left_is_that_of_the_nearest_limit() -> None:
     profile = _profile(counts={"SUCCEEDED": 10, "RUNNING": 2}, limits=limits, duration=95.0)
     assert progress_text.left_s(profile, course) == pytest.approx(5.0)
     assert progress_text.left_s(_profile(counts={"FAILED": 10}), course) == pytest.approx(20.0)
+    assert progress_text.left_s({**profile, "state": "DONE"}, course) is None
 
 
 def test_the_progress_line_has_what_a_person_wants_to_know() -> None:

@@ -1,0 +1,47 @@
+"""Runs the user's own command as one real trial, and judges how it went."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from nnilite._doctor import one_trial
+from nnilite._doctor.finding import Finding, fault, ok, warning
+from nnilite._running.launch import ManagerOptions
+from nnilite.config import CheckedConfig
+
+_REPORT = "call nnilite.report_final_result, or append `final VALUE` to the file $NNILITE_METRICS"
+
+
+def run(check: str, config: CheckedConfig, options: ManagerOptions, limit_s: float, run_s: float) -> Iterator[Finding]:
+    """Run the command for at most `run_s` seconds after its begin, for which `limit_s` seconds are waited."""
+    began = time.monotonic()
+    with one_trial.started(config, options) as entry:
+        trial = one_trial.ended(entry, limit_s, run_s)
+    yield judged(check, trial, time.monotonic() - began, limit_s)
+
+
+def judged(check: str, trial: dict[str, Any], took_s: float, limit_s: float) -> Finding:
+    """Return what a trial that ran the user's command, and may still run, shows."""
+    state, reason = trial["state"], str(trial.get("reason") or "").strip()
+    match state:
+        case "SUCCEEDED" if trial.get("value") is None:
+            return fault(
+                check, f"your command ended well, but without a result: {reason or 'it reported none'}", _REPORT
+            )
+        case "SUCCEEDED" if reason:
+            return warning(check, f"your command reported a result, but {reason}", _REPORT)
+        case "SUCCEEDED":
+            return ok(check, f"your command ran there and reported {trial['value']} after {took_s:.1f} s")
+        case "RUNNING" if trial.get("latest") is not None:
+            return ok(check, f"your command runs there and has reported {trial['latest']}; it was stopped now")
+        case "RUNNING":
+            return ok(
+                check, f"your command ran there for {took_s:.0f} s without an error, and was stopped before its result"
+            )
+        case "WAITING":
+            cure = one_trial.cure_in(reason) or "give it more time with --timeout"
+            return fault(check, f"a trial still waits after {limit_s:.0f} s: {reason or 'nothing says why'}", cure)
+        case _:
+            return fault(check, f"your command ended as {state}: {reason or 'without a reason'}", "correct the program")

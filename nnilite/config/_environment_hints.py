@@ -1,0 +1,36 @@
+"""Finds `${env:NAME}` in fields where it is not replaced."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from nnilite.records import Json
+
+_VARIABLE = re.compile(r"\$\{env:([^}]*)\}")
+_WHERE = "it is replaced in secrets and in addresses of webhooks only"
+
+
+def environment_hints(config: Mapping[str, Json]) -> list[str]:
+    """Return a sentence for each text of a config in which `${env:NAME}` stays as it is. Secrets are hidden in it."""
+    # A search space is data: what looks like a variable there may be meant.
+    fields = {name: value for name, value in config.items() if name != "searchSpace"}
+    return [_sentence(field, found) for field, text in _texts(fields, "") if (found := _VARIABLE.search(text))]
+
+
+def _texts(value: Json, field: str) -> Iterator[tuple[str, str]]:
+    """Yield all texts below a field, each with its own field."""
+    if isinstance(value, str):
+        yield field, value
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _texts(item, f"{field}.{name}" if field else str(name))
+    elif isinstance(value, (list, tuple)):
+        for place, item in enumerate(value):
+            yield from _texts(item, f"{field}[{place}]")
+
+
+def _sentence(field: str, found: re.Match[str]) -> str:
+    is_command = field.rpartition(".")[2].lower().endswith("command")
+    cure = f"write ${found[1]}, which the shell of the trial reads" if is_command else "write the value itself"
+    return f"{field}: {found[0]} stays as it is here, for {_WHERE}; {cure}"
