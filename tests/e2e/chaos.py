@@ -93,6 +93,7 @@ class Chaos:
     _last_call: int = -1
     _long_stops: int = 0
     _stopped: bool = False  # the manager is
+    _is_killed: bool = False  # the manager is, and not resumed yet
 
     def faults(self) -> dict[str, Callable[[], bool | None]]:
         """What may happen, by name. False: there was nothing to do it to."""
@@ -182,14 +183,16 @@ class Chaos:
     # ------------------------------------------------------------ processes
 
     def _kill_manager(self) -> bool | None:
-        if self._stopped:
+        if self._stopped or self._is_killed:  # a trouble that ends below may ask for a kill, too
             return False
+        self._is_killed = True
         self.running.kill_manager()
         deadline = time.monotonic() + _RESUME_S
         while True:
             self._end_passing()
             try:
                 self.running = self.running.resume()
+                self._is_killed = False
                 return None
             except NniliteError as error:  # it is right not to begin on a disk that is full
                 if "its log" in str(error) or time.monotonic() > deadline:
