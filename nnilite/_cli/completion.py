@@ -42,7 +42,7 @@ def completion(options: argparse.Namespace) -> None:
     parser = _whole()
     for each in _parsers(parser):
         for action in each._actions:
-            if action.dest == "id" and "experiment" in (action.help or ""):
+            if action.dest in ("id", "names") and "experiment" in (action.help or ""):
                 action.complete = {**shtab.cmd(_IDS), "zsh": "__nnictl_ids", "fish": "(__nnictl_ids)"}
             elif action.type is Path:
                 action.complete = shtab.DIRECTORY if action.metavar == "DIR" else shtab.FILE

@@ -13,26 +13,40 @@ from nnilite.errors import ConfigError
 
 def add(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     """Add the trial, or the `several` trials, that a command needs, and the experiment."""
+    trials = "TRIAL [TRIAL ...]" if several else "TRIAL"
     parser.add_argument(
-        "id",
-        nargs="?",
-        metavar="TRIAL",
-        help="number or id of the trial; with -T: id of the experiment (default: the only one that runs)",
+        "names",
+        nargs="*",
+        default=[],
+        metavar="NAME",
+        help=f"[ID] {trials}: the trial's number or id; before it the experiment's id (default: the only running one)",
     )
     name = "trials" if several else "trial"
     parser.add_argument("-T", "--trial-id", "--trial_id", nargs="+" if several else None, metavar="TRIAL", dest=name)
-    parser.set_defaults(needs=name)
+    parser.set_defaults(needs=name, id=None)
 
 
 def settle(options: argparse.Namespace) -> None:
-    """Take the only argument for the trial where no -T is given. Raises: ConfigError if there is neither."""
-    name = getattr(options, "needs", None)
-    if name is None or getattr(options, name):
+    """Divide the arguments into the experiment and its trials; with -T they are the experiment alone.
+
+    Raises: ConfigError if no trial is named, or too many are.
+    """
+    needed = vars(options).pop("needs", None)
+    if needed is None:
         return
-    if options.id is None:
+    names = options.names
+    if getattr(options, needed):
+        if len(names) > 1:
+            raise ConfigError(f"-T names the trials, so give only the experiment besides, not {' '.join(names)}")
+        options.id = names[0] if names else None
+        return
+    if len(names) > 1 and not names[0].isdecimal():
+        options.id, names = names[0], names[1:]
+    if not names:
         raise ConfigError("say which trial, by its number or id: for example `nnictl trial show 5`, or with -T")
-    setattr(options, name, [options.id] if name == "trials" else options.id)
-    options.id = None
+    if needed == "trial" and len(names) > 1:
+        raise ConfigError(f"give one trial, after the id of the experiment, not {' '.join(names)}")
+    setattr(options, needed, names if needed == "trials" else names[0])
 
 
 def resolve(options: argparse.Namespace, manager: Client) -> None:
