@@ -5,7 +5,6 @@
     experiment = Experiment("local")
     experiment.config.trial_command = "python3 trial.py"
     experiment.config.search_space = {"x": {"_type": "uniform", "_value": [0, 1]}}
-    experiment.config.tuner.name = "TPE"
     experiment.config.trial_concurrency = 2
     experiment.config.max_trial_number = 20
     experiment.run()

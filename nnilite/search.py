@@ -118,8 +118,7 @@ class Search:
 
     Args:
         space: a search space, as in a search-space file.
-        tuner: name of an installed tuner, or a tuner of your own. None: GP if scikit-learn is installed and no choice
-            is nested, else TPE; NSGA2 for several objectives.
+        tuner: name of an installed tuner, or a tuner of your own. None: Auto, which chooses the algorithm itself.
         optimize: "maximize" or "minimize"; or `{"accuracy": "maximize", "size": "minimize"}` for a tuner with
             several objectives, whose results are dicts with these keys.
         seed: the same seed and the same results give the same search (with concurrency 1).

@@ -22,7 +22,6 @@ def main():
         "x": {"_type": "uniform", "_value": [-2, 2]},
         "y": {"_type": "uniform", "_value": [-1, 3]},
     }
-    config.tuner.name = "TPE"
     config.tuner.class_args = {"optimize_mode": "minimize", "seed": 3}
     config.trial_concurrency = 2
     config.max_trial_number = 12

@@ -27,6 +27,9 @@ TUNERS = "nnilite.tuners"
 ASSESSORS = "nnilite.assessors"
 CONVERTERS = "nnilite.config_converters"
 
+DEFAULT_TUNER = "Auto"
+"""The tuner where none is named."""
+
 WORKERS = "nnilite.workers"
 """Programs that let a machine join a platform: see `WorkerProgram`."""
 

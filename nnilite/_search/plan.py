@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnilite._plugins import lookup
 from nnilite.assessor import Assessor
-from nnilite.errors import Conflict, PluginError, SpaceError
+from nnilite.errors import Conflict
 from nnilite.records import Json
 from nnilite.tuner import Tuner
 from nnilite.tuning.class_args import construct
@@ -77,12 +77,8 @@ class Plan:
         return config.checked(paths=False)
 
     def with_tuner(self) -> Plan:
-        """Return this plan with the best installed tuner that accepts its space, if none is named. Raises: Conflict."""
-        if self.tuner != "":
-            return self
-        if self.tuner_args:
-            raise Conflict("tuner arguments are for a tuner given by name: give tuner, too.")
-        return replace(self, tuner=_best_installed(self.space, self.optimize))
+        """Return this plan with the default tuner, if none is named."""
+        return self if self.tuner != "" else replace(self, tuner=lookup.DEFAULT_TUNER)
 
     def agreed(self, stored: CheckedConfig, folder: Path) -> Plan:
         """Return this plan with the tuner and the seed of the stored search, where it names none.
@@ -127,20 +123,6 @@ class Plan:
             return goal
         seed = int.from_bytes(os.urandom(4), "big") if self.seed is None else self.seed
         return {**goal, **_known(lookup.tuner_class(self.tuner), seed=seed), **self.tuner_args}
-
-
-def _best_installed(space: Mapping[str, Any], optimize: str | Mapping[str, str]) -> str:
-    """Return the best installed tuner.
-
-    GP finds most in few trials, where scikit-learn is installed and no choice is nested; TPE accepts every space.
-    """
-    if not isinstance(optimize, str):
-        return "NSGA2"
-    try:
-        construct(lookup.tuner_class("GP"), {}).update_search_space(space)
-    except (PluginError, SpaceError):
-        return "TPE"
-    return "GP"
 
 
 def _algorithm(one: str | Tuner | Assessor) -> AlgorithmConfig:

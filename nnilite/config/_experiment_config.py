@@ -60,7 +60,6 @@ class ExperimentConfig(Fields):
         config.trial_command = "python3 trial.py"
         config.trial_concurrency = 2
         config.max_experiment_duration = "1h"
-        config.tuner.name = "TPE"
         config.tuner.class_args["optimize_mode"] = "maximize"
 
     A field holds what was assigned to it. `checked()` returns plain values in their units (seconds, bytes, Path).
@@ -110,7 +109,9 @@ class ExperimentConfig(Fields):
         default_factory=lambda: Path(os.environ.get("NNILITE_HOME") or "~/nni-experiments"),
     )
     tuner_gpu_indices: Annotated[GpuIndices | None, "GPUs that the tuner may use; default: none"] = None
-    tuner: Annotated[AlgorithmConfig, "proposes parameters"] = field(default_factory=AlgorithmConfig)
+    tuner: Annotated[AlgorithmConfig, "proposes parameters; default: Auto, which chooses the algorithm itself"] = field(
+        default_factory=AlgorithmConfig
+    )
     assessor: Annotated[AlgorithmConfig | None, "stops poor trials early"] = field(default_factory=AlgorithmConfig)
     advisor: Annotated[AlgorithmConfig | None, "older name of tuner"] = field(default_factory=AlgorithmConfig)
     shared_storage: Annotated[

@@ -10,6 +10,7 @@ from typing import Any
 from nnilite._plugins import lookup
 from nnilite.config._config_reading import INVALID, At
 from nnilite.config._fields import plain
+from nnilite.config._nested_configs import AlgorithmConfig
 from nnilite.config._record import record_of
 from nnilite.config._services import (
     OF_ONE_SERVICE,
@@ -87,7 +88,7 @@ def _advisor(values: Values, at: At) -> None:
     values["advisor"] = None
     values.setdefault("assessor", None)
     if "tuner" not in values:
-        values["tuner"] = at.fault("tuner is not set; write for example tuner: {name: TPE}")
+        values["tuner"] = AlgorithmConfig(name=lookup.DEFAULT_TUNER)
 
 
 def _algorithm(word: str, values: Values, at: At) -> None:
@@ -95,6 +96,8 @@ def _algorithm(word: str, values: Values, at: At) -> None:
     if algorithm is None or algorithm is INVALID:
         return
     here = at.below(word)
+    if word == "tuner" and algorithm.class_args and not (algorithm.name or algorithm.class_name):
+        algorithm.name = lookup.DEFAULT_TUNER
     if bool(algorithm.name) == bool(algorithm.class_name):
         if at.reading.misspelt:
             return  # perhaps just that field

@@ -126,6 +126,13 @@ class LearningTuner(Tuner):
         number = scalar(value)
         return None if number is None else (self.sign * number,)
 
+    def serve(self, owner: LearningTuner) -> None:
+        """Become the model of another tuner, which owns the points and calls the hooks. Raises: SpaceError."""
+        self._accept(owner.space)
+        self.space = self._space = owner.space
+        self.points, self._running, self._seen = owner.points, owner._running, owner._seen
+        self._restart()
+
     # What the manager calls
 
     def update_search_space(self, search_space: Any) -> None:

@@ -33,6 +33,15 @@ class TestTPE(BuiltIn):
     name = "TPE"
 
 
+class TestAuto(BuiltIn):
+    name = "Auto"
+
+
+class TestAutoWithObjectives(BuiltIn):
+    name = "Auto"
+    args: ClassVar = {"objectives": {"default": "minimize", "loss": "minimize"}}
+
+
 class TestEvolution(BuiltIn):
     name = "Evolution"
     args: ClassVar = {"population_size": 6}

@@ -10,7 +10,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from nnilite._plugins import lookup
 from nnilite.space import SearchSpace
 from nnilite.tuning.class_args import construct
-from nnilite_sklearn._cube import Cube
+from nnilite.tuning.cube import Cube
 from nnilite_sklearn._gaussian import Gaussian, _prior, _Shared
 from nnilite_sklearn._gp import GPTuner
 from nnilite_sklearn._surrogate import _bent, levelled

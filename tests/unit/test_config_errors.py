@@ -171,7 +171,6 @@ def test_a_fault_has_its_line_its_field_and_what_would_be_right(tmp_path, text, 
     [
         ("trialCommand: python3 trial.py\n", "trialCommand is not set"),
         ("trialConcurrency: 2\n", "trialConcurrency is not set"),
-        ("tuner:\n  name: TPE\n", "tuner is not set"),
         ("trainingService:\n  platform: local\n", "trainingService is not set"),
         ("searchSpace:\n  x: {_type: uniform, _value: [0, 1]}\n", "there is no search space"),
     ],

@@ -1,5 +1,9 @@
 """NNI's tuners on optuna's samplers, and optuna's own. optuna is imported when a tuner gets its search space.
 
+_auto      Auto, which chooses among the others
+_bayes     what it does while results are few: the point of the largest expected improvement
+_belief    what is known of the objective, and the process that follows from it
+_matern    a Gaussian process on numpy
 _tpe       TPE
 _cmaes     CMA-ES
 _qmc       points that cover the space more evenly than chance would
@@ -11,6 +15,7 @@ _study     an optuna study in memory, and the tuner that drives one
 _axes      from search-space parameters to optuna's distributions and back
 """
 
+from nnilite_optuna._auto import AutoTuner
 from nnilite_optuna._budgets import ASHATuner, BOHBTuner, HyperbandTuner
 from nnilite_optuna._cmaes import CMAESTuner
 from nnilite_optuna._nsga2 import NSGA2Tuner
@@ -26,6 +31,7 @@ from nnilite_optuna._tpe import TPETuner
 
 __all__ = [
     "ASHATuner",
+    "AutoTuner",
     "BOHBTuner",
     "CMAESTuner",
     "HyperbandTuner",

@@ -42,7 +42,7 @@ class NSGA2Tuner(OptunaTuner):
         seed: int | None = None,
     ) -> None:
         super().__init__("minimize", seed)
-        self._signs = _signs(objectives)
+        self._signs = checked_signs(objectives)
         self._size = whole_number("population_size", population_size, low=2)
         self._mutation = None if mutation_prob is None else number("mutation_prob", mutation_prob, 0.0, 1.0)
         self._crossover = number("crossover_prob", crossover_prob, 0.0, 1.0)
@@ -101,7 +101,8 @@ def _remembering_sampler() -> type[NSGAIISampler]:
     return Remembering
 
 
-def _signs(objectives: Any) -> dict[str, float]:
+def checked_signs(objectives: Any) -> dict[str, float]:
+    """Return 1 for each objective that is maximised, -1 for the others. Raises: ConfigError."""
     place = Place(field="classArgs.objectives")
     if not isinstance(objectives, Mapping) or not objectives:
         raise ConfigError('must be an object like {"accuracy": "maximize", "latency": "minimize"}', place)

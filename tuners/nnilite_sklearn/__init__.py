@@ -7,7 +7,6 @@ _dngo          DNGO, with a neural network and a Bayesian regression on its feat
 _curvefitting  stops a trial whose learning curve will not reach the best result
 _surrogate     what tuners with a model share: fit it, then run the point that promises most
 _gaussian      a Gaussian process with one length scale for each parameter
-_cube          points as rows of numbers
 """
 
 from nnilite_sklearn._curvefitting import CurvefittingAssessor

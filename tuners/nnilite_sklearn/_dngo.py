@@ -12,7 +12,7 @@ from nnilite_sklearn._surrogate import SurrogateTuner, log_improvement
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnilite_sklearn._cube import Matrix, Vector
+    from nnilite.tuning.cube import Matrix, Vector
 
 _LAYERS = (50, 50, 50)
 

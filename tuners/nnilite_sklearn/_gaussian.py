@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Kernel, Matern, WhiteKernel
 
-from nnilite_sklearn._cube import Matrix, Vector
+from nnilite.tuning.cube import Matrix, Vector
 
 _MOST_STEPS = 40
 

@@ -11,7 +11,7 @@ from nnilite_sklearn._surrogate import SurrogateTuner, levelled, log_improvement
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnilite_sklearn._cube import Matrix, Vector
+    from nnilite.tuning.cube import Matrix, Vector
     from nnilite_sklearn._gaussian import GaussianProcess
 
 _REFINED = 4  # the best candidates, which are moved uphill

@@ -11,7 +11,7 @@ from nnilite_sklearn._surrogate import log_improvement
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnilite_sklearn._cube import Matrix, Vector
+    from nnilite.tuning.cube import Matrix, Vector
 
 _NEAR_SHARE = 0.5  # of the candidates, near to the best points
 _DOUBT = 2.5  # standard deviations from its prediction at which a result is doubted

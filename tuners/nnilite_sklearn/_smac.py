@@ -10,7 +10,7 @@ from nnilite_sklearn._surrogate import SurrogateTuner, log_improvement
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnilite_sklearn._cube import Matrix, Vector
+    from nnilite.tuning.cube import Matrix, Vector
 
 _TREES = 40
 _LUCK = 0.1  # share of trials at random, so that no region is abandoned forever

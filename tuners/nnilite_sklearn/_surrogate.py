@@ -22,7 +22,7 @@ from nnilite.tuning.learning import LearningTuner, Point, PointState, canonical
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnilite_sklearn._cube import Cube, Matrix, Vector
+    from nnilite.tuning.cube import Cube, Matrix, Vector
 
     Score = Callable[[Matrix], Vector]
 
@@ -56,7 +56,7 @@ class SurrogateTuner(LearningTuner):
             )
 
     def _restart(self) -> None:
-        from nnilite_sklearn._cube import Cube
+        from nnilite.tuning.cube import Cube
 
         self._cube: Cube = Cube(self.space)
         self._ended: list[Point] = []  # with a value, or known to be poor
@@ -78,7 +78,7 @@ class SurrogateTuner(LearningTuner):
             self._rows.append(row)
 
     def _suggest(self, parameter_id: int, rng: random.Random) -> Json:
-        from nnilite_sklearn._cube import generator
+        from nnilite.tuning.cube import generator
 
         done = sum(point.state is PointState.DONE for point in self._ended)
         if done < self._cold or not self._cube.width:

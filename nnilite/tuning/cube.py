@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from nnilite.space import ParameterKind, SearchSpace
 from nnilite.tuning.learning import Flat
@@ -23,9 +23,14 @@ from nnilite.tuning.positions import position, raw_at
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
+__all__ = ["Cube", "Matrix", "Vector", "generator"]
+
 _ABSENT = -1.0
+_TAIL = 1e-9  # the normal types have no end
 _REACH = 3.0  # standard deviations
 _MOST_CELLS = 20  # of a finite parameter that are all tried
+_STANDARD = NormalDist()
+_deviations = np.vectorize(_STANDARD.inv_cdf, otypes=[float])  # numpy alone has no quantiles
 _STEPS = (-16, -8, -4, -2, -1, 1, 2, 4, 8, 16)
 
 
@@ -40,8 +45,8 @@ class Cube:
         self._choice = np.array([p.kind is ParameterKind.CHOICE for p in self.parameters], dtype=bool)
         choices = zip(self._choice, self._counts, strict=True)
         self._normal = np.array([p.mu is not None and p.count is None for p in self.parameters], dtype=bool)
-        self.low = np.where(self._normal, ndtr(-_REACH), 0.0)
-        self.high = np.where(self._normal, ndtr(_REACH), 1.0)
+        self.low = np.where(self._normal, _STANDARD.cdf(-_REACH), 0.0)
+        self.high = np.where(self._normal, _STANDARD.cdf(_REACH), 1.0)
         self._one_hot = [count if choice and count and count > 2 else 0 for choice, count in choices]  # features
 
     @property
@@ -83,7 +88,7 @@ class Cube:
         for column, one_hot in enumerate(self._one_hot):
             values = rows[:, column]
             if self._normal[column]:
-                values = 0.5 + ndtri(values) / (2.0 * _REACH)
+                values = 0.5 + _deviations(np.clip(values, _TAIL, 1.0 - _TAIL)) / (2.0 * _REACH)
             if one_hot:
                 cells = np.floor(values * one_hot).astype(int)
                 columns.extend(np.where(active[:, column], 1.0 * (cells == k), _ABSENT) for k in range(one_hot))

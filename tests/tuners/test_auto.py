@@ -1,0 +1,169 @@
+"""`Auto`: what it chooses, and how it hands over."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+
+import numpy as np
+import pytest
+
+from nnilite import Search
+from nnilite.config import from_dict
+from nnilite.errors import ConfigError
+from nnilite.space import SearchSpace
+from nnilite.tuner import Call, CallKind
+from nnilite.tuning.cube import Cube
+from nnilite_optuna import AutoTuner, _auto
+from nnilite_optuna._auto import choose
+from nnilite_optuna._bayes import log_improvement
+from nnilite_optuna._matern import MaternProcess, likeliest
+
+NUMBERS = {f"x{k}": {"_type": "uniform", "_value": [-5, 5]} for k in range(3)}
+MIXED = {**NUMBERS, "kind": {"_type": "choice", "_value": ["a", "b", "c"]}}
+
+
+def loss(parameters: dict) -> float:
+    return sum((x - 1.3) ** 2 for name, x in parameters.items() if name != "kind") + (parameters.get("kind") == "b")
+
+
+def searched(tuner: AutoTuner, trials: int) -> list[dict]:
+    found = []
+    for number in range(trials):
+        found.append(tuner.generate_parameters(number))
+        tuner.receive_trial_result(number, found[-1], loss(found[-1]))
+        tuner.trial_end(number, True)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("space", "objectives", "results", "name"),
+    [
+        (NUMBERS, 1, 0, "GP"),
+        (MIXED, 1, 299, "GP"),
+        (NUMBERS, 1, 300, "CMAES"),
+        (MIXED, 1, 300, "TPE"),
+        ({f"x{k}": {"_type": "uniform", "_value": [0, 1]} for k in range(41)}, 1, 0, "TPE"),
+        (MIXED, 2, 0, "NSGA2"),
+    ],
+)
+def test_space_objectives_and_results_decide(space, objectives, results, name):
+    assert choose(SearchSpace.parse(space), objectives, results).name == name
+
+
+@pytest.mark.parametrize("space", [NUMBERS, MIXED])
+def test_a_replay_goes_on_as_the_search_would_have_after_it_handed_over(monkeypatch, space):
+    monkeypatch.setattr(_auto, "_MOST_MODELLED", 12)
+    old, calls = AutoTuner(seed=5), [Call(CallKind.SPACE, value=space)]
+    old.update_search_space(space)
+    luck, running = random.Random(2), {}
+    for number in range(40):
+        running[number] = old.generate_parameters(number)
+        calls.append(Call(CallKind.GENERATE, number, parameters=running[number]))
+        while len(running) > 3:
+            ended = luck.choice(list(running))
+            parameters = running.pop(ended)
+            value = Call(CallKind.RESULT, ended, parameters=parameters, value=loss(parameters))
+            ends = [value, Call(CallKind.END, ended, success=True)][luck.random() < 0.2 :]
+            for call in ends:
+                old.apply(call)
+            calls += ends
+    again = AutoTuner(seed=5)
+    again.replay(Call(**json.loads(json.dumps(call.__dict__))) for call in calls)
+    assert not old.explain().startswith("GP")
+    assert again.explain() == old.explain()
+    expected = [old.generate_parameters(number) for number in range(40, 50)]
+    assert [again.generate_parameters(number) for number in range(40, 50)] == expected
+
+
+def test_it_says_what_it_chose_and_why(caplog):
+    caplog.set_level("INFO")
+    tuner = AutoTuner(seed=1)
+    tuner.update_search_space(MIXED)
+    assert tuner.explain() == "GP proposes parameters: a Gaussian process finds most in the first 300 results"
+    assert f"after 0 results, {tuner.explain()}" in caplog.text
+
+
+def test_sixteen_at_once_are_not_nearly_alike():
+    tuner = AutoTuner("minimize", seed=3)
+    tuner.update_search_space(NUMBERS)
+    searched(tuner, 25)
+    cube = Cube(tuner.space)
+    together = [tuner.generate_parameters(number) for number in range(25, 41)]
+    rows = cube.positions([tuner.space.flatten(parameters) for parameters in together])
+    gaps = [float(np.linalg.norm(one - other)) for one, other in itertools.combinations(rows, 2)]
+    assert min(gaps) > 0.01
+
+
+def test_it_finds_the_bottom_of_a_bowl_and_the_right_choice():
+    tuner = AutoTuner("minimize", seed=4)
+    tuner.update_search_space(MIXED)
+    assert min(map(loss, searched(tuner, 40))) < 0.05
+
+
+def test_a_flat_objective_does_no_harm():
+    tuner = AutoTuner(seed=4)
+    tuner.update_search_space(MIXED)
+    for number in range(30):
+        tuner.receive_trial_result(number, tuner.generate_parameters(number), 1e300 if number % 2 else -1e300)
+    other = AutoTuner(seed=4)
+    other.update_search_space(MIXED)
+    for number in range(30):
+        other.receive_trial_result(number, other.generate_parameters(number), 0.5)
+    assert len({json.dumps(point.parameters) for point in other.points}) == 30
+
+
+def test_the_likeliest_scales_have_slopes_that_agree_with_differences():
+    from nnilite_optuna import _matern
+
+    numbers = np.random.default_rng(0)
+    features, values = numbers.random((12, 2)), numbers.standard_normal(12)
+    squares = np.stack([np.square(column[:, None] - column[None, :]).ravel() for column in features.T])
+    theta = np.array([0.2, -0.5, 0.3, -3.0])
+    _, slopes = _matern._unlikely(theta, squares, values)
+    for k, slope in enumerate(slopes):
+        step = 1e-6 * np.eye(4)[k]
+        above, below = (_matern._unlikely(theta + sign * step, squares, values)[0] for sign in (1, -1))
+        assert slope == pytest.approx((above - below) / 2e-6, rel=1e-4, abs=1e-6)
+
+
+def test_the_process_passes_through_results_without_noise_and_knows_what_it_believes():
+    numbers = np.random.default_rng(1)
+    features = numbers.random((20, 2))
+    values = np.sin(6 * features[:, 0])
+    scales, _ = likeliest(features, values - values.mean(), [0, 1])
+    process = MaternProcess(scales, features, values - values.mean())
+    mean, deviation = process.predict(features)
+    assert np.abs(mean - values + values.mean()).max() < 0.1
+    assert process.believing(np.array([[0.5, 0.5]])).predict(np.array([[0.5, 0.5]]))[1][0] < 0.01
+    assert deviation.max() < process.predict(np.array([[3.0, 3.0]]))[1][0]
+
+
+def test_improvement_is_exact_near_and_falls_far_away():
+    mean, deviation = np.array([0.0, 5.999, 6.001, 40.0]), np.ones(4)
+    found = log_improvement(mean, deviation, 0.0)
+    assert found[0] == pytest.approx(np.log(1 / np.sqrt(2 * np.pi)))
+    assert found[1] == pytest.approx(found[2], abs=0.02)
+    assert list(found) == sorted(found, reverse=True)
+
+
+def test_a_config_without_tuner_gets_auto_and_one_with_arguments_alone_too():
+    base = {
+        "searchSpace": MIXED,
+        "trialCommand": "true",
+        "trialConcurrency": 1,
+        "trainingService": {"platform": "local"},
+    }
+    assert from_dict(base).checked().tuner.name == "Auto"
+    config = from_dict({**base, "tuner": {"classArgs": {"optimize_mode": "least"}}}).checked()
+    with pytest.raises(ConfigError, match="must be one of 'maximize', 'minimize', not 'least'"):
+        config.check_algorithms()
+
+
+def test_a_search_without_a_tuner_takes_auto_for_several_objectives_too():
+    search = Search(MIXED, optimize={"size": "minimize", "worth": "maximize"}, seed=1)
+    found = search.run(lambda p: {"size": loss(p), "worth": p["x0"]}, trials=5)
+    assert len(found.trials) == 5
+    assert found.front
+    assert "AutoTuner" in repr(search)

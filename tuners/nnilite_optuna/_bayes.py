@@ -1,0 +1,119 @@
+"""Bayesian optimisation by a Gaussian process: what `Auto` does while results are few."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import TYPE_CHECKING
+
+from nnilite.records import Json
+from nnilite.tuning.learning import LearningTuner, Point
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from nnilite.tuning.cube import Cube, Matrix, Vector
+
+_FAR, _NEAR = 700, 300  # candidates of a proposal: anywhere, and near the best results
+_ROUNDS, _AROUND = 6, 120  # of the search around the best candidates
+_SPREAD = 64  # random points of which the farthest one is taken at the start
+_APART = 0.02  # distance in the unit cube below which points are nearly alike
+_NEARLY_ALIKE = 1e6  # what they lose of their score
+
+
+class BayesTuner(LearningTuner):
+    """A Gaussian process, and the point of the largest expected improvement. All space types, nested ones included."""
+
+    def _restart(self) -> None:
+        from nnilite.tuning.cube import Cube
+        from nnilite_optuna._belief import Belief
+
+        self._cube: Cube = Cube(self.space)
+        self._belief: Belief = Belief(self._cube)
+        self._count = 0
+
+    def _opened(self, point: Point) -> None:
+        self._count += 1
+
+    def _closed(self, point: Point) -> None:
+        self._belief.learn(point)
+
+    def _suggest(self, parameter_id: int, rng: random.Random) -> Json:
+        from nnilite.tuning.cube import generator
+
+        if not self._cube.width:
+            return self.space.sample(rng)
+        running = self._cube.positions([p.flat for p in self._running.values() if p.flat is not None])
+        begins = self._count < min(10, 2 + self._cube.width) or self._belief.results < 2
+        row = self._spread(running, generator(rng)) if begins else self._best(running, generator(rng))
+        return self.space.build(self._cube.flat(row))
+
+    def _spread(self, running: Matrix, numbers: np.random.Generator) -> Vector:
+        """Return the one of some random points that is farthest from all that ran or runs."""
+        import numpy as np
+
+        drawn = self._cube.drawn(_SPREAD, numbers)
+        known = self._cube.features(np.vstack([self._belief.tried, running]))
+        if not len(known):
+            return np.asarray(drawn[0])
+        apart = np.abs(self._cube.features(drawn)[:, None, :] - known[None, :, :]).sum(axis=2).min(axis=1)
+        return np.asarray(drawn[int(np.argmax(apart))])
+
+    def _best(self, running: Matrix, numbers: np.random.Generator) -> Vector:
+        """Return the most promising of candidates that are drawn anywhere, then searched near the best ones."""
+        import numpy as np
+
+        cube = self._cube
+        process, rows = self._belief.process()
+        means, _ = process.predict(cube.features(rows))
+        lowest = float(means.min())
+        process = process.believing(cube.features(np.vstack([running, self._belief.failed])))
+        finite = self.distinct and not cube.continuous.any()
+        tried = {row.tobytes() for row in (*self._belief.tried, *running)} if finite else set()
+
+        def score(candidates: Matrix) -> Vector:
+            found = log_improvement(*process.predict(cube.features(candidates)), lowest)
+            found = np.where(_is_near(candidates, running), found - _NEARLY_ALIKE, found)
+            return np.where([row.tobytes() in tried for row in candidates], -np.inf, found) if tried else found
+
+        best = rows[np.argsort(means, kind="stable")[:5]]
+        found = np.vstack([cube.drawn(_FAR, numbers), cube.near(best, _NEAR, numbers)])
+        scores = score(found)
+        for _ in range(_ROUNDS):
+            top = np.argsort(-scores, kind="stable")[:6]
+            around = np.vstack([cube.near(found[top], _AROUND, numbers), cube.neighbours(found[top[0]])])
+            found, scores = np.vstack([found[top], around]), np.concatenate([scores[top], score(around)])
+        return np.asarray(found[int(np.argmax(scores))])
+
+
+def _is_near(rows: Matrix, running: Matrix) -> NDArray[np.bool_]:
+    """Return of each row whether a running point is nearly alike.
+
+    Where the process is sure of the lowest point, what it believes of running points does not keep others away.
+    """
+    import numpy as np
+
+    if not len(running):
+        return np.zeros(len(rows), dtype=bool)
+    apart = np.square(rows).sum(axis=1)[:, None] + np.square(running).sum(axis=1)[None, :] - 2.0 * rows @ running.T
+    return np.asarray(apart.min(axis=1) < _APART**2)
+
+
+def log_improvement(mean: Vector, deviation: Vector, lowest: float) -> Vector:
+    """Return the logarithm of the expected improvement below `lowest`, which ranks candidates even where it is tiny."""
+    import numpy as np
+
+    z = (lowest - mean) / deviation
+    near = np.maximum(z, -6.0)
+    plain = np.log(np.exp(-0.5 * near**2) / math.sqrt(2.0 * math.pi) + near * 0.5 * _erfc(-near / math.sqrt(2.0)))
+    far = np.square(np.minimum(z, -6.0))
+    tail = -0.5 * far - 0.5 * math.log(2.0 * math.pi) - np.log(far) + np.log1p(-3.0 / far + 15.0 / far**2)
+    return np.asarray(np.where(z > -6.0, plain, tail) + np.log(deviation))
+
+
+def _erfc(values: Vector) -> Vector:
+    """Apply math.erfc to each: numpy alone has no such function."""
+    import numpy as np
+
+    return np.fromiter(map(math.erfc, values.tolist()), dtype=float, count=len(values))

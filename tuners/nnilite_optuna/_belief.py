@@ -1,0 +1,132 @@
+"""What is known of an objective, and the Gaussian process that follows from it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nnilite.tuning.learning import Point, PointState
+from nnilite_optuna._matern import MaternProcess, Scales, likeliest
+
+if TYPE_CHECKING:
+    from nnilite.tuning.cube import Cube, Matrix, Vector
+
+_MOST_POINTS = 200  # that the process knows: the best and the latest
+_MOST_FAILED = 50
+
+
+class Belief:
+    """The points that have ended, as rows of a cube, and the process given their losses."""
+
+    def __init__(self, cube: Cube) -> None:
+        self._cube = cube
+        self._ended: list[Point] = []
+        self._rows: list[Vector] = []
+        self._failed: list[Vector] = []
+        self._fit: tuple[int, Scales, float] | None = None  # to so many results; their scales and power
+        self.results = 0
+
+    def learn(self, point: Point) -> None:
+        """Take a point that has ended."""
+        row = self._cube.positions([point.flat or {}])[0]
+        if point.state is PointState.FAILED:
+            self._failed.append(row)
+            return
+        self._ended.append(point)
+        self._rows.append(row)
+        self.results += point.state is PointState.DONE
+
+    @property
+    def failed(self) -> Matrix:
+        """Rows of points that failed: nothing is known of them, but new ones keep away."""
+        return np.array(self._failed[-_MOST_FAILED:]).reshape(-1, self._cube.width)
+
+    @property
+    def tried(self) -> Matrix:
+        """Rows of all points that have ended."""
+        return np.array([*self._rows, *self._failed]).reshape(-1, self._cube.width)
+
+    def process(self) -> tuple[MaternProcess, Matrix]:
+        """Return the process, and the rows that it knows."""
+        until = _step(len(self._ended))
+        if self._fit is None or self._fit[0] != until:
+            self._fit = (until, *self._likeliest(*self._known(until)))
+        _, scales, power = self._fit
+        rows, losses = self._known(len(self._ended))
+        return MaternProcess(scales, self._cube.features(rows), levelled(losses, power)), rows
+
+    def _likeliest(self, rows: Matrix, losses: Vector) -> tuple[Scales, float]:
+        """Return scales and the power of the losses: bending helps where losses span magnitudes, and harms steps."""
+        features = self._cube.features(rows)
+        fits = []
+        for power in (1.0, likeliest_power(losses)):
+            scales, density = likeliest(features, levelled(losses, power), self._cube.groups)
+            fits.append((density + squeezed(losses, power), scales, power))
+        return max(fits, key=lambda fit: fit[0])[1:]
+
+    def _known(self, until: int) -> tuple[Matrix, Vector]:
+        """Return rows and losses of the first `until` results; poor ones count as the worst.
+
+        Of many, the best and the latest are kept.
+        """
+        ended = self._ended[:until]
+        known = [point.loss for point in ended if point.loss is not None]
+        worst = max(known, default=0.0)
+        losses = np.array([worst if point.loss is None else point.loss for point in ended])
+        rows = np.array(self._rows[:until])
+        if until <= _MOST_POINTS:
+            return rows, losses
+        best = np.argsort(losses, kind="stable")[: _MOST_POINTS // 2]
+        chosen = sorted({*(int(k) for k in best), *range(until - _MOST_POINTS // 2, until)})
+        return rows[chosen], losses[chosen]
+
+
+def _step(count: int) -> int:
+    """Return the number of results that hyperparameters are fitted to: all of few, then in steps of a tenth."""
+    step = 1
+    while step * 20 <= count:
+        step *= 2
+    return count - count % step
+
+
+def levelled(losses: Vector, power: float) -> Vector:
+    """Return losses with mean 0 and variance 1, bent by Yeo and Johnson's transformation."""
+    level = _bent(_standard(losses), power)
+    width = float(np.std(level))
+    return np.asarray((level - np.mean(level)) / width) if width > 1e-12 else np.zeros(len(losses))
+
+
+def _standard(losses: Vector) -> Vector:
+    """Return losses with mean 0 and variance 1; zeros if they are all alike."""
+    largest = float(np.max(np.abs(losses), initial=0.0)) or 1.0
+    losses = losses / largest  # the square of a large loss is not a float
+    width = float(np.std(losses))
+    if width <= 1e-12:
+        return np.zeros(len(losses))
+    return np.asarray((losses - np.mean(losses)) / width)
+
+
+def _bent(level: Vector, power: float) -> Vector:
+    """Apply Yeo and Johnson's transformation."""
+    far = np.log1p(np.abs(level))
+    up = np.expm1(power * far) / power if abs(power) > 1e-9 else far
+    down = -np.expm1((2.0 - power) * far) / (2.0 - power) if abs(power - 2.0) > 1e-9 else -far
+    return np.where(level >= 0.0, up, down)
+
+
+def squeezed(losses: Vector, power: float) -> float:
+    """Return the logarithm of the density that `levelled` adds, so that likelihoods of powers can be compared."""
+    level = _standard(losses)
+    width = float(np.std(_bent(level, power)))
+    if width <= 1e-12:
+        return 0.0
+    return (power - 1.0) * float(np.sum(np.sign(level) * np.log1p(np.abs(level)))) - len(losses) * math.log(width)
+
+
+def likeliest_power(losses: Vector) -> float:
+    """Return the power that makes losses likeliest to be normal; 1 changes nothing."""
+    if len(losses) < 6:
+        return 1.0
+    return max((k / 8.0 for k in range(-32, 49)), key=lambda power: squeezed(losses, power))
