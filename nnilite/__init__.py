@@ -260,7 +260,7 @@ class _ThisTrial:
             try:
                 with open(path, encoding="utf-8") as file:
                     return loads(file.read())
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, RecursionError) as error:
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"the parameters of this trial cannot be read from {path}: {error}") from error
             time.sleep(0.1)

@@ -10,6 +10,7 @@ arguments       the arguments that several commands have
 trial_names     the trials that a command is about, by id or number
 access          finds the experiment that a command is about, and its manager
 screen          prints tables on a terminal, plain lines into a pipe, or JSON
+terminal_output  shows what a trial has printed without the trial controlling the terminal
 progress_text   the progress of an experiment as text
 summary         an experiment in words
 foreground      shows the progress of an experiment until it is done

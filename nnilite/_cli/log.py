@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nnilite._cli import access, arguments, screen
+from nnilite._cli.terminal_output import TrialOutput
 from nnilite._experiments import nni_folders
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running.manager_client import Client
@@ -136,16 +137,17 @@ class _Text:
     def __init__(self, options: argparse.Namespace, name: str) -> None:
         self._kept: bytearray | None = bytearray() if options.json else None
         self._name = name
+        self._shown = TrialOutput(sys.stdout.buffer)
 
     def write(self, data: bytes) -> None:
         if self._kept is None:
-            sys.stdout.buffer.write(data)
+            self._shown.write(data)
         else:
             self._kept += data
 
     def flush(self) -> None:
         if self._kept is None:
-            sys.stdout.buffer.flush()
+            self._shown.flush()
 
     def close(self) -> None:
         if self._kept is not None:
@@ -153,7 +155,7 @@ class _Text:
 
 
 def _both(manager: Client, options: argparse.Namespace) -> None:
-    targets = {"stdout": sys.stdout.buffer, "stderr": sys.stderr.buffer}
+    targets = {"stdout": TrialOutput(sys.stdout.buffer), "stderr": TrialOutput(sys.stderr.buffer)}
     offsets = dict.fromkeys(targets, 0)
     ended = False
     while True:

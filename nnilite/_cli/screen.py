@@ -7,6 +7,7 @@ characters first: a trial's message must not be able to move the cursor.
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,9 @@ COLOURS = {
     "STOPPED": "bright_black",
 }
 
+
+# Terminals obey the first ones, others change the order of what is read, and a lone surrogate cannot be printed.
+_CONTROL = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 LONG_LIST = 100
 """A list of more items than this is printed as JSON with an item on each line."""
@@ -56,8 +60,7 @@ def show_json(data: Any) -> None:
         text = "[\n" + ",\n".join(map(dumps, data)) + "\n]"
     else:
         text = dumps(data, indent=4)
-    # A lone surrogate cannot be printed, so it is escaped as in JSON.
-    print(text.encode("utf-8", "backslashreplace").decode())
+    print(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str, spare: Sequence[str] = ()) -> None:

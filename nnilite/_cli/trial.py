@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -294,7 +294,7 @@ def _parameters(options: argparse.Namespace) -> Any:
         return read_document(options.filename)
     try:
         return json.loads(options.parameters)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"--parameters: this is not JSON: {error}") from error
 
 
@@ -303,7 +303,9 @@ def download(options: argparse.Namespace) -> None:
         target: Path = options.output or Path(options.trial)
         with long_work.shown("Downloading", quiet=options.json) as work:
             listing = manager.bring_files(options.trial)
-            files, others = listing["files"], listing["others"]
+            files = [file for file in listing["files"] if _has_address(file["path"])]
+            others = listing["others"]
+            unnamed = [file["path"] for file in listing["files"] if not _has_address(file["path"])]
             work.expect(sum(file["size"] for file in files))
             DiskRoom(target).need(sum(file["size"] for file in files))
             for file in files:
@@ -312,12 +314,21 @@ def download(options: argparse.Namespace) -> None:
         screen.show_json({"trial": options.trial, "directory": str(target), "files": [file["path"] for file in files]})
         return
     print(f"{len(files)} files of trial {options.trial} are in {target}.")
-    if others:
-        named = ", ".join(screen.clean(_other(one)) for one in others[:_NAMED])
-        more = ", ..." if len(others) > _NAMED else ""
-        print(f"Left out, because they are links or special files: {named}{more}")
+    _tell_left_out("they are links or special files", [_other(one) for one in others])
+    _tell_left_out("their names are not UTF-8", unnamed)
     if listing["note"]:
         print(listing["note"])
+
+
+def _has_address(path: str) -> bool:
+    """Return whether a file can be asked for: an address is UTF-8, but the name of a file may be any bytes."""
+    return not any("\ud800" <= mark <= "\udfff" for mark in path)
+
+
+def _tell_left_out(why: str, names: Sequence[str]) -> None:
+    if names:
+        more = ", ..." if len(names) > _NAMED else ""
+        print(f"Left out, because {why}: {', '.join(screen.clean(name) for name in names[:_NAMED])}{more}")
 
 
 def _other(entry: dict[str, Any]) -> str:

@@ -6,7 +6,8 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from dataclasses import replace
+from typing import Any, Protocol
 
 from nnilite._engine import messages as s
 from nnilite._engine.guarded_calls import guarded
@@ -14,10 +15,40 @@ from nnilite._engine.hybrid import HybridService, PlacementNotes
 from nnilite._engine.live_trial import Live
 from nnilite._engine.report_reader import ReportReader
 from nnilite.errors import NniliteError, ServiceError
-from nnilite.records import Attempt, KeeperEvent, Trial
+from nnilite.records import EXIT_CODE_MAX, HOST_MAX, MESSAGE_MAX, TIME_MAX, Attempt, KeeperEvent, Trial
 from nnilite.service import Job, JobState, JobStatus, TrainingService
 
 log = logging.getLogger(__name__)
+
+_URL_MAX = 4096
+
+
+def storable_status(status: JobStatus) -> JobStatus:
+    """Return a status with what the database can keep; anything else is left out.
+
+    Services read codes, times and texts in files and messages to which trials write.
+    """
+    kept = {
+        "reason": _text(status.reason, MESSAGE_MAX),
+        "host": _text(status.host, HOST_MAX),
+        "url": _text(status.url, _URL_MAX),
+        "exit_code": _number(status.exit_code, -EXIT_CODE_MAX, EXIT_CODE_MAX, int),
+        "started": _number(status.started, 0, TIME_MAX),
+        "ended": _number(status.ended, 0, TIME_MAX),
+    }
+    return replace(status, **kept) if any(getattr(status, name) is not kept[name] for name in kept) else status
+
+
+def _text(value: object, most: int) -> str:
+    if not isinstance(value, str):
+        return ""
+    return value if len(value) <= most else value[:most]
+
+
+def _number(value: object, least: float, most: float, kind: Any = (int, float)) -> Any:
+    """Return a number between two limits, or None; of NaN no comparison is true."""
+    fits = isinstance(value, kind) and not isinstance(value, bool) and least <= value <= most
+    return value if fits else None
 
 
 class EngineInbox(Protocol):
@@ -116,7 +147,7 @@ class ServiceLooks:
                 raise ServiceError(f"{self._service.name} returned {status!r:.200} instead of a JobStatus")
             if status.cost is not None and not (isinstance(status.cost, (int, float)) and 0 <= status.cost < math.inf):
                 raise ServiceError(f"{self._service.name} returned {status.cost!r:.60} instead of a cost")
-        return list(found)
+        return [storable_status(status) for status in found]
 
     async def _report(self, attempt: Attempt, status: JobStatus) -> None:
         """Hand a status to the rules; if the platform reports an end, after all events that the keeper left."""

@@ -196,7 +196,7 @@ def _instructions(place: str) -> Tuple[Dict[str, Any], str]:
         data = patiently("the specification", path, lambda: _read(path), _FILE_LIMIT_S)
     try:
         return loads(zlib.decompress(data).decode("utf-8")), folder
-    except (ValueError, zlib.error) as error:
+    except (ValueError, zlib.error, RecursionError) as error:
         raise Failed("the specification in {} is damaged: {}".format(place, error)) from error
 
 

@@ -31,7 +31,7 @@ def main(archive: str) -> int:
     try:
         entry = loads(sys.stdin.read())
         trouble = fetch_code(entry if isinstance(entry, dict) else {}, archive)
-    except ValueError:
+    except (ValueError, RecursionError):
         trouble = "the instructions to fetch are incomplete"
     sys.stdout.write(trouble)
     sys.stdout.flush()

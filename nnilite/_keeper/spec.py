@@ -70,7 +70,7 @@ def load(source: str) -> Spec:
         raise SpecError("the specification {} cannot be read: {}".format(source, error)) from error
     except SpecError:
         raise
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SpecError("the specification {} is not JSON: {}".format(source, error)) from error
 
 

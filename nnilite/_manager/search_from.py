@@ -66,7 +66,7 @@ def with_number(item: Json) -> Json:
         return item
     try:
         return {**item, "value": json.loads(item["value"])}
-    except ValueError:
+    except (ValueError, RecursionError):
         return item
 
 

@@ -80,7 +80,7 @@ class ManagerConnection:
             return {}
         try:
             return json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ManagerError(f"{self.url} does not answer as a manager of nnilite does: {error}") from error
 
     def stream(self, path: str, query: Mapping[str, Any], write: Callable[[bytes], object]) -> None:
@@ -161,7 +161,7 @@ class ManagerConnection:
         try:
             answer = json.loads(text)
             sentence = str(answer["error"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             answer, sentence = {}, f"{self.url} answered {response.status} {response.reason}."
         return _error(response.status, sentence, answer.get("field"))
 

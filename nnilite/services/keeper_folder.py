@@ -27,7 +27,18 @@ from nnilite._keeper.spool import SpoolReader
 from nnilite.disk_room import DiskRoom
 from nnilite.errors import ConfigError, NotFound, ServiceError
 from nnilite.foreign_files import TrialFile, copy_file, copy_folder, list_below, open_below
-from nnilite.records import TIME_MAX, UNSTARTED, EndCause, Exited, Json, KeeperEvent, MetricKind, Output, Reported
+from nnilite.records import (
+    EXIT_CODE_MAX,
+    TIME_MAX,
+    UNSTARTED,
+    EndCause,
+    Exited,
+    Json,
+    KeeperEvent,
+    MetricKind,
+    Output,
+    Reported,
+)
 from nnilite.service import JobState, JobStatus
 from nnilite.services.keeper_events import parse_event, read_value
 
@@ -235,17 +246,18 @@ def _readable(folder: Path) -> Iterator[None]:
         raise ServiceError(f"the trial's folder {folder} cannot be copied: {error}") from error
 
 
-def end_status(exited: Mapping[str, Any], host: str = "", started: float | None = None) -> JobStatus:
+def end_status(exited: Mapping[str, Any], host: str = "", started: Json = None) -> JobStatus:
     """Return the status of a job that has ended, by its keeper's record: `code`, `message`, `cause` and `time`.
 
     The trial may have written to that record: impossible values are left out.
     """
-    code = exited["code"] if type(exited.get("code")) is int else None
+    code = exited.get("code")
+    code = code if type(code) is int and abs(code) <= EXIT_CODE_MAX else None
     message = str(exited.get("message") or "")
     if exited.get("cause") == EndCause.MACHINE.value:
         message = f"{UNSTARTED}: {message}"
     state = JobState(end_state({**exited, "code": code}))
-    return JobStatus(state, message, code, host, started=started, ended=_time(exited.get("time")))
+    return JobStatus(state, message, code, host, started=_time(started), ended=_time(exited.get("time")))
 
 
 def _time(value: Json) -> float | None:

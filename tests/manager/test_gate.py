@@ -333,6 +333,25 @@ async def test_texts_from_outside_that_cannot_be_encoded_do_not_end_the_manager(
     assert not bench.ended.done()
 
 
+IMPOSSIBLE = ({"exit_code": 10**30}, {"ended": 10**400}, {"started": "x"}, {"host": 5}, {"reason": None}, {"url": []})
+
+
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.FAILED, JobState.LOST])
+@pytest.mark.parametrize("values", IMPOSSIBLE, ids=lambda values: str(*values))
+async def test_values_of_a_status_that_cannot_be_stored_are_left_out(
+    start_bench: StartBench, values: dict[str, Any], state: JobState
+) -> None:
+    class Odd(fakes.FakeService):
+        async def poll(self, handles: Any) -> list[JobStatus]:
+            return [JobStatus(state, **values) for _ in handles]
+
+    bench = await start_bench(service=Odd)
+    seen = TrialState.RUNNING if state is JobState.RUNNING else TrialState.FAILED
+    await bench.until(lambda: bench.engine.rules.counts[seen])
+    await bench.engine.do(s.TunerFailed("over"))
+    assert not bench.ended.done()
+
+
 @pytest.mark.parametrize("handle", [None, "x", {"data": b"x"}, {"deep": 10**400}])
 async def test_a_handle_that_is_no_json_object_is_refused(start_bench: StartBench, handle: Any) -> None:
     class Odd(fakes.FakeService):

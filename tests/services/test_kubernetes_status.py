@@ -45,6 +45,12 @@ def test_the_keepers_word_tells_a_signal_from_an_exit_code():
     assert (found.state, found.exit_code, found.started, found.ended) == (JobState.FAILED, -9, 1.5, 2.5)
 
 
+@pytest.mark.parametrize("message", ["[" * 4096, '{"nnilite":[]}', '{"nnilite":{"code":%s}}' % ("9" * 400)])
+def test_what_a_trial_writes_in_the_place_of_its_keepers_word_stops_no_poll(message):
+    found = of(a_pod(ended(3, message=message), "Failed"))
+    assert (found.state, found.exit_code) in [(JobState.FAILED, 3), (JobState.FAILED, None)]
+
+
 @pytest.mark.parametrize(
     ("terminated", "state", "text"),
     [

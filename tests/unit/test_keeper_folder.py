@@ -57,6 +57,12 @@ def test_every_cause_of_a_keeper_is_told_as_an_end():
     assert all(end_status({"code": 1, "cause": cause.value}).state.ended for cause in EndCause)
 
 
+@pytest.mark.parametrize("code", [10**30, -(10**30), "0", True, 1.5, [0]])
+def test_a_code_that_a_trial_has_made_up_is_left_out(code):
+    found = end_status({"code": code, "time": 1e300, "message": 5}, started="yesterday")
+    assert (found.exit_code, found.started, found.ended, found.reason) == (None, None, None, "5")
+
+
 def test_a_folder_tells_of_its_job_from_its_start_to_its_end(bench):
     folder = of(bench)
     assert folder.status(lambda: True).state is JobState.WAITING

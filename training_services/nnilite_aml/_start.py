@@ -67,7 +67,7 @@ def rank(environment: Mapping[str, str]) -> str:
         found = json.loads(environment.get("TF_CONFIG") or "{}")
         role, index = str(found["task"]["type"]), int(found["task"]["index"])
         chief = any(name in found["cluster"] for name in ("chief", "master"))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return "0"
     reports = role in ("chief", "master") or (role == "worker" and index == 0 and not chief)
     return "0" if reports else "{}-{}".format(role, index)

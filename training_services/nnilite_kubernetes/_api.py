@@ -241,7 +241,7 @@ class Cluster:
         answer = self._exchange(method, f"{path}?{urlencode(query)}" if query else path, data, kind)
         try:
             return json.loads(answer.data)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ApiError(f"{self.host} does not answer as Kubernetes does: {answer.data[:200]!r}") from error
 
     def watch(self, resource: Resource, namespace: str, selector: str, version: str) -> Watch:
@@ -373,7 +373,7 @@ def _refusal(method: str, path: str, answer: Any, data: bytes) -> ApiError:
     try:
         content = json.loads(data)
         message, reason = str(content.get("message") or content), str(content.get("reason") or "")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         message, reason = data.decode("utf-8", "replace").strip()[:300], ""
     with contextlib.suppress(ValueError):
         wait_s = float(answer.headers.get("Retry-After") or 0)

@@ -82,7 +82,7 @@ def _send(execution: Execution, files: Mapping[str, tuple[Path, str]]) -> None:
     execution.send(json.dumps(listing).encode() + b"\n")
     try:
         missing = json.loads(execution.line())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ExecError(f"it answers {error}") from error
     for name in missing:
         path, _ = files[str(name)]

@@ -94,7 +94,7 @@ def _result(data: bytes) -> bytes:
     try:
         content = json.loads(data)
         return b"" if content.get("status") == "Success" else str(content.get("message")).encode()
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return data
 
 
@@ -102,7 +102,7 @@ def _said(error: Any) -> str:
     """Return the message of the API server."""
     try:
         return str(json.loads(error.resp_body)["message"])
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return str(error)
 
 

@@ -263,7 +263,7 @@ def _read(folder: Path) -> list[dict[str, Json]] | None:
     except OSError as error:
         log.warning("cannot read %s now; leaving it as it is: %s", folder / "roles.json", error)
         return None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         log.warning("starting %s again: %s", folder / "roles.json", error)
         return []
 

@@ -266,7 +266,7 @@ def _phase(pod: Json) -> str:
 def _keepers_word(terminated: Json | None) -> Json | None:
     try:
         word = json.loads((terminated or {}).get("message") or "")["nnilite"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
     return word if isinstance(word, dict) else None
 

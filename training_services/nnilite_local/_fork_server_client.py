@@ -133,7 +133,7 @@ class ForkServerClient:
         while stream is not None and (line := await stream.readline()):
             try:
                 self._take(json.loads(line))
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 log.warning("the fork server reported %r: %s", line[:200], error)
         for answer in self._waiting.values():
             if not answer.done():

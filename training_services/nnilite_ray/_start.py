@@ -64,7 +64,7 @@ def read_spec(environment: Mapping[str, str]) -> Dict[str, Any]:
         number += 1
     try:
         return dict(json.loads(zlib.decompress(base64.b64decode(text)).decode("utf-8"))["spec"])
-    except (ValueError, KeyError, TypeError, zlib.error):
+    except (ValueError, KeyError, TypeError, zlib.error, RecursionError):
         return {}
 
 
@@ -119,7 +119,7 @@ def _record(job: str, name: str) -> Any:
     try:
         with open(os.path.join(job, ".nni", name), encoding="utf-8") as file:
             return json.load(file)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 

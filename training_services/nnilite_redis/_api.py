@@ -388,7 +388,7 @@ def _experiment_of(wants: str) -> str:
     """Return the experiment of a queue, by what its jobs require."""
     try:
         return str(json.loads(wants)["experiment"])
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return ""
 
 
@@ -408,6 +408,6 @@ def _mapping(value: bytes | None) -> dict[str, Json]:
     """Return a JSON object; {} in place of any other value."""
     try:
         found = json.loads(value) if value is not None else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,7 @@ _PAUSE_S = 1.0
 _KEPT_S = 3600
 _MOST_LETTERS = 1000
 _READ_AT_ONCE = 64
+_TELL_EVERY_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Mailbox:
         self._presence = presence  # the key that says that somebody reads here
         self._asked: dict[str, asyncio.Future[Letter]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._odd_told = -_TELL_EVERY_S
 
     async def run(self, bell: Callable[[], None] | None = None) -> None:
         """Read until canceled. `bell`, if given, is called when a job was queued, and when the server is back."""
@@ -84,6 +87,8 @@ class Mailbox:
             found = await client.xread(streams, count=_READ_AT_ONCE, block=_TURN_MS)
         rung = False
         for name, entries in found or []:
+            if not entries:  # a stream that somebody has just put there has none
+                continue
             if name.decode() == keys.bell:
                 streams[keys.bell] = entries[-1][0]
                 rung = True
@@ -97,10 +102,11 @@ class Mailbox:
     def _receive(self, fields: Mapping[bytes, bytes]) -> None:
         try:
             head = json.loads(fields.get(b"head") or b"")
-        except ValueError:
+        except (ValueError, RecursionError):
             head = None
         if not isinstance(head, dict):
-            log.warning("a letter to %s cannot be read", self.party)
+            if self._may_tell():
+                log.warning("letters to %s make no sense", self.party)
             return
         letter = Letter(head, fields.get(b"data") or b"")
         if letter.text("answer"):
@@ -112,11 +118,24 @@ class Mailbox:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def _may_tell(self) -> bool:
+        """Return whether a letter that makes no sense gets a line in the log: once a minute, or it fills the disk."""
+        now = time.monotonic()
+        may = now - self._odd_told >= _TELL_EVERY_S
+        if may:
+            self._odd_told = now
+        return may
+
     async def _respond(self, letter: Letter) -> None:
         try:
             answer = await self._serve(letter)
         except NniliteError as error:
             answer = Letter({"error": str(error), "kind": type(error).__name__})
+        except Exception as error:
+            # Whoever has the pool's password may have written this letter, and it may hold anything.
+            if self._may_tell():
+                log.warning("letters to %s make no sense", self.party, exc_info=error)
+            answer = Letter({"error": f"{self.party.replace(':', ' ')} cannot answer this letter"})
         sender, number = letter.text("from"), letter.text("ask")
         if answer is None or not (sender and number):
             return

@@ -186,7 +186,7 @@ def _read_curves(path: Path) -> list[list[float]]:
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
         try:
             found.append([float(value) for value in json.loads(line)])
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             raise ConfigError(f"curves: line {number} of {path} is not a list of numbers, such as [0.4, 0.6]") from None
         if not found[-1]:
             raise ConfigError(f"curves: line {number} of {path} is empty; give at least one number")

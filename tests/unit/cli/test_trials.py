@@ -144,6 +144,18 @@ def test_downloaded_files_stay_in_their_folder(
     assert not (tmp_path / "out").exists()
 
 
+def test_files_whose_names_are_no_text_are_left_out_and_named(
+    make: Make, manager: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make("abcd")
+    files = [{"path": "\udcff\udcfe", "size": 1}, {"path": "a.txt", "size": 2}]
+    manager.says("POST /trials/trial1/files", {"files": files, "others": [], "note": ""})
+    manager.says("GET /trials/trial1/files/a.txt", b"hi")
+    assert run(["trial", "download", "-T", "trial1", "-o", str(tmp_path / "here")]) == 0
+    assert r"Left out, because their names are not UTF-8: \udcff\udcfe" in capsys.readouterr().out
+    assert [path.name for path in (tmp_path / "here").iterdir()] == ["a.txt"]
+
+
 @pytest.mark.parametrize("words", [["1"], ["#1"], ["-T", "1"], ["trial1"], ["abcd", "-T", "#1"]])
 def test_a_trial_is_shown_by_its_number(
     make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str], words: list[str]

@@ -1,0 +1,66 @@
+"""What a trial prints, on a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from nnilite._cli import screen
+from nnilite._cli.terminal_output import TrialOutput
+
+
+class Terminal(io.BytesIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(*pieces: bytes) -> str:
+    out = Terminal()
+    output = TrialOutput(out)
+    for piece in pieces:
+        output.write(piece)
+    return out.getvalue().decode()
+
+
+@pytest.mark.parametrize(
+    "sequence",
+    [
+        b"\x1b]0;title\x07",
+        b"\x1b]52;c;Y3VybCBldmlsfHNo\x07",  # writes to the clipboard
+        b"\x1b[6n",  # makes the terminal type an answer
+        b"\x1b[2J",
+        b"\x1b[3A",
+        b"\x1bP+q544e\x1b\\",
+        b"\xc2\x9b6n",  # the same in one character of eight bits
+        b"\x00\x0e",
+    ],
+)
+def test_no_sequence_of_a_trial_reaches_the_terminal(sequence: bytes) -> None:
+    for cut in range(len(sequence) + 1):
+        found = shown(b"a" + sequence[:cut], sequence[cut:] + b"b\n")
+        assert not any(mark in found for mark in "\x1b\x07\x9b\x00\x0e")
+        assert found.startswith("a\\x")
+        assert found.endswith("b\n")
+
+
+def test_colours_progress_bars_and_letters_of_all_languages_stay() -> None:
+    text = "\x1b[1;31mrot\x1b[0m\r 50 %\x1b[K\r100 %\b\t\u4f60\u597d\n".encode()
+    for cut in range(len(text)):
+        assert shown(text[:cut], text[cut:]).encode() == text
+
+
+def test_a_file_gets_the_bytes_as_they_are() -> None:
+    out = io.BytesIO()
+    TrialOutput(out).write(b"\x1b]0;title\x07\xff")
+    assert out.getvalue() == b"\x1b]0;title\x07\xff"
+
+
+def test_json_has_no_character_that_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"\x9b6n\u202e\x1b": "\ud800\x7fgr\u00fcn"}
+    screen.show_json(value)
+    told = capsys.readouterr().out
+    assert json.loads(told) == value
+    assert not any(mark in told for mark in "\x9b\u202e\x1b\x7f")
+    assert "gr\u00fcn" in told
