@@ -332,12 +332,19 @@ class TrainingService(ABC):
         return {"name": job.name}
 
     async def check(self) -> None:
-        """Ask the platform whether trials could run: rights, operators, quotas; for `create --dry-run`.
+        """Ask the platform whether trials could run: rights, operators, quotas; for `nnictl doctor` and dry runs.
 
         Called on a service that has not been opened, and changes nothing. What `open` refuses is refused here, as far
         as that is known without a manager. Raises: ConfigError if it can never work, ServiceError if that is unknown
         now.
         """
+
+    async def check_for_dry_run(self) -> None:
+        """Check the same for `create --dry-run`, which may run where trials will not, and where nobody has logged in.
+
+        Raises: as `check`; ServiceError with the reason for what is left out.
+        """
+        await self.check()
 
     def hosts(self) -> list[Host]:
         """Return the machines of this service and their health, as last seen."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ def show(config: CheckedConfig, options: ManagerOptions, *, as_json: bool) -> in
         "jobs": jobs,
         "unchecked": first.unchecked,
         "withoutEffect": [one._asdict() for one in config.without_effect],
-        "warnings": [*_warnings(config), *space_warnings(config)],
+        "warnings": [*_warnings(config), *space_warnings(config), *_new(first.notes, config.warnings)],
     }
     if as_json:
         screen.show_json(found)
@@ -77,6 +78,11 @@ def space_warnings(config: CheckedConfig) -> list[str]:
         return []
     tuner = config.tuner.name or ""
     return [f"search space: {hint}" for hint in space_hints(space, tuner=tuner, max_trials=config.max_trial_number)]
+
+
+def _new(notes: Sequence[str], warnings: Sequence[str]) -> list[str]:
+    """Return the notes that no warning has said already."""
+    return [note for note in notes if not any(warning.startswith(note) for warning in warnings)]
 
 
 def _runs_in_place(described: Json) -> bool:
@@ -150,7 +156,7 @@ def _show(config: CheckedConfig, package: CodePackage | None, found: dict[str, A
         warn(warning)
     if found["unchecked"]:
         print()
-        warn(f"rights and quotas were not checked: {found['unchecked']}")
+        warn(f"whether trials can run was not checked: {found['unchecked']}")
     doubts = len(found["warnings"]) + len(config.without_effect) + bool(found["unchecked"])
     warnings = f"and {doubts} warning{'s' if doubts > 1 else ''}" if doubts else "and no warnings"
     print(f"\nNo errors {warnings}. Nothing was started: this was a dry run.")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Protocol
@@ -111,7 +111,7 @@ class HybridService(TrainingService):
 
     async def submit(self, job: Job) -> Handle:
         asked, now = self.notes.asked(job), asyncio.get_running_loop().time()
-        candidates = self._candidates(job, now)
+        candidates = _candidates(self.notes, self._shares, self._aside, job, now)
         others = [one.name for one in candidates if one.name != asked]
         never = {name: why for name in others if (why := self._refusals.of_job(name, job.name))}
         impossible = [f"{name}: {why}" for name, why in never.items()]
@@ -148,17 +148,10 @@ class HybridService(TrainingService):
     async def _note(self, name: str, job: Job) -> None:
         """Note that a member is asked. Raises: PassedOver if others have taken its places meanwhile."""
         async with self._noting:
-            [found] = [one for one in self._candidates(job, 0.0) if one.name == name]
+            [found] = [one for one in _candidates(self.notes, self._shares, self._aside, job, 0.0) if one.name == name]
             if found.is_full:
                 raise PassedOver(_passed_over(found, self._aside))
             await self.notes.note(job, name)
-
-    def _candidates(self, job: Job, now: float) -> list[Candidate]:
-        held, tried = self.notes.held(job), self.notes.tried(job)
-        return [
-            Candidate(name, share, held.get(name, 0), self._aside.is_aside(name, now), list(tried).count(name))
-            for name, share in self._shares.items()
-        ]
 
     async def _submit_to(self, name: str, job: Job) -> Handle:
         """Submit to one member.
@@ -195,7 +188,7 @@ class HybridService(TrainingService):
         now = asyncio.get_running_loop().time()
         candidates = [
             replace(one, held=one.held + extra.get(one.name, 0))
-            for one in self._candidates(job, now)
+            for one in _candidates(self.notes, self._shares, self._aside, job, now)
             if one.name not in tried and one.name not in self._closed.errors and one.name not in self._aside
             if not self._refusals.of_job(one.name, job.name)
             # Jobs wait in its queue, too, or it has just refused one.
@@ -272,22 +265,10 @@ class HybridService(TrainingService):
         return {name: member.describe(self._own[name](job)) for name, member in self._members.items()}
 
     async def check(self) -> None:
-        """Ask all members, whatever the first ones answer. Raises: ConfigError that names those that cannot work."""
-        untold: list[str] = []
-        impossible: list[str] = []
-        for name, member in self._members.items():
-            try:
-                await within(name, member.check())
-            except ServiceError as error:
-                untold.append(f"{name}: {error}")
-            except ConfigError as error:
-                impossible.append(f"{name}: {error}")
-        if len(impossible) == len(self._members):
-            raise ConfigError("no service can run a trial: " + "; ".join(impossible), Place(field="trainingService"))
-        if impossible:
-            raise ConfigError("; ".join(impossible), Place(field="trainingService"))
-        if untold:
-            raise ServiceError("; ".join(untold))
+        await _ask_all({name: member.check for name, member in self._members.items()})
+
+    async def check_for_dry_run(self) -> None:
+        await _ask_all({name: member.check_for_dry_run for name, member in self._members.items()})
 
     def hosts(self) -> list[Host]:
         closed = [Host(name, "down", str(reason)) for name, reason in self._closed.errors.items()]
@@ -307,8 +288,37 @@ class HybridService(TrainingService):
         return self._members[handle["service"]]
 
 
+def _candidates(
+    notes: PlacementNotes, shares: Mapping[str, Share], aside: MembersAside, job: Job, now: float
+) -> list[Candidate]:
+    held, tried = notes.held(job), notes.tried(job)
+    return [
+        Candidate(name, share, held.get(name, 0), aside.is_aside(name, now), list(tried).count(name))
+        for name, share in shares.items()
+    ]
+
+
 def _passed_over(one: Candidate, aside: MembersAside) -> str:
     """Return why a member is not asked, "" if it is."""
     if one.is_full:
         return f"it has {one.held} trials, and maxTrials is {one.share.max_trials}"
     return f"set aside: {aside[one.name].reason}" if one.is_aside else ""
+
+
+async def _ask_all(checks: Mapping[str, Callable[[], Awaitable[None]]]) -> None:
+    """Ask all members, whatever the first ones answer. Raises: ConfigError that names those that cannot work."""
+    untold: list[str] = []
+    impossible: list[str] = []
+    for name, check in checks.items():
+        try:
+            await within(name, check())
+        except ServiceError as error:
+            untold.append(f"{name}: {error}")
+        except ConfigError as error:
+            impossible.append(f"{name}: {error}")
+    if len(impossible) == len(checks):
+        raise ConfigError("no service can run a trial: " + "; ".join(impossible), Place(field="trainingService"))
+    if impossible:
+        raise ConfigError("; ".join(impossible), Place(field="trainingService"))
+    if untold:
+        raise ServiceError("; ".join(untold))

@@ -41,6 +41,7 @@ class Preview:
     jobs: Mapping[str, Json]
     # Why the platform or the storage could not be asked whether it would take trials; "" if it would.
     unchecked: str
+    notes: tuple[str, ...] = ()  # what the services remark on their machines
 
 
 async def preview(directory: Path, config: CheckedConfig, address: Address) -> Preview:
@@ -52,9 +53,10 @@ async def preview(directory: Path, config: CheckedConfig, address: Address) -> P
         job = _without_secrets(parts.jobs(Trial("trial", 0, parameters, parameter_id=0), Attempt("trial", 0)))
         described = parts.service.describe(job)
         unchecked = await _platform_unchecked(parts.service)
+        notes = [note for host in parts.service.hosts() if isinstance(note := host.details.get("note"), str)]
     unchecked = unchecked or await asyncio.to_thread(_storage_unchecked, directory, config)
     names = [name for name, _, _ in config.services]
-    return Preview(parameters, {names[0]: described} if len(names) == 1 else described, unchecked)
+    return Preview(parameters, {names[0]: described} if len(names) == 1 else described, unchecked, tuple(notes))
 
 
 @asynccontextmanager
@@ -78,7 +80,7 @@ async def _platform_unchecked(service: TrainingService) -> str:
     """Return why the platform could not be asked whether it would take trials; "" if it would. Raises: ConfigError."""
     try:
         with patience_of_at_most(OUTAGE_S):
-            await asyncio.wait_for(service.check(), _CHECK_TIMEOUT_S)
+            await asyncio.wait_for(service.check_for_dry_run(), _CHECK_TIMEOUT_S)
     except asyncio.TimeoutError:
         return f"{service.name} did not answer within {_CHECK_TIMEOUT_S:.0f} s"
     except ServiceError as error:

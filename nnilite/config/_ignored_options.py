@@ -18,6 +18,7 @@ from nnilite.records import Json
 
 if TYPE_CHECKING:
     from nnilite.config._experiment_config import CheckedConfig
+    from nnilite.config._nested_configs import AlgorithmConfig
     from nnilite.service import IgnoredOption
 
 BY_WORKERS = (
@@ -70,6 +71,9 @@ BY_MANAGER = (
     "webhooks",
 )
 """The options that the manager itself sees to, whatever the platform."""
+
+
+_FOR_TUNERS = "it is for tuners of your own; for trials, write trialGpuNumber, and gpuIndices in trainingService"
 
 
 class OptionWithoutEffect(NamedTuple):
@@ -144,6 +148,8 @@ def _of_the_manager(config: CheckedConfig) -> Iterator[OptionWithoutEffect]:
     of_a_service = any(section._settings.debug for section in _sections(config))
     if config.debug and config.log_level != "debug" and not of_a_service:
         yield OptionWithoutEffect("debug", "", f"logLevel counts, and is {config.log_level}")
+    if config.tuner_gpu_indices and not any(_is_own(*one) for one in _algorithms(config)):
+        yield OptionWithoutEffect("tunerGpuIndices", "", _FOR_TUNERS)
     if len(config.services) == 1:
         alone = "there is one training service; name several in trainingService"
         for option, value in (("placement", config.placement != "weighted"), ("moveAfter", config.move_after)):
@@ -151,6 +157,15 @@ def _of_the_manager(config: CheckedConfig) -> Iterator[OptionWithoutEffect]:
                 yield OptionWithoutEffect(option, "", alone)
     for section, service in zip(_sections(config), config.services, strict=True):
         yield from _of_a_section(config, section, service)
+
+
+def _algorithms(config: CheckedConfig) -> Iterator[tuple[str, AlgorithmConfig]]:
+    groups = {lookup.TUNERS: config.tuner, lookup.ASSESSORS: config.assessor}
+    yield from ((group, one) for group, one in groups.items() if one is not None)
+
+
+def _is_own(group: str, algorithm: AlgorithmConfig) -> bool:
+    return algorithm.name is None or lookup.is_own(group, algorithm.name)
 
 
 def _sections(config: CheckedConfig) -> Sequence[Any]:

@@ -10,6 +10,7 @@ from nnilite._experiments import registry
 from nnilite._manager import assembly
 from nnilite._manager.preview import preview
 from nnilite.config import from_dict
+from nnilite.errors import ConfigError
 
 pytestmark = pytest.mark.process  # the tuner has a process of its own
 
@@ -43,3 +44,22 @@ async def test_a_preview_comes_from_the_assembly_of_a_manager(folder: Path, monk
     monkeypatch.setattr(assembly, "assemble", lambda *given: assembled.append(assemble(*given)) or assembled[0])
     await preview(folder, from_dict(CONFIG, folder).checked(), assembly.Address(port=8080))
     assert [parts.engine.rules.settings.concurrency for parts in assembled] == [1]
+
+
+async def test_gpus_that_this_machine_lacks_are_a_doubt_in_a_dry_run_and_an_error_where_trials_run(
+    folder: Path,
+) -> None:
+    local = {"platform": "local", "useActiveGpu": True, "gpuIndices": "4000"}
+    config = from_dict({**CONFIG, "trialGpuNumber": 1, "trainingService": local}, folder).checked()
+    first = await preview(folder, config, assembly.Address(port=8080))
+    assert first.unchecked.startswith("trialGpuNumber is 1, but ")
+    assert "so trials cannot run here; remove it" in first.unchecked
+    service = assembly.make_service(folder, config, assembly.Address(port=8080), wake=lambda: None)
+    with pytest.raises(ConfigError, match="trialGpuNumber: is 1, but "):
+        await service.open()
+
+
+async def test_a_preview_tells_what_services_remark_on_their_machines(folder: Path) -> None:
+    config = from_dict({**CONFIG, "trainingService": {"platform": "local", "niceness": 3}}, folder).checked()
+    first = await preview(folder, config, assembly.Address(port=8080))
+    assert [note for note in first.notes if "niceness 3" in note] == list(first.notes) != []

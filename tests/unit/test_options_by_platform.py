@@ -279,3 +279,19 @@ def test_a_plugin_of_anybody_says_what_it_ignores(tmp_path: Path, monkeypatch: p
         "callback has no effect on shelves: nothing has a log",
     ]
     assert assembly.services_by_log(config) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("tuner", "told"),
+    [
+        ({"name": "Random"}, True),
+        ({"className": "mine.Tuner", "codeDirectory": "."}, False),
+    ],
+)
+def test_gpus_for_a_tuner_that_uses_none_are_told(tmp_path: Path, tuner: dict[str, str], told: bool) -> None:
+    (tmp_path / "mine.py").write_text("class Tuner: pass")
+    config = experiment(tmp_path, "local", tunerGpuIndices="5,6", tuner=tuner)
+    assert (
+        any("trialGpuNumber, and gpuIndices in trainingService" in one.sentence for one in config.without_effect)
+        is told
+    )

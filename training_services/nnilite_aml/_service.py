@@ -59,6 +59,11 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
     def connect(self) -> AmlWorkspace:
         return AmlWorkspace(self.config, self.patience.call_s)
 
+    async def check_for_dry_run(self) -> None:
+        raise ServiceError(
+            "a dry run does not log in to Azure; `nnictl doctor FILE` does, and checks workspace and compute target"
+        )
+
     async def log_in(self, api: AmlWorkspace) -> None:
         await check_workspace(api, self.config)
 

@@ -76,8 +76,11 @@ class GpuDesk:
         if self._glance is not None:
             self._glance.cancel()
 
-    async def check(self, wanted: int) -> None:
-        """Check that this machine can ever provide `wanted` GPUs. Raises: ConfigError."""
+    async def check(self, wanted: int, concurrency: object) -> str:
+        """Check that this machine can ever provide `wanted` GPUs; return a note if they allow fewer trials at once.
+
+        Raises: ConfigError.
+        """
         try:
             gpus = await self._reader.gpus()
         except ServiceError as error:
@@ -85,6 +88,14 @@ class GpuDesk:
         reason = impossible(gpus, wanted, self._rules)
         if reason:
             raise ConfigError(f"is {wanted}, but {reason}; {_CURE}", GPU_PLACE)
+        has = sum(map(self._rules.admits, gpus))
+        at_once = has * self._rules.max_jobs // wanted
+        if not isinstance(concurrency, int) or at_once >= concurrency:
+            return ""
+        return (
+            f"trialConcurrency is {concurrency}, but the GPUs are enough for {at_once} at once: "
+            f"a trial needs {wanted} of {has}"
+        )
 
     async def book(self, job: str, directory: Path, wanted: int) -> tuple[int, ...]:
         """Book GPUs for one more job. Raises: NoCapacity, ServiceError."""

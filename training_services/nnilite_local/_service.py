@@ -31,7 +31,7 @@ from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 from nnilite.services.gpu import environment, use_of
 from nnilite.services.keeper_folder import copy_attempt
-from nnilite.services.section_fields import gpus_of
+from nnilite.services.section_fields import GPU_PLACE, gpus_of
 from nnilite.services.slots import SlotDesk, SlotTerms, SlotTrouble
 from nnilite.services.worker_side import FolderLooks, HostMeter, SlowFolder, started_at, write_private
 from nnilite_local._attempt_folder import AttemptFolder
@@ -85,6 +85,7 @@ class LocalService(TrainingService):
         self._meter = HostMeter()
         self._terms = SlotTerms(config.max_slots, config.priority)
         self._booking = asyncio.Lock()  # slots and GPUs are booked, and freed, for one job at a time
+        self._few_gpus = ""  # a note, if they are fewer than the trials at once need
         self._address = ""
         self._package: CodePackage | None = None
         self._second_keepers = SecondKeepers(context.keeper, context.wake)
@@ -101,6 +102,8 @@ class LocalService(TrainingService):
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._publish_address()
         await self.check()
+        if self._few_gpus:
+            log.warning("%s", self._few_gpus)
         self._gpus.restore(self._runs)
         if self.config.isolate_code:
             await self._packed()
@@ -109,7 +112,7 @@ class LocalService(TrainingService):
     async def submit(self, job: Job) -> Handle:
         folder = _folder_of(self._directory, job)
         if job.attempt:
-            await self._endings.end_earlier(self._earlier(job))
+            await self._endings.end_earlier(_earlier(self._directory, job))
         try:
             known = await self._known(job, folder)
         except OSError as error:
@@ -201,15 +204,22 @@ class LocalService(TrainingService):
         return {"name": job.name, **gpus, **spec, "token": _HIDDEN}
 
     async def check(self) -> None:
-        wanted = gpus_of(self.config, self.context)
-        if wanted:
-            await self._gpus.check(wanted)
+        wanted, concurrency = gpus_of(self.config, self.context), self.context.defaults.get("trialConcurrency")
+        self._few_gpus = await self._gpus.check(wanted, concurrency) if wanted else ""
+
+    async def check_for_dry_run(self) -> None:
+        try:
+            await self.check()
+        except ConfigError as error:  # a config for a machine with GPUs is often checked on one without
+            what, _, cure = error.message.rpartition("; ")
+            raise ServiceError(f"{GPU_PLACE.field} {what}, so trials cannot run here; {cure}") from error
 
     def hosts(self) -> list[Host]:
         seen = self._gpus.seen
         details: dict[str, Json] = {**self._meter.read(), **({"gpuUse": use_of(seen)} if seen else {})}
-        if self.config.note:
-            details["note"] = self.config.note
+        notes = [note for note in (self.config.note, self._few_gpus) if note]
+        if notes:
+            details["note"] = "; ".join(notes)
         return [Host(self._host, "up", running=len(self._at_work), details=details)]
 
     async def remove(self, handle: Handle) -> None:
@@ -264,12 +274,6 @@ class LocalService(TrainingService):
             raise ServiceError("; ".join(left))
 
     # starting
-
-    def _earlier(self, job: Job) -> list[tuple[str, AttemptFolder]]:
-        """Return the last attempts of its trial before this one, by job."""
-        name = job.name.rpartition("-")[0]
-        numbers = range(max(0, job.attempt - _MOST_EARLIER), job.attempt)
-        return [(f"{name}-{number}", _folder_of(self._directory, replace(job, attempt=number))) for number in numbers]
 
     async def _packed(self) -> CodePackage:
         """Return the code as it was when it was first asked for: the same for all trials."""
@@ -380,6 +384,13 @@ def _handle(
 
 def _in_place(code_directory: Path) -> dict[str, str]:
     return {"in_place": os.path.abspath(code_directory)}  # noqa: PTH100
+
+
+def _earlier(directory: Path, job: Job) -> list[tuple[str, AttemptFolder]]:
+    """Return the last attempts of its trial before this one, by job."""
+    name = job.name.rpartition("-")[0]
+    numbers = range(max(0, job.attempt - _MOST_EARLIER), job.attempt)
+    return [(f"{name}-{number}", _folder_of(directory, replace(job, attempt=number))) for number in numbers]
 
 
 def _was_begun(looks: FolderLooks, directory: Path, host: str) -> bool:

@@ -167,6 +167,20 @@ def test_what_can_never_be_had_is_said_at_the_start(on_machine, settings, senten
     assert on_machine(ONE, "pass", **settings) == [f"ConfigError: {sentence}; {cure}"]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "concurrency", "note"),
+    [
+        (4, 4, "trialConcurrency is 4, but the GPUs are enough for 1 at once: a trial needs 4 of 4"),
+        (2, 3, "trialConcurrency is 3, but the GPUs are enough for 2 at once: a trial needs 2 of 4"),
+        (1, 4, ""),
+        (4, 1, ""),
+    ],
+)
+def test_gpus_for_fewer_trials_at_once_than_asked_for_are_a_note(on_machine, wanted, concurrency, note):
+    program = f"print(bench.call(bench.service._gpus.check({wanted}, {concurrency})))"
+    assert on_machine(FOUR, program) == [note]
+
+
 def test_a_machine_without_a_driver_is_said_at_the_start(on_machine):
     [line] = on_machine(("fail 9",), "pass")
     assert "is 1, but GPUs cannot be found: the NVIDIA driver reported Driver Not Loaded; remove it" in line
