@@ -8,7 +8,7 @@ import secrets
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import getpid
 from pathlib import Path
 
@@ -35,15 +35,9 @@ PAGE = "hub.html"
 COMMAND = "nnictl ui"
 
 
-@dataclass(frozen=True)
-class HubKeys:
-    """The token of the hub. It has no jobs."""
-
-    token: str
-
-    def callback_token(self, job: str) -> str:
-        # A new random token matches no request, so every callback is refused.
-        return secrets.token_urlsafe(32)
+def unknown_token(job: str) -> str:
+    """Return a new random token, which no request has: the hub has no jobs, so it refuses every callback."""
+    return secrets.token_urlsafe(32)
 
 
 def folder() -> Path:
@@ -80,7 +74,7 @@ def make_application(hub: Hub, token: str, options: ManagerOptions, *, require_t
         page=PAGE,
         sign_in_command=COMMAND,
     )
-    gate = AccessGate(HubKeys(token), settings)
+    gate = AccessGate(token, unknown_token, settings)
     guard_server_logs([token])
     about = document(ROUTES, settings.prefix, "All experiments of a user on a machine.")
     return assembled(HubSite(gate=gate, options=settings, hub=hub), ROUTES, about)

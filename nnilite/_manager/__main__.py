@@ -30,6 +30,7 @@ from nnilite._keeper.niceness import go_first
 from nnilite._logging.secret_filter import SecretFilter
 from nnilite._manager import assembly, standing_by
 from nnilite._manager.log_limits import LogLimits, keep_logs_small
+from nnilite._manager.manager import Manager
 from nnilite._manager.own_files import OwnFiles, files_of
 from nnilite._manager.port_choice import listening
 from nnilite._manager.starter import Starter
@@ -120,7 +121,7 @@ class Program:
         store = open_store(self._directory, False, time.time())
         token = self._prepare(config)
         viewer = assemble_view(self._directory, config, store, token)
-        self._files.created = viewer.about.created
+        self._files.created = viewer.profiles.about.created
         await self._serve_view(viewer, store)
 
     async def _manage(self, lock: ManagerLock, tuner: TunerProcess | None) -> None:
@@ -137,7 +138,7 @@ class Program:
             log.warning("%s", one.sentence)
         if tuner is not None:
             parts.tuner.take(tuner)
-        about = parts.manager.about
+        about = parts.manager.profiles.about
         self._files.created = about.created
         files = files_of(self._directory, config, token, about)
         self._files.guard = Guard(self._directory, lock, parts.keeper, files)
@@ -188,7 +189,7 @@ class Program:
 
     async def _serve_view(self, reading: Viewer, store: Store) -> None:
         # An open database has files next to it, which may not go away once the lock says that the folder is free.
-        with contextlib.closing(store), contextlib.closing(reading.reader):
+        with contextlib.closing(store), contextlib.closing(reading.results):
             await self._show(reading)
 
     async def _show(self, reading: Viewer) -> None:
@@ -206,15 +207,15 @@ class Program:
     async def _resumed_or_stopped(self, reading: Viewer) -> bool:
         """Wait until a user resumes or stops the view. Return whether the experiment is to be resumed."""
         waits: list[asyncio.Task[Any]] = [
-            asyncio.create_task(event.wait()) for event in (self._stopping, reading.resuming)
+            asyncio.create_task(event.wait()) for event in (self._stopping, reading.control.resuming)
         ]
         waits.append(asyncio.create_task(self._idle(lambda: True)))
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for task in waits:
             task.cancel()
         # The answer to the request for the resume has to be sent first.
-        await asyncio.sleep(_LAST_WORDS_S if reading.resuming.is_set() else 0)
-        return reading.resuming.is_set() and not self._stopping.is_set()
+        await asyncio.sleep(_LAST_WORDS_S if reading.control.resuming.is_set() else 0)
+        return reading.control.resuming.is_set() and not self._stopping.is_set()
 
     def command(self) -> list[str]:
         """Return the command line that resumes the viewed experiment at the same address."""
@@ -338,7 +339,7 @@ class Program:
     async def _stop_when_told(self, parts: assembly.Assembled) -> None:
         await self._stopping.wait()
         try:
-            await parts.manager.stop()
+            await parts.manager.control.stop()
         except ServiceError as error:
             log.warning("asked to stop: %s", error)
 
@@ -360,7 +361,7 @@ class Program:
 
     # ------------------------------------------------------------ reports to others
 
-    def _listen(self, backend: Viewer) -> Any:
+    def _listen(self, backend: Viewer | Manager) -> Any:
         options = self._options
         page_name = new_page_name(options.host, has_tls=options.tls_cert is not None, prefix=options.url_prefix)
         settings = Options(
@@ -379,7 +380,7 @@ class Program:
             self._directory,
         )
         self._address.port = server.port
-        backend.about = located(backend.about, self._address)
+        backend.profiles.about = located(backend.profiles.about, self._address)
         return server
 
     def _ready(self) -> None:

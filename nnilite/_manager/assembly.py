@@ -23,7 +23,8 @@ from nnilite._engine.service_caller import WakeSignal
 from nnilite._experiments.address import Address
 from nnilite._experiments.file_guard import KeeperFile
 from nnilite._manager import known_results, search_from
-from nnilite._manager.manager import Machinery, Manager, Publisher, new_trial_id
+from nnilite._manager.machinery import Machinery, Publisher, new_trial_id
+from nnilite._manager.manager import Manager
 from nnilite._plugins import lookup
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.notices import TEACHES_NOTHING

@@ -20,7 +20,9 @@ from nnilite._store.reader import Reader
 from nnilite._store.settings_of_config import is_maximizing
 from nnilite._store.writer import Store, open_store
 from nnilite._views.about import About, ExperimentProgress
-from nnilite._views.viewer import Viewer, piece
+from nnilite._views.folder_files import FolderFiles, read_piece
+from nnilite._views.view_control import ViewControl
+from nnilite._views.viewer import Viewer
 from nnilite.errors import Conflict, NotFound
 from nnilite.records import ExperimentLimits, Json
 from nnilite.units import parse_duration_s
@@ -28,32 +30,32 @@ from nnilite.units import parse_duration_s
 _LOGS = {"manager": "nnimanager.log", "tuner": "dispatcher.log"}
 
 
-class NniViewer(Viewer):
-    """Reads files where NNI put them, and refuses what NNI's experiments cannot do."""
-
-    def __init__(self, origin: Path, about: About, progress: ExperimentProgress, reader: Reader, token: str) -> None:
-        super().__init__(about, progress, reader, token)
-        self._origin = origin
+class NniFiles(FolderFiles):
+    """Finds files where NNI put them."""
 
     async def log(self, name: str, offset: int, limit: int) -> Piece:
         if name not in _LOGS:
             raise NotFound(f"There is no log {name!r}; there are {', '.join(_LOGS)}.")
-        return await asyncio.to_thread(piece, self._origin / "log", _LOGS[name], offset, limit)
+        return await asyncio.to_thread(read_piece, self._folder / "log", _LOGS[name], offset, limit)
 
     async def output(self, trial: str, attempt: int | None, stream: str, offset: int, limit: int) -> Piece:
         folder = await self.directory(trial)
         return await asyncio.to_thread(_output, folder, stream, offset, limit)
 
     async def directory(self, trial: str) -> Path:
-        found, _ = await self.reader.trial(trial)
-        folder = await asyncio.to_thread(nni_folders.trial_folder, self._origin, found.id)
+        found, _ = await self._reader.trial(trial)
+        folder = await asyncio.to_thread(nni_folders.trial_folder, self._folder, found.id)
         if folder is None:
             raise NotFound(f"NNI left no folder of trial {trial} on this machine.")
         return folder
 
+
+class NniControl(ViewControl):
+    """Refuses what NNI's experiments cannot do."""
+
     @property
     def cannot_resume(self) -> str:
-        return registry.cannot_go_on(self.experiment_id)
+        return registry.cannot_go_on(self._about.id)
 
     async def resume(self) -> None:
         raise Conflict(self.cannot_resume)
@@ -63,9 +65,9 @@ class NniViewer(Viewer):
 
         Raises: Conflict.
         """
-        raise Conflict(f"Experiment {self.experiment_id} was made by Microsoft NNI and can only be read.")
+        raise Conflict(f"Experiment {self._about.id} was made by Microsoft NNI and can only be read.")
 
-    def _refusal(self, what: str) -> Conflict:
+    def refusal(self, what: str) -> Conflict:
         return Conflict(self.cannot_resume)
 
 
@@ -75,11 +77,11 @@ def _output(folder: Path, stream: str, offset: int, limit: int) -> Piece:
     NNI 3 writes what a local trial prints to `trial.log`, and leaves its stdout empty.
     """
     names = [f"trial.{stream}", stream] + (["trial.log"] if stream == "stdout" else [])
-    pieces = (piece(folder, name, offset, limit) for name in names)
+    pieces = (read_piece(folder, name, offset, limit) for name in names)
     return next((one for one in pieces if one.total), Piece(b"", 0, 0))
 
 
-def open_view(directory: Path, token: str) -> tuple[NniViewer, Store]:
+def open_view(directory: Path, token: str) -> tuple[Viewer, Store]:
     """Open a reader of an experiment that `prepare` has copied here. Raises: NniliteError."""
     document = read_document(directory / COPY, COPY_CURE)
     config, origin = document.fields.get("config"), document.folder("directory")
@@ -109,7 +111,8 @@ def open_view(directory: Path, token: str) -> tuple[NniViewer, Store]:
         best=known.best,
         next_sequence=known.next_sequence,
     )
-    return NniViewer(origin, about, progress, Reader(store.path), token), store
+    reader = Reader(store.path)
+    return Viewer(about, progress, reader, token, NniControl, NniFiles(origin, reader)), store
 
 
 def _algorithm(config: Mapping[str, Json]) -> dict[str, Json]:

@@ -45,7 +45,7 @@ def make_application(backend: Backend, options: Options | None = None) -> RestAp
     Example: `listen(make_application(backend, Options(bind="127.0.0.1")), "127.0.0.1", 8080)`
     """
     options = options or Options()
-    site = Site(AccessGate(backend, options), options, backend=backend)
+    site = Site(AccessGate(backend.token, backend.callbacks.callback_token, options), options, backend=backend)
     guard_server_logs([backend.token])
     return assembled(site, ROUTES, document(ROUTES, options.prefix))
 

@@ -20,9 +20,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from tornado.httputil import HTTPServerRequest, split_host_and_port
@@ -81,22 +80,15 @@ class HostNames:
         return self._any_address and ip_address(name) is not None
 
 
-class Keys(Protocol):
-    """The tokens of one server."""
-
-    @property
-    def token(self) -> str:
-        """The token of its user."""
-
-    def callback_token(self, job: str) -> str:
-        """Return the token of a job. Every text gets one, also if there is no such job."""
-
-
 class AccessGate:
-    """Checks every request before its handler runs. Raises: Refusal."""
+    """Checks every request before its handler runs. Raises: Refusal.
 
-    def __init__(self, keys: Keys, options: Options) -> None:
-        self._keys = keys
+    `token` is that of the server's user. `callback_token` returns that of a job: every text has one, a job or not.
+    """
+
+    def __init__(self, token: str, callback_token: Callable[[str], str], options: Options) -> None:
+        self._token = token
+        self._callback_token = callback_token
         self._command = options.sign_in_command
         self._hosts = HostNames(options.bind, options.hosts)
         self._prefix = options.prefix
@@ -152,7 +144,7 @@ class AccessGate:
 
     def has_token(self, request: HTTPServerRequest) -> bool:
         """Return whether a request has the manager's token."""
-        return same(bearer(request), self._keys.token)
+        return same(bearer(request), self._token)
 
     async def is_own(self, request: HTTPServerRequest) -> bool:
         """Return whether the request needs no key, as it is from a program of this user or a page of this start."""
@@ -189,7 +181,7 @@ class AccessGate:
         """
         if not job:
             raise HttpRefusal(401, "name the job of this token in the header X-Nnilite-Job")
-        token = self._keys.callback_token(job)
+        token = self._callback_token(job)
         if same(bearer(request), token):
             return None
         authorization = request.headers.get("Authorization", "")

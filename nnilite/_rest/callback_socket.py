@@ -231,7 +231,7 @@ class CallbackSocket:
             self._unproven.pop(caller, None)
             if not hold.size:
                 hold.add(job, len(line))
-            answer = to_json(await self._backend.events(job, events_of(request)))
+            answer = to_json(await self._backend.callbacks.events(job, events_of(request)))
         except NniliteError as error:
             status = status_of(error)
             if job and (more := self._refusals.more(job, str(status))) is not None:
@@ -253,7 +253,7 @@ class CallbackSocket:
 
     def _check_token(self, job: str, token: str) -> None:
         """Check the token of a job. Raises: HttpRefusal."""
-        known = self._backend.callback_token(job)
+        known = self._backend.callbacks.callback_token(job)
         if not hmac.compare_digest(token.encode("utf-8", "replace"), known.encode("ascii")):
             raise HttpRefusal(401, "this is not the token of that job")
 

@@ -13,7 +13,7 @@ class ProofHandler(ApiHandler):
     """Proves to a keeper that this is the manager of its trial. Others learn nothing from the answer."""
 
     def get(self, job: str) -> None:
-        self.send_json(self.site.gate.proofs.meet(self.backend.callback_token(job), self.query["nonce"]))
+        self.send_json(self.site.gate.proofs.meet(self.backend.callbacks.callback_token(job), self.query["nonce"]))
 
 
 class CallbackHandler(ApiHandler):
@@ -23,7 +23,7 @@ class CallbackHandler(ApiHandler):
         if self.signed is not None and not self.site.gate.proofs.take(job, self.signed, self.body()):
             raise HttpRefusal(401, "this batch is not as it was signed, or it was sent before")
         events = parse_batch(self.body())
-        answer = await self.backend.events(job, events)
+        answer = await self.backend.callbacks.events(job, events)
         self.send_json(to_json(answer))
 
 
@@ -31,11 +31,11 @@ class CodeHandler(ApiHandler):
     """Sends a code package."""
 
     async def get(self, digest: str) -> None:
-        await send_file(self, self.backend.code_package(digest), "application/gzip")
+        await send_file(self, self.backend.files.code_package(digest), "application/gzip")
 
 
 class KeeperHandler(ApiHandler):
     """Sends the keeper."""
 
     async def get(self) -> None:
-        await send_file(self, self.backend.keeper(), "application/zip")
+        await send_file(self, self.backend.files.keeper(), "application/zip")

@@ -28,7 +28,8 @@ class ExperimentHandler(ApiHandler):
         self.send_json(to_json(await self.backend.profile()))
 
     async def patch(self) -> None:
-        self.send_json(to_json(await self.backend.update(read_changes(self.json()))))
+        await self.backend.control.update(read_changes(self.json()))
+        self.send_json(to_json(await self.backend.profile()))
 
 
 class StopHandler(ApiHandler):
@@ -36,7 +37,7 @@ class StopHandler(ApiHandler):
 
     async def post(self) -> None:
         wire.strict_object(self.json(), [])
-        await self.backend.stop()
+        await self.backend.control.stop()
         self.send_json({"stopping": True}, 202)
 
 
@@ -45,7 +46,7 @@ class ResumeHandler(ApiHandler):
 
     async def post(self) -> None:
         wire.strict_object(self.json(), [])
-        await self.backend.resume()
+        await self.backend.control.resume()
         self.send_json({"resuming": True}, 202)
 
 
@@ -54,7 +55,7 @@ class ImportHandler(ApiHandler):
 
     async def post(self) -> None:
         pairs = read_pairs(self.json())
-        imported, warning = await self.backend.import_data(pairs)
+        imported, warning = await self.backend.control.import_data(pairs)
         self.send_json({"imported": imported, "warning": warning})
 
 
@@ -62,7 +63,7 @@ class LogHandler(ApiHandler):
     """A piece of the manager's or the tuner's log."""
 
     async def get(self, name: str) -> None:
-        send_piece(self, await self.backend.log(name, self.query["offset"], self.query["limit"]))
+        send_piece(self, await self.backend.files.log(name, self.query["offset"], self.query["limit"]))
 
 
 class ExperimentsHandler(ApiHandler):

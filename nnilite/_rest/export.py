@@ -23,13 +23,14 @@ class ExportHandler(ApiHandler):
         kind = self.query["format"]
         name = f"{self.backend.experiment_id}.{kind}"
         self.set_header("Content-Disposition", f'attachment; filename="{name}"')
-        known = {one.trial: one for one in await self.backend.remarks(RemarksQuery())}
+        known = {one.trial: one for one in await self.backend.results.remarks(RemarksQuery())}
         if kind == "csv":
             self.set_header("Content-Type", "text/csv; charset=utf-8")
-            await self._send(csv_lines(self.backend.export(), await columns_of(self.backend.export()), known))
+            columns = await columns_of(self.backend.results.ended())
+            await self._send(csv_lines(self.backend.results.ended(), columns, known))
         else:
             self.set_header("Content-Type", "application/json")
-            await self._send(json_lines(self.backend.export(), known))
+            await self._send(json_lines(self.backend.results.ended(), known))
 
     async def _send(self, texts: AsyncIterator[str]) -> None:
         await send_texts(self, texts)

@@ -24,7 +24,7 @@ class RowsHandler(ApiHandler):
     table = Table.TRIALS
 
     async def get(self) -> None:
-        page = await self.backend.rows(self.table, read_cursor(self.query["after"]), self.query["limit"])
+        page = await self.backend.bulk.rows(self.table, read_cursor(self.query["after"]), self.query["limit"])
         text = rows_text(self.table, page).encode()
         self.set_header("Content-Type", "application/json")
         if self.signed is not None:
@@ -48,7 +48,7 @@ class CurvesHandler(ApiHandler):
         trials = self.query["trial"]
         if len(trials) > CURVES_MAX:
             raise ConfigError(f"at most {CURVES_MAX} trials at a time", Place(field="trial"))
-        curves = await self.backend.curves(trials, self.query["points"], self.query["key"] or "default")
+        curves = await self.backend.bulk.curves(trials, self.query["points"], self.query["key"] or "default")
         self.send_json({"curves": [curve(item) for item in curves]})
 
 
@@ -59,7 +59,7 @@ class ImportanceHandler(ApiHandler):
         method, key = ImportanceMethod(self.query["method"]), self.query["key"]
         if key is None:
             key = next(iter((await self.backend.profile()).objectives))
-        self.send_json(importance(await self.backend.importance(method, key)))
+        self.send_json(importance(await self.backend.bulk.importance(method, key)))
 
 
 _CURSOR = re.compile(r"([0-9]{1,16})-([0-9]{1,16})")

@@ -63,11 +63,11 @@ class NniExperimentHandler(NniHandler):
 
     async def put(self) -> None:
         change = nni_wire.changes(self.query["update_type"], self.json())
-        await self.backend.update(read_changes(change))
+        await self.backend.control.update(read_changes(change))
         self.send_nothing()
 
     async def delete(self) -> None:
-        await self.backend.stop()
+        await self.backend.control.stop()
         self.send_nothing()
 
 
@@ -91,7 +91,7 @@ class NniImportHandler(NniHandler):
     """Results known from elsewhere."""
 
     async def post(self) -> None:
-        await self.backend.import_data(read_pairs(self.json()))
+        await self.backend.control.import_data(read_pairs(self.json()))
         self.send_nothing()
 
 
@@ -99,7 +99,7 @@ class NniImportedHandler(NniHandler):
     """The results that were imported, a text for each import."""
 
     async def get(self) -> None:
-        self.send_json([nni_wire.imported(pairs) for pairs in await self.backend.imported()])
+        self.send_json([nni_wire.imported(pairs) for pairs in await self.backend.results.imported()])
 
 
 class NniClusterHandler(NniHandler):
@@ -148,18 +148,18 @@ class NniTrialsHandler(NniHandler):
         parameters = self.json()
         if not isinstance(parameters, dict):
             raise ConfigError("the body must be an object of parameters")
-        self.send_json({"sequenceId": (await self.backend.add_trial(parameters)).sequence})
+        self.send_json({"sequenceId": (await self.backend.control.add_trial(parameters)).sequence})
 
 
 class NniTrialHandler(NniHandler):
     """One trial, and its cancellation."""
 
     async def get(self, id: str) -> None:
-        trial, _ = await self.backend.trial(id)
+        trial, _ = await self.backend.results.trial(id)
         self.send_json(nni_wire.trial(trial, (await self.backend.profile()).directory))
 
     async def delete(self, id: str) -> None:
-        await self.backend.cancel_trial(id)
+        await self.backend.control.cancel_trial(id)
         self.send_nothing()
 
 
@@ -169,7 +169,7 @@ class NniMetricsHandler(NniHandler):
     async def get(self, id: str | None = None) -> None:
         kind = None if self.query["type"] is None else MetricKind(self.query["type"])
         if id is not None:
-            await self.backend.trial(id)
+            await self.backend.results.trial(id)
         await self.send_list(records(self.backend, MetricQuery(id, kind)))
 
 
@@ -204,7 +204,7 @@ class NniExportHandler(NniHandler):
     """Parameters and final metric of the trials that succeeded."""
 
     async def get(self) -> None:
-        trials = self.backend.export()
+        trials = self.backend.results.ended()
         await self.send_list(
             nni_wire.exported(trial)
             async for trial in trials
@@ -220,8 +220,8 @@ class NniFileHandler(NniHandler):
             await self._send_output(id, _OUTPUTS[path], path)
             return
         parts_of(path)
-        await self.backend.bring_file(id, path)
-        root = await self.backend.directory(id)
+        await self.backend.files.bring_file(id, path)
+        root = await self.backend.files.directory(id)
         try:
             await send_inside(self, root, path)
         except NotFound:
@@ -231,7 +231,7 @@ class NniFileHandler(NniHandler):
             await self._send_output(id, "stdout", path)
 
     async def _send_output(self, trial: str, stream: str, name: str) -> None:
-        piece = await self.backend.output(trial, None, stream, -_TEXT_MAX, _TEXT_MAX)
+        piece = await self.backend.files.output(trial, None, stream, -_TEXT_MAX, _TEXT_MAX)
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.finish(piece.data or f"{name} is empty.")
 
@@ -240,7 +240,7 @@ async def all_trials(backend: Backend, query: TrialQuery) -> AsyncIterator[Trial
     """Yield every trial from `query.offset` on, by sequence, read page by page."""
     offset = query.offset
     while True:
-        page = await backend.trials(TrialQuery(query.states, offset=offset, limit=query.limit))
+        page = await backend.results.trials(TrialQuery(query.states, offset=offset, limit=query.limit))
         for trial in page.trials:
             yield trial
         offset += len(page.trials)
@@ -252,7 +252,7 @@ async def records(backend: Backend, query: MetricQuery) -> AsyncIterator[Json]:
     """Yield NNI's records of all matching metrics of the current attempts, with one page of them in memory."""
     query = replace(query, limit=PAGE, size=_PAGE_BYTES, current=True)
     while True:
-        page = await backend.metrics(query)
+        page = await backend.results.metrics(query)
         for metric, parameter_id in zip(page.metrics, page.parameter_ids, strict=True):
             yield nni_wire.metric(metric, parameter_id)
         if not page.metrics:

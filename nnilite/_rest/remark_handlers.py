@@ -20,11 +20,11 @@ class TrialRemarksHandler(ApiHandler):
     """The remarks of one trial."""
 
     async def get(self, id: str) -> None:
-        await self.backend.trial(id)
+        await self.backend.results.trial(id)
         self.send_json(to_json(await remarks_of(self.backend, id)))
 
     async def put(self, id: str) -> None:
-        self.send_json(to_json(await self.backend.remark(read_remarks(id, self.json()))))
+        self.send_json(to_json(await self.backend.control.remark(read_remarks(id, self.json()))))
 
 
 class RemarksHandler(ApiHandler):
@@ -32,12 +32,12 @@ class RemarksHandler(ApiHandler):
 
     async def get(self) -> None:
         query = RemarksQuery(after=self.query["after"], limit=self.query["limit"])
-        self.send_json({"remarks": [to_json(one) for one in await self.backend.remarks(query)]})
+        self.send_json({"remarks": [to_json(one) for one in await self.backend.results.remarks(query)]})
 
 
 async def remarks_of(backend: Backend, trial: str) -> TrialRemarks:
     """Return the remarks of one trial, empty if none have been written."""
-    found = await backend.remarks(RemarksQuery(trials=[trial]))
+    found = await backend.results.remarks(RemarksQuery(trials=[trial]))
     return found[0] if found else TrialRemarks(trial)
 
 

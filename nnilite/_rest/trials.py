@@ -24,8 +24,8 @@ class TrialsHandler(ApiHandler):
     """All trials, and the addition of one with the user's own parameters."""
 
     async def get(self) -> None:
-        page = await self.backend.trials(trial_query(self.query))
-        known = await self.backend.remarks(RemarksQuery(trials=[trial.id for trial in page.trials]))
+        page = await self.backend.results.trials(trial_query(self.query))
+        known = await self.backend.results.remarks(RemarksQuery(trials=[trial.id for trial in page.trials]))
         self.send_json(wire.trial_page(page, {one.trial: one for one in known}))
 
     async def post(self) -> None:
@@ -33,7 +33,7 @@ class TrialsHandler(ApiHandler):
         parameters = body.get("parameters")
         if not isinstance(parameters, dict):
             raise ConfigError("must be an object", Place(field="parameters"))
-        trial = await self.backend.add_trial(parameters)
+        trial = await self.backend.control.add_trial(parameters)
         space = (await self.backend.profile()).space
         self.send_json({**to_json(trial), "warning": _oddity(space, parameters)}, 201)
 
@@ -42,12 +42,12 @@ class TrialHandler(ApiHandler):
     """One trial with its attempts, and its cancellation."""
 
     async def get(self, id: str) -> None:
-        trial, attempts = await self.backend.trial(id)
+        trial, attempts = await self.backend.results.trial(id)
         use = (await self.backend.uses()).get(id)
         self.send_json(wire.trial_details(trial, attempts, {id: await remarks_of(self.backend, id)}, use))
 
     async def delete(self, id: str) -> None:
-        self.send_json(to_json(await self.backend.cancel_trial(id)))
+        self.send_json(to_json(await self.backend.control.cancel_trial(id)))
 
 
 class UsesHandler(ApiHandler):
@@ -62,7 +62,7 @@ class WorkersHandler(ApiHandler):
 
     async def put(self, id: str) -> None:
         workers = workers_wanted(self.json())
-        self.send_json(to_json(await self.backend.scale_trial(id, workers)))
+        self.send_json(to_json(await self.backend.control.scale_trial(id, workers)))
 
 
 class InterruptHandler(ApiHandler):
@@ -70,7 +70,7 @@ class InterruptHandler(ApiHandler):
 
     async def post(self, id: str) -> None:
         wire.strict_object(self.json(), [])
-        self.send_json(to_json(await self.backend.interrupt_trial(id)), 202)
+        self.send_json(to_json(await self.backend.control.interrupt_trial(id)), 202)
 
 
 class RerunHandler(ApiHandler):
@@ -78,7 +78,7 @@ class RerunHandler(ApiHandler):
 
     async def post(self) -> None:
         ids, state = rerun_choice(self.json())
-        trials = await self.backend.rerun(ids, state)
+        trials = await self.backend.control.rerun(ids, state)
         self.send_json({"trials": [to_json(trial) for trial in trials]})
 
 
@@ -87,8 +87,8 @@ class MetricsHandler(ApiHandler):
 
     async def get(self, id: str | None = None) -> None:
         if id is not None:
-            await self.backend.trial(id)
-        page = await self.backend.metrics(metric_query(id, self.query))
+            await self.backend.results.trial(id)
+        page = await self.backend.results.metrics(metric_query(id, self.query))
         self.send_json(to_json(page))
 
 
@@ -97,19 +97,19 @@ class OutputHandler(ApiHandler):
 
     async def get(self, id: str, stream: str) -> None:
         offset, limit = self.query["offset"], self.query["limit"]
-        send_piece(self, await self.backend.output(id, self.query["attempt"], stream, offset, limit))
+        send_piece(self, await self.backend.files.output(id, self.query["attempt"], stream, offset, limit))
 
 
 class FilesHandler(ApiHandler):
     """The list of a trial's files, and a copy of all of them."""
 
     async def get(self, id: str) -> None:
-        self.send_json(to_json(await self.backend.files(id, self.query["fetch"])))
+        self.send_json(to_json(await self.backend.files.list_files(id, self.query["fetch"])))
 
     async def post(self, id: str) -> None:
         wire.strict_object(self.json(), [])
-        await self.backend.bring(id)
-        self.send_json(to_json(await self.backend.files(id, False)))
+        await self.backend.files.bring(id)
+        self.send_json(to_json(await self.backend.files.list_files(id, False)))
 
 
 class FileHandler(ApiHandler):
@@ -118,8 +118,8 @@ class FileHandler(ApiHandler):
     async def get(self, id: str, path: str) -> None:
         if self.query["fetch"]:
             parts_of(path)
-            await self.backend.bring_file(id, path)
-        await send_inside(self, await self.backend.directory(id), path)
+            await self.backend.files.bring_file(id, path)
+        await send_inside(self, await self.backend.files.directory(id), path)
 
 
 def _oddity(space: Json, given: Json) -> str:

@@ -76,7 +76,7 @@ class _Serving:
         self.address.set_result(f"http://{_HOST}:{server.port}")
         await self._over.wait()
         server.stop()
-        reading.reader.close()
+        reading.results.close()
         store.close()
 
     def _open(self) -> tuple[Viewer, Store]:

@@ -61,22 +61,21 @@ FROM (
 """
 
 
-class Insight:
-    """The part of `Viewer` that answers questions about many trials at once."""
+class BulkReader:
+    """Answers questions about many trials at once."""
 
-    reader: Reader
-
-    def __init__(self, objectives: Mapping[str, str]) -> None:
+    def __init__(self, reader: Reader, objectives: Mapping[str, str]) -> None:
+        self._reader = reader
         self._objectives = objectives
         # By method and number: how many trials there were, and the answer.
         self._importance: dict[tuple[ImportanceMethod, str], tuple[int, Importance]] = {}
         self._computing = asyncio.Lock()
 
     async def rows(self, table: Table, after: PageCursor, limit: int) -> RowPage:
-        return await self.reader.ask(_page, _TRIAL_ROWS if table is Table.TRIALS else _ATTEMPT_ROWS, after, limit)
+        return await self._reader.ask(_page, _TRIAL_ROWS if table is Table.TRIALS else _ATTEMPT_ROWS, after, limit)
 
     async def curves(self, trials: Sequence[str], points: int, key: str) -> Sequence[Curve]:
-        return await self.reader.ask(_curves, trials, points, key)
+        return await self._reader.ask(_curves, trials, points, key)
 
     async def importance(self, method: ImportanceMethod, key: str) -> Importance:
         """Return how much each parameter matters for the number `key` of the final results.
@@ -84,10 +83,10 @@ class Insight:
         Raises: ServiceError if the computation takes too long or fails.
         """
         async with self._computing:
-            known = await self.reader.ask(_count_results)
+            known = await self._reader.ask(_count_results)
             kept = self._importance.get((method, key))
             if kept is None or kept[0] != known:
-                scored = await self.reader.ask(_scored, key)
+                scored = await self._reader.ask(_scored, key)
                 found = await _compute(method, scored, self._objectives.get(key, "minimize"))
                 if len(self._importance) >= _ANSWERS_MAX:
                     self._importance.clear()

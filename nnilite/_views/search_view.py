@@ -11,6 +11,7 @@ from nnilite._answers.backend import MetricQuery, Profile, TrialQuery
 from nnilite._experiments import search_folder
 from nnilite._store.reader import Reader
 from nnilite._views.about import About, ExperimentProgress
+from nnilite._views.view_control import ViewControl
 from nnilite._views.viewer import Viewer
 from nnilite.errors import Conflict, NniliteError, StoreError
 from nnilite.records import ExperimentState, TrialState
@@ -28,7 +29,7 @@ class SearchView(Viewer):
         self, about: About, read_progress: Callable[[], ExperimentProgress], reader: Reader, token: str
     ) -> None:
         self._read_progress = read_progress
-        super().__init__(about, self._now(about), reader, token)
+        super().__init__(about, self._now(about), reader, token, SearchControl)
         self._viewed = False
         self._turn = asyncio.Lock()
 
@@ -44,7 +45,7 @@ class SearchView(Viewer):
 
     async def profile(self) -> Profile:
         async with self._turn:
-            self._progress = await asyncio.to_thread(self._now, self.about)
+            self._progress = await asyncio.to_thread(self._now, self.profiles.about)
         return await super().profile()
 
     async def watch(self) -> None:
@@ -67,13 +68,13 @@ class SearchView(Viewer):
     async def _publish(self, place: tuple[int, int], silent: bool) -> tuple[int, int]:
         """Publish what came after the revision and the metric of this place. Return the place of the last."""
         revision, metric = place
-        metrics = await self.reader.metrics(MetricQuery(after=metric, limit=_CHUNK))
+        metrics = await self.results.metrics(MetricQuery(after=metric, limit=_CHUNK))
         while metrics.metrics:
             metric = metrics.next
             for one in [] if silent else metrics.metrics:
                 self.changes.publish(one)
-            metrics = await self.reader.metrics(MetricQuery(after=metric, limit=_CHUNK))
-        page = await self.reader.trials(TrialQuery(after_revision=revision, limit=_CHUNK))
+            metrics = await self.results.metrics(MetricQuery(after=metric, limit=_CHUNK))
+        page = await self.results.trials(TrialQuery(after_revision=revision, limit=_CHUNK))
         for trial in [] if silent else page.trials:
             self.changes.publish(trial)
         return page.revision, metric
@@ -88,15 +89,18 @@ class SearchView(Viewer):
         reason = f"{running} trials were interrupted" if running and state is ExperimentState.STOPPED else ""
         return replace(found, state=state, ended=ended, reason=reason)
 
+
+class SearchControl(ViewControl):
+    """Refuses to resume a search, too: only its program can do that."""
+
     @property
     def cannot_resume(self) -> str:
-        return search_folder.cannot_be_resumed(self.about.id, self.about.directory)
+        return search_folder.cannot_be_resumed(self._about.id, self._about.directory)
 
     async def resume(self) -> None:
-        """Refuse to resume, as only its program can resume it. Raises: Conflict."""
         raise Conflict(self.cannot_resume)
 
-    def _refusal(self, what: str) -> Conflict:
+    def refusal(self, what: str) -> Conflict:
         return Conflict(
-            f"{self.about.id} is a search of a Python program and cannot be {what} here, only in that program."
+            f"{self._about.id} is a search of a Python program and cannot be {what} here, only in that program."
         )

@@ -15,7 +15,8 @@ from nnilite._engine import service_caller
 from nnilite._engine.engine import Clock, Engine, Parts, end_tasks
 from nnilite._engine.jobs import JobMaker
 from nnilite._engine.rules import Rules
-from nnilite._manager.manager import Machinery, Manager, Publisher
+from nnilite._manager.machinery import Machinery, Publisher
+from nnilite._manager.manager import Manager
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.reader import Reader
 from nnilite._store.writer import Store

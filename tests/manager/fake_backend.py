@@ -78,6 +78,12 @@ class FakeBackend:
     exports_closed: int = 0
     changes: Changes = field(default_factory=Changes)
 
+    @property
+    def results(self) -> FakeBackend:
+        return self
+
+    bulk = files = control = callbacks = results
+
     def job_of(self, trial: str) -> str:
         return f"nni-{self.experiment_id}-{trial}-{self.kept[trial].attempt}"
 
@@ -112,12 +118,11 @@ class FakeBackend:
             revision=self.revision,
         )
 
-    async def update(self, changes: Mapping[str, Any]) -> Profile:
+    async def update(self, changes: Mapping[str, Any]) -> None:
         if "refused" in changes.get("search_space", ()):
             raise ConfigError("the tuner refuses it")
         self.updates.update(changes)
         self.revision += 1
-        return await self.profile()
 
     async def stop(self) -> None:
         self.stopped = True
@@ -271,7 +276,7 @@ class FakeBackend:
         self.known(trial)
         return self.folder / "trials" / trial
 
-    async def files(self, trial: str, elsewhere: bool) -> FileListing:
+    async def list_files(self, trial: str, elsewhere: bool) -> FileListing:
         self.fetches.append("listed" if elsewhere else "here")
         return listing_of(await self.directory(trial))
 
@@ -281,7 +286,7 @@ class FakeBackend:
     async def bring_file(self, trial: str, path: str) -> None:
         self.fetches.append(path)
 
-    async def export(self) -> AsyncIterator[Trial]:
+    async def ended(self) -> AsyncIterator[Trial]:
         try:
             for number, trial in enumerate(list(self.kept.values())):
                 if number == self.export_ends_after:

@@ -32,16 +32,16 @@ async def _refusal(asked: Awaitable[Any]) -> NniliteError:
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda manager: manager.output("t0", None, "stdout", 0, 100),
-        lambda manager: manager.trials(TrialQuery()),
-        lambda manager: manager.directory("t0"),
+        lambda manager: manager.files.output("t0", None, "stdout", 0, 100),
+        lambda manager: manager.results.trials(TrialQuery()),
+        lambda manager: manager.files.directory("t0"),
     ],
 )
 async def test_a_read_after_the_reader_was_closed_is_tried_again(
     bench: Bench, ask: Callable[[Any], Awaitable[Any]]
 ) -> None:
     await bench.until(lambda: bool(bench.fake.jobs), 60.0)
-    bench.manager.reader.close()
+    bench.manager.results.close()
     error = await _refusal(ask(bench.manager))
     assert status_of(error) == 503
     assert "this manager is ending" in str(error)
@@ -58,7 +58,7 @@ _SUBMITTED = "SELECT t.id FROM trials t JOIN attempts a ON a.trial = t.sequence 
 
 async def _submitted(bench: Bench) -> str:
     """A trial whose handle is stored, which is later than the moment at which the engine knows it."""
-    rows = await eventually_async(lambda: bench.manager.reader._rows(_SUBMITTED))
+    rows = await eventually_async(lambda: bench.manager.results._rows(_SUBMITTED))
     return str(rows[0][0])
 
 
@@ -79,7 +79,7 @@ async def test_output_that_the_platform_cannot_give_now(bench: Bench, raised: Ex
         raise raised
 
     bench.fake.logs = logs  # type: ignore[method-assign]
-    error = await _refusal(bench.manager.output(trial, None, "stdout", 0, 100))
+    error = await _refusal(bench.manager.files.output(trial, None, "stdout", 0, 100))
     assert status_of(error) == status
     assert str(raised) in str(error)
 

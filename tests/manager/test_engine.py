@@ -266,7 +266,7 @@ async def test_a_database_that_cannot_be_read_keeps_no_profile_waiting(
         raise StoreError("Too many open files")
 
     bench.manager._notices._known = ["known before"]
-    monkeypatch.setattr(bench.manager.reader, "ask", ask)
+    monkeypatch.setattr(bench.manager.results, "ask", ask)
     found = [(await asyncio.wait_for(bench.manager.profile(), 5)).notices for _ in range(2)]
     assert found == [["known before"]] * 2
     assert len(reads) == (1 if fault == "hangs" else 2)
@@ -295,16 +295,16 @@ async def test_a_profile_is_made_for_the_stream_only_if_somebody_reads_it(bench:
 async def test_results_are_imported_once(bench: Bench) -> None:
     for expected in (2, 1):
         found = [({"x": 1, "y": 2}, 0.5), ({"x": expected}, float("nan"))]
-        assert await bench.manager.import_data(found) == (expected, "")
-    assert await bench.manager.import_data([({"y": 2, "x": 1}, 0.5), ({"x": 1}, float("nan"))]) == (0, "")
+        assert await bench.manager.control.import_data(found) == (expected, "")
+    assert await bench.manager.control.import_data([({"y": 2, "x": 1}, 0.5), ({"x": 1}, float("nan"))]) == (0, "")
 
 
 async def test_a_search_space_that_the_tuner_refuses_is_not_taken(bench: Bench) -> None:
     space = {"x": {"_type": "uniform", "_value": [0, 1]}}
-    await bench.manager.update({"search_space": space})
+    await bench.manager.control.update({"search_space": space})
     for wrong, error in (({**space, "layer": space["x"]}, TunerError), ({"x": 1}, SpaceError)):
         with pytest.raises(error):
-            await bench.manager.update({"search_space": wrong, "max_trials": 9})
+            await bench.manager.control.update({"search_space": wrong, "max_trials": 9})
     assert (await bench.manager.profile()).space == space
     assert bench.engine.rules.settings.max_trials == 4
     await bench.until(lambda: [call.kind for call in bench.tuner.calls] == ["space"])
@@ -394,15 +394,15 @@ class ElasticService(fakes.FakeService):
 async def test_an_elastic_trial_is_scaled_by_its_service_and_refusals_are_told(start_bench: StartBench) -> None:
     bench = await start_bench(service=ElasticService, concurrency=1)
     await bench.until(lambda: bench.engine.submitted())
-    await bench.manager.scale_trial("t0", 3)
+    await bench.manager.control.scale_trial("t0", 3)
     assert bench.fake.workers == {"nni-e-t0-0": 3}  # type: ignore[attr-defined]
     with pytest.raises(Conflict, match="more than maxReplicas 4"):
-        await bench.manager.scale_trial("t0", 5)
+        await bench.manager.control.scale_trial("t0", 5)
     with pytest.raises(NotFound):
-        await bench.manager.scale_trial("nope", 3)
+        await bench.manager.control.scale_trial("nope", 3)
     await bench.run_job("nni-e-t0-0")
     with pytest.raises(Conflict, match="has ended"):
-        await bench.manager.scale_trial("t0", 2)
+        await bench.manager.control.scale_trial("t0", 2)
 
 
 async def test_a_trial_that_is_on_no_platform_yet_cannot_be_scaled(start_bench: StartBench) -> None:
@@ -410,7 +410,7 @@ async def test_a_trial_that_is_on_no_platform_yet_cannot_be_scaled(start_bench: 
     bench.fake.refuse_with = NoCapacity("full")
     await bench.until(lambda: waiting_reasons(bench) == ["full"] * 2)
     with pytest.raises(Conflict, match="not on its platform yet"):
-        await bench.manager.scale_trial("t0", 3)
+        await bench.manager.control.scale_trial("t0", 3)
 
 
 async def test_a_service_that_does_not_scale_in_time_is_told_of_and_goes_on(
@@ -421,17 +421,17 @@ async def test_a_service_that_does_not_scale_in_time_is_told_of_and_goes_on(
     await bench.until(lambda: bench.engine.submitted())
     bench.fake.hangs = True  # type: ignore[attr-defined]
     with pytest.raises(ServiceError, match="did not respond"):
-        await bench.manager.scale_trial("t0", 3)
+        await bench.manager.control.scale_trial("t0", 3)
     bench.fake.hangs = False  # type: ignore[attr-defined]
     monkeypatch.setattr(service_caller, "ASKED_TIMEOUT_S", 5.0)
-    await bench.manager.scale_trial("t0", 3)
+    await bench.manager.control.scale_trial("t0", 3)
 
 
 async def test_who_asks_for_a_stop_while_the_manager_is_ending_is_told_that_it_stops(start_bench: StartBench) -> None:
     bench = await start_bench(max_trials=1)
-    await bench.manager.stop()
+    await bench.manager.control.stop()
     await bench.ended
-    await bench.manager.stop()
+    await bench.manager.control.stop()
     assert bench.engine.rules.state is ExperimentState.STOPPED
 
 

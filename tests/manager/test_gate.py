@@ -266,7 +266,7 @@ async def test_a_value_that_cannot_be_kept_is_told_at_its_trial_while_it_runs_an
     why = "metric 0 was not kept: it contains a whole number of more than 300 digits"
     assert bench.engine.rules.live["t0"].trial.reason == why
     await bench.engine.take(*JOB, [from_log(1, "2" * 400, "PERIODICAL"), from_log(2, "0.5"), Exited(2.0, 0)])
-    trial, attempts = await bench.manager.reader.trial("t0")
+    trial, attempts = await bench.manager.results.trial("t0")
     assert (trial.state, trial.value) == (TrialState.SUCCEEDED, 0.5)
     assert trial.reason == attempts[0].message == why + ", and others after it"
 
@@ -286,7 +286,7 @@ async def test_a_hole_in_the_numbers_is_asked_for_again_and_told_at_the_trial(st
     job.finish()
     await bench.until(lambda: "t0" not in bench.engine.rules.live)
     await committed(bench)
-    trial, _ = await bench.manager.reader.trial("t0")
+    trial, _ = await bench.manager.results.trial("t0")
     assert (trial.state, trial.value) == (TrialState.SUCCEEDED, 0.5)
     assert trial.reason == "metrics 0 to 2 did not arrive"
     assert asked[:2] == ["nni-e-t0-0"] * 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -20,7 +21,7 @@ from nnilite._hub import digests
 from nnilite._hub.digests import Digest
 from nnilite._hub.handlers import reachable
 from nnilite._hub.hub import Hub
-from nnilite._hub.hub_server import HubKeys, make_application
+from nnilite._hub.hub_server import make_application
 from nnilite._running.launch import ManagerOptions
 from nnilite.errors import NniliteError
 from nnilite.testing import eventually
@@ -41,7 +42,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
         port,
         loop,
     ):
-        yield Client(cast(Any, HubKeys(TOKEN)), port, application, loop)
+        yield Client(cast(Any, SimpleNamespace(token=TOKEN)), port, application, loop)
     found.close()
 
 

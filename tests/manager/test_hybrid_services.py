@@ -88,9 +88,9 @@ async def test_one_that_dies_half_way_and_one_that_is_full_cost_no_result(start_
     member(bench, "cluster").is_dead = True
     await bench.until(lambda: "cluster" in bench.service.aside(), 60.0)  # type: ignore[attr-defined]
     await finish_all(bench, ["own"], 8)
-    lost = [attempt for number in range(8) for attempt in (await bench.manager.trial(f"t{number}"))[1][:-1]]
+    lost = [attempt for number in range(8) for attempt in (await bench.manager.results.trial(f"t{number}"))[1][:-1]]
     assert [attempt.service for attempt in lost] == ["cluster", "cluster"]
-    finals = [one for k in range(8) for one in [(await bench.manager.trial(f"t{k}"))[0].value]]
+    finals = [one for k in range(8) for one in [(await bench.manager.results.trial(f"t{k}"))[0].value]]
     assert finals == [1.0] * 8
 
 
@@ -131,7 +131,7 @@ async def test_a_trial_leaves_a_queue_for_a_service_with_room(start_bench: Start
     await bench.until(lambda: homes(bench) == {"idle": 1}, 60.0)
     await bench.until(lambda: member(bench, "busy").jobs["nni-e-t0-0"].removed, 60.0)
     await finish_all(bench, ["idle"], 1)
-    trial, attempts = await bench.manager.trial("t0")
+    trial, attempts = await bench.manager.results.trial("t0")
     assert (trial.attempt, trial.service, len(attempts)) == (1, "idle", 2)
     assert "waited long in the queue of busy and idle has room" in attempts[0].message
 
@@ -159,5 +159,5 @@ async def test_a_trial_that_no_service_can_run_fails_with_the_reasons(start_benc
     for name in ("near", "far"):
         member(bench, name).refuse_with = ConfigError("a trial asks for 8 GPUs, and there are 2")
     await bench.until(lambda: stored(bench, TrialState.FAILED) >= 1, 60.0)
-    trial, _ = await bench.manager.trial("t0")
+    trial, _ = await bench.manager.results.trial("t0")
     assert trial.reason.startswith("no service can run this trial: near: a trial asks for 8 GPUs")

@@ -20,11 +20,11 @@ from nnilite._engine import messages as s
 from nnilite._rest.insight import rows_text
 from nnilite._store.importance import columns, compute, flatten
 from nnilite._store.reader import Reader
-from nnilite._store.tables import Insight
+from nnilite._store.tables import BulkReader
 from nnilite._store.writer import Store
 from nnilite.records import Attempt, Metric, MetricKind, Trial, TrialState
 
-Ask = Callable[[Callable[[Insight], Coroutine[Any, Any, Any]]], Any]
+Ask = Callable[[Callable[[BulkReader], Coroutine[Any, Any, Any]]], Any]
 
 
 @pytest.fixture
@@ -36,16 +36,16 @@ def store(tmp_path: Path) -> Any:
 
 @pytest.fixture
 def ask(store: Store) -> Ask:
-    """Ask an `Insight` over the store."""
+    """Ask a `BulkReader` over the store."""
 
-    def run(question: Callable[[Insight], Coroutine[Any, Any, Any]]) -> Any:
+    def run(question: Callable[[BulkReader], Coroutine[Any, Any, Any]]) -> Any:
         async def work() -> Any:
-            insight = Insight({"default": "maximize", "cost": "minimize"})
-            insight.reader = Reader(store.path)
+            reader = Reader(store.path)
+            bulk = BulkReader(reader, {"default": "maximize", "cost": "minimize"})
             try:
-                return await question(insight)
+                return await question(bulk)
             finally:
-                insight.reader.close()
+                reader.close()
 
         return asyncio.run(work())
 
@@ -69,9 +69,9 @@ def rows_of(page: Any) -> list[dict[str, Any]]:
 def test_pages_of_rows_hold_every_trial_once_though_many_were_written_together(store: Store, ask: Ask) -> None:
     save(store, [trial(number) for number in range(7)])
 
-    async def all_pages(insight: Insight) -> list[int]:
+    async def all_pages(bulk: BulkReader) -> list[int]:
         found, after = [], PageCursor()
-        while (page := await insight.rows(Table.TRIALS, after, 3)).count:
+        while (page := await bulk.rows(Table.TRIALS, after, 3)).count:
             found += [row["sequence"] for row in rows_of(page)]
             after = page.next
         return found
@@ -81,15 +81,15 @@ def test_pages_of_rows_hold_every_trial_once_though_many_were_written_together(s
 
 def test_only_what_changed_comes_after_a_page(store: Store, ask: Ask) -> None:
     save(store, [trial(number) for number in range(4)])
-    after = ask(lambda insight: insight.rows(Table.TRIALS, PageCursor(), 100)).next
+    after = ask(lambda bulk: bulk.rows(Table.TRIALS, PageCursor(), 100)).next
     save(store, [trial(2, state=TrialState.FAILED)])
-    page = ask(lambda insight: insight.rows(Table.TRIALS, after, 100))
+    page = ask(lambda bulk: bulk.rows(Table.TRIALS, after, 100))
     assert [(row["sequence"], row["state"]) for row in rows_of(page)] == [(2, "FAILED")]
 
 
 def test_rows_survive_values_that_are_no_json(store: Store, ask: Ask) -> None:
     save(store, [trial(0, value={"default": math.nan}, parameters={"k": 'é\u2028"\n'})])
-    (row,) = rows_of(ask(lambda insight: insight.rows(Table.TRIALS, PageCursor(), 10)))
+    (row,) = rows_of(ask(lambda bulk: bulk.rows(Table.TRIALS, PageCursor(), 10)))
     assert row["value"] == '{"default": NaN}'
     assert row["parameters"] == {"k": 'é\u2028"\n'}
     assert tuple(row) == Table.TRIALS.columns
@@ -100,15 +100,15 @@ def test_trials_without_a_final_result_bring_their_latest_one(store: Store, ask:
     save(store, [trial(0, state=state, value=None), trial(1), trial(2, value=None)])
     metrics = [Metric(f"t{t}", 0, k, MetricKind.PERIODICAL, k, k / 2, 1.0) for t in range(2) for k in range(4)]
     store.write([s.SaveMetric(metric) for metric in metrics])
-    rows = rows_of(ask(lambda insight: insight.rows(Table.TRIALS, PageCursor(), 10)))
+    rows = rows_of(ask(lambda bulk: bulk.rows(Table.TRIALS, PageCursor(), 10)))
     assert [row["latest"] for row in rows] == [1.5, None, None]
-    assert ask(lambda insight: insight.reader.trials(TrialQuery())).latest == {"t0": 1.5}
+    assert ask(lambda bulk: bulk._reader.trials(TrialQuery())).latest == {"t0": 1.5}
 
 
 def test_attempts_are_listed_with_their_hosts(store: Store, ask: Ask) -> None:
     save(store, [trial(0)])
     store.write([s.SaveAttempt(Attempt("t0", number, host=f"h{number}")) for number in (0, 1)])
-    page = ask(lambda insight: insight.rows(Table.ATTEMPTS, PageCursor(), 10))
+    page = ask(lambda bulk: bulk.rows(Table.ATTEMPTS, PageCursor(), 10))
     answer = json.loads(rows_text(Table.ATTEMPTS, page))
     assert [row[answer["columns"].index("host")] for row in answer["rows"]] == ["h0", "h1"]
     assert answer["next"] == "0-1"
@@ -118,7 +118,7 @@ def test_curves_are_thinned_and_keep_their_end(store: Store, ask: Ask) -> None:
     save(store, [trial(0)])
     metrics = [Metric("t0", 0, k, MetricKind.PERIODICAL, k, {"default": k, "loss": -k}, 1.0) for k in range(1000)]
     store.write([s.SaveMetric(metric) for metric in metrics])
-    (curve,) = ask(lambda insight: insight.curves(["t0", "unknown"], 50, "loss"))
+    (curve,) = ask(lambda bulk: bulk.curves(["t0", "unknown"], 50, "loss"))
     assert len(curve.steps) <= 51
     assert (curve.steps[0], curve.steps[-1], curve.values[-1]) == (0, 999, -999.0)
 
@@ -128,14 +128,14 @@ def test_the_parameter_that_decides_is_found_to_matter_most(store: Store, ask: A
     luck = random.Random(0)
     points = [(luck.random(), luck.choice("abc")) for _ in range(60)]
     save(store, [trial(n, parameters={"x": x, "noise": k}, value=x * x) for n, (x, k) in enumerate(points)])
-    found = ask(lambda insight: insight.importance(ImportanceMethod.PED_ANOVA, "default"))
+    found = ask(lambda bulk: bulk.importance(ImportanceMethod.PED_ANOVA, "default"))
     assert (found.reason, found.trials, found.shares[0][0]) == ("", 60, "x")
     assert found.shares[0][1] > 0.6
 
 
 def test_few_trials_have_no_importance_and_it_says_why(store: Store, ask: Ask) -> None:
     save(store, [trial(0)])
-    assert "at least" in ask(lambda insight: insight.importance(ImportanceMethod.AUTO, "default")).reason
+    assert "at least" in ask(lambda bulk: bulk.importance(ImportanceMethod.AUTO, "default")).reason
 
 
 def test_equal_results_have_no_importance_and_it_says_why() -> None:

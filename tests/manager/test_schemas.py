@@ -102,7 +102,7 @@ from nnilite.records.shapes import schema_of, to_json
 from nnilite._store.contents import check_rows, check_schema
 from nnilite._store.database_schema import SCHEMA
 from nnilite._store.reader import Reader
-from nnilite._store.tables import Insight
+from nnilite._store.tables import BulkReader
 from nnilite._store.writer import Store
 from nnilite.records import Trial
 
@@ -116,9 +116,7 @@ check_rows(store._use())
 again = store.attempt("t0", 1)[0]
 assert (to_json(again)["mood"], "mood" in schema_of(Trial)["properties"]) == ("keen", True)
 reader = Reader(store.path)
-insight = Insight({})
-insight.reader = reader
-page = asyncio.run(insight.rows(Table.TRIALS, PageCursor(), 10))
+page = asyncio.run(BulkReader(reader, {}).rows(Table.TRIALS, PageCursor(), 10))
 row = dict(zip(Table.TRIALS.columns, json.loads(page.rows)[0]))
 assert (row["mood"], row["cost"], row["latest"]) == ("keen", again.cost, {"default": 0.5}), row
 store._use().execute("UPDATE trials SET mood = X'00'")

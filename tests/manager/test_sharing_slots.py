@@ -53,10 +53,10 @@ def limits_of(bench: Bench) -> Asked:
 
 async def test_the_service_hears_what_is_changed_and_only_that(start_bench: StartBench) -> None:
     bench = await start_bench(service=SharingService)
-    await bench.manager.update({"max_slots": 3})
-    await bench.manager.update({"concurrency": 1})
-    await bench.manager.update({"priority": -2})
-    await bench.manager.update({"max_slots": None, "priority": None})
+    await bench.manager.control.update({"max_slots": 3})
+    await bench.manager.control.update({"concurrency": 1})
+    await bench.manager.control.update({"priority": -2})
+    await bench.manager.control.update({"max_slots": None, "priority": None})
     told = [call for call in bench.fake.calls if call.startswith("share")]
     assert told == ["share 3 None", "share 3 -2", "share None None"]
     assert (await bench.manager.profile()).limits.max_slots is None
@@ -64,7 +64,7 @@ async def test_the_service_hears_what_is_changed_and_only_that(start_bench: Star
 
 async def test_what_has_no_effect_is_refused_and_changes_nothing(bench: Bench) -> None:
     with pytest.raises(ConfigError, match=r"trials of fake share no slots, .* trialConcurrency limits how many"):
-        await bench.manager.update({"priority": 5, "concurrency": 1})
+        await bench.manager.control.update({"priority": 5, "concurrency": 1})
     assert (limits_of(bench), bench.engine.rules.settings.concurrency) == ((None, None), 2)
 
 
@@ -72,7 +72,7 @@ async def test_a_service_that_fails_when_it_is_told_ends_nothing(start_bench: St
     bench = await start_bench(service=SharingService)
     bench.service.broken = True  # type: ignore[attr-defined]
     with pytest.raises(ServiceError, match="fake failed with ZeroDivisionError"):
-        await bench.manager.update({"max_slots": 5})
+        await bench.manager.control.update({"max_slots": 5})
     assert limits_of(bench) == (None, None)
     await bench.run_all(4)
 
@@ -90,7 +90,7 @@ async def test_after_a_resume_the_service_is_told_before_it_gets_a_trial(start_b
 async def test_changes_that_come_together_are_all_kept(start_bench: StartBench) -> None:
     bench = await start_bench(service=SharingService)
     changes: list[dict[str, Any]] = [{"max_slots": 2}, {"priority": 7}, {"concurrency": 1}, {"max_trials": 3}]
-    await asyncio.gather(*(bench.manager.update(change) for change in changes))
+    await asyncio.gather(*(bench.manager.control.update(change) for change in changes))
     known = bench.engine.rules.settings
     assert (known.max_slots, known.priority, known.concurrency, known.max_trials) == (2, 7, 1, 3)
     assert bench.service.terms == SlotTerms(2, 7)  # type: ignore[attr-defined]

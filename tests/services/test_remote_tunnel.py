@@ -61,7 +61,7 @@ def end(manager: Client) -> Iterator[Callable[[], Any]]:
 
 def batch(manager: Client, body: str = '{"events": []}', token: str = "", length: int | None = None) -> bytes:
     job = manager.backend.job_of("Run01")
-    head = BATCH.format(job=job, token=token or manager.backend.callback_token(job))
+    head = BATCH.format(job=job, token=token or manager.backend.callbacks.callback_token(job))
     return f"{head}Content-Length: {len(body) if length is None else length}\r\n\r\n{body}".encode()
 
 
@@ -272,7 +272,7 @@ def test_a_keeper_gets_through_beside_as_many_callers_as_come(manager: Client, t
 def reported(manager: Client, far: Any) -> bool:
     """Whether a keeper that connects for it gets a report to its manager."""
     job = manager.backend.job_of("Run01")
-    session, body = ProofSession(manager.backend.callback_token(job)), b'{"events": []}'
+    session, body = ProofSession(manager.backend.callbacks.callback_token(job)), b'{"events": []}'
     path = f"/api/v1/callback/{job}"
     with suppress(OSError, EOFError, SSHException, http.client.HTTPException), closing(tunnel_end(far)) as keeper:
         keeper.sendall(f"GET {path}/proof?nonce={session.nonce} HTTP/1.1\r\n\r\n".encode())

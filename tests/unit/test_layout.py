@@ -26,11 +26,9 @@ INTERFACES = {
 }  # what plugins implement: a method counts in the class that has it
 BY_NATURE = {
     "nnilite/experiment.py:Experiment": "NNI's class, method by method, which programs of NNI's users call",
-    "nnilite/_answers/backend.py:Backend": "an interface: a line for each thing that the manager can be asked",
     "nnilite/testing/service_contract.py:ServiceContract": "each method is a test",
 }
 WITH_BASES = {
-    "nnilite/_views/viewer.py:Viewer": "implements Backend, which is a flat interface; to be split with it",
     "nnilite/_rest/handler.py:RouteHandler": "Tornado makes one object for each request and calls its hooks",
     "nnilite/_rest/stream.py:StreamHandler": "as RouteHandler",
     "nnilite/_rest/web.py:WebHandler": "as RouteHandler",

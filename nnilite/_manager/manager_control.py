@@ -1,0 +1,179 @@
+"""Does what people ask of a running experiment: stop it, change its limits, add trials, end them or run them again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from nnilite._answers.backend import TrialQuery, TrialRemarks
+from nnilite._engine import messages as s
+from nnilite._manager import known_results
+from nnilite._manager.machinery import Machinery, new_trial_id
+from nnilite._manager.stop_reserve import StopReserve
+from nnilite._store.reader import Reader
+from nnilite._store.trial_remarks import write_remarks
+from nnilite._views.profile_maker import ProfileMaker
+from nnilite.errors import Conflict, Place, ServiceError
+from nnilite.records import ExperimentState, Json, Trial, TrialState
+from nnilite.space import SearchSpace
+from nnilite.tuning.learning import canonical
+
+log = logging.getLogger(__name__)
+
+_OVER = (ExperimentState.ERROR, ExperimentState.STOPPING, ExperimentState.STOPPED)
+_MOST_RERUN = 1000
+# How long a stop waits for its commit, so that a database that is locked for a moment does not matter.
+_STOP_PATIENCE_S = 3.0
+
+
+class ManagerControl:
+    """Implements `nnilite._answers.backend.Control` by messages to the engine."""
+
+    def __init__(self, machinery: Machinery, profiles: ProfileMaker, reader: Reader, reserve: StopReserve) -> None:
+        self._engine = machinery.engine
+        self._tuner = machinery.tuner
+        self._changes = machinery.publisher.changes
+        self._profiles = profiles
+        self._reader = reader
+        self._reserve = reserve
+        self._stopping: set[asyncio.Task[None]] = set()
+        self._changing = asyncio.Lock()
+
+    async def resume(self) -> None:
+        raise Conflict("The experiment has a running manager already.")
+
+    async def remark(self, remarks: TrialRemarks) -> TrialRemarks:
+        kept = await asyncio.to_thread(write_remarks, self._reader.path, remarks)
+        self._changes.publish(kept)
+        return kept
+
+    async def update(self, changes: Mapping[str, Json]) -> None:
+        space = changes.get("search_space")
+        limits = {name: value for name, value in changes.items() if name != "search_space"}
+        # One after the other, so that none has the settings from before another.
+        async with self._changing:
+            if space is not None:
+                await self._check_space(space)
+            settings = replace(self._engine.rules.settings, **limits)
+            self._share_slots(settings)
+            await self._engine.do(s.Changed(settings, space))
+            if space is not None:
+                self._profiles.about = replace(self._profiles.about, space=space)
+
+    def _share_slots(self, wanted: s.Settings) -> None:
+        """Have the service take changed slots and priority. Raises: ConfigError, ServiceError."""
+        known = self._engine.rules.settings
+        if (wanted.max_slots, wanted.priority) != (known.max_slots, known.priority):
+            self._engine.caller.share_slots(wanted.max_slots, wanted.priority)
+
+    async def _check_space(self, space: Json) -> None:
+        """Try a search space: its later refusal would end the experiment. Raises: ConfigError, TunerError."""
+        # A custom tuner may accept any search space.
+        if not (self._profiles.about.config.get("tuner") or {}).get("className"):
+            SearchSpace.parse(space, Place(field="searchSpace"))
+        await self._tuner.try_space(space)
+
+    async def stop(self) -> None:
+        """Stop the experiment, also on a full disk, on which space is kept for that.
+
+        Raises: ServiceError if the stop cannot be recorded yet; it follows once it can be.
+        """
+        patience_s = 0.0 if self._engine.commits_held_up else _STOP_PATIENCE_S
+        stopping = asyncio.create_task(self._engine.do(s.Stop(self._engine.now())))
+        self._stopping.add(stopping)
+        stopping.add_done_callback(self._stopping.discard)
+        if not (await asyncio.wait([stopping], timeout=patience_s))[0] and self._engine.commits_held_up:
+            await asyncio.to_thread(self._reserve.release)
+            self._engine.commit_again()
+        while not (await asyncio.wait([stopping], timeout=_STOP_PATIENCE_S))[0]:
+            if self._engine.commits_held_up:
+                # Nothing awaits this task any more, so its exception is fetched here, or asyncio would complain.
+                stopping.add_done_callback(lambda done: done.cancelled() or done.exception())
+                raise ServiceError(f"it will stop as soon as it can record that: {self._engine.commits_held_up}")
+        try:
+            await stopping
+        except ServiceError:
+            # It has stopped already, and this manager is about to end.
+            if self._engine.rules.state is not ExperimentState.STOPPED:
+                raise
+
+    async def add_trial(self, parameters: Json) -> Trial:
+        rules = self._engine.rules
+        self._check_open()
+        most = rules.settings.max_trials
+        if most is not None and rules.next_sequence >= most:
+            raise Conflict(f"maxTrialNumber ({most}) is reached; raise it, then add the trial.")
+        trial = new_trial_id()
+        await self._engine.do(s.Customized(trial, parameters, self._engine.now()))
+        return (await self._reader.trial(trial))[0]
+
+    async def cancel_trial(self, trial: str) -> Trial:
+        found, _ = await self._reader.trial(trial)
+        if not found.state.ended:
+            await self._engine.do(s.CancelTrial(trial, self._engine.now()))
+        return (await self._reader.trial(trial))[0]
+
+    async def interrupt_trial(self, trial: str) -> Trial:
+        self._check_open()
+        found, _ = await self._reader.trial(trial)
+        live = self._engine.rules.live.get(trial)
+        if live is None or not live.may_be_drilled:
+            state = "being ended" if found.state is TrialState.RUNNING else found.state.value
+            raise Conflict(f"Trial {trial} is {state}; only running trials can be interrupted.")
+        await self._engine.do(s.Interrupt(trial, self._engine.now()))
+        log.info("trial %s is interrupted by a drill", trial)
+        return found
+
+    async def scale_trial(self, trial: str, workers: int) -> Trial:
+        """Scale the running attempt only. The platform keeps the number, and a further attempt begins as configured."""
+        found, _ = await self._reader.trial(trial)
+        live = self._engine.rules.live.get(trial)
+        if live is None:
+            raise Conflict(f"Trial {trial} has ended.")
+        if live.cancel is not None:
+            raise Conflict(f"Trial {trial} is being stopped.")
+        if live.attempt is None or live.attempt.handle is None:
+            raise Conflict(
+                f"Trial {trial} is not on its platform yet; it starts with the number of workers in its config."
+            )
+        await self._engine.caller.scale(live.attempt.handle, workers)
+        log.info("trial %s was asked to have %d workers", trial, workers)
+        return found
+
+    async def rerun(self, ids: Sequence[str], state: TrialState | None) -> Sequence[Trial]:
+        self._check_open()
+        trials = [(await self._reader.trial(trial))[0] for trial in ids]
+        if state is not None:
+            page = await self._reader.trials(TrialQuery(states=(state,), limit=_MOST_RERUN))
+            trials += page.trials
+        running = [trial.id for trial in trials if not trial.state.ended]
+        if running:
+            raise Conflict(f"Trial {running[0]} has not ended; only ended trials can be run again.")
+        for trial in trials:
+            await self._engine.do(s.Rerun(trial, self._engine.now()))
+        return [(await self._reader.trial(trial.id))[0] for trial in trials]
+
+    async def import_data(self, data: Sequence[tuple[Json, Json]]) -> tuple[int, str]:
+        self._check_open()
+        space = (
+            None if (self._profiles.about.config.get("tuner") or {}).get("className") else self._profiles.about.space
+        )
+        found = await asyncio.to_thread(known_results.fit, [{"parameter": p, "value": v} for p, v in data], space)
+        known = [pair for pairs in await self._reader.imported() for pair in pairs]
+        new = await asyncio.to_thread(_unknown, found.taken, known)
+        if new:
+            await self._engine.do(s.Imported(new))
+        return len(new), "" if found.is_as_it_was else found.sentence
+
+    def _check_open(self) -> None:
+        rules = self._engine.rules
+        if rules.state in _OVER:
+            raise Conflict(f"The experiment is {rules.state.value} and accepts no further trials: {rules.reason}.")
+
+
+def _unknown(data: Sequence[Json], imported: Sequence[tuple[Json, Json]]) -> list[Json]:
+    """Return those results that were not imported before. This takes a second for a hundred thousand."""
+    known = {canonical(pair) for pair in imported}
+    return [one for one in data if canonical((one["parameter"], one["value"])) not in known]

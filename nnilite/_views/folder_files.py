@@ -1,0 +1,78 @@
+"""Finds the files of an experiment and of its trials in the experiment's folder."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from nnilite._answers.backend import FileListing, Piece
+from nnilite._rest.files import in_folder
+from nnilite._store.reader import Reader
+from nnilite._views.file_listing import listing_of
+from nnilite.errors import NotFound
+from nnilite.foreign_files import open_below
+
+_LOGS = {"manager": "manager.log", "tuner": "tuner.log"}
+
+
+class FolderFiles:
+    """Implements `nnilite._answers.backend.ExperimentFiles` with the files that are on this machine."""
+
+    def __init__(self, folder: Path, reader: Reader) -> None:
+        self._folder = folder
+        self._reader = reader
+
+    async def log(self, name: str, offset: int, limit: int) -> Piece:
+        if name not in _LOGS:
+            raise NotFound(f"There is no log {name!r}; there are {', '.join(_LOGS)}.")
+        return await asyncio.to_thread(read_piece, self._folder / "log", _LOGS[name], offset, limit)
+
+    async def output(self, trial: str, attempt: int | None, stream: str, offset: int, limit: int) -> Piece:
+        found, _ = await self._reader.trial(trial)
+        number = found.attempt if attempt is None else attempt
+        trials, folder = self._folder / "trials", f"{found.id}/{number}"
+        path = f"{folder}/trial.{stream}"
+        return await in_folder(trials / folder, lambda: read_piece(trials, path, offset, limit))
+
+    async def list_files(self, trial: str, elsewhere: bool) -> FileListing:
+        folder = await self.directory(trial)
+        return await in_folder(folder, lambda: listing_of(folder))
+
+    async def bring(self, trial: str) -> None:
+        """Do nothing, as nothing is elsewhere that could be copied."""
+        await self._reader.trial(trial)
+
+    async def bring_file(self, trial: str, path: str) -> None:
+        """Do nothing, as nothing is elsewhere that could be copied."""
+        await self._reader.trial(trial)
+
+    async def directory(self, trial: str) -> Path:
+        found, _ = await self._reader.trial(trial)
+        path = self._folder / "trials" / found.id
+        if not await in_folder(path, path.is_dir):
+            raise NotFound(f"Trial {trial} has no folder on this machine yet.")
+        return path
+
+    def code_package(self, digest: str) -> Path:
+        path = self._folder / "code" / f"{digest}.tar.gz"
+        if not digest.isalnum() or not path.is_file():
+            raise NotFound(f"There is no code package {digest!r}.")
+        return path
+
+    def keeper(self) -> Path:
+        return self._folder / "keeper.pyz"
+
+
+def read_piece(root: Path, path: str, offset: int, limit: int) -> Piece:
+    """Return bytes of a growing file below `root`, where no link is followed.
+
+    A negative offset counts from the end. Without a file (yet) there are none.
+    """
+    try:
+        with open_below(root, path) as file:
+            total = file.seek(0, 2)
+            start = max(total + offset, 0) if offset < 0 else min(offset, total)
+            file.seek(start)
+            return Piece(file.read(limit), start, total)
+    except NotFound:
+        return Piece(b"", 0, 0)

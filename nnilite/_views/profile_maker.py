@@ -1,0 +1,85 @@
+"""Makes the profile of an experiment, which the REST interface sends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from nnilite import _version
+from nnilite._answers.backend import Listed, Profile, ServiceState
+from nnilite._experiments import registry
+from nnilite._store.reader import Reader
+from nnilite._views.about import About, ExperimentProgress
+from nnilite._views.latest_notices import LatestNotices
+from nnilite._webhooks.debts import Debts
+
+
+class ProfileMaker:
+    """Makes profiles of the facts in `about`, which their owner may replace, and of the progress."""
+
+    def __init__(self, about: About, reader: Reader) -> None:
+        self.about = about
+        self._reader = reader
+        self._notices = LatestNotices(reader)
+        self._debts = Debts(about.directory, about.config, about.maximize)
+
+    async def make(self, now: ExperimentProgress, read_only: bool = False, cannot_resume: str = "") -> Profile:
+        owed = await asyncio.to_thread(self._debts.look, self._reader.path) if self._debts.is_possible else ()
+        notices = await self._notices.find(self.about.objectives)
+        about = self.about
+        return Profile(
+            id=about.id,
+            name=about.name or str(about.config.get("experimentName", "")),
+            state=now.state,
+            reason=now.reason,
+            config=about.config,
+            space=about.space,
+            platforms=about.platforms,
+            directory=str(about.directory),
+            version=_version.__version__,
+            created=about.created,
+            started=about.created,
+            ended=now.ended,
+            duration_s=now.duration_s,
+            limits=now.limits,
+            counts=dict(now.counts),
+            best=now.best,
+            optimize="maximize" if about.maximize else "minimize",
+            objectives=about.objectives,
+            without_effect=about.without_effect,
+            notices=notices,
+            port=about.port,
+            url=about.url,
+            pid=about.pid,
+            read_only=read_only,
+            cannot_resume=cannot_resume,
+            next_sequence=now.next_sequence,
+            owed=owed,
+            services=[_with_spent(one, now.spent) for one in about.services],
+            spent=sum(now.spent.values()) if now.spent or about.has_prices else None,
+        )
+
+
+def _with_spent(service: ServiceState, spent: Mapping[str, float]) -> ServiceState:
+    return replace(service, spent=spent.get(service.name, None if service.cost is None else 0.0))
+
+
+async def list_experiments() -> Sequence[Listed]:
+    """List all experiments of this machine that the registry knows."""
+    entries = await asyncio.to_thread(registry.everything)
+    return [
+        Listed(
+            id=e.id,
+            name=e.name,
+            state=e.state,
+            port=e.port,
+            url=e.url or "",
+            pid=e.pid,
+            directory=str((e.origin or e).directory),
+            platform=e.platform,
+            started=e.started,
+            ended=e.ended,
+        )
+        for e in entries
+    ]
