@@ -20,9 +20,7 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -38,6 +36,7 @@ from nnilite._nni.nni_records import TrialHyperParameters, TrialJob, TrialMetric
 from nnilite._notebook import live_output
 from nnilite._running import handing_over, launch, managers
 from nnilite._running.launch import ManagerOptions
+from nnilite._running.log_view import LogView
 from nnilite._running.manager_client import Client
 from nnilite._running.manager_connection import Unreachable
 from nnilite._running.managers import NotRunning
@@ -72,30 +71,6 @@ class RunMode(Enum):
     Detach = "detach"  # it keeps running when this program ends; `connect` finds it again
 
 
-class _LogView(threading.Thread):
-    """Shows what is added to a log, until `end` is called."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(name="manager log", daemon=True)
-        self._path = path
-        self._over = threading.Event()
-
-    def run(self) -> None:
-        with self._path.open(encoding="utf-8", errors="replace") as file:
-            while True:
-                over = self._over.wait(POLL_S)
-                # The log may have been cut: then what comes after that is shown.
-                if os.fstat(file.fileno()).st_size < file.tell():
-                    file.seek(0, os.SEEK_END)
-                sys.stderr.write(file.read())
-                if over:
-                    return
-
-    def end(self) -> None:
-        self._over.set()
-        self.join(timeout=5.0)
-
-
 class Experiment:
     """One experiment and, once started, the client of its manager.
 
@@ -123,7 +98,7 @@ class Experiment:
         self.url_prefix: str | None = None
         self._client: Client | None = None
         self._entry: RegistryEntry | None = None
-        self._log_view: _LogView | None = None
+        self._log_view: LogView | None = None
         self._folder: ExitStack | None = None  # closes what reads the folder of a stopped experiment
         self._folder_client: Client | None = None
 
@@ -184,7 +159,7 @@ class Experiment:
             raise
         self._attach(entry, keep=detach)
         if run_mode is RunMode.Foreground:
-            self._log_view = _LogView(entry.directory / "log" / "manager.log")
+            self._log_view = LogView(entry.directory / "log" / "manager.log")
             self._log_view.start()
 
     def run(self, port: int | None = None, wait_completion: bool = True, debug: bool = False) -> bool | None:

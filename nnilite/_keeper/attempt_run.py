@@ -23,7 +23,7 @@ from .starting import NotStarted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Mapping, Optional, Tuple, TypeVar
+    from typing import Any, Callable, Dict, Optional, Tuple, TypeVar
 
     from .courier import Courier
     from .spec import Spec
@@ -56,9 +56,6 @@ _NOT_FOR_TRIALS = (
     "NNILITE_SPEC",
     "NNILITE_HOST",
 )
-
-
-_CAUSES = ("canceled", "interrupted", "duration", "orphaned", "fenced", "machine")
 
 
 def run(spec: Spec, wake: Wake) -> int:
@@ -145,7 +142,7 @@ class AttemptRun:
         niceness = Niceness(pid, self._spec.niceness)
         started = dict(process.identity(pid), time=self._began[0], run=self.run_id)
         self._folder.write("started", started)
-        self._courier.notify(_started(started))
+        self._courier.notify(started)
         self._courier.measure(started)
         self._start_courier()
         self._saver.start()
@@ -197,8 +194,8 @@ class AttemptRun:
             process.end_group(group, self._spec.grace_s)
         exited = self._recorded("exit")
         if started is not None:
-            self._courier.notify(_started(started))
-        self._courier.close(_exited(exited) if exited else None)
+            self._courier.notify(started)
+        self._courier.close(exited)
         self._start_courier()
         self._linger()
         if self._courier.fenced:
@@ -417,7 +414,7 @@ class AttemptRun:
         when = wall + time.monotonic() - monotonic  # the clock may have been set meanwhile
         exited = {"time": when, "code": code, "message": message, "cause": self._cause, "run": self.run_id}
         self._unwritten = {} if self._folder.write("exit", exited) else exited
-        self._courier.close(_exited(exited))
+        self._courier.close(exited)
 
     def _write_end(self) -> None:
         """Try again to write the end after disk errors: if this process is killed, only that file has it."""
@@ -500,27 +497,3 @@ def _sigterm_came(wake: Wake, code: int) -> bool:
     while code in _BY_SIGTERM and not wake.terminations and time.monotonic() < deadline:
         wake.wait(deadline - time.monotonic())
     return bool(wake.terminations)
-
-
-def _started(known: Mapping[str, Any]) -> Dict[str, Any]:
-    # A pod's host name is its own, but people look for its node.
-    host = str(os.environ.get("NNILITE_HOST") or known.get("host") or os.uname().nodename)[:255]
-    pid = known.get("pid")
-    return {"type": "started", "time": _time(known), "host": host, "pid": pid if isinstance(pid, int) else 0}
-
-
-def _exited(known: Mapping[str, Any]) -> Dict[str, Any]:
-    code = known.get("code")
-    return {
-        "type": "exit",
-        "time": _time(known),
-        "code": code if isinstance(code, int) else None,
-        "message": str(known.get("message") or "")[: 2 * _MESSAGE_CHARS],
-        "cause": known.get("cause") if known.get("cause") in _CAUSES else "",
-    }
-
-
-def _time(known: Mapping[str, Any]) -> float:
-    """Return the time in a record. The trial may have written nonsense to that file; then return the current time."""
-    value = known.get("time")
-    return value if isinstance(value, (int, float)) and 0 <= value < 1e11 else time.time()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from .folder import Folder
 from .link import Link, LinkDown, RestLink, modified
-from .outbox import Batch, ManagerAnswer, Outbox
+from .outbox import Batch, ManagerAnswer, Outbox, exit_event, start_event
 from .spec import Spec
 
 if TYPE_CHECKING:
@@ -67,10 +67,10 @@ class Courier:
         self._thread.start()
 
     def notify(self, started: Optional[Dict[str, Any]] = None) -> None:
-        """Note that there may be new events. `started` is the event of the start, handed over once."""
+        """Note that there may be new events. `started` is the record of the start, handed over once."""
         with self._condition:
             if started is not None:
-                self.outbox.started = started
+                self.outbox.started = start_event(started)
             self._news = True
             self._condition.notify()
 
@@ -83,9 +83,9 @@ class Courier:
             self._process, self._process_began = process, time.monotonic()
 
     def close(self, exited: Optional[Dict[str, Any]]) -> None:
-        """Note that the trial has ended and its files are final. None: it is not known how it ended."""
+        """Note that the trial has ended and its files are final. `exited`: the record of the end, if there is one."""
         with self._condition:
-            self.outbox.exited = exited
+            self.outbox.exited = exit_event(exited) if exited else None
             self.outbox.closed = True
             self._news = True
             self._condition.notify()

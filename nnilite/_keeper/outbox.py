@@ -7,10 +7,11 @@ batch. The start comes first, and the exit comes in the last batch, after all ot
 from __future__ import annotations
 
 import base64
+import os
 import time
 from collections import deque
 from functools import partial
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, TypeVar
+from typing import Any, Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, TypeVar
 
 from .folder import Folder
 from .output import OutputFile
@@ -19,6 +20,8 @@ from .spool import Report, SpoolReader
 _MAX_EVENTS = 5_000
 _MAX_BYTES = 4_000_000  # a high estimate of a batch's JSON; a body may have 8 MB
 _OUTPUT_PIECE_BYTES = 256 * 1024
+_MESSAGE_CHARS = 4000
+_CAUSES = ("canceled", "interrupted", "duration", "orphaned", "fenced", "machine")
 _PATIENCE_S = 120.0  # for this time, unreadable files of an ended trial are tried again
 
 T = TypeVar("T")
@@ -224,3 +227,29 @@ def _output(stream: str, offset: int, data: bytes) -> Dict[str, Any]:
         "offset": offset,
         "data": base64.b64encode(data).decode("ascii"),
     }
+
+
+def start_event(known: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return the event of the start that this record of the folder is about."""
+    # A pod's host name is its own, but people look for its node.
+    host = str(os.environ.get("NNILITE_HOST") or known.get("host") or os.uname().nodename)[:255]
+    pid = known.get("pid")
+    return {"type": "started", "time": _time(known), "host": host, "pid": pid if isinstance(pid, int) else 0}
+
+
+def exit_event(known: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return the event of the end that this record of the folder is about."""
+    code = known.get("code")
+    return {
+        "type": "exit",
+        "time": _time(known),
+        "code": code if isinstance(code, int) else None,
+        "message": str(known.get("message") or "")[:_MESSAGE_CHARS],
+        "cause": known.get("cause") if known.get("cause") in _CAUSES else "",
+    }
+
+
+def _time(known: Mapping[str, Any]) -> float:
+    """Return the time in a record. The trial may have written nonsense to that file; then return the current time."""
+    value = known.get("time")
+    return value if isinstance(value, (int, float)) and 0 <= value < 1e11 else time.time()

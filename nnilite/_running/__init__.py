@@ -2,6 +2,7 @@
 
 launch              start a manager, and wait until it is ready or says why not
 manager_process     the process of a manager until it is ready; it can be started before its task is known
+log_view            shows the log of a manager as it grows
 managers            the running managers: connect to one, stop one, wait for its end
 manager_client      a client of one manager's REST interface
 offline             reads an experiment that is stopped, by serving its REST interface in this process

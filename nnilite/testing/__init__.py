@@ -13,6 +13,7 @@ eventually          waits for a condition, with a deadline
 The modules:
 
 service_contract  the tests that every training service passes
+trial_contract    those of them that look at a trial: what it finds, and what it reports
 batch_contract    the tests of what goes wrong on a batch platform
 tuner_contract    the tests that every tuner passes
 bench             the manager's side of everything that a service needs, without a manager

@@ -3,5 +3,8 @@
 import pytest
 
 pytest.register_assert_rewrite(
-    "nnilite.testing.batch_contract", "nnilite.testing.service_contract", "nnilite.testing.tuner_contract"
+    "nnilite.testing.batch_contract",
+    "nnilite.testing.service_contract",
+    "nnilite.testing.trial_contract",
+    "nnilite.testing.tuner_contract",
 )

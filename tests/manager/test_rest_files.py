@@ -18,7 +18,7 @@ from manager.rest_server import Client, serving
 from nnilite._keeper.folder_looks import FolderLooks
 from nnilite._rest.files import open_inside
 from nnilite._views.file_listing import listing_of
-from nnilite._views.viewer import piece
+from nnilite._views.folder_files import read_piece
 from nnilite.errors import NotFound
 from nnilite.foreign_files import open_below
 from nnilite.testing import eventually
@@ -191,7 +191,7 @@ def test_a_file_swapped_for_a_link_while_it_is_asked_for_is_never_followed(clien
 def test_a_piece_of_a_log_is_read_from_either_end(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"0123456789")
-    pieces = [piece(path.parent, path.name, offset, 4) for offset in (0, 8, 99, -3, -99)]
+    pieces = [read_piece(path.parent, path.name, offset, 4) for offset in (0, 8, 99, -3, -99)]
     assert [(one.data, one.offset) for one in pieces] == [
         (b"0123", 0),
         (b"89", 8),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import io
 import os
 import shutil
-import stat
 import subprocess
 import tarfile
 import tempfile
@@ -22,19 +20,13 @@ from hypothesis import strategies as st
 
 from nnilite import foreign_files
 from nnilite._keeper.enclosed import EnclosedFolder, UnsafeName, parts_of, stays_inside
-from nnilite._keeper.storage import FolderStorage
-from nnilite._keeper.tar_stream import unpack_checkpoint
-from nnilite._store.async_store import AsyncStore
-from nnilite._store.writer import Store
 from nnilite.disk_room import NoRoom, reserve_bytes
 from nnilite.errors import NotFound, ServiceError
-from nnilite.foreign_files import copy_folder, list_below, listed, open_below, put_file, save_stream, size_below
-from nnilite.records import Output
+from nnilite.foreign_files import copy_folder, list_below, listed, open_below, save_stream
 from nnilite.services.keeper_folder import copy_attempt, copy_attempt_file, list_attempt
 from nnilite.ssh.download import unpack
 from nnilite.ssh.errors import LinkLost, MachineError
-
-Member = tuple[str, bytes, str, bytes]  # its name, tar's type, where a link leads, its content
+from packed_files import Member, file, link, packed, snapshot
 
 
 class Sent:
@@ -48,35 +40,6 @@ class Sent:
 
     def read(self) -> bytes:
         return self._stream.read(self._piece)
-
-
-def packed(*members: Member, mode: int = 0o6755) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for name, kind, target, content in members:
-            info = tarfile.TarInfo(name)
-            info.type, info.linkname, info.size, info.mode = kind, target, len(content), mode
-            archive.addfile(info, io.BytesIO(content))
-    return buffer.getvalue()
-
-
-def file(name: str, content: bytes = b"x") -> Member:
-    return name, tarfile.REGTYPE, "", content
-
-
-def link(name: str, target: str) -> Member:
-    return name, tarfile.SYMTYPE, target, b""
-
-
-def snapshot(folder: Path) -> dict[str, object]:
-    """All that is in a folder, with its kind, rights, content and time."""
-    found: dict[str, object] = {}
-    for path in [folder, *folder.rglob("*")]:
-        facts = path.lstat()
-        content = path.read_bytes() if stat.S_ISREG(facts.st_mode) else b""
-        target = str(path.readlink()) if path.is_symlink() else ""
-        found[str(path)] = (facts.st_mode, facts.st_nlink, content, target, facts.st_mtime_ns)
-    return found
 
 
 @contextlib.contextmanager
@@ -427,73 +390,6 @@ def test_what_is_taken_is_counted(tmp_path: Path) -> None:
     (tmp_path / "s/a").write_text("four")
     taken = copy_folder(tmp_path / "s", tmp_path / "t")
     assert (taken.size_bytes, taken.left_out) == (4, ["link"])
-
-
-@pytest.fixture
-def outside(tmp_path: Path) -> Iterator[Path]:
-    """A folder with a file, both of which stay as they are."""
-    folder = tmp_path / "outside"
-    (folder / "0").mkdir(parents=True)
-    for name in ("victim", "trial.stdout"):
-        (folder / "0" / name).write_text("as it was")
-    before = snapshot(folder)
-    yield folder
-    assert snapshot(folder) == before
-
-
-def test_links_in_a_mounted_storage_lead_neither_writes_nor_deletions_out(tmp_path: Path, outside: Path) -> None:
-    for name in ("checkpoints", "code"):
-        (tmp_path / "storage" / name).mkdir(parents=True)
-    (tmp_path / "storage/checkpoints/t").symlink_to(outside)
-    (tmp_path / "storage/code").rmdir()
-    (tmp_path / "storage/code").symlink_to(outside)
-    (tmp_path / "mine").write_text("package")
-    storage = FolderStorage([str(tmp_path / "storage")], marked=False)
-    storage.delete("checkpoints/t/0/victim")
-    assert storage.get("checkpoints/t/0/victim", str(tmp_path / "got")) is False
-    storage.put("code/victim", str(tmp_path / "mine"))
-    assert (tmp_path / "storage/code/victim").read_text() == "package"
-    assert storage.get("code/victim", str(tmp_path / "got")) is True
-
-
-def test_the_last_file_of_a_trial_in_a_storage_takes_its_folders_along(tmp_path: Path) -> None:
-    (tmp_path / "mine").write_text("x")
-    storage = FolderStorage([str(tmp_path / "storage")], marked=False)
-    (tmp_path / "storage").mkdir()
-    for name in ("checkpoints/t/0/a", "checkpoints/t/1/b"):
-        storage.put(name, str(tmp_path / "mine"))
-    storage.delete("checkpoints/t/0/a")
-    assert [path.name for path in (tmp_path / "storage/checkpoints/t").iterdir()] == ["1"]
-    storage.delete("checkpoints/t/1/b")
-    storage.delete("checkpoints/t/1/b")
-    assert list((tmp_path / "storage/checkpoints").iterdir()) == []
-
-
-def test_our_files_in_a_mounted_storage_are_not_written_through_links(tmp_path: Path, outside: Path) -> None:
-    (tmp_path / "mount/nni").mkdir(parents=True)
-    (tmp_path / "mount/nni/e").symlink_to(outside)
-    put_file(tmp_path / "mount", "nni/e/0/victim", b"keeper")
-    assert (tmp_path / "mount/nni/e/0/victim").read_bytes() == b"keeper"
-    assert size_below(tmp_path / "mount", "nni/e/0/victim") == 6
-
-
-def test_output_that_comes_from_a_worker_is_not_written_through_links(tmp_path: Path, outside: Path) -> None:
-    (tmp_path / "trials/t").mkdir(parents=True)
-    (tmp_path / "trials/t/0").symlink_to(outside / "0")
-    with contextlib.closing(Store.create(tmp_path / "db", "e", 1.0)) as store:
-        kept = AsyncStore(store, tmp_path)
-        asyncio.run(kept.append_output(("t", 0), [Output("stdout", 0, b"hello")], sync=True))
-        kept.close()
-    assert (tmp_path / "trials/t/0/trial.stdout").read_text() == "hello"
-
-
-def test_checkpoints_keep_links_that_stay_inside_and_no_others(tmp_path: Path, outside: Path) -> None:
-    up = [file("d/d/d/x"), link("d/d/d/up", "../../.."), link("b", "d/d/d/up/../../../outside"), link("../c", "d")]
-    (tmp_path / "a.tar").write_bytes(packed(*up, file("0/victim"), link("latest", "d/d"), link("z", "/etc")))
-    unpack_checkpoint(str(tmp_path / "a.tar"), str(tmp_path / "place"))
-    links = {path.name for path in (tmp_path / "place").rglob("*") if path.is_symlink()}
-    assert links == {"up", "latest"}
-    assert (tmp_path / "place/latest/d/x").read_text() == "x"
 
 
 SIZES = ["1", -1, 1 << 70, float("nan"), True, None]

@@ -12,7 +12,7 @@ import pytest
 
 from keeper_bench import Bench
 from nnilite._keeper.plain_file import NotOrdinary, open_ordinary, write
-from nnilite._views.viewer import piece
+from nnilite._views.folder_files import read_piece
 from nnilite.services.keeper_folder import KeeperFolder, copy_attempt
 from nnilite.testing import eventually
 
@@ -52,7 +52,7 @@ def test_nobody_reads_from_what_is_no_file(tmp_path: Path, make: Callable[[Path]
     with pytest.raises(NotOrdinary):
         open_ordinary(str(path))
     assert KeeperFolder(tmp_path).output("stdout", 0, 100) == b""
-    assert piece(tmp_path, path.name, 0, 100).data == b""
+    assert read_piece(tmp_path, path.name, 0, 100).data == b""
 
 
 def test_nobody_writes_to_a_pipe_that_nobody_reads(tmp_path: Path) -> None:
