@@ -24,6 +24,7 @@ from nnilite._rest.page_name import ADDRESSES, new_page_name
 from nnilite._rest.port_binding import bind
 from nnilite.errors import NniliteError, ServiceError
 from nnilite.services.gpu import GpuRules, impossible, read_gpus
+from nnilite.services.section_fields import GPU_OPTION
 from nnilite.units import format_size
 
 FREE_BYTES = 1 << 30
@@ -155,14 +156,14 @@ def check_gpus(wanted: int, allowed: tuple[int, ...] | None = None) -> Iterator[
         gpus = read_gpus()
     except ServiceError as error:
         if wanted:
-            cure = "install the driver (`nvidia-smi` must work), or set trialGpuNumber to 0"
+            cure = f"install the driver (`nvidia-smi` must work), or set {GPU_OPTION} to 0"
             yield fault("gpus", f"a trial needs {wanted}, and {error}", cure)
         else:
             yield ok("gpus", "none is needed, and none was found")
         return
     never = impossible(gpus, wanted, GpuRules(allowed=allowed)) if wanted else None
     if never is not None:
-        yield fault("gpus", never, "lower trialGpuNumber, or choose other gpuIndices")
+        yield fault("gpus", never, f"lower {GPU_OPTION}, or choose other gpuIndices")
     for gpu in gpus:
         if gpu.fault:
             yield warning("gpus", f"GPU {gpu.index}: {gpu.fault}", "leave it out of gpuIndices, or restart its driver")

@@ -3,9 +3,9 @@
     document = read_document(directory / "manager.json", "remove it")
     document.whole("port", 1, 65535)
 
-Each field is checked when it is read. A missing field, or null, is None; a value of another type or outside its bounds
-raises DamagedFile with the path, the field and the cure. So no caller meets a type that it does not expect. A file that
-cannot be read now is not damaged: that raises UnreadableFile.
+Each field is checked when it is read, by the forms that REST has, too. A missing field, or null, is None; a value of
+another type or outside its bounds raises DamagedFile with the path, the field and the cure. So no caller meets a type
+that it does not expect. A file that cannot be read now is not damaged: that raises UnreadableFile.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ import reprlib
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from nnilite.errors import DamagedFile, UnreadableFile
 from nnilite.records import Json
+from nnilite.records.nouns import TIME_MAX
+from nnilite.records.shapes import TEXT, Form, seconds_since_epoch, whole_number
 
 MOST_BYTES = 64 << 20
 """More than any configuration has. A larger file is not read into memory."""
 
-LAST_TIME_S = 1e11
-"""The year 5138. A larger number is a time in milliseconds, or no time at all."""
+_TIME = seconds_since_epoch(TIME_MAX)
 
 _LONGEST_PATH, _LONGEST_NAME = 3800, 255
 """In bytes, as Linux has them, with room for the names of the files below."""
@@ -46,26 +48,23 @@ class Document:
     cure: str
 
     def text(self, name: str) -> str | None:
-        value = self.fields.get(name)
-        if value is None or isinstance(value, str):
-            return value
-        raise self.wrong(name, "text")
+        return cast("str | None", self._read(name, TEXT))
 
     def time(self, name: str) -> float | None:
         """Return the seconds since the epoch in a field."""
-        value = self.fields.get(name)
-        if value is None:
-            return None
-        # NaN fails both comparisons.
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= LAST_TIME_S:
-            return float(value)
-        raise self.wrong(name, "a time in seconds since 1970")
+        return cast("float | None", self._read(name, _TIME))
 
     def whole(self, name: str, least: int, most: int) -> int | None:
+        return cast("int | None", self._read(name, whole_number(least, most)))
+
+    def _read(self, name: str, form: Form) -> Json:
         value = self.fields.get(name)
-        if value is None or (type(value) is int and least <= value <= most):
+        if value is None or form.read is None:
             return value
-        raise self.wrong(name, f"a whole number from {least} to {most}")
+        try:
+            return form.read(value)
+        except ValueError as error:
+            raise self._damaged(name, str(error)) from None
 
     def folder(self, name: str) -> Path:
         """Return an absolute path. The field must be there."""
@@ -76,8 +75,11 @@ class Document:
 
     def wrong(self, name: str, wanted: str) -> DamagedFile:
         """Return the error to raise for a field."""
+        return self._damaged(name, f"must be {wanted}")
+
+    def _damaged(self, name: str, problem: str) -> DamagedFile:
         shown = _SHORT.repr(self.fields.get(name))
-        return DamagedFile(self.path, f"`{name}` must be {wanted}, not {shown:.60}", self.cure)
+        return DamagedFile(self.path, f"`{name}` {problem}, not {shown:.60}", self.cure)
 
 
 def read_document(path: Path, cure: str) -> Document:

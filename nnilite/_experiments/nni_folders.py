@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nnilite._experiments.documents import LAST_TIME_S, Document, is_file, is_folder, may_be_path, read_document
+from nnilite._experiments.documents import Document, is_file, is_folder, may_be_path, read_document
 from nnilite.errors import DamagedFile, UnreadableFile
 from nnilite.records import ExperimentState, Json
+from nnilite.records.nouns import TIME_MAX
 
 LIST = ".experiment"
 DATABASE = Path("db") / "nni.sqlite"
@@ -191,6 +192,6 @@ def _is_there(process: int | None) -> bool:
 def seconds(milliseconds: Json) -> float | None:
     """Return a time of NNI in seconds; None for "N/A" and anything else that is not a time."""
     # NaN fails both comparisons, and a whole number is compared before it becomes a float, which it may not fit.
-    if type(milliseconds) not in (int, float) or not 0 <= milliseconds <= 1000 * LAST_TIME_S:
+    if type(milliseconds) not in (int, float) or not 0 <= milliseconds <= 1000 * TIME_MAX:
         return None
     return float(milliseconds) / 1000

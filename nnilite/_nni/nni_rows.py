@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nnilite._engine import messages as s
-from nnilite._experiments.documents import LAST_TIME_S
 from nnilite._experiments.nni_folders import MIXED_UP, UNCERTAIN, seconds
 from nnilite.errors import StoreError
 from nnilite.records import Attempt, CallKind, JobState, Json, Metric, MetricKind, Trial, TrialState
+from nnilite.records.nouns import TIME_MAX
 from nnilite.services.keeper_events import read_value
 from nnilite.tuner import Call
 
@@ -84,7 +84,7 @@ class NniRows:
         if not isinstance(params, dict):
             raise StoreError("NNI recorded no configuration in it")
         _, _, duration, started, ended, _ = found[0]
-        spent = float(duration) if isinstance(duration, (int, float)) and 0 <= duration <= LAST_TIME_S else 0.0
+        spent = float(duration) if isinstance(duration, (int, float)) and 0 <= duration <= TIME_MAX else 0.0
         return NniProfile(params, seconds(started), seconds(ended), spent)
 
     def records(self) -> list[s.Record]:

@@ -10,12 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from nnilite.records import Exited, Json
+from nnilite.records.nouns import INTEGER_MAX, TIME_MAX
 from nnilite.services.keeper_events import parse_event, read_value
 
 Check = Callable[[Any], bool]
 
-LARGEST = 2**53 - 1
-LAST_TIME_S = 1e11
 _TRIAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -41,7 +40,7 @@ def any_whole(value: Any) -> bool:
 
 
 def whole(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= LARGEST
+    return type(value) is int and 0 <= value <= INTEGER_MAX
 
 
 def positive(value: Any) -> bool:
@@ -49,7 +48,7 @@ def positive(value: Any) -> bool:
 
 
 def time(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value <= LAST_TIME_S
+    return type(value) in (int, float) and 0 <= value <= TIME_MAX
 
 
 def number(value: Any) -> bool:
@@ -57,11 +56,11 @@ def number(value: Any) -> bool:
 
 
 def amount(value: Any) -> bool:
-    return number(value) and 0 <= value <= LARGEST
+    return number(value) and 0 <= value <= INTEGER_MAX
 
 
 def limit(value: Any) -> bool:
-    return number(value) and 0 < value <= LARGEST
+    return number(value) and 0 < value <= INTEGER_MAX
 
 
 def truth(value: Any) -> bool:

@@ -82,6 +82,12 @@ def whole_number(least: int, most: int | None = None) -> Form:
     return Form({"type": "integer", **bounds}, read=read)
 
 
+def _read_text(value: Json) -> str:
+    if type(value) is not str:
+        raise ValueError("must be text")
+    return value
+
+
 def text(most: int, clean: Callable[[str], str]) -> Form:
     """Return the form of a string of at most `most` characters; `clean` makes of it what is kept."""
 
@@ -141,6 +147,7 @@ def _to_base64(data: bytes) -> str:
 
 
 BYTES = Form({"type": "string", "contentEncoding": "base64"}, _to_base64, _from_base64)
+TEXT = Form({"type": "string"}, read=_read_text)
 ANYTHING = Form({"description": "any JSON value, with NaN and infinities as strings"})
 TIME = seconds_since_epoch()
 _SIMPLE: dict[Any, Form] = {
