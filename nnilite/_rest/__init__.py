@@ -37,7 +37,7 @@ export               all ended trials as one file
 prometheus           the experiment in Prometheus' text format
 files                reads files, but none outside of their folder
 events               reads a keeper's batch of events, trusting nothing in it
-body_room            how much of trials' reports may be in memory
+request_body         what the headers of a request say of its body, and which bodies are refused
 stream               the live stream of changes
 web                  the files of the user interface
 wire                 JSON on the wire: its names, and its spelling of numbers

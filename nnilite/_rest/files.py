@@ -22,7 +22,8 @@ from urllib.parse import quote
 
 from nnilite._blocking import in_thread
 from nnilite._keeper.folder_looks import FolderLooks, SlowFolder
-from nnilite._rest.handler import Answering
+from nnilite._rest.handler import Answering, prove
+from nnilite._rest.server_connections import hang_up
 from nnilite.errors import NotFound, ServiceError
 from nnilite.foreign_files import open_below
 
@@ -101,11 +102,11 @@ async def _send(handler: Answering, file: BinaryIO, media: str, root: Path) -> N
         handler.set_header("Content-Type", media)
         handler.set_header("Content-Length", left)
         if handler.signed is not None:
-            handler.prove(handler.signed, await _digest(file, left, root))
+            prove(handler, handler.signed, await _digest(file, left, root))
         while left > 0:
             chunk = await in_folder(root, partial(file.read, min(CHUNK_BYTES, left)))
             if not chunk:  # the file was cut short, and the answer must be recognizable as incomplete
-                handler.hang_up()
+                hang_up(handler.request)
                 return
             left -= len(chunk)
             await handler.send_piece(chunk)

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from tornado.escape import utf8
-from tornado.iostream import IOStream, StreamClosedError
+from tornado.iostream import StreamClosedError
 from tornado.web import Finish, HTTPError, RequestHandler, stream_request_body
 
 from nnilite._answers.backend import Backend
@@ -25,8 +25,9 @@ from nnilite._rest.body_room import BodyHold, BodyRoom
 from nnilite._rest.callback_proofs import Signed
 from nnilite._rest.options import Options
 from nnilite._rest.refusal import HttpRefusal, body_of, status_of
+from nnilite._rest.request_body import BODY_METHODS, STRANGERS_BODY_MAX, check_body, claimed_bytes
 from nnilite._rest.route_definition import SERVER_BODY_MAX, Operation, Route, read_query
-from nnilite._rest.server_connections import ServerConnections
+from nnilite._rest.server_connections import ServerConnections, hang_up, stream_of
 from nnilite.errors import Conflict, NniliteError
 from nnilite.records import Json
 
@@ -42,8 +43,6 @@ SECURITY_HEADERS = {
 API_POLICY = "default-src 'none'; frame-ancestors 'none'"
 OLD_COOKIE = "nnilite-"
 JOB_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
-STRANGERS_BODY_MAX = 64 * 1024  # bytes of a refused request that are read, and dropped
-_BODY_METHODS = ("POST", "PUT", "PATCH")
 
 
 def _drop(chunk: bytes) -> None:
@@ -120,18 +119,18 @@ class Answering(RequestHandler):
         try:
             host = await self.site.gate.better_host(self.request)
             if host is not None:
-                self._send_to(host)
+                _send_to(self, host)
                 return
-            with self.site.connections.checking(self._stream()):
+            with self.site.connections.checking(stream_of(self.request)):
                 await self.check()
         except (NniliteError, HTTPError) as error:
-            if not self._may_send_body_in_vain():
+            if not _may_send_body_in_vain(self):
                 raise
             self._refuse_after_body(error)
         else:
             if self.checks_sender():
                 self.site.activity.note()
-                self.site.connections.busy(self._stream())
+                self.site.connections.busy(stream_of(self.request))
 
     def checks_sender(self) -> bool:
         """Return whether only requests of known senders pass the check."""
@@ -143,33 +142,8 @@ class Answering(RequestHandler):
         self.is_users = True
         raise HTTPError(404)
 
-    def _send_to(self, host: str) -> None:
-        """Have the browser open the same page under another name of this server."""
-        self.set_status(303)
-        self.set_header("Location", f"{self.request.protocol}://{host}{self.request.uri}")
-        self.drop_old_cookies()
-        self.finish()
-
-    def drop_old_cookies(self) -> None:
-        """Have the browser drop the cookies of sign-ins to earlier versions, which it sends to all ports."""
-        for name in self.request.cookies:
-            if name.startswith(OLD_COOKIE):
-                self.set_cookie(name, "", expires_days=-1, path=f"{self.site.options.prefix}/")
-
     def data_received(self, chunk: bytes) -> None:
         """Drop the body, which this handler does not use."""
-
-    def claimed_bytes(self) -> int:
-        """Return the body's length by the headers. Tornado itself refuses a length that is not a number."""
-        claim = self.request.headers.get("Content-Length", "").partition(",")[0].strip()
-        return int(claim[:18]) if claim.isascii() and claim.isdigit() else 0
-
-    def _may_send_body_in_vain(self) -> bool:
-        """Return whether the body of a refused request is read, although it is dropped; see `_refuse_after_body`."""
-        if {"Transfer-Encoding", "Expect"} & set(self.request.headers):  # after an `Expect`, none is on its way yet
-            return False
-        known = self.is_users or self.sender() != self.request.remote_ip or self.site.gate.has_token(self.request)
-        return self.claimed_bytes() <= (SERVER_BODY_MAX if known else STRANGERS_BODY_MAX)
 
     def _refuse_after_body(self, error: Exception) -> None:
         """Drop the body, and answer after its end.
@@ -191,21 +165,10 @@ class Answering(RequestHandler):
 
     def finish(self, chunk: str | bytes | dict[str, Any] | None = None) -> Future[None]:
         """Answer. An answer that is whole is proven to the sender of a signed request."""
-        if self.signed is not None and isinstance(chunk, str | bytes) and not self._is_begun():
+        if self.signed is not None and isinstance(chunk, str | bytes) and not _is_begun(self):
             chunk = utf8(chunk)
-            self.prove(self.signed, digest(chunk))
+            prove(self, self.signed, digest(chunk))
         return super().finish(chunk)
-
-    def _is_begun(self) -> bool:
-        """Return whether the answer has its proof already, or a part of it is on its way."""
-        return self._headers_written or bool(self._write_buffer) or HEADER in self._headers
-
-    def prove(self, signed: Signed, content: str) -> None:
-        """Prove to the sender of a signed request that the answer is the server's.
-
-        `content`: the digest of the body, as it is before it is compressed for the way.
-        """
-        self.set_header(HEADER, signed.proof(self.get_status(), content))
 
     async def send_piece(self, chunk: bytes) -> None:
         """Write a chunk and wait until it is sent. A reader that takes too long loses the connection."""
@@ -213,24 +176,13 @@ class Answering(RequestHandler):
         try:
             await asyncio.wait_for(self.flush(), self.site.options.reader_timeout_s)
         except (TimeoutError, asyncio.TimeoutError, StreamClosedError):
-            self.hang_up()
+            hang_up(self.request)
             raise Finish() from None
-
-    def hang_up(self) -> None:
-        """Close the connection without a proper end of the answer, so that the reader notices that it is incomplete."""
-        stream = self._stream()
-        if stream is not None:
-            stream.close()
-
-    def _stream(self) -> IOStream | None:
-        """Return the connection; None once it has become a live stream."""
-        stream: IOStream | None = getattr(self.request.connection, "stream", None)
-        return stream
 
     def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
         """Answer an error. If a part of the answer is sent already, cut it short, so that the reader notices."""
         if self._headers_written:
-            self.hang_up()
+            hang_up(self.request)
         else:
             super().send_error(status_code, **kwargs)
 
@@ -267,6 +219,43 @@ class Answering(RequestHandler):
         return self.request.remote_ip or ""
 
 
+def _send_to(handler: Answering, host: str) -> None:
+    """Have the browser open the same page under another name of this server."""
+    handler.set_status(303)
+    handler.set_header("Location", f"{handler.request.protocol}://{host}{handler.request.uri}")
+    drop_old_cookies(handler)
+    handler.finish()
+
+
+def drop_old_cookies(handler: Answering) -> None:
+    """Have the browser drop the cookies of sign-ins to earlier versions, which it sends to all ports."""
+    for name in handler.request.cookies:
+        if name.startswith(OLD_COOKIE):
+            handler.set_cookie(name, "", expires_days=-1, path=f"{handler.site.options.prefix}/")
+
+
+def _may_send_body_in_vain(handler: Answering) -> bool:
+    """Return whether the body of a refused request is read, although it is dropped; see `_refuse_after_body`."""
+    request = handler.request
+    if {"Transfer-Encoding", "Expect"} & set(request.headers):  # after an `Expect`, none is on its way yet
+        return False
+    known = handler.is_users or handler.sender() != request.remote_ip or handler.site.gate.has_token(request)
+    return claimed_bytes(request) <= (SERVER_BODY_MAX if known else STRANGERS_BODY_MAX)
+
+
+def _is_begun(handler: Answering) -> bool:
+    """Return whether the answer has its proof already, or a part of it is on its way."""
+    return handler._headers_written or bool(handler._write_buffer) or HEADER in handler._headers
+
+
+def prove(handler: Answering, signed: Signed, content: str) -> None:
+    """Prove to the sender of a signed request that the answer is the server's.
+
+    `content`: the digest of the body, as it is before it is compressed for the way.
+    """
+    handler.set_header(HEADER, signed.proof(handler.get_status(), content))
+
+
 class RouteHandler(Answering):
     """A handler of one row of a table of routes.
 
@@ -292,16 +281,16 @@ class RouteHandler(Answering):
             raise HTTPError(405)
         self.check_operation(operation)
         self.query = read_query(operation.query, self.request.query_arguments)
-        self._check_body()
-        if self.route.access is Access.TRIAL and self.request.method in _BODY_METHODS:
-            self._hold.add(self.job() or "", self.claimed_bytes())
+        check_body(self.request, self.route.body_max)
+        if self.route.access is Access.TRIAL and self.request.method in BODY_METHODS:
+            self._hold.add(self.job() or "", claimed_bytes(self.request))
 
     def on_finish(self) -> None:
         self._hold.release()
 
     def on_connection_close(self) -> None:
         super().on_connection_close()
-        if len(self._body) < self.claimed_bytes():  # a whole one is being handled, and `on_finish` follows
+        if len(self._body) < claimed_bytes(self.request):  # a whole one is being handled, and `on_finish` follows
             self._hold.release()
 
     def checks_sender(self) -> bool:
@@ -321,23 +310,9 @@ class RouteHandler(Answering):
     def allowed(self) -> list[str]:
         return list(self.route.operations)
 
-    def _check_body(self) -> None:
-        """Refuse a body that will not be read, by its headers alone."""
-        headers = self.request.headers
-        if "Transfer-Encoding" in headers:
-            raise HttpRefusal(411, "send the body with a Content-Length, not in chunks")
-        most = self.route.body_max if self.request.method in _BODY_METHODS else STRANGERS_BODY_MAX
-        if self.claimed_bytes() > most:
-            raise HttpRefusal(413, f"the body is larger than {most} bytes; send less at a time")
-        if headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise HttpRefusal(415, "send the body as it is, not compressed")
-        kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        if self.request.method in _BODY_METHODS and kind != "application/json":
-            raise HttpRefusal(415, "send JSON, with the header Content-Type: application/json")
-
     def data_received(self, chunk: bytes) -> None:
         # No other method has a body by HTTP's rules. If one is sent anyway, nothing of it is kept.
-        if self.request.method in _BODY_METHODS:
+        if self.request.method in BODY_METHODS:
             self._body += chunk
 
     def json(self) -> Json:

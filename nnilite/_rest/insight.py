@@ -9,7 +9,7 @@ import re
 from nnilite._answers.bulk_queries import Curve, Importance, ImportanceMethod, PageCursor, RowPage, Table
 from nnilite._keeper.proof import digest
 from nnilite._rest import wire
-from nnilite._rest.handler import ApiHandler
+from nnilite._rest.handler import ApiHandler, prove
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 
@@ -28,7 +28,7 @@ class RowsHandler(ApiHandler):
         text = rows_text(self.table, page).encode()
         self.set_header("Content-Type", "application/json")
         if self.signed is not None:
-            self.prove(self.signed, digest(text))
+            prove(self, self.signed, digest(text))
         if len(text) > _WORTH_COMPRESSING_BYTES and "gzip" in self.request.headers.get("Accept-Encoding", ""):
             self.set_header("Content-Encoding", "gzip")
             text = await asyncio.to_thread(gzip.compress, text, _COMPRESSION_LEVEL)

@@ -27,20 +27,7 @@ _OUTPUTS = {"stdout": "stdout", "stderr": "stderr", "trial.stdout": "stdout", "t
 _TEXT_MAX = 4 * 1024 * 1024  # bytes; of a longer output only the end is sent
 
 
-class NniHandler(ApiHandler):
-    """The base of these handlers."""
-
-    async def send_list(self, items: AsyncIterator[Json]) -> None:
-        self.set_header("Content-Type", "application/json")
-        await send_texts(self, _array(items))
-
-    def send_nothing(self) -> None:
-        """Send NNI's empty answer: 200 and no text."""
-        self.clear_header("Content-Type")
-        self.finish()
-
-
-class NniVersionHandler(NniHandler):
+class NniVersionHandler(ApiHandler):
     """The version, as plain text."""
 
     def get(self) -> None:
@@ -48,14 +35,14 @@ class NniVersionHandler(NniHandler):
         self.finish(_version.__version__)
 
 
-class NniStatusHandler(NniHandler):
+class NniStatusHandler(ApiHandler):
     """The experiment's state."""
 
     async def get(self) -> None:
         self.send_json(nni_wire.status(await self.backend.profile()))
 
 
-class NniExperimentHandler(NniHandler):
+class NniExperimentHandler(ApiHandler):
     """The profile, one update of it, and the stop."""
 
     async def get(self) -> None:
@@ -64,14 +51,14 @@ class NniExperimentHandler(NniHandler):
     async def put(self) -> None:
         change = nni_wire.changes(self.query["update_type"], self.json())
         await self.backend.control.update(read_changes(change))
-        self.send_nothing()
+        send_nothing(self)
 
     async def delete(self) -> None:
         await self.backend.control.stop()
-        self.send_nothing()
+        send_nothing(self)
 
 
-class NniMetadataHandler(NniHandler):
+class NniMetadataHandler(ApiHandler):
     """The experiment as an entry of the machine's list."""
 
     async def get(self) -> None:
@@ -80,69 +67,69 @@ class NniMetadataHandler(NniHandler):
         self.send_json(nni_wire.entry(known[0] if known else _listed(profile), self.site.options.prefix))
 
 
-class NniExperimentsHandler(NniHandler):
+class NniExperimentsHandler(ApiHandler):
     """The machine's experiments."""
 
     async def get(self) -> None:
         self.send_json([nni_wire.entry(item) for item in await self.backend.others()])
 
 
-class NniImportHandler(NniHandler):
+class NniImportHandler(ApiHandler):
     """Results known from elsewhere."""
 
     async def post(self) -> None:
         await self.backend.control.import_data(read_pairs(self.json()))
-        self.send_nothing()
+        send_nothing(self)
 
 
-class NniImportedHandler(NniHandler):
+class NniImportedHandler(ApiHandler):
     """The results that were imported, a text for each import."""
 
     async def get(self) -> None:
         self.send_json([nni_wire.imported(pairs) for pairs in await self.backend.results.imported()])
 
 
-class NniClusterHandler(NniHandler):
+class NniClusterHandler(ApiHandler):
     """Settings of a cluster, which NNI 1 sent apart from the config. They have no effect."""
 
     def put(self) -> None:
         if not isinstance(self.json(), dict):
             raise ConfigError("the body must be an object of settings")
-        self.send_nothing()
+        send_nothing(self)
 
 
-class NniTensorboardsHandler(NniHandler):
+class NniTensorboardsHandler(ApiHandler):
     """The tasks of TensorBoard; the list is always empty here."""
 
     def get(self) -> None:
         self.send_json([])
 
     def delete(self) -> None:
-        self.send_nothing()
+        send_nothing(self)
 
 
-class NniTensorboardHandler(NniHandler):
+class NniTensorboardHandler(ApiHandler):
     """The start of a TensorBoard, which is refused."""
 
     def post(self) -> None:
         raise Conflict("no TensorBoard is started here: run `tensorboard --logdir FOLDER` with the folder of a trial")
 
 
-class NniStatisticsHandler(NniHandler):
+class NniStatisticsHandler(ApiHandler):
     """The number of trials in each state."""
 
     async def get(self) -> None:
         self.send_json(nni_wire.statistics((await self.backend.profile()).counts))
 
 
-class NniTrialsHandler(NniHandler):
+class NniTrialsHandler(ApiHandler):
     """All trials, and the addition of one."""
 
     async def get(self) -> None:
         directory = (await self.backend.profile()).directory
         state = self.query["status"]
         query = TrialQuery(() if state is None else (TrialState(state),), limit=PAGE)
-        await self.send_list(nni_wire.trial(item, directory) async for item in all_trials(self.backend, query))
+        await send_list(self, (nni_wire.trial(item, directory) async for item in all_trials(self.backend, query)))
 
     async def post(self) -> None:
         parameters = self.json()
@@ -151,7 +138,7 @@ class NniTrialsHandler(NniHandler):
         self.send_json({"sequenceId": (await self.backend.control.add_trial(parameters)).sequence})
 
 
-class NniTrialHandler(NniHandler):
+class NniTrialHandler(ApiHandler):
     """One trial, and its cancellation."""
 
     async def get(self, id: str) -> None:
@@ -160,24 +147,24 @@ class NniTrialHandler(NniHandler):
 
     async def delete(self, id: str) -> None:
         await self.backend.control.cancel_trial(id)
-        self.send_nothing()
+        send_nothing(self)
 
 
-class NniMetricsHandler(NniHandler):
+class NniMetricsHandler(ApiHandler):
     """Metrics of one trial or of all."""
 
     async def get(self, id: str | None = None) -> None:
         kind = None if self.query["type"] is None else MetricKind(self.query["type"])
         if id is not None:
             await self.backend.results.trial(id)
-        await self.send_list(records(self.backend, MetricQuery(id, kind)))
+        await send_list(self, records(self.backend, MetricQuery(id, kind)))
 
 
-class NniLatestMetricsHandler(NniHandler):
+class NniLatestMetricsHandler(ApiHandler):
     """All final metrics, then the last intermediate one of each trial."""
 
     async def get(self) -> None:
-        await self.send_list(self._latest())
+        await send_list(self, self._latest())
 
     async def _latest(self) -> AsyncIterator[Json]:
         for query in (MetricQuery(kind=MetricKind.FINAL), MetricQuery(kind=MetricKind.PERIODICAL, last=True)):
@@ -185,11 +172,11 @@ class NniLatestMetricsHandler(NniHandler):
                 yield record
 
 
-class NniMetricRangeHandler(NniHandler):
+class NniMetricRangeHandler(ApiHandler):
     """Metrics of the trials with sequence numbers from `low` to `high`, both included."""
 
     async def get(self, low: str, high: str) -> None:
-        await self.send_list(self._range(int(low), int(high)))
+        await send_list(self, self._range(int(low), int(high)))
 
     async def _range(self, low: int, high: int) -> AsyncIterator[Json]:
         # Sequence numbers count from 0 without gaps, so the first trial is at its own number.
@@ -200,19 +187,22 @@ class NniMetricRangeHandler(NniHandler):
                 yield record
 
 
-class NniExportHandler(NniHandler):
+class NniExportHandler(ApiHandler):
     """Parameters and final metric of the trials that succeeded."""
 
     async def get(self) -> None:
         trials = self.backend.results.ended()
-        await self.send_list(
-            nni_wire.exported(trial)
-            async for trial in trials
-            if trial.state is TrialState.SUCCEEDED and trial.value is not None
+        await send_list(
+            self,
+            (
+                nni_wire.exported(trial)
+                async for trial in trials
+                if trial.state is TrialState.SUCCEEDED and trial.value is not None
+            ),
         )
 
 
-class NniFileHandler(NniHandler):
+class NniFileHandler(ApiHandler):
     """Output or a file of a trial."""
 
     async def get(self, id: str, path: str) -> None:
@@ -234,6 +224,17 @@ class NniFileHandler(NniHandler):
         piece = await self.backend.files.output(trial, None, stream, -_TEXT_MAX, _TEXT_MAX)
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.finish(piece.data or f"{name} is empty.")
+
+
+async def send_list(handler: ApiHandler, items: AsyncIterator[Json]) -> None:
+    handler.set_header("Content-Type", "application/json")
+    await send_texts(handler, _array(items))
+
+
+def send_nothing(handler: ApiHandler) -> None:
+    """Send NNI's empty answer: 200 and no text."""
+    handler.clear_header("Content-Type")
+    handler.finish()
 
 
 async def all_trials(backend: Backend, query: TrialQuery) -> AsyncIterator[Trial]:

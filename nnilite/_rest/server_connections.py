@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from tornado.httpserver import HTTPServer
-from tornado.httputil import HTTPConnection, HTTPMessageDelegate
+from tornado.httputil import HTTPConnection, HTTPMessageDelegate, HTTPServerRequest
 from tornado.ioloop import IOLoop
 
 from nnilite._network.unproven_callers import UnprovenCallers
@@ -306,3 +306,16 @@ def _next_descriptor(listening: socket.socket) -> int:
     number = os.dup(listening.fileno())
     os.close(number)
     return number
+
+
+def stream_of(request: HTTPServerRequest) -> IOStream | None:
+    """Return the connection of a request; None once it has become a live stream."""
+    stream: IOStream | None = getattr(request.connection, "stream", None)
+    return stream
+
+
+def hang_up(request: HTTPServerRequest) -> None:
+    """Close the connection without a proper end of the answer, so that the reader notices that it is incomplete."""
+    stream = stream_of(request)
+    if stream is not None:
+        stream.close()

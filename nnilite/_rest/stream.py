@@ -20,6 +20,7 @@ from nnilite._rest.auth import STREAM_PROTOCOL
 from nnilite._rest.handler import Answering, Site
 from nnilite._rest.refusal import HttpRefusal
 from nnilite._rest.route_definition import Route, read_query
+from nnilite._rest.server_connections import hang_up
 from nnilite.records import Metric
 
 log = logging.getLogger(__name__)
@@ -98,5 +99,5 @@ class StreamHandler(Answering, WebSocketHandler):
             await asyncio.wait_for(self.write_message(message), self.site.options.reader_timeout_s)
         except (TimeoutError, asyncio.TimeoutError):
             log.info("a reader of the live stream no longer reads; closing its connection")
-            self.hang_up()
+            hang_up(self.request)
             raise WebSocketClosedError from None

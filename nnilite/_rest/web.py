@@ -13,7 +13,7 @@ from typing import Any
 
 from tornado.web import HTTPError, StaticFileHandler
 
-from nnilite._rest.handler import Answering, Premises
+from nnilite._rest.handler import Answering, Premises, drop_old_cookies
 from nnilite._rest.refusal import HttpRefusal, status_of
 from nnilite._rest.route_definition import Route
 
@@ -50,7 +50,7 @@ class WebHandler(Answering, StaticFileHandler):
             raise HTTPError(405)
         if "\0" in (self.path_kwargs.get("path") or ""):
             raise HTTPError(404)  # calls of the system would raise ValueError
-        self.drop_old_cookies()
+        drop_old_cookies(self)
         if self.request.path == self.site.options.prefix:
             self._go_home()  # without its last slash, the page's relative addresses would be wrong
 

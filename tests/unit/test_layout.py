@@ -29,9 +29,6 @@ BY_NATURE = {
     "nnilite/testing/service_contract.py:ServiceContract": "each method is a test",
 }
 WITH_BASES = {
-    "nnilite/_rest/handler.py:RouteHandler": "Tornado makes one object for each request and calls its hooks",
-    "nnilite/_rest/stream.py:StreamHandler": "as RouteHandler",
-    "nnilite/_rest/web.py:WebHandler": "as RouteHandler",
     "nnilite/_running/manager_client.py:Client": "a method for each request; its base has the connection",
     "nnilite/_store/writer.py:Store": "one connection, whose reading and writing halves stand in two files",
     "nnilite/testing/bench.py:ServiceBench": "what a test of a plugin may do with its service",
