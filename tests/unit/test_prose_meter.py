@@ -58,5 +58,17 @@ def send():
     assert [round(value) for value in figures.values()] == [0, 0, 200, 50, 50, 50]
 
 
+def test_the_name_of_a_predicate_may_begin_with_a_verb_in_the_third_person(
+    prose_meter: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prose_meter, "ROOT", tmp_path)
+    module = tmp_path / "module.py"
+    module.write_text("def holds_slot() -> bool: ...\ndef holds() -> list[str]: ...\ndef told() -> bool: ...\n")
+    meter = prose_meter.Meter()
+    meter.measure_module(module)
+    (counts,) = meter.counts["names"].values()
+    assert counts == {"all": 3, "no verb": 2}
+
+
 def test_ceilings_are_lowered_and_never_raised(prose_meter: ModuleType) -> None:
     assert prose_meter.lowered({"a": 1.0, "b": 1.0}, {"a": 0.52, "b": 2.0, "c": 3.0}) == {"a": 0.6, "b": 1.0, "c": 3.0}
