@@ -276,6 +276,9 @@ class _ThisTrial:
         metric = _with_number(metric)
         text = _text(metric)
         self._check(kind, metric)
+        if _rank():
+            self._warn("rank", f"the reports of rank {_rank()} do not count, only those of rank 0 do")
+            return
         with self._lock:
             sequence = self._sequence if kind == "PERIODICAL" else 0
             if _system_dir():
@@ -346,6 +349,16 @@ def _system_dir() -> str:
     if os.environ.get("NNI_PLATFORM", "unittest") == "unittest":
         return ""
     return os.environ.get("NNI_SYS_DIR", "")
+
+
+def _rank() -> int:
+    """Return the rank of this process in a distributed trial; 0 elsewhere, where each process may report."""
+    if "NNILITE_WORLD_SIZE" in os.environ:
+        for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "HOROVOD_RANK", "RANK"):  # RANK is set in any case
+            number = os.environ.get(name, "")
+            if number.isdigit():
+                return int(number)
+    return 0
 
 
 def _append(line: bytes) -> None:

@@ -108,6 +108,9 @@ class JobSpec:
     checkpoint_dir: str | None = None
     # The experiment's shared storage, for its keepers alone. It may hold credentials.
     storage: Mapping[str, Json] | None = None
+    # {"nodes", "processes", "launcher"} of a trial of several processes: see `nnilite._keeper.node_start`, also for
+    # what a service adds. None: the command runs once.
+    distributed: Mapping[str, Json] | None = None
     # The identity of the run that a restarted job continues; a new run draws its own.
     run: str = ""
 
@@ -222,6 +225,8 @@ class TrainingService(ABC):
 
     There is not more than one for each job, and none in parallel with `remove` of that job.
     """
+    launchers: ClassVar[Sequence[str]] = ()
+    """The launchers of `distributed` that work here; none: a trial is one process on one machine."""
     submits_at_once: ClassVar[int] = 1
     """How many calls of `submit`, for different jobs, may be under way at a time."""
 

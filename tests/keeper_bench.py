@@ -59,7 +59,7 @@ def zipapp() -> Path:
     """The keeper's zipapp, built once."""
     folder = Path(tempfile.mkdtemp(prefix="keeper-bench-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return build(folder / "keeper.pyz", with_storage=True)
+    return build(folder / "keeper.pyz", with_storage=True, with_nodes=True)
 
 
 def running(pid: int) -> bool:

@@ -34,6 +34,7 @@ class JobMaker:
     report: str = "rest"  # or "stdout"
     authority: str = ""  # PEM text of the certificate that the manager serves with, "" without TLS
     callback: Callable[[], str] = str  # base URL of the manager's REST interface
+    distributed: Mapping[str, Json] | None = None  # as in the keeper's specification
     storage: Callable[[], Mapping[str, Json] | None] = lambda: None  # the shared storage, with credentials
 
     def name(self, trial: str, attempt: int) -> str:
@@ -70,6 +71,7 @@ class JobMaker:
             linger_s=self.linger_s,
             checkpoint_dir=str(self.checkpoints / trial.id),
             storage=self.storage(),
+            distributed=self.distributed,
         )
         return Job(name, self.experiment, trial.id, attempt.number, trial.sequence, spec.json(), self.gpus)
 

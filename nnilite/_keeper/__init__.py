@@ -25,6 +25,7 @@ SPEC.json holds a secret and must have mode 0600. Its fields, with the defaults 
     max_output_bytes 0: cap of each output file, 0 for none; send_output false: also send output as events
     checkpoint_dir null
     storage null: the shared storage, an object (see `storage`); it may hold a secret
+    distributed null: the nodes of a trial that runs on several (see `node_start`)
     run "": the identity of the run that this one continues, on platforms that restart a job within its attempt
 
 There are three threads of control: the main thread owns the trial's process, the courier thread talks to the manager,
@@ -54,6 +55,11 @@ storage_http       S3 and Azure's blobs, by HTTP
 storage_choice     which of them a specification describes
 code_fetch         brings the code from there to a worker's cache
 saver              copies checkpoints and outputs to the shared storage, and earlier checkpoints from it
+node_start         a trial of several processes: what the keeper does for it
+node               runs the processes of such a trial on one node, and keeps together with the other nodes
+node_processes     these processes, with their output and their end
+node_link          the connections between nodes
+rank_variables     the variables with which processes find each other
 saving             nothing of this, for an attempt without a shared storage
 use                how much processor time and memory the trial uses
 folder             the files of one attempt, which show any process how far it came
@@ -135,6 +141,7 @@ _PACKAGE = Path(__file__).parent
 _CPYTHON = "nnilite/_cpython.py"
 _FOR_MANY_TRIALS = ("nnilite/_keeper/fork_server.py",)
 _FOR_STORAGE = ("code_fetch", "enclosed", "saver", "storage", "storage_choice", "storage_http")
+_FOR_NODES = ("node", "node_link", "node_processes", "node_start", "rank_variables")
 _MAIN = """import sys
 
 from nnilite._keeper.program import main
@@ -156,17 +163,19 @@ _FUTURE = "from __future__ import annotations\n"  # only allowed at the top of a
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def build(target: Path, with_storage: bool = False) -> Path:
+def build(target: Path, with_storage: bool = False, with_nodes: bool = False) -> Path:
     """Write the zipapp to `target`, the same bytes for the same sources. Return `target`. Raises: OSError.
 
     It travels within each job of some platforms, which take 100 kB for all of a job. So what copies files to a shared
-    storage is left out unless `with_storage`, and docstrings and comments are left out, too.
+    storage is left out unless `with_storage`, what only distributed trials need unless `with_nodes`, and docstrings and
+    comments are left out, too.
 
     >>> build(Path("/tmp/keeper.pyz"))
     PosixPath('/tmp/keeper.pyz')
     """
     files = {"__main__.py": _MAIN.encode()}
-    left_out = ("attempt_files", "ending", "folder_looks", "tar_stream", *(() if with_storage else _FOR_STORAGE))
+    optional = (*(() if with_storage else _FOR_STORAGE), *(() if with_nodes else _FOR_NODES))
+    left_out = ("attempt_files", "ending", "folder_looks", "tar_stream", *optional)
     modules = [path for path in sorted(_PACKAGE.glob("[a-z]*.py")) if path.stem not in left_out]
     files.update((f"nnilite/_keeper/{path.name}", _without_prose(path.read_text("ascii"))) for path in modules)
     files.update({"nnilite/__init__.py": b"", _CPYTHON: _without_prose(_cpython())})

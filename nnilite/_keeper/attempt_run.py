@@ -63,6 +63,10 @@ def run(spec: Spec, wake: Wake) -> int:
 
     An attempt runs only once: if an earlier keeper has run it, its undelivered events are delivered instead.
     """
+    if spec.distributed:
+        from .node_start import placed
+
+        spec = placed(spec)
     return _run(spec, wake, Folder(spec.directory))
 
 
@@ -149,6 +153,8 @@ class AttemptRun:
         code = self._watch(pid, niceness)
         self._end_rest(pid)
         self._look()
+        if self._spec.distributed and not self._why:
+            self._why, self._cause = _reason_of_nodes(self._folder)
         message = self._message(code)
         if not self._courier.fenced:
             asked = max(self._wake.terminations, 1)  # the first signal may have been meant for the trial only
@@ -239,7 +245,9 @@ class AttemptRun:
         self._check_wanted()
         try:
             self._began = (time.time(), time.monotonic())
-            return starting.start(self._spec.command, directory, env, self._folder.stdout, self._folder.stderr)
+            return starting.start(
+                _command_of(self._spec, self._folder), directory, env, self._folder.stdout, self._folder.stderr
+            )
         except (OSError, ValueError) as error:  # a ValueError is a zero byte in command or environment
             text = "the trial command cannot be started in {}: {}".format(directory, error)
             raise NotStarted(text, starting.is_by_machine(error)) from error
@@ -457,6 +465,21 @@ def _new_courier(
     from .outbox import Outbox
 
     return Courier(spec, folder, Outbox(folder, outputs, run_id), link_of(spec), poke)
+
+
+def _command_of(spec: Spec, folder: Folder) -> str:
+    """Return the trial's command, or the one that starts its processes on this node. Raises: OSError."""
+    if not spec.distributed:
+        return spec.command
+    from . import node_start
+
+    return node_start.command(spec, folder)
+
+
+def _reason_of_nodes(folder: Folder) -> Tuple[str, str]:
+    """Return why the nodes of a distributed trial have ended it, as a sentence and as an end cause."""
+    told = folder.read("ranks") or {}
+    return str(told.get("message") or ""), str(told.get("cause") or "")
 
 
 def _read_patiently(

@@ -122,9 +122,13 @@ def _await_end(group: int, limit_s: float) -> None:
 def groups_of(job: str, directory: str) -> List[int]:
     """Return the process groups of this attempt that run on this machine, found by their environment (Linux)."""
     groups = set()
-    marks = {os.fsencode("NNILITE_JOB=" + job), os.fsencode("NNI_SYS_DIR=" + directory)}
+    name_mark, place_mark = os.fsencode("NNILITE_JOB=" + job), os.fsencode("NNI_SYS_DIR=" + directory)
     for name in os.listdir("/proc") if os.path.exists("/proc/self/stat") else []:
-        if name.isdigit() and int(name) != os.getpid() and marks <= _environment(name):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        found = _environment(name)
+        # Ranks have folders of their own in that of the attempt.
+        if name_mark in found and any(entry.startswith(place_mark) for entry in found):
             fields = stat_of(int(name))
             if len(fields) > 2 and fields[0] not in "ZX":
                 groups.add(int(fields[2]))

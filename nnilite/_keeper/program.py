@@ -63,10 +63,9 @@ def _load_and(work: Callable[[Spec, Wake], int], source: str) -> int:
     wake = Wake()
     wake.listen()
     try:
-        spec = load(source)
+        return work(load(source), wake)
     except SpecError as error:
         return _bad(error)
-    return work(spec, wake)
 
 
 def _deliver(directory: str, source: str) -> int:

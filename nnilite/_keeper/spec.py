@@ -47,6 +47,7 @@ class Spec:
     max_output_bytes: int  # of each stream; 0: no cap
     checkpoint_dir: Optional[str]
     storage: Dict[str, Any]  # {} or the shared storage: see `storage`
+    distributed: Dict[str, Any]  # {} or the trial's nodes and this one's place among them: see `node_start`
     run: str  # the identity of the run that this one continues; "" for a new run
 
     def __init__(self, **fields: Any) -> None:
@@ -108,6 +109,7 @@ def parse(data: Any) -> Spec:
         max_output_bytes=int(field.number("max_output_bytes", 0)),
         checkpoint_dir=field.text("checkpoint_dir", "") or None,
         storage=field.mapping("storage"),
+        distributed=field.mapping("distributed"),
         run=field.text("run", ""),
     )
     _check(spec)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ from nnilite._tuner_host.tuner_process import TunerProcess
 from nnilite._views.experiment_view import about_experiment
 from nnilite.config import CheckedConfig, ServiceShare
 from nnilite.errors import NniliteError
-from nnilite.records import CallKind, ExperimentState
+from nnilite.records import CallKind, ExperimentState, Json
 from nnilite.service import ServiceContext, TrainingService
 from nnilite.tuner import Call
 
@@ -113,7 +113,7 @@ def assemble(
     rules = Rules(settings, store.snapshot(maximize), clock())
     async_store = AsyncStore(store, directory)
     jobs = job_maker(directory, config, store, address)
-    keeper = KeeperFile(directory / KEEPER, with_storage=config.shared_storage is not None)
+    keeper = KeeperFile(directory / KEEPER, config.shared_storage is not None, config.distributed is not None)
     wake = WakeSignal()
     service = make_service(directory, config, address, wake.ring, packing)
     tuner = TunerHost(tuner_plan(directory, config), async_store.calls, async_store.histories)
@@ -175,7 +175,16 @@ def job_maker(directory: Path, config: CheckedConfig, store: Store, address: Add
         callback=lambda: address.url,
         authority=address.certificate.read_text("ascii") if address.certificate else "",
         storage=lambda: None if storage is None else storage.entry,
+        distributed=nodes_of(config),
     )
+
+
+def nodes_of(config: CheckedConfig) -> Mapping[str, Json] | None:
+    """Return the nodes of a trial for its specification; None if trials are one process."""
+    given = config.distributed
+    if given is None:
+        return None
+    return {"nodes": given.nodes, "processes": given.processes_per_node, "launcher": given.launcher}
 
 
 def services_by_log(config: CheckedConfig) -> frozenset[str]:

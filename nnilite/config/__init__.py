@@ -42,7 +42,15 @@ from nnilite.config._experiment_config import CheckedConfig, ExperimentConfig
 from nnilite.config._fields import Fields
 from nnilite.config._ignored_options import BY_MANAGER, BY_WORKERS, OptionWithoutEffect
 from nnilite.config._load import from_dict, load, parse
-from nnilite.config._nested_configs import AlgorithmConfig, CheckpointConfig, CodeLimits, TrackerConfig, WebhookConfig
+from nnilite.config._nested_configs import (
+    AlgorithmConfig,
+    CheckpointConfig,
+    CodeLimits,
+    DistributedConfig,
+    ElasticNodes,
+    TrackerConfig,
+    WebhookConfig,
+)
 from nnilite.config._nni_form import nni_form
 from nnilite.config._schema import json_schema, reference_markdown
 from nnilite.config._services import Service, ServiceConfig, ServiceShare, TrialSettings
@@ -61,6 +69,8 @@ __all__ = [
     "CheckpointConfig",
     "CodeLimits",
     "ConfigErrors",
+    "DistributedConfig",
+    "ElasticNodes",
     "ExperimentConfig",
     "Fields",
     "OptionWithoutEffect",

@@ -15,7 +15,14 @@ from nnilite.config._environment_hints import environment_hints
 from nnilite.config._fields import Fields, camel, did_you_mean
 from nnilite.config._ignored_options import OptionWithoutEffect, options_without_effect
 from nnilite.config._kinds import Free, ListOf, Union
-from nnilite.config._nested_configs import AlgorithmConfig, CheckpointConfig, CodeLimits, TrackerConfig, WebhookConfig
+from nnilite.config._nested_configs import (
+    AlgorithmConfig,
+    CheckpointConfig,
+    CodeLimits,
+    DistributedConfig,
+    TrackerConfig,
+    WebhookConfig,
+)
 from nnilite.config._nni_form import nni_form
 from nnilite.config._record import Record, record_of
 from nnilite.config._services import (
@@ -83,6 +90,9 @@ class ExperimentConfig(Fields):
     trial_gpu_number: Annotated[NonNegativeInt | None, "GPUs of a trial; 0 hides all GPUs, not set: trials see all"] = (
         None
     )
+    distributed: Annotated[
+        DistributedConfig | None, "trials of several processes, on one machine or several; not set: one process"
+    ] = None
     max_experiment_duration: Annotated[GivenDuration | None, "no new trials start after this running time"] = None
     max_trial_number: Annotated[PositiveInt | None, "how many trials to run"] = None
     max_trial_duration: Annotated[GivenDuration | None, "a trial that runs longer is cancelled"] = None
@@ -392,6 +402,7 @@ _OBJECTS = {
     "advisor": AlgorithmConfig,
     "checkpoint": CheckpointConfig,
     "code_limits": CodeLimits,
+    "distributed": DistributedConfig,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -218,9 +219,27 @@ def _services(values: Values, at: At) -> CheckedServices:
         settings[name] = _settings(section, values, at)
     _settle(values, list(settings.values()))
     classes = [lookup.training_service_class(section.platform) for section in sections]
+    for service, cls in zip(services, classes, strict=True):
+        _distribution(values, service.platform, getattr(cls, "launchers", ()), settings[service.name].gpus, at)
     reported = any(getattr(cls, "tells_cost", False) for cls in classes)
     _money(values, shares, reported, at)
     return CheckedServices(tuple(services), settings, shares)
+
+
+def _distribution(values: Values, platform: str, launchers: Sequence[str], gpus: int | None, at: At) -> None:
+    """Check that a platform can run the trials on several nodes."""
+    given = values.get("distributed")
+    if given in (None, INVALID):
+        return
+    here = at.below("distributed")
+    if not launchers:
+        here.fault(f"trials of {platform} are one process on one machine; remove it, or use another platform")
+    elif given.launcher not in launchers:
+        here.below("launcher").fault(f"{given.launcher} does not work on {platform}; set {' or '.join(launchers)}")
+    if launchers and not isinstance(given.nodes, int):
+        here.below("nodes").fault(f"trials of {platform} cannot change their number of nodes; set one number")
+    if given.processes_per_node == "gpu" and gpus == 0:
+        here.below("processesPerNode").fault("gpu needs GPUs, and trialGpuNumber is 0; set a number of processes")
 
 
 def _money(values: Values, shares: dict[str, ServiceShare], reported: bool, at: At) -> None:

@@ -44,6 +44,7 @@ BY_MANAGER = (
     "experimentType",
     "searchSpaceFile",
     "searchSpace",
+    "distributed",
     "maxExperimentDuration",
     "maxTrialNumber",
     "maxTrialDuration",

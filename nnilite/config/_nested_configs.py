@@ -43,6 +43,32 @@ class CheckpointConfig(Fields):
 
 
 @dataclass
+class ElasticNodes(Fields):
+    """The nodes of a trial that continues with fewer when some are lost, and grows again."""
+
+    min: Annotated[PositiveInt, "fewest nodes with which a trial continues"]
+    max: Annotated[PositiveInt, "most nodes that a trial gets"]
+
+    def __post_init__(self) -> None:
+        if self.max < self.min:
+            raise ConfigError(f"must be at least min, which is {self.min}", Place(field="max"))
+
+
+@dataclass
+class DistributedConfig(Fields):
+    """A trial of several processes, on one machine or on several, the same way on every platform."""
+
+    nodes: Annotated[PositiveInt | ElasticNodes, "machines of each trial"] = 1
+    processes_per_node: Annotated[
+        PositiveInt | Literal["gpu"], "processes on each node; `gpu`: one for each GPU of the node"
+    ] = 1
+    launcher: Annotated[
+        Literal["torch", "mpi", "horovod", "jax", "tensorflow", "none"],
+        "whose variables the processes get; none: the command runs once on each node, and starts the rest itself",
+    ] = "torch"
+
+
+@dataclass
 class CodeLimits(Fields):
     """Limits for what is uploaded from the code directory."""
 

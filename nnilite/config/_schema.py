@@ -7,7 +7,13 @@ from typing import Any
 from nnilite._plugins import lookup
 from nnilite.config._experiment_config import ExperimentConfig
 from nnilite.config._kinds import Quantity
-from nnilite.config._nested_configs import AlgorithmConfig, CheckpointConfig, CodeLimits
+from nnilite.config._nested_configs import (
+    AlgorithmConfig,
+    CheckpointConfig,
+    CodeLimits,
+    DistributedConfig,
+    ElasticNodes,
+)
 from nnilite.config._record import ConfigField, record_of
 from nnilite.config._services import SHARE, SHORTCUTS, platforms, service_record
 from nnilite.config.shared_storage_config import SharedStorageConfig
@@ -67,6 +73,8 @@ _PARTS = (
     ("tuner, assessor, advisor", AlgorithmConfig),
     ("checkpoint", CheckpointConfig),
     ("codeLimits", CodeLimits),
+    ("distributed", DistributedConfig),
+    ("distributed.nodes", ElasticNodes),
     ("sharedStorage", SharedStorageConfig),
 )
 

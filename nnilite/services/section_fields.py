@@ -12,7 +12,7 @@ Every section may have `trialGpuNumber`; only a Config whose own rules depend on
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
 from nnilite.errors import ConfigError, Place
@@ -29,6 +29,7 @@ __all__ = [
     "field_place",
     "gpus_are_unused",
     "gpus_of",
+    "nodes_of",
 ]
 
 TrialGpuNumber = Annotated[NonNegativeInt | None, "overrides the one at the top level"]
@@ -65,6 +66,12 @@ def gpus_of(config: Any, context: ServiceContext) -> int | None:
             return int(given)
     wanted = context.defaults.get(GPU_OPTION)
     return wanted if isinstance(wanted, int) else None
+
+
+def nodes_of(context: ServiceContext) -> int:
+    """Return the number of nodes of a trial."""
+    told = context.defaults.get("distributed")
+    return int(told["nodes"]) if isinstance(told, Mapping) else 1
 
 
 def gpus_are_unused(why: str, case: str = "", holds: Callable[[Any, Settings], bool] = _always) -> IgnoredOption:

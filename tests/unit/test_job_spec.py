@@ -24,7 +24,7 @@ def test_what_is_told_arrives_as_it_was_told() -> None:
         job="j", experiment="e", trial="t", command="c", attempt=2, sequence=3, platform="p", parameters={"x": 1},
         token="s", callback="http://m", callback_file="/f", callback_ca="pem", report="stdout", code={"archive": "/a"},
         env={"A": "1", "B": None}, grace_s=1, heartbeat_s=2, linger_s=3, orphan_s=4, max_duration_s=5,
-        max_output_bytes=6, send_output=True, checkpoint_dir="/c", storage={"kind": "s3"},
+        max_output_bytes=6, send_output=True, checkpoint_dir="/c", storage={"kind": "s3"}, distributed={"nodes": 2},
     )  # fmt: skip
     read = vars(keeper.parse({**told.json(), "directory": "/d"}))
     assert {name: read[name] for name in told.json() if name != "version"} == {

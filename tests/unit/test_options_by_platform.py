@@ -9,6 +9,7 @@ import ast
 import dataclasses
 import inspect
 import itertools
+import re
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import pytest
 
 from nnilite._manager import assembly
 from nnilite._plugins import lookup
-from nnilite.config import BY_MANAGER, BY_WORKERS, ExperimentConfig, from_dict
+from nnilite.config import BY_MANAGER, BY_WORKERS, DistributedConfig, ExperimentConfig, from_dict
 from nnilite.config._fields import camel
 from nnilite.config._record import record_of
 from nnilite.config._services import SHORTCUTS
@@ -218,6 +219,50 @@ def test_slots_are_shared_where_a_platform_has_them_and_refused_elsewhere(tmp_pa
             experiment(tmp_path, platform, trainingService=section)
     else:
         assert experiment(tmp_path, platform, trainingService=section).services[0].config.max_slots == 2
+
+
+LAUNCHERS = ("torch", "mpi", "horovod", "jax", "tensorflow", "none")
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_trial_of_several_processes_works_on_a_platform_or_is_refused(
+    tmp_path: Path, platform: str, launcher: str
+) -> None:
+    works = lookup.training_service_class(platform).launchers
+    given = {"nodes": 2, "processesPerNode": 2, "launcher": launcher}
+    if launcher in works:
+        assert "distributed" in uses(platform).names
+        assert experiment(tmp_path, platform, distributed=given).distributed == DistributedConfig(2, 2, launcher)
+    elif works:
+        with pytest.raises(ConfigError, match=rf"distributed.launcher: {launcher} does not work on {platform}; set"):
+            experiment(tmp_path, platform, distributed=given)
+    else:
+        with pytest.raises(ConfigError, match=f"distributed: trials of {platform} are one process on one machine"):
+            experiment(tmp_path, platform, distributed=given)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"nodes": 0}, "distributed.nodes"),
+        ({"nodes": {"min": 3, "max": 2}}, "distributed.nodes.max: must be at least min, which is 3"),
+        ({"nodes": {"min": 1, "max": 2}}, "distributed.nodes: trials of local cannot change their number of nodes"),
+        ({"processesPerNode": "cpu"}, "distributed.processesPerNode"),
+        ({"launcher": "pytorch"}, "distributed.launcher: 'pytorch' is not known here; did you mean torch?"),
+        ({"node": 2}, "distributed.node: there is no such field; did you mean nodes?"),
+    ],
+)
+def test_bad_numbers_of_nodes_and_processes_are_refused_where_they_are(
+    tmp_path: Path, given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        experiment(tmp_path, "local", distributed=given)
+
+
+def test_one_process_for_each_gpu_needs_gpus(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"distributed\.processesPerNode: gpu needs GPUs, and trialGpuNumber is 0"):
+        experiment(tmp_path, "local", distributed={"processesPerNode": "gpu"}, trialGpuNumber=0)
 
 
 def test_what_has_no_effect_is_said_with_the_service_and_the_reason(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from nnilite.errors import ConfigError, Place
 from nnilite.service import IgnoredOption
@@ -80,6 +83,21 @@ class LocalConfig:
                 )
         elif self.max_trial_number_per_gpu != 1:
             raise ConfigError("takes effect only if trialGpuNumber is above 0", Place(field="maxTrialNumberPerGpu"))
+
+
+LAUNCHERS = ("torch", "mpi", "horovod", "jax", "tensorflow", "none")
+_PROGRAMS = {"mpi": "mpirun", "horovod": "horovodrun"}
+
+
+def check_launcher(distributed: Any) -> None:
+    """Check that this machine has the program that starts the processes of a trial. Raises: ConfigError."""
+    launcher = distributed.get("launcher") if isinstance(distributed, Mapping) else None
+    program = _PROGRAMS.get(launcher or "")
+    if program and shutil.which(program) is None:
+        raise ConfigError(
+            f"is {launcher}, but this machine has no {program}; install it, or set another launcher",
+            Place(field="distributed.launcher"),
+        )
 
 
 def _without_gpus(config: LocalConfig, settings: object) -> bool:

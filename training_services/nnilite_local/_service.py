@@ -31,11 +31,11 @@ from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 from nnilite.services.gpu import environment, use_of
 from nnilite.services.keeper_folder import copy_attempt
-from nnilite.services.section_fields import GPU_PLACE, gpus_of
+from nnilite.services.section_fields import GPU_PLACE, gpus_of, nodes_of
 from nnilite.services.slots import SlotDesk, SlotTerms, SlotTrouble
 from nnilite.services.worker_side import FolderLooks, HostMeter, SlowFolder, started_at, write_private
 from nnilite_local._attempt_folder import AttemptFolder
-from nnilite_local._config import IGNORED, LocalConfig
+from nnilite_local._config import IGNORED, LAUNCHERS, LocalConfig, check_launcher
 from nnilite_local._dismissals import Dismissals, tidy
 from nnilite_local._endings import Endings
 from nnilite_local._fork_server_client import ForkServerClient
@@ -67,6 +67,7 @@ class LocalService(TrainingService):
     Config = LocalConfig
     ignores = IGNORED
     reports_aside = True
+    launchers = LAUNCHERS
     submits_at_once = 16
 
     def __init__(self, name: str, config: LocalConfig, context: ServiceContext) -> None:
@@ -134,6 +135,7 @@ class LocalService(TrainingService):
         try:
             own = {"callback": self._address, "callback_file": str(self._directory / "callback")}
             env, niceness = environment(gpus), self.config.niceness
+            own["distributed"] = _nodes_here(job)
             spec = job.spec_for(folder.path, code=code, env=env, niceness=niceness, **own)
             await self._in_folder(job, folder, partial(folder.create, spec))
             keeper = await self._server.run(job.name, folder.spec_file)
@@ -200,17 +202,22 @@ class LocalService(TrainingService):
             {"archive": "a copy for each trial"} if self.config.isolate_code else _in_place(self.context.code_directory)
         )
         gpus = {} if job.gpus is None else {"gpus": job.gpus}
-        spec = job.spec_for(_folder_of(self._directory, job).path, code=code, niceness=self.config.niceness)
+        own = {"niceness": self.config.niceness, "distributed": _nodes_here(job)}
+        spec = job.spec_for(_folder_of(self._directory, job).path, code=code, **own)
         return {"name": job.name, **gpus, **spec, "token": _HIDDEN}
 
     async def check(self) -> None:
-        wanted, concurrency = gpus_of(self.config, self.context), self.context.defaults.get("trialConcurrency")
+        check_launcher(self.context.defaults.get("distributed"))
+        wanted = (gpus_of(self.config, self.context) or 0) * nodes_of(self.context)
+        concurrency = self.context.defaults.get("trialConcurrency")
         self._few_gpus = await self._gpus.check(wanted, concurrency) if wanted else ""
 
     async def check_for_dry_run(self) -> None:
         try:
             await self.check()
         except ConfigError as error:  # a config for a machine with GPUs is often checked on one without
+            if error.place != GPU_PLACE:
+                raise
             what, _, cure = error.message.rpartition("; ")
             raise ServiceError(f"{GPU_PLACE.field} {what}, so trials cannot run here; {cure}") from error
 
@@ -315,7 +322,7 @@ class LocalService(TrainingService):
             await _take_slot(self._slots, job, folder, self._terms)
             if job.gpus:
                 self._gpus.restore(self._runs)  # trials that have ended since the last poll
-                return code, await self._gpus.book(job.name, folder.path, job.gpus)
+                return code, await self._gpus.book(job.name, folder.path, job.gpus * _number_of_nodes(job))
             return code, None if job.gpus is None else ()
         except NoCapacity:
             await asyncio.to_thread(self._slots.give_back, job.name)
@@ -380,6 +387,16 @@ def _handle(
         "server": server,
         "gpus": None if gpus is None else list(gpus),
     }
+
+
+def _number_of_nodes(job: Job) -> int:
+    return int((job.spec.get("distributed") or {}).get("nodes") or 1)
+
+
+def _nodes_here(job: Job) -> Json:
+    """Return the nodes of a distributed trial, all of which are processes of this machine; None for other trials."""
+    told = job.spec.get("distributed")
+    return {**told, "node": 0, "here": told["nodes"]} if told else None
 
 
 def _in_place(code_directory: Path) -> dict[str, str]:

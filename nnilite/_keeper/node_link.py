@@ -1,0 +1,256 @@
+"""The connections between the nodes of a trial: the first node listens, each other node connects to it.
+
+Messages are JSON objects, one on each line. Before any of them both ends prove that they know the trial's secret, so
+that a stranger on the network can neither start nor end anything:
+
+    first     {"nonce": THEIRS}
+    other     {"nonce": MINE, "node": NUMBER, "run": RUN, "proof": code(secret, "node", THEIRS, MINE, NUMBER, RUN)}
+    first     {"proof": code(secret, "first", MINE, THEIRS)}
+
+The port is one of a few that follow from the name of the job, so all nodes know it: the first
+node takes one that is free, and the others try all. A program of others that listens on one of them fails the proof.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import threading
+import time
+
+from .proof import code
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+_PORTS, _FIRST_PORT, _LAST_PORT = 16, 20000, 32000
+_MAX_LINE_BYTES = 4_000_000
+_MAX_WAITING_BYTES = 64_000_000
+_UNPROVEN_BYTES = 4096
+_TRY_S = 5.0
+_AGAIN_S = 0.5
+
+
+class LinkBroken(OSError):
+    """The connection has ended, or what came through it is not a message."""
+
+
+def ports_of(job: str) -> List[int]:
+    """Return the ports on which the first node of a job may listen."""
+    found: List[int] = []
+    number = 0
+    while len(found) < _PORTS:
+        drawn = hashlib.sha256("{} {}".format(job, number).encode("utf-8")).digest()
+        port = _FIRST_PORT + int.from_bytes(drawn[:4], "big") % (_LAST_PORT - _FIRST_PORT)
+        number += 1
+        if port not in found:
+            found.append(port)
+    return found
+
+
+def listen(ports: Sequence[int]) -> socket.socket:
+    """Listen on the first of these ports that is free. Raises: OSError if none is."""
+    for port in ports:
+        for family in (socket.AF_INET6, socket.AF_INET):
+            try:
+                return _listener(family, port)
+            except OSError:
+                continue
+    raise OSError("none of the ports {} is free".format(", ".join(map(str, ports))))
+
+
+def _listener(family: int, port: int) -> socket.socket:
+    found = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        found.bind(("", port))
+        found.listen(64)
+        found.setblocking(False)
+    except OSError:
+        found.close()
+        raise
+    return found
+
+
+def free_ports(count: int) -> List[int]:
+    """Return ports that are free now. Raises: OSError."""
+    opened: List[socket.socket] = []
+    try:
+        for _ in range(count):
+            opened.append(socket.socket())
+            opened[-1].bind(("", 0))
+        return [int(one.getsockname()[1]) for one in opened]
+    finally:
+        for one in opened:
+            one.close()
+
+
+def plain_address(name: str) -> str:
+    """Return an address without the prefix of IPv4 in IPv6 and without a zone."""
+    return name.partition("%")[0].replace("::ffff:", "", 1) if name.startswith("::ffff:") else name.partition("%")[0]
+
+
+class NodeConnection:
+    """One connection, which never blocks once it is proven."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.heard = time.monotonic()
+        self._in, self._out = b"", b""
+
+    @property
+    def waiting_bytes(self) -> int:
+        return len(self._out)
+
+    @property
+    def here(self) -> str:
+        """The address of this end, as the other one sees it."""
+        return plain_address(str(self.socket.getsockname()[0]))
+
+    @property
+    def there(self) -> str:
+        return plain_address(str(self.socket.getpeername()[0]))
+
+    def send(self, message: Dict[str, Any]) -> None:
+        """Send a message, or keep it until the connection takes it. Raises: LinkBroken."""
+        self._out += json.dumps(message).encode("ascii") + b"\n"
+        if len(self._out) > _MAX_WAITING_BYTES:
+            raise LinkBroken("the other node takes nothing")
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what waits, as far as possible. Raises: LinkBroken."""
+        while self._out:
+            try:
+                self._out = self._out[self.socket.send(self._out) :]
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                raise LinkBroken(str(error)) from error
+
+    def read(self, most: int = _MAX_LINE_BYTES) -> List[Dict[str, Any]]:
+        """Return the messages that have come. Raises: LinkBroken."""
+        while True:
+            try:
+                piece = self.socket.recv(1 << 18)
+            except (BlockingIOError, InterruptedError):
+                break
+            except OSError as error:
+                raise LinkBroken(str(error)) from error
+            if not piece:
+                raise LinkBroken("the other node has closed the connection")
+            self._in += piece
+            if len(self._in) > most:
+                break
+        *lines, self._in = self._in.split(b"\n")
+        if len(self._in) > most:
+            raise LinkBroken("a message is too long")
+        if lines:
+            self.heard = time.monotonic()
+        return [_object(line) for line in lines]
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def _object(line: bytes) -> Dict[str, Any]:
+    try:
+        found = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise LinkBroken("a message is not JSON") from error
+    if not isinstance(found, dict):
+        raise LinkBroken("a message is not an object")
+    return found
+
+
+class Guest:
+    """A connection to the first node that has still to prove itself."""
+
+    def __init__(self, connection: socket.socket, secret: str) -> None:
+        connection.setblocking(False)
+        self.line = NodeConnection(connection)
+        self.deadline = time.monotonic() + 2 * _TRY_S
+        self._secret, self._nonce = secret, os.urandom(16).hex()
+        self.line.send({"nonce": self._nonce})
+
+    def proven(self) -> Optional[Tuple[int, str]]:
+        """Return number and run of the node once it has proven itself, else None. Raises: LinkBroken."""
+        for answer in self.line.read(_UNPROVEN_BYTES):
+            mine, node, run = str(answer.get("nonce")), answer.get("node"), str(answer.get("run"))
+            wanted = code(self._secret, "node", self._nonce, mine, node, run)
+            if not (mine.isalnum() and run.isalnum() and isinstance(node, int) and _equal(wanted, answer.get("proof"))):
+                raise LinkBroken("a stranger")
+            self.line.send({"proof": code(self._secret, "first", mine, self._nonce)})
+            return node, run
+        return None
+
+
+def _equal(wanted: str, given: object) -> bool:
+    import hmac
+
+    return hmac.compare_digest(wanted.encode("ascii"), str(given).encode("utf-8", "replace"))
+
+
+class Caller:
+    """Connects a node to the first one, in a thread, as often as `call` is called."""
+
+    def __init__(
+        self, addresses: Sequence[Tuple[str, int]], secret: str, node: int, run: str, wake: Callable[[], None]
+    ) -> None:
+        self._addresses = addresses
+        self._secret, self._node, self._run = secret, node, run
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._made: List[NodeConnection] = []
+        self._thread: Optional[threading.Thread] = None
+        self.trouble = ""
+
+    def call(self) -> None:
+        """Try until there is a connection, in the background. A second call changes nothing."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._try, daemon=True)
+            self._thread.start()
+
+    def take(self) -> Optional[NodeConnection]:
+        """Return a new connection, None if there is none yet."""
+        with self._lock:
+            return self._made.pop() if self._made else None
+
+    def _try(self) -> None:
+        while True:
+            for address in self._addresses:
+                try:
+                    line = self._connected(address)
+                except OSError as error:
+                    self.trouble = "{} port {}: {}".format(address[0], address[1], error)
+                    continue
+                with self._lock:
+                    self._made.append(line)
+                self._wake()
+                return
+            time.sleep(_AGAIN_S)
+
+    def _connected(self, address: Tuple[str, int]) -> NodeConnection:
+        """Connect and prove both ends to each other. Raises: OSError."""
+        connection = socket.create_connection(address, _TRY_S)
+        try:
+            connection.settimeout(_TRY_S)
+            with connection.makefile("rb", buffering=0) as answers:
+                theirs = str(_object(answers.readline(_UNPROVEN_BYTES)).get("nonce"))
+                mine = os.urandom(16).hex()
+                proof = code(self._secret, "node", theirs, mine, self._node, self._run)
+                hello = {"nonce": mine, "node": self._node, "run": self._run, "proof": proof}
+                connection.sendall(json.dumps(hello).encode("ascii") + b"\n")
+                answer = _object(answers.readline(_UNPROVEN_BYTES))
+            if not _equal(code(self._secret, "first", mine, theirs), answer.get("proof")):
+                raise LinkBroken("it is not the first node of this trial")
+            connection.setblocking(False)
+        except (OSError, ValueError):
+            connection.close()
+            raise
+        return NodeConnection(connection)

@@ -1,0 +1,73 @@
+"""The variables with which the processes of a trial on several nodes find each other. Pure.
+
+A process has a rank, from 0 over all nodes, and a local rank, from 0 on its node. `Layout` is what all nodes agree on.
+"""
+
+from __future__ import annotations
+
+import json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Sequence
+
+
+class Layout:
+    """The nodes of a trial in their order: the host, the number of processes and the free ports of each."""
+
+    def __init__(self, nodes: Sequence[Dict[str, Any]], port: int) -> None:
+        self.nodes = nodes
+        self.port = port  # where rank 0 may listen
+        self.size = sum(int(node["processes"]) for node in nodes)
+
+    def first_rank(self, node: int) -> int:
+        """Return the rank of the first process of a node."""
+        return sum(int(entry["processes"]) for entry in self.nodes[:node])
+
+    def host_file(self) -> str:
+        """Return the host file of mpirun and horovodrun."""
+        return "".join("{} slots={}\n".format(node["host"], node["processes"]) for node in self.nodes)
+
+    def discovery_script(self) -> str:
+        """Return the script that lists the hosts for elastic Horovod."""
+        lines = ["echo {}:{}".format(node["host"], node["processes"]) for node in self.nodes]
+        return "\n".join(["#!/bin/sh", *lines, ""])
+
+
+def variables(layout: Layout, node: int, local: int, master: str, launcher: str) -> Dict[str, str]:
+    """Return the variables of one process. `master` is the address of the first node as this node reaches it."""
+    size, rank = int(layout.nodes[node]["processes"]), layout.first_rank(node) + local
+    found = {
+        "MASTER_ADDR": master,
+        "MASTER_PORT": str(layout.port),
+        "RANK": str(rank),
+        "WORLD_SIZE": str(layout.size),
+        "LOCAL_RANK": str(local),
+        "LOCAL_WORLD_SIZE": str(size),
+        "NODE_RANK": str(node),
+        "GROUP_RANK": str(node),
+        "GROUP_WORLD_SIZE": str(len(layout.nodes)),
+        "NNODES": str(len(layout.nodes)),
+        "NNILITE_WORLD_SIZE": str(layout.size),
+    }
+    if launcher == "jax":
+        found["JAX_COORDINATOR_ADDRESS"] = "{}:{}".format(_bracketed(master), layout.port)
+        found["JAX_NUM_PROCESSES"] = str(layout.size)
+        found["JAX_PROCESS_ID"] = str(rank)
+    if launcher == "tensorflow":
+        task = {"type": "worker", "index": rank}
+        found["TF_CONFIG"] = json.dumps({"cluster": {"worker": _addresses(layout, master)}, "task": task})
+    return found
+
+
+def _addresses(layout: Layout, master: str) -> List[str]:
+    """Return the address of each process, for TensorFlow."""
+    found = []
+    for number, node in enumerate(layout.nodes):
+        host = _bracketed(master if number == 0 else str(node["host"]))
+        found += ["{}:{}".format(host, node["ports"][local]) for local in range(int(node["processes"]))]
+    return found
+
+
+def _bracketed(host: str) -> str:
+    return "[{}]".format(host) if ":" in host else host

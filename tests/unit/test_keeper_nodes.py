@@ -1,0 +1,200 @@
+"""A trial of several processes: their variables, reports, output and ends, on one node and on several."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keeper_bench import JOB, TOKEN, Bench, running, until
+from nnilite._keeper.node_link import Guest, LinkBroken, ports_of
+from nnilite._keeper.rank_variables import Layout, variables
+
+pytestmark = pytest.mark.process
+
+FIRST = {"nodes": 2, "processes": 2, "launcher": "torch", "node": 0}
+OTHER = {**FIRST, "node": 1, "first": ["127.0.0.1"]}
+SHOW = 'echo "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $NODE_RANK $GROUP_RANK $MASTER_ADDR"'
+UP = 'echo $$ > "$UP/$RANK"; '
+
+
+class Nodes:
+    """The keepers of both nodes, and what they leave."""
+
+    def __init__(self, folder: Path) -> None:
+        self.up = folder / "up ranks"
+        self.up.mkdir()
+        (folder / "other").mkdir()
+        self.first, self.other = Bench(folder), Bench(folder / "other")
+
+    def start(self, command: str, **more: Any) -> tuple[subprocess.Popen[str], subprocess.Popen[str]]:
+        env = {"UP": str(self.up), "PYTHON": self.first.python}
+        one = self.first.start(command, distributed=FIRST, env=env, **more)
+        return one, self.other.start(command, distributed=OTHER, callback=None, env=env, **more)
+
+    def pids(self) -> list[int]:
+        """The processes that are up, by rank, once all four are."""
+        files = until(lambda: len(found := sorted(self.up.iterdir())) == 4 and found)
+        return [int(until(file.read_text)) for file in files]
+
+    def roles(self) -> list[dict[str, Any]]:
+        return json.loads((self.first.folder / "roles.json").read_text())
+
+    def log(self, rank: int) -> str:
+        return (self.first.folder / "roles" / f"rank-{rank}.log").read_text()
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    found = Nodes(tmp_path)
+    with found.first, found.other:
+        yield found
+
+
+def test_the_ranks_of_two_nodes_find_each_other_and_their_output_comes_to_the_first(nodes):
+    first, other = nodes.start(f'{SHOW}; echo intermediate $RANK >> "$NNILITE_METRICS"')
+    assert (first.wait(30), other.wait(30)) == (0, 0)
+    assert nodes.first.text("stdout") == "0/4 0/2 0 0 127.0.0.1\n"
+    assert [nodes.log(rank) for rank in (1, 2, 3)] == [
+        "1/4 1/2 0 0 127.0.0.1\n",
+        "2/4 0/2 1 1 127.0.0.1\n",
+        "3/4 1/2 1 1 127.0.0.1\n",
+    ]
+    assert nodes.first.callback.values == [0]
+    assert [(entry["rank"], entry["node"], entry["state"], entry["exitCode"]) for entry in nodes.roles()] == [
+        (0, 0, "SUCCEEDED", 0),
+        (1, 0, "SUCCEEDED", 0),
+        (2, 1, "SUCCEEDED", 0),
+        (3, 1, "SUCCEEDED", 0),
+    ]
+
+
+def test_if_one_rank_fails_all_end_and_its_host_code_and_last_lines_are_the_reason(nodes):
+    fails = '[ $RANK = 3 ] || exec sleep 60; echo "out of memory" >&2; exit 9'
+    first, other = nodes.start(fails)
+    assert first.wait(20) == 9
+    other.wait(20)
+    [end] = nodes.first.callback.exits
+    assert end.message == f"rank 3 on {os.uname().nodename}: exit code 9\nout of memory"
+    assert (end.code, end.cause) == (9, "")
+    assert [entry["state"] for entry in nodes.roles()] == ["CANCELED", "CANCELED", "CANCELED", "FAILED"]
+
+
+def test_a_killed_rank_ends_the_others_within_the_grace_even_if_they_ignore_the_signal(nodes):
+    nodes.start(f"trap '' TERM; {UP}while :; do sleep 0.1; done", grace_s=1)
+    pids = nodes.pids()
+    os.kill(pids[2], signal.SIGKILL)
+    until(lambda: nodes.first.callback.exits)
+    assert nodes.first.callback.exits[0].message.startswith(f"rank 2 on {os.uname().nodename}: killed by SIGKILL")
+    until(lambda: not any(map(running, pids)))
+
+
+def test_a_cancellation_reaches_all_ranks_and_counts_as_one(nodes):
+    first, other = nodes.start(f"{UP}exec sleep 60")
+    pids = nodes.pids()
+    first.terminate()
+    assert first.wait(20) == 143
+    other.wait(20)
+    assert not any(map(running, pids))
+    assert nodes.first.callback.exits[0].cause == "interrupted"
+
+
+def test_a_node_that_is_taken_away_makes_the_trial_lost_and_not_failed(nodes):
+    first, other = nodes.start(f"{UP}exec sleep 60")
+    pids = nodes.pids()
+    other.terminate()
+    other.wait(20)
+    first.wait(20)
+    [end] = nodes.first.callback.exits
+    assert end.message == f"node 1 ({os.uname().nodename}): it was taken away (SIGTERM)"
+    assert end.cause == "machine"
+    assert not any(map(running, pids))
+
+
+def test_output_over_the_cap_is_cut_on_all_nodes(nodes):
+    first, other = nodes.start("seq 20000; echo the end", max_output_bytes=20_000)
+    assert (first.wait(30), other.wait(30)) == (0, 0)
+    for rank in (1, 3):
+        assert nodes.log(rank).startswith("1\n2\n3\n")
+        assert nodes.log(rank).endswith("the end\n")
+        assert len(nodes.log(rank)) <= 20_000
+
+
+def test_a_rank_other_than_0_is_told_once_that_its_reports_do_not_count(tmp_path):
+    code = "import nnilite as n; n.get_next_parameter(); [n.report_intermediate_result(i) for i in range(3)]"
+    with Bench(tmp_path) as bench:
+        here = {"nodes": 2, "processes": 1, "launcher": "torch", "here": 2}
+        assert bench.run(f'"$PYTHON" -c "{code}"', distributed=here) == 0
+        assert bench.callback.values == [0, 1, 2]
+        text = (bench.folder / "roles/rank-1.log").read_text()
+        assert text.count("the reports of rank 1 do not count, only those of rank 0 do") == 1
+
+
+def test_the_launcher_none_starts_the_command_once_on_each_node(tmp_path):
+    with Bench(tmp_path) as bench:
+        here = {"nodes": 2, "processes": 3, "launcher": "none", "here": 2}
+        assert bench.run(SHOW, distributed=here) == 0
+        assert bench.text("stdout") == "0/6 0/3 0 0 127.0.0.1\n"
+        assert (bench.folder / "roles/rank-3.log").read_text() == "3/6 0/3 1 1 127.0.0.1\n"
+
+
+def test_a_node_without_gpus_says_so(tmp_path):
+    with Bench(tmp_path) as bench:
+        here = {"nodes": 1, "processes": "gpu", "launcher": "torch"}
+        bench.run("true", distributed=here, env={"CUDA_VISIBLE_DEVICES": ""})
+        host = os.uname().nodename
+        assert bench.callback.exits[0].message == f"processesPerNode is gpu, but {host} shows no GPU; set a number"
+
+
+def test_machines_that_stand_for_several_nodes_share_their_gpus(tmp_path):
+    with Bench(tmp_path) as bench:
+        here = {"nodes": 2, "processes": "gpu", "launcher": "torch", "here": 2}
+        assert bench.run('echo "$CUDA_VISIBLE_DEVICES"', distributed=here, env={"CUDA_VISIBLE_DEVICES": "4,5,6,7"}) == 0
+        assert bench.text("stdout") == "4,5\n"
+        assert [(bench.folder / f"roles/rank-{rank}.log").read_text() for rank in (1, 2, 3)] == [
+            "4,5\n",
+            "6,7\n",
+            "6,7\n",
+        ]
+
+
+def test_ports_that_others_have_taken_do_no_harm(nodes):
+    with socket.create_server(("", ports_of(JOB)[0])) as taken:
+        first, other = nodes.start("true")
+        assert (first.wait(30), other.wait(30)) == (0, 0)
+        assert taken.fileno() > 0
+
+
+def test_a_stranger_who_connects_to_the_first_node_is_sent_away() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with socket.create_connection(server.getsockname()) as stranger:
+            guest = Guest(server.accept()[0], TOKEN)
+            nonce = json.loads(stranger.makefile().readline())["nonce"]
+            answer = {"nonce": nonce, "node": 1, "run": "a", "proof": "0" * 64}
+            stranger.sendall(json.dumps(answer).encode() + b"\n")
+            with pytest.raises(LinkBroken, match="a stranger"):
+                until(guest.proven)
+            guest.line.close()
+
+
+@pytest.mark.parametrize("launcher", ["jax", "tensorflow"])
+def test_jax_and_tensorflow_find_their_own_variables(launcher: str) -> None:
+    nodes = [{"host": "a", "processes": 1, "ports": [1]}, {"host": "b", "processes": 2, "ports": [2, 3]}]
+    found = variables(Layout(nodes, 9), 1, 1, "10.0.0.1", launcher)
+    if launcher == "jax":
+        assert (found["JAX_COORDINATOR_ADDRESS"], found["JAX_NUM_PROCESSES"], found["JAX_PROCESS_ID"]) == (
+            "10.0.0.1:9",
+            "3",
+            "2",
+        )
+    else:
+        assert json.loads(found["TF_CONFIG"]) == {
+            "cluster": {"worker": ["10.0.0.1:1", "b:2", "b:3"]},
+            "task": {"type": "worker", "index": 2},
+        }
