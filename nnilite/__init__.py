@@ -44,6 +44,7 @@ testing        the tools that test plugins and the manager
 _answers       the questions that the manager answers
 _checkpoints   checkpoints of ended trials, and the shared storage
 _cli           nnictl
+_functions     Python functions as trials, on any training service
 _engine        the engine, which owns all trials of an experiment
 _keeper        the program that runs one attempt of a trial on a worker
 _doctor        finds out why experiments do not work here

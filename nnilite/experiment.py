@@ -22,12 +22,13 @@ import atexit
 import logging
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from nnilite._experiments import registry
 from nnilite._experiments.registry import RegistryEntry
@@ -40,12 +41,16 @@ from nnilite._running.log_view import LogView
 from nnilite._running.manager_client import Client
 from nnilite._running.manager_connection import Unreachable
 from nnilite._running.managers import NotRunning
+from nnilite._search.outcomes import call_back
 from nnilite.config import ExperimentConfig, read_stored
 from nnilite.errors import Conflict, NotFound
-from nnilite.records import ExperimentState, Json, TrialState
+from nnilite.records import ExperimentState, Json, Trial, TrialState
 
 if TYPE_CHECKING:
     from optuna.study import Study
+
+    from nnilite._search.progress import SearchProgress
+    from nnilite._search.search_result import SearchResult
 
 __all__ = [
     "Experiment",
@@ -162,14 +167,105 @@ class Experiment:
             self._log_view = LogView(entry.directory / "log" / "manager.log")
             self._log_view.start()
 
-    def run(self, port: int | None = None, wait_completion: bool = True, debug: bool = False) -> bool | None:
+    @overload
+    def run(self, port: int | None = None, wait_completion: bool = True, debug: bool = False) -> bool | None: ...
+    @overload
+    def run(
+        self,
+        function: Callable[..., Any],
+        /,
+        wait_completion: bool = True,
+        debug: bool = False,
+        *,
+        port: int | None = None,
+        space: Mapping[str, Any] | None = None,
+        trials: int | None = None,
+        concurrency: int | None = None,
+        timeout_s: float | None = None,
+        optimize: str | Mapping[str, str] = "maximize",
+        callbacks: Sequence[Callable[[Experiment, Trial], object]] = (),
+        progress: bool | None = None,
+        python: str | None = None,
+        code_directory: str | Path | None = None,
+    ) -> SearchResult: ...
+    # `port` is the first argument without a function, and a later one with it.
+    def run(  # type: ignore[misc]
+        self,
+        function: Any = None,
+        wait_completion: bool = True,
+        debug: bool = False,
+        *,
+        port: int | None = None,
+        **options: Any,
+    ) -> Any:
         """Start, and wait until the experiment is over.
 
-        Return True if it is DONE or was stopped, False if it ended in ERROR, None if it was not waited for or was
-        interrupted by Ctrl-C, which stops it.
+        Without a function the trials run the config's command, and `run(port)` gives True if the experiment is DONE or
+        was stopped, False if it ended in ERROR, None if it was not waited for or was interrupted by Ctrl-C, which stops
+        it.
+
+        With a function each trial is a call of it, as with `on` of `Search.run`, which has the same options; what the
+        config says holds where they are not given. The result is a `SearchResult`, and the manager keeps running until
+        `stop` or the end of this program. If there is an experiment with this id, it is resumed: what it has done is
+        not done again.
+
+        Raises, with a function: NniliteError if the experiment ends in ERROR, or if a callback raises.
         """
-        self.start(port, debug)
-        return self._wait() if wait_completion else None
+        if not callable(function):
+            if options:
+                raise TypeError(f"{', '.join(options)}: only with a function, as in run(train, space=..., trials=...)")
+            self.start(function if port is None else port, debug)
+            return self._wait() if wait_completion else None
+        return self._run_function(function, wait_completion, debug, port=port, **options)
+
+    def _run_function(
+        self,
+        function: Callable[..., Any],
+        wait_completion: bool,
+        debug: bool,
+        *,
+        port: int | None = None,
+        callbacks: Sequence[Callable[[Experiment, Trial], object]] = (),
+        progress: bool | None = None,
+        **options: Any,
+    ) -> SearchResult:
+        from nnilite._functions import experiment_function, function_run
+        from nnilite._search.progress import SearchProgress
+
+        if self._client is not None:
+            raise Conflict(f"Experiment {self.id} has been started already.")
+        planned = experiment_function.planned(self.config, self.id, function, **options)
+        self._attach(planned.begin(self._options(port, debug)), keep=False)
+        shown = SearchProgress(self, planned.config.max_trial_number, progress)
+        ended = partial(self._ended, shown, callbacks)
+        try:
+            function_run.change_limits(self._manager, planned)
+            if wait_completion:
+                run = function_run.FunctionRun(self._known(), self._manager, ended)
+                experiment_function.follow(run, options.get("timeout_s"), shown)
+                self._entry, self._client = run.entry, run.client
+                self._hand_over(run.client.profile())
+        except BaseException:
+            self.stop()
+            raise
+        return self.result()
+
+    def _ended(
+        self, shown: SearchProgress, callbacks: Sequence[Callable[[Experiment, Trial], object]], trial: Trial
+    ) -> None:
+        shown.ended(trial)
+        call_back(callbacks, self, trial)
+
+    def result(self) -> SearchResult:
+        """Return what is known so far, as `Search.result` does: trials, the best one, the front, tables and plots."""
+        from nnilite._functions import function_run
+
+        return function_run.result_of(self._reader)
+
+    @property
+    def best(self) -> Trial | None:
+        """The succeeded trial with the best value so far; None if there is none."""
+        return self.result().best
 
     def run_or_resume(self, port: int | None = None, wait_completion: bool = True, debug: bool = False) -> bool | None:
         """Call `resume` if this experiment exists already, otherwise `run`."""

@@ -14,13 +14,15 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nnilite import _text
+from nnilite._search.outcomes import call_back
+from nnilite._search.search_result import SearchResult
 from nnilite._states import CallKind, TrialState
 from nnilite.assessor import Assessor, AssessResult
-from nnilite.errors import Conflict, NniliteError, NoMoreTrialError, NotFound, PluginError, TrialStopped
+from nnilite.errors import Conflict, NoMoreTrialError, NotFound, TrialStopped
 from nnilite.tuner import Call, Tuner
 from nnilite.tuning.class_args import one_of
 from nnilite.tuning.objectives import front, gains, signs
@@ -29,8 +31,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from optuna.study import Study
-    from pandas import DataFrame
 
+    from nnilite._functions.function_run import FunctionRun
+    from nnilite._functions.places import RunsOn
+    from nnilite._functions.search_elsewhere import RunPlace
     from nnilite._search.journal import Journal
     from nnilite._search.loop import Callback, Loop
     from nnilite._search.progress import SearchProgress
@@ -43,74 +47,6 @@ MOST_TAKEOVERS = 1
 """How often a trial whose process has gone is begun again: it may be the trial that ends its process."""
 
 _GONE = "the processes that ran it have gone before it ended"
-
-
-@dataclass(frozen=True)
-class SearchResult:
-    """What a search has found.
-
-    best             the succeeded trial with the best value; None if there is none
-    trials           all trials, in the order in which they started
-    intermediate     trial id -> the values that it reported on its way
-    front            the trials that no other one beats in every objective; of a search with one objective, the best
-    space            the search space
-    objectives       what was searched for: "maximize" or "minimize", by the name of the number
-    """
-
-    best: Trial | None
-    trials: tuple[Trial, ...]
-    intermediate: Mapping[str, tuple[Json, ...]] = field(default_factory=dict)
-    front: tuple[Trial, ...] = ()
-    space: Mapping[str, Any] = field(default_factory=dict)
-    objectives: Mapping[str, str] = field(default_factory=lambda: {"default": "maximize"})
-
-    def __repr__(self) -> str:
-        best = "" if self.best is None else f", best {self.best.value!r} (trial {self.best.id})"
-        return f"<SearchResult: {len(self.trials)} trials{best}>"
-
-    def _repr_html_(self) -> str:
-        """Return what notebooks show."""
-        from nnilite._notebook import html
-
-        return html.result(self.trials, self.front)
-
-    def to_optuna(self) -> Study:
-        """Return a study of optuna with all trials, for `optuna.visualization`, optuna's analyses or further search."""
-        from nnilite.plot import optuna_study
-
-        ran = [optuna_study.Ran(trial, self.intermediate.get(trial.id, ())) for trial in self.trials]
-        return optuna_study.study_of("search", self.space, self.objectives, ran)
-
-    def to_dataframe(self) -> DataFrame:
-        """Return one row per trial: sequence, state, value, duration_s, reason, and `parameters.<name>` columns.
-
-        Raises: PluginError if pandas is not installed.
-        """
-        try:
-            import pandas
-        except ImportError as error:
-            raise PluginError("to_dataframe needs pandas. Install it with: pip install 'nnilite[pandas]'") from error
-        return pandas.DataFrame([_row(trial) for trial in self.trials])
-
-
-def _row(trial: Trial) -> dict[str, Any]:
-    duration = None if trial.ended is None or trial.started is None else trial.ended - trial.started
-    row = {
-        "sequence": trial.sequence,
-        "state": trial.state.value,
-        "value": trial.value,
-        "duration_s": duration,
-        "reason": trial.reason,
-    }
-    return row | dict(_leaves("parameters", trial.parameters))
-
-
-def _leaves(name: str, value: Json) -> Iterator[tuple[str, Json]]:
-    if not isinstance(value, Mapping):
-        yield name, value
-        return
-    for key, inner in value.items():
-        yield from _leaves(f"{name}.{key}", inner)
 
 
 class Search:
@@ -148,12 +84,12 @@ class Search:
         if isinstance(optimize, str):
             one_of("optimize", optimize, ("maximize", "minimize"))
         self._objectives = signs({"default": optimize} if isinstance(optimize, str) else optimize, "optimize")
-        plan = Plan(space, "" if tuner is None else tuner, optimize, seed, assessor, tuner_args)
+        plan = self._asked = Plan(space, "" if tuner is None else tuner, optimize, seed, assessor, tuner_args)
         self._lock = threading.RLock()
         self._trials: dict[str, Trial] = {}
         self._reported: dict[str, list[Json]] = {}
         self._calls: list[Call] = []
-        self._loops: list[Loop] = []
+        self._loops: list[Loop | FunctionRun] = []
         self._next_number = 0  # of parameters
         self._journal: Journal | None = None
         if storage is not None:
@@ -344,15 +280,19 @@ class Search:
 
     def run(  # noqa: PLR0913  those after the first are words in a call
         self,
-        objective: Callable[..., Json],
-        trials: int = 100,
-        concurrency: int = 1,
+        objective: Callable[..., Any],
+        trials: int | None = None,
+        concurrency: int | None = None,
         timeout_s: float | None = None,
         *,
         total: int | None = None,
         callbacks: Sequence[Callback] = (),
         progress: bool | None = None,
         processes: bool = False,
+        on: RunsOn | None = None,
+        id: str | None = None,
+        python: str | None = None,
+        code_directory: str | Path | None = None,
     ) -> SearchResult:
         """Run the objective until there were `trials` more trials, the space is exhausted or the time is up.
 
@@ -365,22 +305,44 @@ class Search:
         With `processes` it runs in that many processes of their own, also if that is one: for functions that keep
         Python busy, or may end their process. A process that dies fails its trial, and another one takes its place.
 
+        With `on` each call of the function is a trial on a training service, by a manager with its web page, which
+        ends with this call. The function is sent with the code directory of its module or, from a notebook or by
+        lambda, as compiled code; what it is bound to travels too, up to 16 MB. Such a trial is stopped by SIGTERM, as a
+        command is. `id` names the experiment: a run with the id of an earlier one continues that.
+
         Args:
+            trials: 100 if neither this nor a config file says it.
+            concurrency: how many trials run at once; 1 by default.
+            on: a config file such as `"slurm.yaml"`, a config, the name of a platform such as `"local"` or `"ray"`, or
+                an address such as `"ssh://user@host"`. `"inline"`: in this thread, for debuggers.
+            python: with `on`, what starts Python on workers, for example `"conda run -n torch python"`.
+            code_directory: with `on`, the folder that is sent to workers, in place of that of the function's module.
             total: in place of `trials`: until the search has so many trials in all, whichever process ran them.
             callbacks: each is called as `callback(search, trial)` with each trial that has ended, in this thread.
             processes: call the objective in processes. It has to be a function at the top level of a module.
             progress: None shows progress in notebooks, True elsewhere as well (on standard error), False nowhere.
 
         Raises: NniliteError if the first trials all fail with the same error, which is its cause; if a callback
-            raises; or if processes cannot begin. Conflict if the objective cannot be sent to processes. What has ended
-            by then is in `result()`.
+            raises; or if processes cannot begin. Conflict if the objective cannot be called, or sent to processes or
+            workers; with `on`, ConfigError, too. What has ended by then is in `result()`.
         """
         from nnilite._search.loop import Bounds, Loop
         from nnilite._search.progress import SearchProgress
 
-        if trials < 1 or concurrency < 1 or (total is not None and total < 1):
-            told = f"{trials}, {concurrency}" + (f" and {total}" if total is not None else "")
-            raise Conflict(f"trials, concurrency and total must be at least 1, not {told}.")
+        numbers = [number for number in (trials, concurrency, total) if number is not None]
+        if any(number < 1 for number in numbers):
+            raise Conflict(f"trials, concurrency and total must be at least 1, not {' and '.join(map(str, numbers))}.")
+        if on is not None and on != "inline":
+            if processes:
+                raise Conflict("processes=True is for a search in this program; leave it out with `on`.")
+            from nnilite._functions.search_elsewhere import RunPlace
+
+            limits = (total or trials, concurrency, timeout_s)
+            where = RunPlace(on, *limits, id, python, code_directory, progress)
+            return self._run_elsewhere(where, objective, callbacks)
+        if id is not None or python is not None or code_directory is not None:
+            raise Conflict("id, python and code_directory are for trials on a training service: give `on`, too.")
+        trials, concurrency = trials or 100, 1 if on is not None else concurrency or 1
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         bounds = Bounds(trials if total is None else sys.maxsize, total, deadline)
         most = total if total is not None else len(self._trials) + trials
@@ -401,6 +363,52 @@ class Search:
             shown.over()
         return self.result()
 
+    def _run_elsewhere(
+        self, where: RunPlace, objective: Callable[..., Any], callbacks: Sequence[Callback]
+    ) -> SearchResult:
+        from nnilite._functions import search_elsewhere
+
+        if self._journal is not None:
+            raise Conflict("storage keeps a search of this program; with `on`, give `id`, which keeps the experiment.")
+        runs: list[FunctionRun] = []
+
+        def begun(run: FunctionRun) -> None:
+            runs.append(run)
+            self._loops.append(run)
+
+        known = [trial for trial in self._trials.values() if trial.state.ended]
+        try:
+            search_elsewhere.run(
+                where,
+                objective,
+                self._asked,
+                known,
+                begun,
+                lambda trial: call_back(callbacks, self, trial),
+                self._learn,
+            )
+        finally:
+            for run in runs:
+                self._loops.remove(run)
+        return self.result()
+
+    def _learn(self, result: SearchResult) -> None:
+        """Take the trials of an experiment over. Those that have not ended there are left to it."""
+        calls: list[Call] = []
+        with self._lock:
+            for trial in result.trials:
+                if not trial.state.ended or trial.id in self._trials:
+                    continue
+                number = max(len(self._trials), self._next_number)
+                self._next_number = number + 1
+                own = replace(trial, parameter_id=number)
+                reported = list(result.intermediate.get(trial.id, ()))
+                self._trials[trial.id] = own
+                self._reported[trial.id] = reported
+                calls += [Call(CallKind.GENERATE, number, trial.id, trial.parameters), *_calls(own, reported)]
+            self._calls += calls
+            self._tuner.replay(calls)
+
     def stop(self) -> None:
         """Let `run` begin no more trials; it returns once those that run have ended. For callbacks and threads."""
         for loop in list(self._loops):
@@ -408,14 +416,7 @@ class Search:
 
     def _after(self, trial: Trial, shown: SearchProgress, callbacks: Sequence[Callback]) -> None:
         shown.ended(trial)
-        for callback in callbacks:
-            try:
-                callback(self, trial)
-            except Exception as error:
-                name = getattr(callback, "__name__", type(callback).__name__)
-                raise NniliteError(
-                    f"the callback {name} raised {type(error).__name__}: {error}. Trial {trial.id} is kept."
-                ) from error
+        call_back(callbacks, self, trial)
 
     def _running(self, trial: Trial | str) -> Trial:
         trial_id = trial if isinstance(trial, str) else trial.id

@@ -36,6 +36,9 @@ WORKERS = "nnilite.workers"
 STORAGES = "nnilite.storages"
 """Shared storages that plugins add: see `StorageDescriber`."""
 
+ADDRESSES = "nnilite.addresses"
+"""Functions that describe a training service by an address, by the scheme of that: see `AddressReader`."""
+
 _WORD = {
     SERVICES: "training service",
     TUNERS: "tuner",
@@ -43,13 +46,21 @@ _WORD = {
     CONVERTERS: "converter",
     WORKERS: "worker program",
     STORAGES: "storage",
+    ADDRESSES: "scheme of addresses",
 }
 _BASE = {
     SERVICES: ("nnilite.service", "TrainingService"),
     TUNERS: ("nnilite.tuner", "Tuner"),
     ASSESSORS: ("nnilite.assessor", "Assessor"),
 }
-_SUFFIX = {SERVICES: "service", TUNERS: "tuner", ASSESSORS: "assessor", CONVERTERS: "converter", STORAGES: "storage"}
+_SUFFIX = {
+    SERVICES: "service",
+    TUNERS: "tuner",
+    ASSESSORS: "assessor",
+    CONVERTERS: "converter",
+    STORAGES: "storage",
+    ADDRESSES: "address",
+}
 
 
 class StorageDescriber(Protocol):
@@ -60,6 +71,13 @@ class StorageDescriber(Protocol):
 
         `options` are those of the config, `environment` is the manager's. Raises: ConfigError.
         """
+
+
+class AddressReader(Protocol):
+    """What a plugin provides by an entry point of the group `nnilite.addresses`: a function."""
+
+    def __call__(self, address: str) -> Mapping[str, Json]:
+        """Return the section of a training service, `platform` included. Raises: ConfigError."""
 
 
 class WorkerProgram(Protocol):
@@ -146,6 +164,17 @@ def storage(name: str) -> StorageDescriber:
     if not callable(found):
         raise PluginError(f"{_WORD[STORAGES]} {name!r} is not a function.")
     return cast(StorageDescriber, found)
+
+
+def address(scheme: str) -> AddressReader:
+    """Return the function that reads addresses with this scheme.
+
+    Raises: PluginError if there is no such scheme, or its extra is not installed.
+    """
+    found = _import(ADDRESSES, scheme)
+    if not callable(found):
+        raise PluginError(f"{_WORD[ADDRESSES]} {scheme!r} is not a function.")
+    return cast(AddressReader, found)
 
 
 def worker_programs() -> dict[str, WorkerProgram]:

@@ -10,7 +10,7 @@ import signal
 import string
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -53,11 +53,13 @@ def create(
     experiment: str | None = None,
     packing: Progress | None = None,
     process: ManagerProcess | None = None,
+    fill: Callable[[Path], None] | None = None,
 ) -> RegistryEntry:
     """Begin a new experiment. Without `detach` it is stopped when this process ends.
 
     `packing` is called with how many bytes of the code were read to pack it, and how many are to be read in all.
-    `process` stands by to become the manager; without one it is started now.
+    `process` stands by to become the manager; without one it is started now. `fill` writes what else the experiment's
+    folder is to have.
 
     Raises: NniliteError with the manager's own sentence if it cannot start. Then nothing is left behind. The same holds
     for KeyboardInterrupt, unless the experiment runs already.
@@ -70,6 +72,8 @@ def create(
     try:
         with interrupts_held():
             _make(checked, experiment, directory)
+            if fill is not None:
+                fill(directory)
         return _start(experiment, directory, "create", options or ManagerOptions(), detach, packing, process)
     except KeyboardInterrupt:
         with interrupts_held(again=False):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from nnilite._running import reading
 from nnilite._running.manager_client import Client
 from nnilite.plot import optuna_study
 from nnilite.plot.optuna_study import Ran
-from nnilite.records import Trial, TrialState
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -25,16 +25,5 @@ def _ran(manager: Client) -> Iterator[Ran]:
     for metric in manager.metrics(kind="PERIODICAL"):
         reported.setdefault((metric["trial"], metric["attempt"]), []).append(metric["value"])
     for one in manager.trials():
-        trial = Trial(
-            id=one["id"],
-            sequence=one["sequence"],
-            parameters=one["parameters"],
-            state=TrialState(one["state"]),
-            reason=one["reason"],
-            attempt=one["attempt"],
-            created=one["created"],
-            started=one["started"],
-            ended=one["ended"],
-            value=one["value"],
-        )
+        trial = reading.trial_of(one)
         yield Ran(trial, reported.get((trial.id, trial.attempt), ()))

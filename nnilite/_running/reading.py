@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import managers
 from nnilite._running.manager_client import Client
+from nnilite.records import Trial, TrialState
 
 
 @contextmanager
@@ -21,3 +23,23 @@ def opened(entry: RegistryEntry, *, timeout_s: float = managers.ANSWER_TIMEOUT_S
 
     with offline.opened(entry) as found:
         yield found
+
+
+def trial_of(one: Mapping[str, Any]) -> Trial:
+    """Return the record of a trial that a manager has described."""
+    return Trial(
+        id=one["id"],
+        sequence=one["sequence"],
+        parameters=one["parameters"],
+        parameter_id=one.get("parameterId"),
+        source=one.get("source", "algorithm"),
+        state=TrialState(one["state"]),
+        reason=one["reason"],
+        attempt=one["attempt"],
+        created=one["created"],
+        started=one["started"],
+        ended=one["ended"],
+        value=one["value"],
+        service=one.get("service", ""),
+        cost=one.get("cost"),
+    )

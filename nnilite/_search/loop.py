@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from nnilite._search.function_arguments import count_arguments
 from nnilite._search.outcomes import ObjectiveFailed, TimeUp, TrialOutcome, told
 from nnilite.errors import NniliteError, NoMoreTrialError, TrialStopped
 from nnilite.records import Json, Trial, TrialState
@@ -46,7 +46,7 @@ class Loop:
     ) -> None:
         self._search = search
         self._objective = objective
-        self._takes_report = _positional(objective) >= 2
+        self._takes_report = count_arguments(objective) >= 2
         self._left = bounds.trials
         self._total = bounds.total
         self._exhausted = False
@@ -205,12 +205,3 @@ class Loop:
             raise NniliteError(
                 f"the first {times + 1} trials all failed with the same error: {trial.reason}"
             ) from error
-
-
-def _positional(function: Callable[..., Any]) -> int:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except ValueError:  # some built-in functions have no signature
-        return 1
-    named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(p.kind in named and (p.default is p.empty or p.name == "report") for p in parameters)

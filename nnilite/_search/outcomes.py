@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from nnilite.errors import TrialStopped
-from nnilite.records import Json
+from nnilite.errors import NniliteError, TrialStopped
+
+if TYPE_CHECKING:
+    from nnilite.records import Json, Trial
 
 
 class TimeUp(TrialStopped):
@@ -36,3 +40,15 @@ class TrialOutcome:
 def told(error: BaseException) -> str:
     """Describe an error in words."""
     return str(error) if isinstance(error, ObjectiveFailed) else f"{type(error).__name__}: {error}"
+
+
+def call_back(callbacks: Iterable[Callable[[Any, Trial], object]], caller: object, trial: Trial) -> None:
+    """Call the user's callbacks with a trial that has ended. Raises: NniliteError if one of them raises."""
+    for callback in callbacks:
+        try:
+            callback(caller, trial)
+        except Exception as error:
+            name = getattr(callback, "__name__", type(callback).__name__)
+            raise NniliteError(
+                f"the callback {name} raised {type(error).__name__}: {error}. Trial {trial.id} is kept."
+            ) from error

@@ -20,7 +20,7 @@ from nnilite.tuning.class_args import construct
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nnilite.config import AlgorithmConfig, CheckedConfig
+    from nnilite.config import AlgorithmConfig, CheckedConfig, ExperimentConfig
 
 _NO_COMMAND = "true  # the trials of a search are calls of a Python function"
 
@@ -69,12 +69,45 @@ class Plan:
         config.trial_code_directory = folder
         config.trial_command = _NO_COMMAND
         config.trial_concurrency = 1
-        config.search_space = dict(self.space)
+        self._fill(config)
+        return config.checked(paths=False)
+
+    def fill(self, config: ExperimentConfig) -> None:
+        """Give a config what this plan says. What only the config says remains. Raises: Conflict."""
+        for word, one in (("tuner", self.tuner), ("assessor", self.assessor)):
+            if one is not None and not isinstance(one, str):
+                raise Conflict(
+                    f"the {word} is an object of this process, and a manager needs one of its own: give a name, or a "
+                    f"config whose {word} has className and classArgs."
+                )
+        config.search_space_file = None
+        named = config.tuner if self.tuner == "" and (config.tuner.name or config.tuner.class_name) else None
+        if named is None:
+            self.with_tuner()._fill(config)
+            return
+        for word, here in self._goal().items():
+            there = named.class_args.get(word, here)
+            if there != here:
+                raise Conflict(
+                    f"the config's tuner has {word} {there!r}, but the search has optimize={here!r}; say the same."
+                )
+        config.tuner = replace(
+            named, class_args={**self._goal(), **named.class_args} if named.name else named.class_args
+        )
+        self._fill_others(config)
+
+    def _fill(self, config: ExperimentConfig) -> None:
         config.tuner = _algorithm(self.tuner)
         config.tuner.class_args = self._class_args()
+        self._fill_others(config)
+
+    def _fill_others(self, config: ExperimentConfig) -> None:
+        config.search_space = dict(self.space)
         if self.assessor is not None:
-            config.assessor = _algorithm(self.assessor)
-        return config.checked(paths=False)
+            config.assessor = assessor = _algorithm(self.assessor)
+            if isinstance(self.assessor, str) and isinstance(self.optimize, str):
+                cls = lookup.assessor_class(self.assessor)
+                assessor.class_args = _known(cls, optimize_mode=self.optimize)
 
     def with_tuner(self) -> Plan:
         """Return this plan with the default tuner, if none is named."""
@@ -115,14 +148,16 @@ class Plan:
         return seed if isinstance(seed, int) else None
 
     def _class_args(self) -> dict[str, Json]:
-        goal: dict[str, Json]
-        goal = (
-            {"optimize_mode": self.optimize} if isinstance(self.optimize, str) else {"objectives": dict(self.optimize)}
-        )
+        goal = self._goal()
         if isinstance(self.tuner, Tuner):
             return goal
         seed = int.from_bytes(os.urandom(4), "big") if self.seed is None else self.seed
         return {**goal, **_known(lookup.tuner_class(self.tuner), seed=seed), **self.tuner_args}
+
+    def _goal(self) -> dict[str, Json]:
+        if isinstance(self.optimize, str):
+            return {"optimize_mode": self.optimize}
+        return {"objectives": dict(self.optimize)}
 
 
 def _algorithm(one: str | Tuner | Assessor) -> AlgorithmConfig:

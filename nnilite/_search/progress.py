@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from nnilite._notebook import live_output
 from nnilite.records import Trial, TrialState
 
 if TYPE_CHECKING:
-    from nnilite.search import Search
+    from nnilite._search.search_result import SearchResult
 
 _PARTS = 10
+
+
+class HasResult(Protocol):
+    def result(self) -> SearchResult:
+        """Return what is known so far."""
 
 
 class SearchProgress:
@@ -21,7 +26,7 @@ class SearchProgress:
     `wanted` None shows it in notebooks only, True elsewhere as well, by a line on standard error for each tenth.
     """
 
-    def __init__(self, search: Search, most: int | None, wanted: bool | None) -> None:
+    def __init__(self, search: HasResult, most: int | None, wanted: bool | None) -> None:
         self._search = search
         self._most = most
         self._live = live_output.LiveOutput(self._page) if wanted is not False and live_output.is_here() else None

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import example_runs
+from function_programs import check_function_on
 from nnilite_kubernetes import KubernetesConfig, KubernetesService
 from platforms.kube.bench import Platform
 from platforms.kube.cluster import IMAGE
@@ -78,3 +79,10 @@ def test_a_dry_run_finds_the_rights_that_are_missing_and_starts_nothing(create, 
     assert cluster.secrets() == []
     planned = json.loads(create(adapted(), cluster.kubeconfig(), "--dry-run", "--json"))
     assert planned["unchecked"] == ""
+
+
+def test_a_function_runs_as_trials(tmp_path, monkeypatch, machinery, cluster):
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "kept 'here'"))
+    section = {"platform": "kubernetes", "dockerImage": cluster.image, "nniManagerIp": "127.0.0.1"}
+    section |= {"kubeconfig": str(cluster.kubeconfig()), "namespace": cluster.namespace}
+    check_function_on(tmp_path / "it's code", section)

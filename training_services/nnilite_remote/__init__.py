@@ -2,6 +2,7 @@
 
 _service           the service: places jobs on machines and asks how they are
 _config            the section `platform: remote` of a config
+_ssh_address       that section for an address such as `ssh://me@host`
 _machine_choice    which machine gets a job, and why none does
 _bookings          which job is on which machine
 _machines          all machines together: opens them, sends what they have missed, asks for their jobs, closes them
@@ -22,5 +23,6 @@ _worker            the agent itself, which runs there
 from nnilite.ssh.known_hosts import HostKeyPolicy
 from nnilite_remote._config import MachineConfig, RemoteConfig
 from nnilite_remote._service import RemoteService
+from nnilite_remote._ssh_address import service_at
 
-__all__ = ["HostKeyPolicy", "MachineConfig", "RemoteConfig", "RemoteService"]
+__all__ = ["HostKeyPolicy", "MachineConfig", "RemoteConfig", "RemoteService", "service_at"]

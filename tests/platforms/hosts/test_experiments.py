@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from function_programs import check_function_on
 from nnilite.errors import Conflict
 from platforms.hosts.hosts import PASSWORD, USER
 
@@ -321,3 +322,10 @@ def test_a_look_at_the_files_of_a_trial_copies_none_of_a_large_folder(begin, hos
         running.client.download(trial["id"], "0/model.bin", found.append)
     assert sum(path.stat().st_size for path in here.rglob("*") if path.is_file()) < 10_000
     assert not [path for path in here.rglob("*") if path.is_symlink()]
+
+
+def test_a_function_runs_as_trials(hosts, setting, tmp_path, monkeypatch):
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "kept 'here'"))
+    machine = {"host": hosts[1].address, "user": USER, "sshKeyFile": str(setting.key)}
+    section = {"platform": "remote", "machineList": [machine], "knownHostsFile": str(setting.known_hosts)}
+    check_function_on(tmp_path / "it's code", section | {"sshConfigFile": str(setting.ssh_config)})

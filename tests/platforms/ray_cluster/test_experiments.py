@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import example_runs
+from function_programs import check_function_on
 from nnilite.testing import eventually
 from platforms.ray_cluster.cluster import TOKEN
 
@@ -106,3 +107,9 @@ def test_bad_input_is_one_sentence_with_its_place(create, adapted, head, service
     told = create(adapted(head.url, service), "-p", "0", "--foreground", code=1)
     assert words in told
     assert "Traceback" not in told
+
+
+def test_a_function_runs_as_trials(head, tmp_path, monkeypatch):
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "kept 'here'"))
+    section = {"platform": "ray", "address": head.url, "nniManagerIp": "127.0.0.1"}
+    check_function_on(tmp_path / "it's code", section)

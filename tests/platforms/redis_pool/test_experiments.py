@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from function_programs import check_function_on
 from nnilite.testing import eventually
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "redis"
@@ -155,3 +156,10 @@ def test_the_example_runs_with_two_workers(shared_server, prefix, start_worker, 
     asked = [*nnictl, "experiment", "status", found["id"], "--json"]
     counts = json.loads(subprocess.run(asked, capture_output=True, text=True).stdout)["counts"]
     assert counts["SUCCEEDED"] == 12
+
+
+def test_a_function_runs_as_trials(shared_server, prefix, start_worker, tmp_path, monkeypatch):
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "kept 'here'"))
+    start_worker(shared_server.url)
+    section = {"platform": "redis", "redis": shared_server.url, "prefix": prefix}
+    check_function_on(tmp_path / "it's code", section)

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from function_programs import check_function_on
+
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "slurm" / "config.yaml"
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
@@ -99,3 +101,7 @@ def test_a_list_with_this_machine_ends_each_trial_though_reports_come_by_logs(nn
     profile = json.loads(out[out.index("{") : out.rindex("}") + 1])
     assert (profile["state"], profile["counts"]["SUCCEEDED"]) == ("DONE", 20)
     assert [one["name"] for one in profile["services"] if one["state"] == "up"] == ["local", "slurm"]
+
+
+def test_a_function_runs_as_trials(nnictl, slurm, tmp_path):
+    check_function_on(tmp_path / "it's code", {"platform": "slurm"}, callback="log")

@@ -1,0 +1,77 @@
+"""The function that a search calls: what of it is called in the end, and with how many arguments."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any
+
+from nnilite.errors import Conflict
+
+
+def unwrap(function: Callable[..., Any]) -> Any:
+    """Return the function that is called in the end: without `partial`, `functools.wraps` and bound objects."""
+    found: Any = function
+    for _ in range(100):
+        if isinstance(found, functools.partial):
+            found = found.func
+        elif hasattr(found, "__wrapped__"):
+            found = found.__wrapped__
+        elif inspect.ismethod(found):
+            found = found.__func__
+        else:
+            break
+    if not isinstance(found, (FunctionType, type)) and not inspect.isbuiltin(found):
+        found = vars(type(found)).get("__call__", found)
+    return found
+
+
+def code_of(function: Callable[..., Any]) -> CodeType | None:
+    found = getattr(unwrap(function), "__code__", None)
+    return found if isinstance(found, CodeType) else None
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    inner = unwrap(function)
+    return str(getattr(inner, "__qualname__", type(inner).__name__))
+
+
+class NotAFunction(Conflict):
+    """What is to be called cannot be."""
+
+
+def takes_report(function: Any) -> bool:
+    """Return whether the function takes `report`, too. Raises: NotAFunction, with what would be right."""
+    return count_arguments(function) >= 2
+
+
+def count_arguments(function: Any) -> int:
+    if not callable(function):
+        raise NotAFunction(f"an objective must be a function, not {function!r:.100} ({type(function).__name__}).")
+    name = name_of(function)
+    inner = unwrap(function)
+    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
+        raise NotAFunction(
+            f"{name} is `async`, and nothing would await it. Give a plain function that calls asyncio.run({name}(...))."
+        )
+    if inspect.isgeneratorfunction(inner):
+        raise NotAFunction(f"{name} has a `yield`, so a call of it returns a generator. Return the result instead.")
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some built-in functions have no signature
+        return 1
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    places = [one for one in signature.parameters.values() if one.kind in kinds]
+    count = sum(one.default is one.empty or one.name == "report" for one in places)
+    for given in range(1, 3):
+        try:
+            signature.bind(*range(given))
+        except TypeError:
+            continue
+        return 2 if count >= 2 else 1
+    raise NotAFunction(
+        f"{name}{signature} cannot be called with the parameters, or with the parameters and `report`. Take one or "
+        "two arguments, and bind the others by functools.partial."
+    )

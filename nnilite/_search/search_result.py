@@ -1,0 +1,83 @@
+"""What a search has found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from nnilite.errors import PluginError
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+    from pandas import DataFrame
+
+    from nnilite.records import Json, Trial
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search has found.
+
+    best             the succeeded trial with the best value; None if there is none
+    trials           all trials, in the order in which they started
+    intermediate     trial id -> the values that it reported on its way
+    front            the trials that no other one beats in every objective; of a search with one objective, the best
+    space            the search space
+    objectives       what was searched for: "maximize" or "minimize", by the name of the number
+    """
+
+    best: Trial | None
+    trials: tuple[Trial, ...]
+    intermediate: Mapping[str, tuple[Json, ...]] = field(default_factory=dict)
+    front: tuple[Trial, ...] = ()
+    space: Mapping[str, Any] = field(default_factory=dict)
+    objectives: Mapping[str, str] = field(default_factory=lambda: {"default": "maximize"})
+
+    def __repr__(self) -> str:
+        best = "" if self.best is None else f", best {self.best.value!r} (trial {self.best.id})"
+        return f"<SearchResult: {len(self.trials)} trials{best}>"
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        from nnilite._notebook import html
+
+        return html.result(self.trials, self.front)
+
+    def to_optuna(self) -> Study:
+        """Return a study of optuna with all trials, for `optuna.visualization`, optuna's analyses or further search."""
+        from nnilite.plot import optuna_study
+
+        ran = [optuna_study.Ran(trial, self.intermediate.get(trial.id, ())) for trial in self.trials]
+        return optuna_study.study_of("search", self.space, self.objectives, ran)
+
+    def to_dataframe(self) -> DataFrame:
+        """Return one row per trial: sequence, state, value, duration_s, reason, and `parameters.<name>` columns.
+
+        Raises: PluginError if pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise PluginError("to_dataframe needs pandas. Install it with: pip install 'nnilite[pandas]'") from error
+        return pandas.DataFrame([_row(trial) for trial in self.trials])
+
+
+def _row(trial: Trial) -> dict[str, Any]:
+    duration = None if trial.ended is None or trial.started is None else trial.ended - trial.started
+    row = {
+        "sequence": trial.sequence,
+        "state": trial.state.value,
+        "value": trial.value,
+        "duration_s": duration,
+        "reason": trial.reason,
+    }
+    return row | dict(_leaves("parameters", trial.parameters))
+
+
+def _leaves(name: str, value: Json) -> Iterator[tuple[str, Json]]:
+    if not isinstance(value, Mapping):
+        yield name, value
+        return
+    for key, inner in value.items():
+        yield from _leaves(f"{name}.{key}", inner)

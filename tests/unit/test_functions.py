@@ -1,0 +1,170 @@
+"""What of a function can be sent to trials, and what is said of one that cannot."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnilite import Search
+from nnilite._functions.function_folder import code_root, prepare_function
+from nnilite._functions.pickled import MOST_BYTES, pickle_function
+from nnilite._functions.places import config_on
+from nnilite._search.function_arguments import count_arguments
+from nnilite.config import ExperimentConfig, ServiceConfig
+from nnilite.errors import ConfigError, Conflict
+
+SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
+
+
+def plain(parameters: Any) -> Any:
+    return parameters["x"]
+
+
+async def waits(parameters: Any) -> Any:
+    return parameters
+
+
+def yields(parameters: Any) -> Any:
+    yield parameters
+
+
+class Called:
+    def __call__(self, parameters: Any, report: Any) -> Any:
+        report(1)
+        return parameters
+
+
+@pytest.mark.parametrize(
+    ("function", "count"),
+    [
+        (plain, 1),
+        (lambda parameters, report: 1, 2),
+        (lambda parameters, report=None: 1, 2),
+        (lambda parameters, rate=0.1: 1, 1),
+        (lambda parameters, *more: 1, 1),
+        (functools.partial(lambda parameters, report, by: 1, by=2), 2),
+        (Called(), 2),
+        (Called().__call__, 2),
+        (abs, 1),
+    ],
+)
+def test_a_function_says_what_it_takes(function: Any, count: int) -> None:
+    assert count_arguments(function) == count
+
+
+WRONG = [
+    (waits, "waits is `async`, and nothing would await it"),
+    (functools.partial(waits), "waits is `async`"),
+    (yields, "yields has a `yield`"),
+    (3, "an objective must be a function, not 3"),
+    (lambda: 1, "cannot be called with the parameters"),
+    (lambda x, y, z: 1, r"\(x, y, z\) cannot be called with the parameters, or with the parameters and `report`"),
+]
+
+
+@pytest.mark.parametrize(("function", "sentence"), WRONG, ids=[str(n) for n in range(len(WRONG))])
+@pytest.mark.parametrize("on", [None, "local"])
+def test_what_cannot_be_called_is_told_before_the_first_trial(function: Any, sentence: str, on: str | None) -> None:
+    search = Search(SPACE, tuner="Random")
+    with pytest.raises(Conflict, match=sentence):
+        search.run(function, trials=3, on=on)
+    assert len(search.result().trials) == 0
+
+
+def test_a_function_of_a_module_is_sent_by_name() -> None:
+    found = pickle_function(pickle.dumps)
+    assert not found.by_value
+    assert pickle.loads(found.data) is pickle.dumps
+    assert pickle_function(lambda parameters: parameters).by_value
+
+
+def test_the_part_that_is_too_large_is_named_without_filling_the_memory() -> None:
+    with pytest.raises(Conflict, match=r"because of its bound argument 'data' \(bytes, above 16 MB\); the limit is 16"):
+        pickle_function(functools.partial(plain, data=bytes(MOST_BYTES + 1)))
+
+
+def test_the_part_that_cannot_be_sent_is_named_with_a_way_out() -> None:
+    lock = threading.Lock()
+
+    def held(parameters: Any) -> Any:
+        with lock:
+            return parameters
+
+    with pytest.raises(Conflict, match=r"because of the variable 'lock' around it \(lock\): .*inside of the function"):
+        pickle_function(held)
+
+
+def test_a_module_that_would_not_travel_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lies_elsewhere.py").write_text("def train(parameters):\n    return 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import lies_elsewhere  # type: ignore[import-not-found]
+
+    other = tmp_path / "code"
+    other.mkdir()
+    assert code_root(lies_elsewhere.train) == tmp_path
+    with pytest.raises(Conflict, match=r"needs the module lies_elsewhere .*not in the code directory"):
+        prepare_function(lies_elsewhere.train, ["default"], root=other, sent=True)
+
+
+def test_where_trials_run_is_a_file_a_config_a_name_or_an_address(tmp_path: Path) -> None:
+    (tmp_path / "some where.yaml").write_text("trialConcurrency: 3\ntrainingService: {platform: local}\n")
+    assert config_on(str(tmp_path / "some where.yaml")).trial_concurrency == 3
+    assert config_on("local").training_service.platform == "local"
+    given = ExperimentConfig("local")
+    assert config_on(given) is not given
+    assert config_on(ServiceConfig("local", isolate_code=True)).training_service.isolate_code is True
+    machines = config_on("ssh://Me@Some-Host:2222,other").training_service.machine_list
+    assert machines == [{"host": "Some-Host", "user": "Me", "port": 2222}, {"host": "other"}]
+
+
+@pytest.mark.parametrize(
+    ("on", "sentence"),
+    [
+        ("slurn", "on='slurn': there is no training service 'slurn'; did you mean 'slurm'"),
+        ("ssh://me:secret@host", "an address must hold no password"),
+        ("ssh://host/folder", "has something after the machine"),
+        ("ftp://host", "there is no scheme of addresses 'ftp'"),
+        ("not there.yaml", "not there.yaml"),
+    ],
+)
+def test_another_place_is_refused_in_a_sentence(on: str, sentence: str) -> None:
+    with pytest.raises((Conflict, ConfigError, Exception), match=sentence):
+        config_on(on)
+
+
+def test_inline_calls_in_this_thread() -> None:
+    seen = []
+
+    def train(parameters: Any) -> Any:
+        seen.append(threading.current_thread())
+        return parameters["x"]
+
+    Search(SPACE, tuner="Random").run(train, trials=3, concurrency=2, on="inline")
+    assert seen == [threading.main_thread()] * 3
+
+
+@pytest.mark.parametrize(
+    "words", [{"id": "a"}, {"python": "python3"}, {"on": "local", "processes": True}, {"code_directory": "."}]
+)
+def test_options_without_effect_are_refused(words: Any) -> None:
+    with pytest.raises(Conflict):
+        Search(SPACE, tuner="Random").run(plain, **words)
+
+
+@pytest.mark.process
+def test_the_program_of_trials_compiles_for_python_38(tmp_path: Path) -> None:
+    import ast
+
+    from nnilite._functions import call_program
+
+    source = Path(call_program.__file__).read_text()
+    ast.parse(source, feature_version=(3, 8))
+    ran = subprocess.run([sys.executable, "-S", call_program.__file__], capture_output=True, text=True, cwd=tmp_path)
+    assert "call.json" in ran.stderr
