@@ -148,7 +148,9 @@ def _amount(text: str, units: Mapping[str, int], names: str, example: str) -> De
     if not unit:
         raise ValueError(f"{text!r} has no unit; the units are {names}")
     if unit not in units:
-        raise ValueError(f"{text!r} has the unknown unit {unit!r}; the units are {names}")
+        longer = next((known for known in units if unit in (known[:1], f"{known[:1]}i", f"{known[:1]}ib")), "")
+        hint = f"did you mean {match.group(1)}{longer}?" if longer else f"the units are {names}"
+        raise ValueError(f"{text!r} has the unknown unit {unit!r}; {hint}")
     return min(number, Decimal(_LARGEST_B)) * units[unit]
 
 

@@ -232,9 +232,9 @@ def _entry_point(group: str, name: str) -> EntryPoint | None:
 
 _NO_MORE = {
     TUNERS: {
-        "ppo": "PPO searches architectures, not parameters",
-        "regularizedevolution": "RegularizedEvolution searches architectures; Evolution searches parameters",
-        "networkmorphism": "NetworkMorphism searches architectures, not parameters",
+        "ppo": "it searches architectures, not parameters",
+        "regularizedevolution": "it searches architectures; Evolution searches parameters",
+        "networkmorphism": "it searches architectures, not parameters",
         "opevo": "OpEvo was an example of NNI 2 for operators of compilers, none of its tuners; write each `factor` as "
         "a choice between its lists of numbers, and take TPE or Evolution",
         "tpe_legacy": "TPE_legacy stood for hyperopt; TPE takes its place",
@@ -259,6 +259,7 @@ def _unknown(group: str, name: str) -> str:
     if why:
         return f"there is no {_WORD[group]} {name!r}: {why}. Installed: {', '.join(known) or 'none'}."
     close = difflib.get_close_matches(name.lower(), [n.lower() for n in known], n=1)
+    close = close or [n.lower() for n in known if n.lower().startswith(name.lower())][:1]
     hint = f"; did you mean {_found(group)[close[0]].name!r}?" if close else "."
     return f"there is no {_WORD[group]} {name!r}{hint} Installed: {', '.join(known) or 'none'}."
 

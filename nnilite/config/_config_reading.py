@@ -37,6 +37,7 @@ class ConfigReading:
     source: ConfigSource
     base: Path
     errors: list[ConfigError] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     misspelt: bool = False  # whether an unknown or repeated field was among the faults
     secrets: set[str] = field(default_factory=set)  # texts that must never be shown
     paths: bool = True  # whether files and folders must exist

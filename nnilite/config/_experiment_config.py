@@ -24,6 +24,7 @@ from nnilite.config._nested_configs import (
     WebhookConfig,
 )
 from nnilite.config._nni_form import nni_form
+from nnilite.config._placeholders import find_placeholders
 from nnilite.config._record import Record, record_of
 from nnilite.config._services import (
     CheckedServices,
@@ -228,7 +229,9 @@ class ExperimentConfig(Fields):
         values = record_of(ExperimentConfig).read_fields(raw, at)
         services = complete(values, at)
         reading.finish()
-        return CheckedConfig(self, values, services, frozenset(reading.secrets))
+        checked = CheckedConfig(self, values, services, frozenset(reading.secrets))
+        checked._warnings += tuple(reading.warnings)
+        return checked
 
     @property
     def services(self) -> list[Service]:
@@ -369,6 +372,7 @@ class CheckedConfig(ExperimentConfig):
         said = [warning for service in self.services for warning in getattr(service.config, "warnings", ())]
         hints = [hint for command, code in self._commands() for hint in command_hints(command, code)]
         hints += environment_hints(self.json())
+        hints += find_placeholders(self.json().get("trainingService"), "trainingService")
         return [*super().warnings, *said, *hints, *(one.sentence for one in self.without_effect)]
 
     def _commands(self) -> list[tuple[str, Path]]:

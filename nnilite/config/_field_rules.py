@@ -26,7 +26,7 @@ from nnilite.config._source import ConfigSource
 from nnilite.config.secrets import masked_space, masked_text
 from nnilite.errors import ConfigError, PluginError, SpaceError
 from nnilite.records import Json
-from nnilite.space.space_checks import check
+from nnilite.space.space_checks import check, dotted, drop_repeats
 
 Values = dict[str, Any]
 """Checked values by field name. INVALID means that a fault was noted; fields that are not set are missing."""
@@ -159,10 +159,17 @@ def _space(values: Values, at: At) -> None:
         at.below("searchSpaceFile").fault("give either searchSpace or searchSpaceFile, not both")
     elif file is not None:
         _space_file(file, values, at)
-    elif given is None and values.get("use_annotation") is not True:  # `useAnnotation` is a fault already
+    elif given is None and not _needs_no_space(values):
         at.fault("there is no search space; give searchSpace or searchSpaceFile")
     elif given is not None:
         _space_content(given, values, at.reading.source, at.below("searchSpace"))
+
+
+def _needs_no_space(values: Values) -> bool:
+    """Return whether a fault that names the cure is there already: of annotations, or a tuner of architectures."""
+    tuner = values["tuner"]
+    name = "" if tuner is INVALID else tuner.name or ""
+    return values.get("use_annotation") is True or lookup.why_missing(lookup.TUNERS, name) is not None
 
 
 def _space_file(file: Path, values: Values, at: At) -> None:
@@ -191,6 +198,10 @@ def _space_content(space: Json, values: Values, source: ConfigSource, at: At) ->
             at.space_fault("is null", source)
         return
     faults = check(space)[1]
+    if not faults:
+        repeats: list[tuple[tuple[str | int, ...], str]] = []
+        values["search_space"] = drop_repeats(space, repeats)
+        at.reading.warnings += [f"{dotted(('searchSpace', *path))}: {said}" for path, said in repeats]
     # The faults of the masked space quote no secret, so they are preferred.
     for path, message in faults and (check(masked_space(space))[1] or faults):
         # A type that is nearly one of NNI's is a slip, whatever the tuner is.

@@ -5,8 +5,9 @@ A name in the wrong format is not a misspelling: the answer says which field of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from nnilite.config._fields import did_you_mean, plain
 
@@ -15,6 +16,7 @@ _MOST_NAMED = 15
 
 _NO_MEANING = "has no meaning any more: remove it"
 _SERVICE = "write its fields in trainingService, as in trainingService: {platform: %s, ...}"
+_COMMAND = "write it in front of trialCommand, as in trialCommand: PRECOMMAND && python3 trial.py"
 _TUNER = "write tuner: {name: TPE, classArgs: {optimize_mode: maximize}}"
 _ARGUMENT = "is an argument of the algorithm: write it in classArgs"
 
@@ -56,7 +58,15 @@ _ALGORITHM = {
     "classfilename": "write className: FILE.CLASS, such as tuner.MyTuner for tuner.py",
     "codedir": "did you mean codeDirectory?",
     "gpuindices": "write tunerGpuIndices at the top level",
-    "gpunum": "write tunerGpuIndices at the top level, with the numbers of the GPUs",
+    **dict.fromkeys(
+        ("gpunum", "tunergpunum", "assessorgpunum", "advisorgpunum"),
+        "write tunerGpuIndices at the top level, with the numbers of the GPUs",
+    ),
+    **dict.fromkeys(
+        ("tunercommand", "assessorcommand"),
+        "write className: FILE.CLASS, such as tuner.MyTuner for tuner.py, which derives from nni's Tuner or Assessor",
+    ),
+    **dict.fromkeys(("tunercwd", "assessorcwd"), "did you mean codeDirectory?"),
     **dict.fromkeys(("includeintermediateresults", "checkpointdir"), _NO_MEANING),
     **dict.fromkeys(
         (
@@ -69,22 +79,30 @@ _ALGORITHM = {
 }
 
 
-def answer(path: Sequence[str | int], name: str, known: Iterable[str]) -> str:
+def answer(path: Sequence[str | int], name: str, known: Iterable[str], value: Any = None) -> str:
     """Return the end of a sentence on an unknown field `name` of the section at `path`: what became of it, or a hint.
+
+    `value` is what the field has; a parameter of a search space is known by it.
 
     >>> answer((), "authorName", ["trialCommand"])
     '; it has no meaning any more: remove it'
     """
     names = list(known)
+    if isinstance(value, Mapping) and "_type" in value:
+        return "; it is a parameter: indent it below searchSpace"
     word = plain(name)
     said = _TOP.get(word, "") if not path else _ALGORITHM.get(word, "") if _is_algorithm(path) else ""
+    said = _COMMAND if word == "precommand" else said
     if said:
         return f"; {'it ' if said.startswith(('has', 'is')) else ''}{said}"
     successor = next((new for new in _successors().get(word, ()) if new in names), "")
     if successor:
         return f"; did you mean {successor}?"
-    if path and word in _dropped():
+    if word in _dropped():
         return f"; it {_NO_MEANING}"
+    if not _is_algorithm(path) and word in _find_elsewhere():
+        found = (f"{new} ({', '.join(platforms)})" for new, platforms in _find_elsewhere()[word].items())
+        return f"; in trainingService it is {' or '.join(found)}"
     if len(names) <= _MOST_NAMED:
         return did_you_mean(name, names)
     return _short(did_you_mean(name, names))
@@ -107,6 +125,22 @@ def _successors() -> dict[str, list[str]]:
     for table in _v1.tables():
         for old, new in table.items():
             found.setdefault(plain(old.rpartition(".")[2]), []).append(new.rpartition(".")[2])
+    return found
+
+
+@cache
+def _find_elsewhere() -> dict[str, dict[str, list[str]]]:
+    """Return the fields of platforms' sections by their older and present names: the present name, and platforms."""
+    from nnilite.config import _v1
+
+    found: dict[str, dict[str, list[str]]] = {}
+    for platform, table in _v1.list_by_platform():
+        for old, new in table.items():
+            if "." in new:  # a name in a part of the section says little alone
+                continue
+            for word in {plain(old.rpartition(".")[2]), plain(new)}:
+                platforms = found.setdefault(word, {}).setdefault(new, [])
+                platforms += [platform] if platform not in platforms else []
     return found
 
 

@@ -123,7 +123,8 @@ class Record(FieldKind):
         entry = self.entry(key) if isinstance(key, str) else None
         if entry is None:
             known = [entry.key for entry in self.entries]
-            at.below(str(key)).fault(f"there is no such field{answer(at.path, str(key), known)}", misspelt=True)
+            said = answer(at.path, str(key), known, value)
+            at.below(str(key)).fault(f"there is no such field{said}", misspelt=True)
         elif entry.name in values:
             at.below(key).fault(f"{entry.key} is given twice, in two spellings", misspelt=True)
         elif value is not None:

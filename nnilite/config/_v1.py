@@ -46,6 +46,11 @@ _DROPPED_BELOW = (
     "checkpointDir",
     "passWord",
     "uploadRetryCount",
+    "dataDir",
+    "outputDir",
+    "authFile",
+    "portList",
+    "nasMode",
     "privateRegistryAuthPath",
     "shmMB",
 )
@@ -123,6 +128,7 @@ _PLATFORMS: dict[str, tuple[str, dict[str, str]]] = {
             "amlConfig.subscriptionId": "subscriptionId",
             "amlConfig.resourceGroup": "resourceGroup",
             "amlConfig.workspaceName": "workspaceName",
+            "trial.computeTarget": "computeTarget",
             "amlConfig.computeTarget": "computeTarget",
             "amlConfig.maxTrialNumPerGpu": "maxTrialNumberPerGpu",
         },
@@ -163,6 +169,25 @@ _INSTEAD = {
     "privateRegistryAuthPath": "name a Secret of the cluster by imagePullSecrets instead",
     "multiThread": "one thread makes all calls of a tuner, one after the other",
 }
+_BECAME = {
+    "tunername": "builtinTunerName has its meaning",
+    "assessorname": "builtinAssessorName has its meaning",
+    "advisorname": "builtinAdvisorName has its meaning",
+    **dict.fromkeys(
+        ("optimizemode", "optimizationmode"), "write it in classArgs, as in classArgs: {optimize_mode: maximize}"
+    ),
+    **dict.fromkeys(
+        ("tunercommand", "assessorcommand"),
+        "write codeDir, classFileName and className of a class that derives from nni's Tuner or Assessor",
+    ),
+    **dict.fromkeys(("tunercwd", "assessorcwd"), "codeDir has its meaning"),
+    **dict.fromkeys(("tunergpunum", "assessorgpunum", "advisorgpunum"), "gpuIndices names the GPUs of a tuner"),
+    "trialcommand": "command has its meaning",
+    "trialcodedir": "codeDir has its meaning",
+    "trialgpunum": "gpuNum has its meaning",
+    "precommand": "write it in front of trial.command, as in command: PRECOMMAND && python3 trial.py",
+}
+"""What became of fields of NNI 0.x, and of some that NNI 1 and 2 had for a while."""
 _NO_MORE = {
     "paiyarn": "is OpenPAI before 1.0, on YARN, which nnilite does not support. OpenPAI 1.0 and later is `pai`; "
     "`nnictl config convert --from openpai` converts a job file of that time",
@@ -189,6 +214,13 @@ class Converted:
 def tables() -> list[Mapping[str, str]]:
     """Return the tables from old places to new ones."""
     return [_TOP, _MACHINE, _TASK, *(table for _, table in _PLATFORMS.values())]
+
+
+def list_by_platform() -> list[tuple[str, Mapping[str, str]]]:
+    """Return the platforms by their present names, with tables of what their sections have."""
+    roles = {name: name for name in _ROLE_PLATFORMS["kubeflow"]}
+    lists = {"remote": _MACHINE, "kubeflow": roles, "frameworkcontroller": {"taskRoles": "taskRoles"}}
+    return [(name, {**table, **lists.get(name, {})}) for name, table in _PLATFORMS.values()]
 
 
 def without_meaning() -> tuple[str, ...]:
@@ -235,7 +267,10 @@ class _V1Converter:
         return self.new
 
     def _platform(self) -> str:
-        platform = str(masked(self._get(("trainingServicePlatform",)))).lower()
+        given = self._get(("trainingServicePlatform",))
+        if given is None:
+            self._fault(("trainingServicePlatform",), f"is empty; write {', '.join(_PLATFORMS)} or hybrid")
+        platform = str(masked(given)).lower()
         if platform in ("hybrid", *_PLATFORMS):
             return platform
         self._fault(("trainingServicePlatform",), _unknown(platform, (*_PLATFORMS, "hybrid")))
@@ -378,14 +413,16 @@ class _V1Converter:
             elif plain(str(path[-1])) in known or plain(str(path[0])).endswith("config"):
                 self.new.warnings.append(f"{masked_text(dotted(path))} has no effect on this platform and was left out")
             else:
+                became = _BECAME.get(plain(str(path[-1])))
                 hint = did_you_mean(str(path[-1]), known.values())
-                hint = hint if hint.endswith("?") else ""
+                hint = f"; {became}" if became else hint if hint.endswith("?") else ""
                 self._fault(path, f"there is no such field in NNI's older format{hint}")
 
     @staticmethod
     def _known() -> list[Where]:
+        roles = tuple(role for names in _ROLE_PLATFORMS.values() for role in names)
         words = "trainingServicePlatform builtinTunerName builtinAssessorName builtinAdvisorName classArgs codeDir"
-        more = (*_DROPPED, *words.split(), "classFileName", "className", "machineList", "replicas", "taskRoles")
+        more = (*_DROPPED, *words.split(), "classFileName", "className", "machineList", "replicas", "taskRoles", *roles)
         return [(name,) for name in more] + [_split(old) for table in tables() for old in table]
 
 

@@ -77,6 +77,9 @@ def masked_problem(problem: str, line: str) -> str:
 
 def fault_of(parse: Callable[[Any], Any], raw: Any, path: Sequence[str | int], message: str) -> str:
     """Return the message of `parse` on `raw`; if that could show a secret, its message on the masked value."""
+    # YAML makes this of a name in braces, such as {your_server} in the examples of NNI.
+    if isinstance(raw, Mapping) and list(raw.values()) == [None]:
+        return f"must be your own value in place of {{{masked_text(str(next(iter(raw))))}}}"
     shown = masked(raw, path)
     if shown == raw:
         return message

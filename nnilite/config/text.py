@@ -135,7 +135,9 @@ def _marked(error: yaml.MarkedYAMLError, file: str | None, text: str) -> ConfigE
     mark = error.problem_mark or error.context_mark
     problem = " ".join(part for part in (error.context, error.problem) if part)
     if "'\\t'" in problem:
-        problem += "; indent with spaces, not tabs"
+        problem += "; indent with spaces, not tabs, and write none before a comment"
+    if "expected ':'" in problem:
+        problem += "; write a space after each colon, as in `name: value`"
     line = mark.line + 1 if mark else None
     if "constructor" in problem and "python/" in problem:
         told = "creates a Python object with a tag that begins with !!python; write its value, such as a path, as text"

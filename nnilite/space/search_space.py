@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nnilite.errors import Place, SpaceError
 from nnilite.space._parameter import Key, Parameter, ParameterKind, brief, shown, whole
-from nnilite.space.space_checks import check, dotted
+from nnilite.space.space_checks import check, dotted, drop_repeats
 
 if TYPE_CHECKING:
     from nnilite.records import Json
@@ -33,7 +33,7 @@ class SearchSpace:
             given = place or Place()
             where = dotted((given.field, *path) if given.field else path)
             raise SpaceError(message, Place(given.file, given.line, where or None))
-        return cls(copy.deepcopy(dict(json)), tuple(parameters))
+        return cls(drop_repeats(copy.deepcopy(dict(json))), tuple(parameters))
 
     @cached_property
     def by_path(self) -> dict[Key, Parameter]:

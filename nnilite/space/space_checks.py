@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nnilite.space._parameter import Key, Parameter, ParameterKind, text_of
+from nnilite.space._parameter import Key, Parameter, ParameterKind, brief, text_of
 
 if TYPE_CHECKING:
     from nnilite.records import Json
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 Fault = tuple[tuple[str | int, ...], str]
 """Where in the JSON, as keys and list positions, and what is wrong, as a sentence."""
 
+_ARCHITECTURE = ("layer_choice", "input_choice", "mutable_layer", "mutable_type", "optional_layer")
+_LONGEST_SHOWN = 80
 _MOST_STEPS = 2**53  # beyond, multiples of q are no longer exact
 _EXAMPLE = '{"_type": "uniform", "_value": [0, 1]}'
 _SHAPE = {
@@ -38,8 +41,35 @@ def check(space: Json) -> tuple[list[Parameter], list[Fault]]:
     elif not space:
         reader.faults.append(((), f"the search space is empty; give at least one parameter, such as 'x': {_EXAMPLE}"))
     else:
-        reader.level(space, (), (), None)
+        reader.level(drop_repeats(space), (), (), None)
     return reader.parameters, reader.faults
+
+
+def drop_repeats(space: Json, told: list[Fault] | None = None, at: Key = ()) -> Json:
+    """Return the space with each option of a choice once, as NNI takes an option that is given twice.
+
+    What is left out is added to `told`. Options of nested parameters are faults if their names are the same.
+    """
+    if not isinstance(space, Mapping):
+        return space
+    return {name: _drop_repeated_options(given, told, (*at, name)) for name, given in space.items()}
+
+
+def _drop_repeated_options(given: Json, told: list[Fault] | None, at: Key) -> Json:
+    options = given.get("_value") if isinstance(given, Mapping) and given.get("_type") == "choice" else None
+    if not isinstance(options, (list, tuple)):
+        return given
+    kept: dict[str, Json] = {}
+    for k, option in enumerate(options):
+        place = (*at, "_value", k)
+        if isinstance(option, Mapping) and "_name" in option:
+            kept[f"option {k}"] = drop_repeats(option, told, place)
+            continue
+        text = f"option {k}" if _not_json(option) else text_of(option)
+        if text in kept and told is not None:
+            told.append((place, f"{brief(option)} is given twice, and counts once"))
+        kept.setdefault(text, option)
+    return {**given, "_value": list(kept.values())}
 
 
 def dotted(path: Sequence[str | int]) -> str:
@@ -81,7 +111,7 @@ class _SpaceReader:
 
     def kind(self, given: Json, at: Key) -> ParameterKind | None:
         if not isinstance(given, Mapping):
-            self.faults.append((at, f"must be an object such as {_EXAMPLE}, not {given!r}"))
+            self.faults.append((at, f"must be an object such as {_EXAMPLE}, not {given!r}{_suggest_choice(given)}"))
             return None
         for key in ("_type", "_value"):
             if key not in given:
@@ -147,7 +177,9 @@ class _SpaceReader:
     ) -> None:
         expected = 3 if kind.quantised else 2
         if len(value) != expected:
-            self.faults.append((at, f"{kind.value} takes {_SHAPE[kind]}, not {len(value)} values"))
+            self.faults.append(
+                (at, f"{kind.value} takes {_SHAPE[kind]}, not {len(value)} values{_explain_old_form(kind, value)}")
+            )
             return
         for k, number in enumerate(value):
             fault = _not_number(number, whole=kind is ParameterKind.RANDINT)
@@ -166,7 +198,33 @@ class _SpaceReader:
             self.parameters.append(Parameter(path, kind, low=one, high=two, q=q, parent=parent))
 
 
+def _suggest_choice(given: Json) -> str:
+    """Return how to write a value, or a list of them, as a parameter: the end of a sentence."""
+    if isinstance(given, (str, int, float)):
+        return f'; for a value that stays the same, write {{"_type": "choice", "_value": [{json.dumps(given)}]}}'
+    if isinstance(given, (list, tuple)) and given and not _not_json(given):
+        return _show_in('; to choose one of them, write {"_type": "choice", "_value": %s}', given)
+    return ""
+
+
+def _show_in(sentence: str, value: Json) -> str:
+    """Return a sentence with a value in it; "" if that is long."""
+    text = json.dumps(value)
+    return sentence % text if len(text) <= _LONGEST_SHOWN else ""
+
+
+def _explain_old_form(kind: ParameterKind, value: Sequence[Json]) -> str:
+    """Return what to write for a form that earlier versions of NNI had: the end of a sentence."""
+    if kind is ParameterKind.RANDINT and len(value) == 1 and not _not_number(value[0], whole=True):
+        return f"; before NNI 0.7 this was [0, {value[0]}]"
+    if kind.normal and len(value) > 1 and isinstance(value[0], str):
+        return "; leave out the label"
+    return ""
+
+
 def _unknown_type(given: Json) -> str:
+    if given in _ARCHITECTURE:
+        return f"{given!r} is for architecture search, which nnilite does not do"
     known = [kind.value for kind in ParameterKind]
     plain = str(given).lower().replace("_", "")
     close = [plain] if plain in known else difflib.get_close_matches(plain, known, n=1)

@@ -124,6 +124,11 @@ def test_the_file_used_here_is_good(tmp_path):
         (with_line("trialCodeDirectory: it's $x.yaml"), 9, "trialCodeDirectory", "is no folder"),
         (with_line("maxTrialNumber: 0"), 9, "maxTrialNumber", "at least 1"),
         (with_line("maxTrialDuration: 90 min"), 9, "maxTrialDuration", "unknown unit 'min'"),
+        (with_line("maxOutputSize: 8g"), 9, "maxOutputSize", "unknown unit 'g'; did you mean 8gb?"),
+        (with_line("maxOutputSize: 8Gi"), 9, "maxOutputSize", "unknown unit 'gi'; did you mean 8gb?"),
+        (with_line("experimentName: {your_name}"), 9, "experimentName", "your own value in place of {your_name}"),
+        (with_line("maxTrialNumber: {N}"), 9, "maxTrialNumber", "your own value in place of {N}"),
+        (with_line("lr: {_type: uniform, _value: [0, 1]}"), 9, "lr", "indent it below searchSpace"),
         (with_line("trialCodeDirectory: gone"), 9, "trialCodeDirectory", "the folder '.*gone' does not exist"),
         (with_line("logLevel: warn"), 9, "logLevel", "did you mean warning?"),
         (with_line("logLevel: loud"), 9, "logLevel", "it must be fatal or critical or"),
@@ -186,6 +191,8 @@ def test_a_missing_field_is_named(tmp_path, missing, reason):
         ("- a\n", "is not a mapping of fields"),
         ("a: [1\n", "is not YAML"),
         ("a:\n\tb: 1\n", "indent with spaces, not tabs"),
+        ("a: 1\t# of them\n", "and write none before a comment"),
+        ("a: 1\nb:2\nc: 3\n", "write a space after each colon"),
         ("a: !!python/object:os.system x\n", "creates a Python object"),
         ("a: !!python/object/apply:pathlib.PosixPath [/, root]\n", "such as a path, as text"),
         ("a: !own x\n", "is not YAML"),
@@ -282,3 +289,14 @@ def test_no_value_of_any_field_gives_another_error_than_a_config_error(field, va
     setattr(config, field, value)
     with pytest.raises(ConfigError, match=camel(field)):
         config.checked()
+
+
+def test_an_empty_platform_of_the_older_format_gets_the_names(tmp_path):
+    assert "is empty; write local, remote" in str(fault(tmp_path, "trainingServicePlatform:\nsearchSpacePath: x\n"))
+
+
+def test_an_option_that_is_given_twice_is_a_warning(tmp_path):
+    text = GOOD.replace("{_type: uniform, _value: [0, 1]}", "{_type: choice, _value: [1, 2, 1]}")
+    config = load(write(tmp_path, text)).checked()
+    assert "searchSpace.x._value[2]: 1 is given twice, and counts once" in config.warnings
+    assert config.search_space["x"]["_value"] == [1, 2]

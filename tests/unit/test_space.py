@@ -10,6 +10,7 @@ import pytest
 
 from nnilite.errors import Place, SpaceError
 from nnilite.space import ParameterKind, SearchSpace
+from nnilite.space.space_checks import drop_repeats
 
 NESTED = {
     "lr": {"_type": "loguniform", "_value": [1e-5, 0.1]},
@@ -183,7 +184,6 @@ def test_each_kind_knows_its_values(kind, value, good, bad):
         ("randint", [3, 3], "is empty"),
         ("randint", [0.5, 3], "whole number, not 0.5"),
         ("choice", [], "no option"),
-        ("choice", [1, 2, 1], "1 is given twice, as option 0 and 2"),
         ("choice", [{"_name": "a"}, {"_name": "a"}], "name 'a' is given twice"),
         ("choice", [math.inf], "not a JSON value"),
         ("choice", [{1: 2}], "key that is not text"),
@@ -200,7 +200,9 @@ def test_each_kind_knows_its_values(kind, value, good, bad):
         ("uniform", [0, 10**400], "too large"),
         ("quniform", [0, 1e300, 1e-10], "no longer exact"),
         ("log_uniform", [0, 1], "did you mean 'loguniform'"),
-        ("layer_choice", [0, 1], "there is no type"),
+        ("layer_choice", [0, 1], "is for architecture search"),
+        ("randint", [10], r"before NNI 0.7 this was \[0, 10\]"),
+        ("normal", ["label", 0, 1], "leave out the label"),
         (7, [0, 1], "there is no type 7"),
     ],
 )
@@ -261,3 +263,44 @@ def test_kinds_are_their_nni_names():
     assert {kind.value for kind in ParameterKind if kind == kind.value} == {kind.value for kind in ParameterKind}
     assert one("randint", 0, 2).categorical
     assert one("qloguniform", 1, 2, 1).log
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ([1, 2, 1], [1, 2]),
+        (["a", "a"], ["a"]),
+        ([{"k": 1, "l": 2}, {"l": 2, "k": 1}], [{"k": 1, "l": 2}]),
+        ([1, 1.0, True], [1, 1.0, True]),
+        ([None, None], [None]),
+    ],
+)
+def test_an_option_that_is_given_twice_counts_once(options, kept):
+    space = SearchSpace.parse({"x": {"_type": "choice", "_value": options}})
+    assert list(space.parameters[0].values) == kept
+    assert space.json["x"]["_value"] == kept
+    assert space.size == len(kept)
+
+
+def test_options_of_nested_parameters_are_looked_at_too():
+    option = {"_name": "a", "y": {"_type": "choice", "_value": [1, 1]}}
+    told = []
+    assert drop_repeats({"x": {"_type": "choice", "_value": [option]}}, told)["x"]["_value"][0]["y"]["_value"] == [1]
+    assert told == [(("x", "_value", 0, "y", "_value", 1), "1 is given twice, and counts once")]
+
+
+@pytest.mark.parametrize(
+    ("given", "cure"),
+    [
+        (10, '; for a value that stays the same, write {"_type": "choice", "_value": [10]}'),
+        ("sgd", '{"_type": "choice", "_value": ["sgd"]}'),
+        ([1, "a"], '; to choose one of them, write {"_type": "choice", "_value": [1, "a"]}'),
+        (["x" * 200], ", not ['"),
+        ([float("nan")], ", not [nan]"),
+        ([], ", not []"),
+    ],
+)
+def test_a_value_in_place_of_a_parameter_is_answered_with_the_parameter(given, cure):
+    with pytest.raises(SpaceError) as caught:
+        SearchSpace.parse({"x": given})
+    assert cure in str(caught.value)
