@@ -219,11 +219,11 @@ def test_a_missing_operator_is_told_before_anything_starts(platform, tmp_path):
             KubeBench(tmp_path, platform.maker(bare, **fields), bare).__enter__()
 
 
-def test_who_has_only_the_second_trainer_hears_that_it_is_not_supported_and_the_way_out(platform, tmp_path):
+def test_who_has_only_the_second_trainer_hears_how_to_use_it(platform, tmp_path):
     fields = {"operator": "tf-operator", "worker": role()}
     trainer = Operators(crds={("trainer.kubeflow.org", "v1alpha1", "trainjobs"): ""})
     with StandIn(tmp_path / "cluster", trainer) as newer:
-        with pytest.raises(ConfigError, match=r"Trainer v2, whose TrainJobs are not supported yet; install"):
+        with pytest.raises(ConfigError, match=r"has Kubeflow Trainer \(version 2\): use operator: trainer"):
             KubeBench(tmp_path, platform.maker(newer, **fields), newer).__enter__()
 
 

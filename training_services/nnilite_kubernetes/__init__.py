@@ -9,6 +9,7 @@ _checks               checks, before anything starts, that all needed rights exi
 _quota                whether the namespace can ever hold one trial
 _kind                 the differences between the platforms
 _kubeflow             TFJob, PyTorchJob and MPIJob
+_trainer              TrainJobs of Kubeflow Trainer (version 2)
 _frameworkcontroller  Frameworks of FrameworkController
 _adl                  AdaptDLJobs, whose number of replicas changes while a trial runs
 _manifest             from jobs to Kubernetes objects

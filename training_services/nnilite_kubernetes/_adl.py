@@ -138,7 +138,7 @@ class AdaptDLJob(OperatorKind):
             container["volumeMounts"].append({"name": "nnilite-nfs", "mountPath": nfs.container_mount_path})
         return {"containers": [container], "volumes": volumes}
 
-    def companions(self, metadata: Json) -> list[tuple[Resource, Json]]:
+    def companions(self, metadata: Json, pods: Mapping[str, Json]) -> list[tuple[Resource, Json]]:
         volume = self._config.volume
         if volume is None:
             return []

@@ -76,9 +76,9 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str, name: str = "") -> str:
-        """Return the path of one object, or of all in a namespace."""
+        """Return the path of one object, or of all in a namespace; "" for what belongs to the whole cluster."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        path = f"{root}/namespaces/{quote(namespace, safe='')}/{self.plural}"
+        path = f"{root}/namespaces/{quote(namespace, safe='')}/{self.plural}" if namespace else f"{root}/{self.plural}"
         return f"{path}/{quote(name, safe='')}" if name else path
 
 

@@ -53,8 +53,8 @@ class OperatorKind(ABC):
         """Return where the trial's own folder is, if not where the config says."""
         return None
 
-    def companions(self, metadata: Json) -> list[tuple[Resource, Json]]:
-        """Return further objects of a job, to be created before it and owned by it."""
+    def companions(self, metadata: Json, pods: Mapping[str, Json]) -> list[tuple[Resource, Json]]:
+        """Return further objects of a job, to be created before it and owned by it; `pods` as for its manifest."""
         return []
 
     def check(self, cluster: Cluster) -> None:

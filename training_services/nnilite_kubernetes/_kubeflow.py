@@ -1,9 +1,12 @@
-"""TFJob, PyTorchJob and MPIJob, of the training-operator (kubeflow.org/v1) and of the MPI operator (v2beta1)."""
+"""TFJob, PyTorchJob and MPIJob, of the training-operator (kubeflow.org/v1) and of the MPI operator (v2beta1).
+
+The section of the platform, too, which TrainJobs share: see `_trainer`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from nnilite.errors import ConfigError, Conflict, Place
@@ -12,12 +15,12 @@ from nnilite.service import IgnoredOption, Job, JobState
 from nnilite.services.section_fields import gpus_are_unused
 from nnilite.units import NonNegativeInt, PositiveInt
 from nnilite_kubernetes._api import PODS, Cluster, Resource
-from nnilite_kubernetes._config import RoleConfig, TtlConfig, about
+from nnilite_kubernetes._config import RoleConfig, TtlConfig, about, camel
 from nnilite_kubernetes._kind import ObjectOutcome, OperatorKind, by_conditions, condition
 from nnilite_kubernetes._manifest import Role, merged
 
 GROUP = "kubeflow.org"
-_TRAINER = ("trainer.kubeflow.org", "v1alpha1")  # group and version of Trainer v2
+_TRAINER = ("trainer.kubeflow.org", "v1alpha1")  # group and version of Trainer (version 2)
 _GIVEN = "its pods; see the documentation for which roles an operator has"
 
 
@@ -54,7 +57,11 @@ FLAVORS = {
         {"launcher": "Launcher", "worker": "Worker"},
         ("launcher",),
     ),
+    "trainer": Flavor(Resource(*_TRAINER, "trainjobs", "TrainJob"), "", "node", {"worker": "node"}, ("worker",)),
 }
+_VERSIONS = {"mpi-operator": ("v1", "v2beta1"), "trainer": (_TRAINER[1],)}  # of others: v1
+_NOT_OF_TRAINJOBS = ("min_replicas", "max_replicas", "elastic_policy", "run_policy")
+_OF_TRAINJOBS = ("runtime", "runtime_kind", "train_job")
 
 
 _OLD_VERSIONS = ("v1alpha1", "v1alpha2", "v1alpha3", "v1beta1", "v1beta2")
@@ -65,9 +72,24 @@ _OLD_VERSIONS = ("v1alpha1", "v1alpha2", "v1alpha3", "v1beta1", "v1beta2")
 class KubeflowConfig(TtlConfig):
     """The section of `platform: kubeflow`. Raises: ConfigError where roles and operator do not fit."""
 
-    operator: Literal["tf-operator", "pytorch-operator", "mpi-operator"] = field(metadata=about("what runs the jobs"))
+    operator: Literal["tf-operator", "pytorch-operator", "mpi-operator", "trainer"] = field(
+        metadata=about("what runs the jobs; trainer: TrainJobs of Kubeflow Trainer (version 2)")
+    )
     api_version: str | None = field(
-        default=None, metadata=about("of kubeflow.org: v1, or v2beta1 for MPIJobs; the one that is served if not set")
+        default=None,
+        metadata=about(
+            "of the jobs: v1, v2beta1 for MPIJobs, v1alpha1 for TrainJobs; the one that is served if not set"
+        ),
+    )
+    runtime: str | None = field(
+        default=None,
+        metadata=about("of TrainJobs: the runtime from which those of trials are made; if not set, a plain one"),
+    )
+    runtime_kind: Literal["ClusterTrainingRuntime", "TrainingRuntime"] = field(
+        default="ClusterTrainingRuntime", metadata=about("of runtime: in the whole cluster, or in the namespace")
+    )
+    train_job: Any = field(
+        default=None, metadata=about("merged into the spec of TrainJobs: {trainer: {numProcPerNode: 4}}, ...")
     )
     trial_command: str = field(default="", metadata=about("of roles that have no command of their own"))
     worker: RoleConfig | None = field(default=None, metadata=about(_GIVEN))
@@ -99,19 +121,43 @@ class KubeflowConfig(TtlConfig):
             if name not in flavor.roles:
                 known = ", ".join(flavor.roles)
                 raise ConfigError(f"is not a role of {self.operator}; the roles are {known}", Place(field=name))
-        versions = ("v1", "v2beta1") if self.operator == "mpi-operator" else ("v1",)
-        if self.api_version in _OLD_VERSIONS:
+        versions = _VERSIONS.get(self.operator, ("v1",))
+        if self.api_version in _OLD_VERSIONS and self.api_version not in versions:
             why = "of kubeflow.org is no longer served by any cluster"
             said = f"apiVersion {self.api_version} {why}; {versions[-1]} is used"
             object.__setattr__(self, "warnings", (said,))
             object.__setattr__(self, "api_version", versions[-1])
         if self.api_version not in (None, *versions):
             raise ConfigError(f"{self.api_version!r} is not served; use {versions[-1]}", Place(field="apiVersion"))
+        self._check_trainer()
         self._check_policies()
         self._check_roles()
         self._check_elastic()
         if self.reporting_role and self.reporting_role not in self.present:
             raise ConfigError(f"there is no role {self.reporting_role!r}", Place(field="reportingRole"))
+
+    def _check_trainer(self) -> None:
+        """Check that the fields of TrainJobs are used for these, and those of other jobs are not."""
+        strange = _NOT_OF_TRAINJOBS if self.operator == "trainer" else _OF_TRAINJOBS
+        defaults = {each.name: each.default for each in fields(self)}
+        for name in strange:
+            if getattr(self, name) != defaults[name]:
+                whose = "is not for TrainJobs: their nodes are fixed, and trainJob has the rest of their spec"
+                raise ConfigError(
+                    whose if self.operator == "trainer" else "is for operator: trainer", Place(field=camel(name))
+                )
+        if self.runtime is None and self.runtime_kind != defaults["runtime_kind"]:
+            raise ConfigError("is the kind of runtime, which is not set", Place(field="runtimeKind"))
+        if not isinstance(self.train_job, Mapping | None):
+            raise ConfigError("must be an object, a part of the spec of a TrainJob", Place(field="trainJob"))
+        given = self.train_job or {}
+        trainer = given.get("trainer") if isinstance(given.get("trainer"), Mapping) else {}
+        for name in ("command", "args", "image", "numNodes", "resourcesPerNode"):
+            if name in (trainer or {}):
+                raise ConfigError("is what the role worker says", Place(field=f"trainJob.trainer.{name}"))
+        for name in ("runtimeRef", "managedBy"):
+            if name in given:
+                raise ConfigError("cannot be set: each trial has a runtime of its own", Place(field=f"trainJob.{name}"))
 
     def _check_policies(self) -> None:
         for name, policy in (("runPolicy", self.run_policy), ("elasticPolicy", self.elastic_policy)):
@@ -127,6 +173,8 @@ class KubeflowConfig(TtlConfig):
             )
 
     def _check_roles(self) -> None:
+        if self.operator == "trainer" and self.worker is not None and self.worker.replicas < 1:
+            raise ConfigError("must be at least 1", Place(field="worker.replicas"))
         if self.operator == "pytorch-operator" and not self.elastic:
             if self.master is None:
                 raise ConfigError("is needed, with one replica, unless minReplicas is set", Place(field="master"))
@@ -200,6 +248,12 @@ IGNORED = (
     ),
     *(IgnoredOption(f"{role}.codeDirectory", "trialCodeDirectory counts") for role in _ROLES),
     IgnoredOption(
+        "cleanPodPolicy",
+        "the pods of a TrainJob stay as long as it does",
+        "for `trainer`",
+        lambda config, settings: config.operator == "trainer",
+    ),
+    IgnoredOption(
         "slotsPerWorker",
         "it is for MPIJobs",
         "but for `mpi-operator`",
@@ -234,8 +288,8 @@ class KubeflowJob(OperatorKind):
         missing = f"the cluster has no {self.resource.kind} of {GROUP}/{' or '.join(wanted)}"
         if "trainjobs" in cluster.served(*_TRAINER):
             cure = (
-                "it has Kubeflow Trainer v2, whose TrainJobs are not supported yet; install the training-operator "
-                "(version 1) as well, or run trials of one pod with platform: kubernetes"
+                "it has Kubeflow Trainer (version 2): use operator: trainer with the role worker, or install the "
+                "training-operator (version 1) as well"
             )
             raise ConfigError(f"{missing}: {cure}", Place(field="operator"))
         raise ConfigError(f"{missing}: is the operator installed?", Place(field="operator"))

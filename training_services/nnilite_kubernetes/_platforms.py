@@ -6,9 +6,10 @@ from nnilite_kubernetes import _adl, _frameworkcontroller, _kubeflow
 from nnilite_kubernetes._adl import AdaptDLJob, AdlConfig
 from nnilite_kubernetes._config import IGNORED, KubernetesConfig
 from nnilite_kubernetes._frameworkcontroller import Framework, FrameworkControllerConfig
-from nnilite_kubernetes._kind import PlainJob
+from nnilite_kubernetes._kind import OperatorKind, PlainJob
 from nnilite_kubernetes._kubeflow import KubeflowConfig, KubeflowJob
 from nnilite_kubernetes._service import ClusterService
+from nnilite_kubernetes._trainer import TrainJob
 
 
 class KubernetesService(ClusterService):
@@ -19,11 +20,15 @@ class KubernetesService(ClusterService):
 
 
 class KubeflowService(ClusterService):
-    """The training service `kubeflow`: a TFJob, PyTorchJob or MPIJob for each trial."""
+    """The training service `kubeflow`: a TFJob, PyTorchJob, MPIJob or TrainJob for each trial."""
 
     Config = KubeflowConfig
     ignores = (*IGNORED, *_kubeflow.IGNORED)
-    make_kind = KubeflowJob
+
+    @staticmethod
+    def make_kind(config: KubeflowConfig) -> OperatorKind:
+        """Make the kind of the operator."""
+        return TrainJob(config) if config.operator == "trainer" else KubeflowJob(config)
 
 
 class FrameworkControllerService(ClusterService):

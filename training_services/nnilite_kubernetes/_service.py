@@ -64,7 +64,7 @@ class ClusterService(TrainingService):
 
     ignores: ClassVar[Sequence[IgnoredOption]] = IGNORED
     reports_aside = True
-    make_kind: ClassVar[type[Any]]  # a Kind, made from the config
+    make_kind: ClassVar[Any]  # makes an OperatorKind of the config
 
     def __init__(self, name: str, config: ClusterConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)

@@ -38,7 +38,12 @@ _LOST = (
 _SIGTERM = 143
 _INTERRUPTED = EndCause.INTERRUPTED.value
 CANCELED = "nnilite/canceled"  # an annotation
-_RANKS = ("training.kubeflow.org/replica-index", "FC_TASK_INDEX", "adaptdl/rank")
+_RANKS = (
+    "training.kubeflow.org/replica-index",
+    "batch.kubernetes.io/job-completion-index",
+    "FC_TASK_INDEX",
+    "adaptdl/rank",
+)
 
 
 @dataclass(frozen=True)

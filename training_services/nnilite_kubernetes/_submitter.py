@@ -102,23 +102,27 @@ class Submitter:
 
     def _manifest(self, job: Job) -> Json:
         name, setup = self.name(job.name), self.deliverer.setup(job)
-        pods = {role.name: manifests.pod_template(job, name, setup, role) for role in self._kind.roles(job)}
-        return self._kind.manifest(manifests.object_metadata(job, name, setup), pods, job)
+        return self._kind.manifest(manifests.object_metadata(job, name, setup), self._pods(job), job)
+
+    def _pods(self, job: Job) -> dict[str, Json]:
+        """Return the templates of a job's pods, by the names of their roles."""
+        name, setup = self.name(job.name), self.deliverer.setup(job)
+        return {role.name: manifests.pod_template(job, name, setup, role) for role in self._kind.roles(job)}
 
     def _companions(self, job: Job, delivery: PodDelivery) -> list[tuple[Resource, Json]]:
         """Return the Secret, and other objects that the kind needs."""
         name, setup = self.name(job.name), self.deliverer.setup(job)
         secret = manifests.secret(job, name, setup, self._kind.roles(job), delivery)
-        return [(SECRETS, secret), *self._kind.companions(manifests.metadata(job, name, setup))]
+        return [(SECRETS, secret), *self._kind.companions(manifests.metadata(job, name, setup), self._pods(job))]
 
     def demand(self, job: Job) -> Demand:
         """Return what a job asks of the namespace."""
         name, setup, kind = self.name(job.name), self.deliverer.setup(job), self._kind.resource
         roles = self._kind.roles(job)
         pods = [(manifests.pod_template(job, name, setup, role)["spec"], role.replicas) for role in roles]
-        own = f"count/{kind.plural}.{kind.group}"
-        owned = {resource.plural: 1 for resource in (SECRETS, *self._kind.owned)}
-        return Demand(pods, {own: 1, **owned, **{f"count/{plural}": 1 for plural in owned}})
+        owned = (SECRETS, *self._kind.owned)
+        counted = {f"count/{each.plural}" + (f".{each.group}" if each.group else ""): 1 for each in (kind, *owned)}
+        return Demand(pods, {**{each.plural: 1 for each in owned}, **counted})
 
     # ------------------------------------------------------------ objects
 

@@ -18,12 +18,13 @@ from platforms.kube.cluster import Machinery
 from platforms.kube.controllers import Operators
 from platforms.kube.operators import install
 from platforms.kube.other_operators import install_adaptdl, install_frameworkcontroller
+from platforms.kube.trainer import install_trainer
 
 _TURN_S = 0.2
 
 
 def main(folder: Path, over: threading.Event, apart: bool = False) -> None:
-    installed = [install(), install_frameworkcontroller(), install_adaptdl()]
+    installed = [install(), install_frameworkcontroller(), install_adaptdl(), install_trainer()]
     crds = {key: file for each in installed for key, file in each.crds.items()}
     operators = Operators(tuple(kind for each in installed for kind in each.controllers), crds)
     server = KubeApiserver(folder / "apiserver")

@@ -75,7 +75,7 @@ class KubeApiserver:
         api = Api(self.kubeconfig)
         root = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         for file in files:
-            wanted = crd_of(file)
+            wanted = _understood(crd_of(file))
             name, versions = wanted["metadata"]["name"], [entry["name"] for entry in wanted["spec"]["versions"]]
             known = _get(api, f"{root}/{name}")
             if known is not None and [entry["name"] for entry in known["spec"]["versions"]] != versions:
@@ -146,8 +146,18 @@ def _let_go(api: Api, spec: Any) -> None:
     path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}"
     for each in api.cluster.call("GET", f"{path}/{spec['names']['plural']}")["items"]:
         metadata = each["metadata"]
-        place = f"{path}/namespaces/{metadata['namespace']}/{spec['names']['plural']}/{metadata['name']}"
+        space = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+        place = f"{path}{space}/{spec['names']['plural']}/{metadata['name']}"
         api.cluster.call("PATCH", place, {"metadata": {"finalizers": None}}, kind="merge")
+
+
+def _understood(schema: Any) -> Any:
+    """Return a definition without empty default values: this server takes them for null. Another text stands there."""
+    if isinstance(schema, list):
+        return [_understood(entry) for entry in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: "-" if (key, value) == ("default", "") else _understood(value) for key, value in schema.items()}
 
 
 def _get(api: Api, path: str) -> Any | None:

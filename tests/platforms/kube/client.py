@@ -32,8 +32,16 @@ MPIJOBS_V1: Key = ("kubeflow.org", "v1", "mpijobs")
 MPIJOBS_V2: Key = ("kubeflow.org", "v2beta1", "mpijobs")
 FRAMEWORKS: Key = ("frameworkcontroller.microsoft.com", "v1", "frameworks")
 ADAPTDLJOBS: Key = ("adaptdl.petuum.com", "v1", "adaptdljobs")
+TRAINJOBS: Key = ("trainer.kubeflow.org", "v1alpha1", "trainjobs")
+RUNTIMES: Key = ("trainer.kubeflow.org", "v1alpha1", "trainingruntimes")
+CLUSTER_RUNTIMES: Key = ("trainer.kubeflow.org", "v1alpha1", "clustertrainingruntimes")
+JOBSETS: Key = ("jobset.x-k8s.io", "v1alpha2", "jobsets")
 WORKLOADS: Key = ("kueue.x-k8s.io", "v1beta1", "workloads")
 KINDS: dict[Key, str] = {
+    TRAINJOBS: "TrainJob",
+    RUNTIMES: "TrainingRuntime",
+    CLUSTER_RUNTIMES: "ClusterTrainingRuntime",
+    JOBSETS: "JobSet",
     WORKLOADS: "Workload",
     NODES: "Node",
     PODS: "Pod",

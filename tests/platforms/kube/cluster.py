@@ -16,7 +16,7 @@ from typing import Any
 from nnilite.testing import eventually
 from nnilite_kubernetes._exec import ExecError
 from platforms.kube.apiserver import KubeApiserver
-from platforms.kube.client import ACCOUNTS, BINDINGS, KINDS, PODS, QUOTAS, ROLES, SECRETS, Api, Key
+from platforms.kube.client import ACCOUNTS, BINDINGS, CLUSTER_RUNTIMES, KINDS, PODS, QUOTAS, ROLES, SECRETS, Api, Key
 from platforms.kube.controllers import Collector, Controller, JobController, Operators, QuotaController
 from platforms.kube.kubeconfig import cluster_of, write_kubeconfig
 from platforms.kube.node import Node
@@ -35,7 +35,8 @@ class Machinery:
         kinds: list[type[Controller]] = [JobController, QuotaController, *operators.controllers]
         self.node = Node(api, namespace, folder, apart)
         self._controllers = [kind(api, namespace) for kind in kinds]
-        self._controllers.append(Collector(api, namespace, tuple(kind.key for kind in operators.controllers)))
+        owned = tuple(key for key in operators.crds if key != CLUSTER_RUNTIMES)  # which are in no namespace
+        self._controllers.append(Collector(api, namespace, owned))
 
     def start(self) -> None:
         for part in (self.node, *self._controllers):

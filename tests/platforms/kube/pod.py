@@ -245,9 +245,9 @@ class Run:
         path = entry["valueFrom"]["fieldRef"]["fieldPath"]
         if path == "spec.nodeName":
             return self.node.name
-        if path.startswith("metadata.labels['"):
-            return str((self._pod["metadata"].get("labels") or {}).get(path[17:-2], ""))
-        return str(self._pod["metadata"][path.removeprefix("metadata.")])
+        part, bracket, name = path.removeprefix("metadata.").partition("['")
+        found = self._pod["metadata"].get(part) or {}
+        return str(found.get(name.removesuffix("']"), "") if bracket else found)
 
     def _message(self, container: str) -> Path:
         return self.folder / f"{container}.message"

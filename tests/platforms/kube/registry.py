@@ -41,8 +41,9 @@ class Registry:
         if key == JOBS and WORKLOADS in self.crds and _QUEUE in (body["metadata"].get("labels") or {}):
             # Kueue's webhook does it before the check, but the schema is that of Kubernetes 1.20, which has no suspend.
             body = merged(body, {"spec": {"suspend": True}})
-        if self._has_status(key):
-            body = {**body, "status": {"phase": "Pending"} if key == PODS else {}}
+        if self._has_status(key):  # who creates an object does not say its status; some definitions allow no empty one
+            body = {name: value for name, value in body.items() if name != "status"}
+            body |= {} if key in self.crds else {"status": {"phase": "Pending"} if key == PODS else {}}
         try:
             return self.store.create(key, namespace, body)
         except KeyError:
@@ -79,7 +80,8 @@ class Registry:
         if part == "status":
             whole = {**content, "status": whole.get("status")}
         elif self._has_status(key):
-            whole = {**whole, "status": content.get("status")}
+            whole = {name: value for name, value in whole.items() if name != "status"}
+            whole |= {"status": content["status"]} if "status" in content else {}
         if key in self.crds and (wrong := complaint(key, whole, self.crds[key], False)):
             raise Refusal(422, "Invalid", wrong)
         if _waits(whole) and not whole["metadata"].get("finalizers") and key != PODS:
