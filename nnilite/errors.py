@@ -2,7 +2,8 @@
 
     NniliteError                    catch this one to catch them all
     ├── ConfigError                 the user's input cannot work; says where it is and what would be right
-    │   └── SpaceError              ... in the search space
+    │   ├── SpaceError              ... in the search space
+    │   └── JobRefused              ... in the words of a platform that does not take a job
     ├── CodeDirError                the code directory cannot be packed (too large, unreadable, missing)
     ├── PluginError                 a tuner, assessor or training service is not installed or cannot be imported
     ├── ServiceError                a platform cannot do it now; trying again later may help
@@ -57,6 +58,14 @@ class ConfigError(NniliteError):
     def __str__(self) -> str:
         where = str(self.place)
         return f"{where}: {self.message}" if where else self.message
+
+
+class JobRefused(ConfigError):
+    """A platform does not take a job, and has said why.
+
+    It ends the first trial of an experiment. Once the service has taken one, only the platform can have changed: a
+    queue was closed, a right withdrawn. That says nothing about parameters, so trials wait with the reason.
+    """
 
 
 class SpaceError(ConfigError):

@@ -251,6 +251,8 @@ class TrainingService(ABC):
         Raises: NoCapacity with the reason to wait, if the platform does not have the job: also not from an earlier
         call whose answer was lost. ServiceError if it may have it; then the call is made again. ConfigError if it does
         not have it and never will: the trial fails with this reason, or goes to another service of the experiment.
+        JobRefused if the platform says that: only the first trial fails by it. If the service has taken another before,
+        the platform has changed, and trials wait with the reason. So they do after NotFound: what they go to is gone.
         """
 
     @abstractmethod

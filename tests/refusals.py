@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from nnilite.errors import ConfigError, NotFound, ServiceError
+from nnilite.errors import ConfigError, JobRefused, NotFound, ServiceError
 
 each_refusal = pytest.mark.parametrize(
     ("status", "kind"),
     [
-        (400, ConfigError),
+        (400, JobRefused),
         (401, ServiceError),
         (403, ServiceError),
         (404, NotFound),

@@ -23,7 +23,17 @@ from typing import ClassVar, Protocol
 from nnilite._engine.hybrid_members import ClosedMembers, MembersAside, MemberTurns, PassedOver, within
 from nnilite._engine.member_refusals import MemberRefusals
 from nnilite._engine.placement import EVERYTHING, Candidate, Placement, Share, order
-from nnilite.errors import CodeDirError, ConfigError, NniliteError, NoCapacity, Place, PluginError, ServiceError
+from nnilite.errors import (
+    CodeDirError,
+    ConfigError,
+    JobRefused,
+    NniliteError,
+    NoCapacity,
+    NotFound,
+    Place,
+    PluginError,
+    ServiceError,
+)
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService, TrialFile
 
@@ -98,6 +108,9 @@ class HybridService(TrainingService):
         self._aside = MembersAside()
         self._queued = dict.fromkeys(self._members, 0)  # how many jobs waited there at the last poll
         self._refusals = MemberRefusals()
+        self._taken: set[str] = (
+            set()
+        )  # members that have taken a job of this experiment, so that their configs can work
         self._full: dict[str, float] = {}  # members that had no room, and until when that counts
 
     async def open(self, *, resumed: bool = False) -> None:
@@ -107,6 +120,8 @@ class HybridService(TrainingService):
 
         Raises: ServiceError if none can be opened now, NniliteError if one can never work (if resumed: if none can).
         """
+        if resumed:
+            self._taken.update(self._members)
         await self._closed.open_all(resumed)
 
     async def submit(self, job: Job) -> Handle:
@@ -160,6 +175,8 @@ class HybridService(TrainingService):
         """
         try:
             handle = await within(name, self._members[name].submit(self._own[name](job)))
+        except (JobRefused, NotFound) as error:
+            raise self._aside.refused(name, error, name in self._taken) from error
         except (NoCapacity, ConfigError, CodeDirError, PluginError):
             self._aside.pop(name, None)
             raise
@@ -169,6 +186,7 @@ class HybridService(TrainingService):
         self._aside.pop(name, None)
         self._full.pop(name, None)
         self._refusals.note_taken(name)
+        self._taken.add(name)
         return {"service": name, "handle": dict(handle)}
 
     def aside(self) -> dict[str, str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from nnilite._engine.guarded_calls import guarded
-from nnilite.errors import ConfigError, NniliteError, NoCapacity, ServiceError
+from nnilite.errors import ConfigError, JobRefused, NniliteError, NoCapacity, NotFound, ServiceError
 from nnilite.service import TrainingService
 
 log = logging.getLogger(__name__)
@@ -53,6 +53,16 @@ class MembersAside(dict[str, Aside]):
             log.warning("%s is set aside: %s", name, error)
         until = asyncio.get_running_loop().time() + pause_s
         self[name] = Aside(str(error), until, min(failures + 1, 10))
+
+    def refused(self, name: str, error: JobRefused | NotFound, has_taken: bool) -> NniliteError:
+        """Return what a refusal means that does not pass by itself: once jobs were taken, the platform has changed."""
+        if isinstance(error, JobRefused) and not has_taken:
+            self.pop(name, None)
+            return error
+        self.add(name, error)
+        if has_taken:
+            return NoCapacity(f"it takes no trials now, though it took earlier ones: {error}")
+        return ServiceError(f"{name}: {error}")
 
 
 class MemberTurns:

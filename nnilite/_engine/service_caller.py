@@ -21,7 +21,16 @@ from nnilite._engine.hybrid import HybridService
 from nnilite._engine.report_reader import ReportReader
 from nnilite._engine.service_looks import EngineInbox, ServiceLooks
 from nnilite._engine.slow_calls import PATIENCE_S, SlowCalls
-from nnilite.errors import CodeDirError, ConfigError, NniliteError, NoCapacity, PluginError, ServiceError
+from nnilite.errors import (
+    CodeDirError,
+    ConfigError,
+    JobRefused,
+    NniliteError,
+    NoCapacity,
+    NotFound,
+    PluginError,
+    ServiceError,
+)
 from nnilite.records import Attempt, Trial
 from nnilite.service import Handle, Job, TrainingService
 from nnilite.services.keeper_events import check_value
@@ -58,6 +67,11 @@ class WakeSignal:
         return rung
 
 
+def _not_now(action: s.Submit, reason: str, now: float) -> s.SubmitRefused:
+    """Return the answer to a submission that is to be made again, however often."""
+    return s.SubmitRefused(action.trial.id, action.attempt.number, reason, busy=False, now=now)
+
+
 class ServiceCaller:
     """Owns the training service and makes all calls that may change something there."""
 
@@ -83,6 +97,7 @@ class ServiceCaller:
         self._wake = wake
         self._open = False
         self._closing = False
+        self._has_taken = False  # whether the service has taken a job of this experiment, so that its config can work
 
     @property
     def trouble(self) -> str:
@@ -132,6 +147,7 @@ class ServiceCaller:
     async def open(self, *, resumed: bool = False) -> None:
         """Open the service. Raises: ConfigError if it can never work, ServiceError if it cannot work now."""
         service = self.service
+        self._has_taken = resumed
         opening = service.open(resumed=resumed) if isinstance(service, HybridService) else service.open()
         await guarded(self.service.name, opening, SUBMIT_TIMEOUT_S)
         self._open = True
@@ -190,6 +206,10 @@ class ServiceCaller:
                 looks.trouble = str(error)
                 looks.failures = min(looks.failures + 1, 6)
                 log.warning("%s cannot be opened: %s", self.service.name, error)
+                reason = f"{self.service.name} cannot be opened: {error}"
+                while waiting := self._calls.submits(self._room):  # they come again
+                    for one in waiting:
+                        self._inbox.put(_not_now(one, reason, self._inbox.now()), soon=False)
                 await asyncio.sleep(min(2.0**looks.failures, _LONGEST_PAUSE_S))
         looks.trouble, looks.failures = "", 0
 
@@ -273,8 +293,14 @@ class ServiceCaller:
             handle = await guarded(self.service.name, self.service.submit(job), SUBMIT_TIMEOUT_S)
         except NoCapacity as error:
             return s.SubmitRefused(trial, attempt, str(error), busy=True, now=self._inbox.now())
-        except (ConfigError, CodeDirError, PluginError) as error:
-            return s.SubmitRefused(trial, attempt, str(error), busy=False, now=self._inbox.now(), final=True)
+        except (ConfigError, CodeDirError, PluginError, NotFound) as error:
+            if self._has_taken and isinstance(error, (JobRefused, NotFound)):  # so the platform has changed
+                told = f"{self.service.name} takes no trials now, though it took earlier ones: {error}"
+                log.warning("trial %s waits: %s", trial, told)
+                return _not_now(action, told, self._inbox.now())
+            known = not isinstance(error, NotFound)
+            now = self._inbox.now()
+            return s.SubmitRefused(trial, attempt, str(error), busy=False, now=now, final=known, lasting=not known)
         except NniliteError as error:
             log.warning("trial %s was not accepted: %s", trial, error)
             lasting = isinstance(error, PluginFault) or not isinstance(error, ServiceError)
@@ -285,6 +311,7 @@ class ServiceCaller:
                 f"{self.service.name} returned {handle!r:.200} instead of a handle, which is a JSON object {problem}"
             )
             return s.SubmitRefused(trial, attempt, reason.strip(), busy=False, now=self._inbox.now())
+        self._has_taken = True
         return s.Submitted(trial, attempt, self.service.name, known, self._inbox.now())
 
     async def _scale(self, asked: Scaling) -> None:

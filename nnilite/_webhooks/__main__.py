@@ -18,7 +18,7 @@ from nnilite._webhooks.debts import FOLDER
 from nnilite._webhooks.news import Message, NewsReader, read_position, write_position
 from nnilite._webhooks.sending import send
 from nnilite.config import WebhookConfig
-from nnilite.platform_http import CallRefused, Contradiction, Problem, Throttled
+from nnilite.platform_http import CallRefused, Contradiction, Problem, RequestTooLarge, Throttled
 
 log = logging.getLogger("nnilite.webhook")
 
@@ -56,7 +56,7 @@ class Teller:
         """Return whether the message needs no further try."""
         try:
             send(self._hook, message)
-        except (CallRefused, Contradiction) as error:
+        except (CallRefused, RequestTooLarge, Contradiction) as error:
             log.warning("%s does not accept %s, which is not sent again: %s", self._title, message.id, error)
         except Problem as error:
             if not self._failing:

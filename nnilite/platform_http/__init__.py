@@ -29,7 +29,8 @@ What a call may raise. Each error has `status`, 0 where there was no answer, and
 | `AccessRefused` | ServiceError | 401 or 403: a login that has expired says nothing of the jobs that run |
 | `Missing` | NotFound | 404 or 410 |
 | `Contradiction` | Conflict | 409 or 412, mostly because there is something of this name already |
-| `CallRefused` | ConfigError | 400, 413, 422 and others: the same request can never work |
+| `CallRefused` | JobRefused, a ConfigError | 400, 422 and others: the same request can never work |
+| `RequestTooLarge` | ConfigError | 413 |
 
 A service whose platform has a library of its own, which blocks, calls it by `LibraryCalls`, with the same errors.
 
@@ -53,6 +54,7 @@ from nnilite.platform_http._problems import (
     Missing,
     Outage,
     Problem,
+    RequestTooLarge,
     Throttled,
     Untrusted,
     kind_and_cure,
@@ -75,6 +77,7 @@ __all__ = [
     "Outage",
     "PlatformHttp",
     "Problem",
+    "RequestTooLarge",
     "Throttled",
     "Untrusted",
     "as_config_error",

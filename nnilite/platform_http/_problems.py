@@ -13,7 +13,7 @@ import requests
 import urllib3
 
 from nnilite._logging.redaction import redact
-from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, ServiceError
+from nnilite.errors import ConfigError, Conflict, JobRefused, NniliteError, NotFound, ServiceError
 
 _LONGEST_RETRY_AFTER_S = 3600.0
 _REPLY_CHARS = 500
@@ -56,8 +56,12 @@ class Contradiction(Problem, Conflict):
     """The request contradicts the present state."""
 
 
-class CallRefused(Problem, ConfigError):
+class CallRefused(Problem, JobRefused):
     """The platform will never take this request."""
+
+
+class RequestTooLarge(Problem, ConfigError):
+    """The request is larger than the platform accepts. That depends on the trial, unlike other refusals."""
 
 
 _KINDS: Mapping[int, tuple[type[Problem], str]] = {
@@ -69,7 +73,7 @@ _KINDS: Mapping[int, tuple[type[Problem], str]] = {
     410: (Missing, ""),
     412: (Contradiction, ""),
     416: (Missing, ""),
-    413: (CallRefused, "the request is larger than the platform accepts"),
+    413: (RequestTooLarge, "the request is larger than the platform accepts"),
     425: (Outage, ""),
     429: (Throttled, "the platform wants fewer calls"),
 }

@@ -21,7 +21,7 @@ from typing import ClassVar
 
 import pytest
 
-from nnilite.errors import ConfigError, NniliteError, ServiceError
+from nnilite.errors import JobRefused, NniliteError, ServiceError
 from nnilite.service import Job, JobState
 from nnilite.testing.reading_bench import ReadingBench
 
@@ -140,7 +140,7 @@ class BatchContract:
     ) -> None:
         trouble.refuse_next_job(400)
         refusal = bench.refusal(bench.service.submit(bench.job("true")))
-        assert isinstance(refusal, ConfigError)
+        assert isinstance(refusal, JobRefused)
         assert trouble.words in str(refusal)
 
     # what becomes of jobs

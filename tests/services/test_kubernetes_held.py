@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 
 import pytest
 
 from nnilite.errors import NoCapacity
 from nnilite.service import JobState
+from nnilite.testing import eventually
 from nnilite_kubernetes import KubeflowConfig, KubeflowService
 from nnilite_kubernetes._config import RoleConfig
 from platforms.kube.bench import KubeBench, Platform
@@ -68,6 +70,31 @@ def test_trials_wait_until_the_namespace_can_take_them_again(cluster, tmp_path, 
             assert isinstance(refusal, NoCapacity)
             assert reason in str(refusal)
         assert bench.wait(bench.submit(job)).state is JobState.SUCCEEDED
+
+
+def show(nnictl):
+    return json.loads(nnictl("experiment", "show", "--json"))
+
+
+@pytest.mark.usefixtures("this_machine")
+def test_a_resume_without_the_operator_goes_on_by_itself_when_it_is_there_again(
+    cluster, tmp_path, nnictl, kubeflow_experiment
+):
+    more = {"operator": "tf-operator", "worker": {"dockerImage": IMAGE}}
+    report = "python3 -c 'import nnilite; nnilite.report_final_result(1)'"
+    config = kubeflow_experiment(f"test -e {tmp_path}/sign || sleep 60; {report}", more)
+    name = json.loads(nnictl("create", "-c", config, "-p", "0", "--json"))["id"]
+    eventually(cluster.running, cluster.limit_s)
+    nnictl("stop", name)
+    (tmp_path / "sign").touch()
+    with without_operator(cluster):
+        nnictl("resume", name, "-p", "0")
+        nnictl("trial", "rerun", "--status", "USER_CANCELED")
+        eventually(lambda: "no TFJob of kubeflow.org/v1" in json.dumps(show(nnictl)), cluster.limit_s)
+        reason = "kubeflow cannot be opened: operator: the cluster has no TFJob"
+        eventually(lambda: reason in nnictl("trial", "show", "0"), cluster.limit_s)
+        assert show(nnictl)["counts"]["FAILED"] == 0
+    eventually(lambda: show(nnictl)["counts"]["SUCCEEDED"] == 1, 90.0)
 
 
 def test_jobs_of_which_nothing_can_be_read_are_of_an_unknown_state_and_no_silent_server(cluster, tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import pytest
 
 from nnilite import platform_http as http
-from nnilite.errors import ConfigError, Conflict, NotFound, ServiceError
+from nnilite.errors import ConfigError, Conflict, JobRefused, NotFound, ServiceError
 from nnilite.platform_http import Credential, HttpConfig, HttpRequest, PlatformHttp
 from nnilite.testing.listener import Handler, Listener
 from nnilite.units import Secret, SecretText
@@ -278,12 +278,12 @@ def test_nothing_but_the_credential_says_who_calls(platform, tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("status", "kind", "core"),
     [
-        (400, http.CallRefused, ConfigError),
+        (400, http.CallRefused, JobRefused),
         (401, http.AccessRefused, ServiceError),
         (403, http.AccessRefused, ServiceError),
         (404, http.Missing, NotFound),
         (409, http.Contradiction, Conflict),
-        (413, http.CallRefused, ConfigError),
+        (413, http.RequestTooLarge, ConfigError),
         (429, http.Throttled, ServiceError),
         (500, http.Outage, ServiceError),
         (504, http.Outage, ServiceError),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from nnilite.errors import ConfigError, NoCapacity, Place, ServiceError
+from nnilite.errors import ConfigError, JobRefused, NoCapacity, Place, ServiceError
 from nnilite.services.cluster.login import LoginHost
 from nnilite.services.cluster.queued_job import QueuedJob
 from nnilite.services.cluster.scheduler_api import REFUSED, Look, SchedulerApi, no_answer, version_in
@@ -91,7 +91,7 @@ class BatchApi(SchedulerApi):
         if self._read.says("full", words):
             return NoCapacity(f"jobs have to end first; {self._title} says: {words}")
         if self._read.says("refused", words):
-            return ConfigError(f"{self._title} refuses it; it says: {words}")
+            return JobRefused(f"{self._title} refuses it; it says: {words}")
         return ServiceError(f"{self._title} does not take the job now: {words}")
 
     # ------------------------------------------------------------ watching

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 
-from nnilite.errors import ConfigError, NniliteError, NoCapacity, Place
+from nnilite.errors import ConfigError, JobRefused, NniliteError, NoCapacity, Place
 from nnilite.platform_http import AccessRefused, CallRefused, Missing, Problem, Untrusted
 from nnilite.services.section_fields import GPU_PLACE
 from nnilite_dlc._api import DlcApi, DlcJob
@@ -59,4 +59,4 @@ def refused_job(problem: Problem) -> NniliteError:
     """Return the error for a job that DLC refuses: a lasting one ends the trial, a passing one lets it wait."""
     if isinstance(problem, CallRefused) and _FULL.search(problem.reply):
         return NoCapacity(str(problem))
-    return ConfigError(str(problem)) if isinstance(problem, Missing) else problem
+    return JobRefused(str(problem)) if isinstance(problem, Missing) else problem

@@ -20,7 +20,17 @@ from typing import ClassVar
 from urllib.parse import quote
 
 from nnilite.errors import ConfigError, NoCapacity, NotFound, ServiceError
-from nnilite.platform_http import AccessRefused, CallRefused, Missing, Outage, Problem, Throttled, Untrusted, in_thread
+from nnilite.platform_http import (
+    AccessRefused,
+    CallRefused,
+    Missing,
+    Outage,
+    Problem,
+    RequestTooLarge,
+    Throttled,
+    Untrusted,
+    in_thread,
+)
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext, TrialFile
 from nnilite.services.batch_service import BatchService
@@ -130,7 +140,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
         await asyncio.to_thread(self._intents.keep, name)
         try:
             return await api.create(fields)
-        except (AccessRefused, CallRefused, Missing, Throttled, Untrusted) as problem:
+        except (AccessRefused, CallRefused, Missing, Throttled, RequestTooLarge, Untrusted) as problem:
             # A refusal is an answer: nothing was made.
             await asyncio.to_thread(self._intents.forget, name)
             raise refused_job(problem) from problem

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from nnilite.errors import ConfigError, NniliteError, NotFound, Place, ServiceError
+from nnilite.errors import ConfigError, JobRefused, NniliteError, NotFound, Place, ServiceError
 from nnilite.platform_http import AccessRefused, Missing, as_config_error
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
@@ -134,9 +134,9 @@ class DltsService(BatchService[DltsApi, DltsJob]):
     def _refusal(self, error: str) -> NniliteError:
         """Return the error of a refusal: a lasting one ends the trial; a passing one lets it wait."""
         if "Access Denied" in error:
-            return ConfigError(f"{self.config.email} may not submit jobs for this team: {error}", Place(field="team"))
+            return JobRefused(f"{self.config.email} may not submit jobs for this team: {error}", Place(field="team"))
         if "ERROR:" in error:
-            return ConfigError(f"DLTS refuses the job: {error}")
+            return JobRefused(f"DLTS refuses the job: {error}")
         return ServiceError(f"DLTS did not accept the job: {error}")
 
     def describe(self, job: Job) -> Json:

@@ -12,6 +12,10 @@ from nnilite_kubernetes._service import ClusterService
 from nnilite_kubernetes._trainer import TrainJob
 
 
+def _kind_of_operator(config: KubeflowConfig) -> OperatorKind:
+    return TrainJob(config) if config.operator == "trainer" else KubeflowJob(config)
+
+
 class KubernetesService(ClusterService):
     """The training service `kubernetes`: a batch/v1 Job for each trial, on any cluster."""
 
@@ -24,11 +28,7 @@ class KubeflowService(ClusterService):
 
     Config = KubeflowConfig
     ignores = (*IGNORED, *_kubeflow.IGNORED)
-
-    @staticmethod
-    def make_kind(config: KubeflowConfig) -> OperatorKind:
-        """Make the kind of the operator."""
-        return TrainJob(config) if config.operator == "trainer" else KubeflowJob(config)
+    make_kind = staticmethod(_kind_of_operator)
 
 
 class FrameworkControllerService(ClusterService):

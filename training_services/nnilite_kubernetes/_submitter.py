@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nnilite.errors import ConfigError, NoCapacity, ServiceError
+from nnilite.errors import ConfigError, JobRefused, NoCapacity, ServiceError
 from nnilite.records import Json
 from nnilite.service import Job, ServiceContext
 from nnilite_kubernetes import _manifest as manifests
@@ -187,7 +187,7 @@ class Submitter:
             self._refused += 1
             self._full = (time.monotonic() + min(_FULL_S, 0.5 * (self._refused - 1)), reason)
             return NoCapacity(reason)
-        return ConfigError(str(error)) if error.status in (400, 403, 422) else error
+        return JobRefused(str(error)) if error.status in (400, 403, 422) else error
 
     def _of_place(self, error: ApiError) -> str:
         """Return why the namespace takes no job at all, which says nothing about this one; "" for other refusals."""

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from nnilite.errors import ConfigError, NniliteError, Place, ServiceError
-from nnilite.platform_http import AccessRefused, CallRefused, Missing, Problem, Untrusted, as_config_error
+from nnilite.platform_http import AccessRefused, Missing, Problem, RequestTooLarge, Untrusted, as_config_error
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.batch_service import BatchService
@@ -149,9 +149,7 @@ class RayService(BatchService[RayApi, Found]):
         log.info("uploading the code to Ray as %s, %.1f MB", package.name, size_mb)
         try:
             await api.upload(package.name, package.file)
-        except CallRefused as problem:
-            if problem.status != 413:
-                raise
+        except RequestTooLarge as problem:
             raise ConfigError(
                 f"a proxy on the way to Ray refuses a package of {size_mb:.0f} MB: exclude files with .nniignore, or "
                 f"set codeFrom: manager ({problem})",

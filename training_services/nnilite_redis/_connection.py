@@ -16,7 +16,7 @@ from redis import exceptions as e
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from nnilite.errors import ConfigError, NniliteError, Place, ServiceError
+from nnilite.errors import ConfigError, JobRefused, NniliteError, Place, ServiceError
 
 EXAMPLE = "rediss://redis.example.org:6379/0"
 REDIS_ERRORS: tuple[type[Exception], ...] = (e.RedisError, OSError)
@@ -101,7 +101,7 @@ class RedisAddress:
         if isinstance(error, e.NoPermissionError):
             return ServiceError(f"Redis at {self.title}: {_missing_rule(text, self._name())}")
         if isinstance(error, (e.AuthenticationError, e.AuthorizationError)) or "NOAUTH" in text:
-            return ConfigError(f"Redis at {self.title} refuses {self._name()}: {_sign_in(text)}", _PLACE)
+            return JobRefused(f"Redis at {self.title} refuses {self._name()}: {_sign_in(text)}", _PLACE)
         if "CERTIFICATE_VERIFY_FAILED" in text:
             cure = "name the file of the authority that signed it (caFile; nnictl worker --ca-file)"
             return ConfigError(

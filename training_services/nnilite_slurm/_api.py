@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 
-from nnilite.errors import ConfigError, NoCapacity, Place, ServiceError
+from nnilite.errors import ConfigError, JobRefused, NoCapacity, Place, ServiceError
 from nnilite.services.cluster.login import LoginHost, ShellAnswer
 from nnilite.services.cluster.queued_job import QueuedJob
 from nnilite.services.cluster.scheduler_api import REFUSED, Look, SchedulerApi, no_answer, version_in
@@ -179,17 +179,17 @@ class SlurmApi(SchedulerApi):
 
 _ENDED_ALREADY = re.compile(r"Invalid job id|already complet|Job/step already|not running", re.IGNORECASE)
 _REFUSALS = (
-    (r"invalid partition|partition name", "partition", ConfigError),
+    (r"invalid partition|partition name", "partition", JobRefused),
     (r"account.*limit|job submit limit|violates accounting|QOS.*(limit|max)|AssocMax|AssocGrp|QOSMax", "", NoCapacity),
-    (r"invalid account", "account", ConfigError),
-    (r"invalid qos", "qos", ConfigError),
-    (r"generic resource|gres", "gres", ConfigError),
-    (r"feature", "constraint", ConfigError),
-    (r"reservation", "reservation", ConfigError),
-    (r"time limit|--time", "timeLimit", ConfigError),
-    (r"array", "jobArraySize", ConfigError),
-    (r"unrecognized option|invalid option|requires an argument", "sbatchLines", ConfigError),
-    (r"node configuration is not available|more processors|node count", "", ConfigError),
+    (r"invalid account", "account", JobRefused),
+    (r"invalid qos", "qos", JobRefused),
+    (r"generic resource|gres", "gres", JobRefused),
+    (r"feature", "constraint", JobRefused),
+    (r"reservation", "reservation", JobRefused),
+    (r"time limit|--time", "timeLimit", JobRefused),
+    (r"array", "jobArraySize", JobRefused),
+    (r"unrecognized option|invalid option|requires an argument", "sbatchLines", JobRefused),
+    (r"node configuration is not available|more processors|node count", "", JobRefused),
 )
 
 
@@ -209,7 +209,7 @@ def refusal(words: str) -> ServiceError | ConfigError:
                     f"a limit of the account is reached, so other jobs must end first; Slurm says: {told}"
                 )
             what = "Slurm refuses the job" if place else "no node that is up has what a trial asks for"
-            return ConfigError(f"{what}; it says: {told}", Place(field=place or None))
+            return JobRefused(f"{what}; it says: {told}", Place(field=place or None))
     return ServiceError(f"Slurm does not accept the job now: {told}")
 
 
