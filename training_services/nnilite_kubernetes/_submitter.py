@@ -161,7 +161,7 @@ class Submitter:
             self._created(cluster, resource, whole)
 
     def _take_back(self, cluster: Cluster, made: Sequence[tuple[Resource, Json]]) -> None:
-        """Nothing stays of a job that was refused: nobody would delete it if the trial were canceled now."""
+        """Delete all that was made of a job that was refused: no one else would if the trial were canceled now."""
         for resource, content in reversed(made):
             metadata = content["metadata"]
             if metadata.get("ownerReferences") and resource != self._kind.resource:

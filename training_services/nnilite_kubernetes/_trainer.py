@@ -1,6 +1,6 @@
 """TrainJobs of Kubeflow Trainer (version 2): a TrainJob for each trial, with a TrainingRuntime of its own.
 
-A TrainJob says which runtime it runs on, and little else: what pods look like stands in the runtime. So each trial gets
+A TrainJob says which runtime it runs on, and little else: the runtime says what its pods look like. So each trial gets
 one, made from nothing or from the runtime that the config names, whose pods then also are the trial's. Trainer makes a
 JobSet of both, and that a Job, whose pods are numbered.
 """
