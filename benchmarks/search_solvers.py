@@ -69,6 +69,7 @@ class Plain:
         if name == "GP" and nested:
             raise SpaceError("optuna's GP draws nested parameters at random")
         samplers: dict[str, Callable[[], Any]] = {
+            "default": lambda: optuna.samplers.TPESampler(seed=seed),
             "TPE": lambda: optuna.samplers.TPESampler(seed=seed, multivariate=True, group=nested),
             "CMA-ES": lambda: optuna.samplers.CmaEsSampler(seed=seed),
             "GP": lambda: optuna.samplers.GPSampler(seed=seed),

@@ -61,6 +61,7 @@ class Search:
         assessor: name of an installed assessor, or one of your own; stops poor trials early.
         storage: a folder in which the search is kept. If it has this search already, that continues; several
             processes may work at it at once. The folder's name is its id for `nnictl view` and other commands.
+        constraints: expressions over the parameters that each proposal satisfies, as `["batch * layers <= 512"]`.
         tuner_args: the tuner's `classArgs`.
 
     Raises: SpaceError, ConfigError, PluginError; Conflict if the storage has another search, StoreError
@@ -77,6 +78,7 @@ class Search:
         seed: int | None = None,
         assessor: str | Assessor | None = None,
         storage: str | Path | None = None,
+        constraints: Sequence[str] = (),
         **tuner_args: Any,
     ) -> None:
         from nnilite._search.plan import Plan
@@ -84,7 +86,9 @@ class Search:
         if isinstance(optimize, str):
             one_of("optimize", optimize, ("maximize", "minimize"))
         self._objectives = signs({"default": optimize} if isinstance(optimize, str) else optimize, "optimize")
-        plan = self._asked = Plan(space, "" if tuner is None else tuner, optimize, seed, assessor, tuner_args)
+        plan = self._asked = Plan(
+            space, "" if tuner is None else tuner, optimize, seed, assessor, tuner_args, tuple(constraints)
+        )
         self._lock = threading.RLock()
         self._trials: dict[str, Trial] = {}
         self._reported: dict[str, list[Json]] = {}

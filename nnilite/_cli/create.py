@@ -8,6 +8,7 @@ started.
 from __future__ import annotations
 
 import argparse
+import json
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,12 +16,14 @@ from typing import TYPE_CHECKING
 
 from nnilite._cli import arguments, interrupt, screen
 from nnilite._running import manager_process
+from nnilite.errors import ConfigError
 
 if TYPE_CHECKING:
     from nnilite._cli.long_work import Work
     from nnilite._experiments.registry import RegistryEntry
     from nnilite._running.manager_process import ManagerProcess
     from nnilite.config import CheckedConfig
+    from nnilite.records import Json
 
 
 FIRST_PORT = 8080
@@ -32,6 +35,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     arguments.manager_arguments(parser)
     parser.add_argument("-f", "--foreground", action="store_true", help="show the progress here until it is done")
     parser.add_argument("--dry-run", action="store_true", help="check everything and print what would be done")
+    parser.add_argument(
+        "--first",
+        action="append",
+        default=[],
+        metavar="JSON",
+        help="parameters of a trial that runs first, for example '{\"lr\": 0.1}'; for several trials give it again",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(command=create, refuse=parser.error)
 
@@ -54,7 +64,7 @@ def _dry_run(options: argparse.Namespace) -> int:
         from nnilite._cli import access, dryrun
 
         manager = access.manager_options(options)
-        config = _checked(options.config, dry_run=True)
+        config = _checked(options.config, options.first, dry_run=True)
     return dryrun.show(config, manager, as_json=options.json)
 
 
@@ -64,7 +74,7 @@ def _create(options: argparse.Namespace, process: ManagerProcess) -> int:
         from nnilite._running import launch
 
         manager = access.manager_options(options)
-        config = _checked(options.config)
+        config = _checked(options.config, options.first)
         if options.foreground:
             from nnilite._cli import foreground
     experiment = launch.new_id()
@@ -114,16 +124,32 @@ def packed(work: Work, done: int, total: int) -> None:
         work.goes_on("Starting")
 
 
-def _checked(path: Path, *, dry_run: bool = False) -> CheckedConfig:
-    """Return the checked config of a file, and print its warnings but in a dry run. Raises: ConfigError."""
+def _checked(path: Path, first: list[str], *, dry_run: bool = False) -> CheckedConfig:
+    """Return the checked config of a file with more first trials, and print its warnings but in a dry run.
+
+    Raises: ConfigError.
+    """
     from nnilite._cli.nnictl import warn
     from nnilite.config import load
 
-    config = load(path).checked()
+    given = load(path)
+    if first:
+        given.first_trials = [*(given.first_trials or ()), *map(_first_trial, first)]
+    config = given.checked()
     config.check_algorithms()
     for warning in () if dry_run else config.warnings:
         warn(warning)
     return config
+
+
+def _first_trial(text: str) -> dict[str, Json]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"--first: this is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ConfigError("--first: write an object with a value for each parameter, for example '{\"lr\": 0.1}'")
+    return found
 
 
 def interrupted(experiment: str, *, foreground: bool) -> int:

@@ -131,6 +131,7 @@ class Program:
         token = self._prepare(config)
         if new:
             await asyncio.to_thread(assembly.take_results, config, store)
+            await asyncio.to_thread(assembly.add_first_trials, config, store)
         await asyncio.to_thread(assembly.prepare_storage, self._directory, config, new)
         place = (self._directory, config, store, self._address, token)
         parts = assembly.assemble(*place, self._files.write_state, self._starter.packed)

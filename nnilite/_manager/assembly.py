@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,7 +37,7 @@ from nnilite._tuner_host.tuner_process import TunerProcess
 from nnilite._views.experiment_view import about_experiment
 from nnilite.config import CheckedConfig, ServiceShare
 from nnilite.errors import NniliteError
-from nnilite.records import CallKind, ExperimentState, Json
+from nnilite.records import CallKind, ExperimentState, Json, Trial
 from nnilite.service import ServiceContext, TrainingService
 from nnilite.tuner import Call
 
@@ -76,6 +77,22 @@ def take_results(config: CheckedConfig, store: Store) -> None:
     sentence = f"{teaches}: of {', '.join(config.search_from)}, {found.sentence}"
     log.log(logging.INFO if found.is_as_it_was and found.taken else logging.WARNING, "%s", sentence)
     store.note([sentence])
+
+
+def add_first_trials(config: CheckedConfig, store: Store) -> None:
+    """Let a new experiment begin with the trials of `firstTrials`, as if a person had added them."""
+    trials = [
+        Trial(
+            id=new_trial_id(),
+            sequence=number,
+            parameters=parameters,
+            source="customized",
+            reason="waiting to be submitted",
+            created=time.time(),
+        )
+        for number, parameters in enumerate(config.first_trials)
+    ]
+    store.write([s.SaveTrial(trial) for trial in trials])
 
 
 def prepare_storage(directory: Path, config: CheckedConfig, new: bool) -> None:
@@ -205,6 +222,7 @@ def tuner_plan(directory: Path, config: CheckedConfig) -> TunerPlan:
         directory=directory,
         timeout_s=config.tuner_timeout,
         gpus=",".join(map(str, gpus or ())),
+        constraints=tuple(config.constraints),
     )
 
 

@@ -16,6 +16,7 @@ from nnilite.errors import Conflict
 from nnilite.records import Json
 from nnilite.tuner import Tuner
 from nnilite.tuning.class_args import construct
+from nnilite.tuning.obeying import obeying
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,9 +36,13 @@ class Plan:
     seed: int | None = None
     assessor: str | Assessor | None = None
     tuner_args: Mapping[str, Any] = field(default_factory=dict)
+    constraints: tuple[str, ...] = ()
 
     def make_tuner(self) -> Tuner:
         """Make the tuner, without its space. Raises: ConfigError, PluginError, Conflict."""
+        return obeying(self._made_tuner(), self.constraints)
+
+    def _made_tuner(self) -> Tuner:
         if isinstance(self.tuner, Tuner):
             if self.tuner_args or self.seed is not None:
                 raise Conflict("seed and tuner arguments are for a tuner given by name; give them to your own tuner.")
@@ -103,6 +108,8 @@ class Plan:
 
     def _fill_others(self, config: ExperimentConfig) -> None:
         config.search_space = dict(self.space)
+        if self.constraints:
+            config.constraints = list(self.constraints)
         if self.assessor is not None:
             config.assessor = assessor = _algorithm(self.assessor)
             if isinstance(self.assessor, str) and isinstance(self.optimize, str):
@@ -135,6 +142,7 @@ class Plan:
             kept["seed"] = seed
         pairs = {
             "search space": (stored.search_space, given.search_space),
+            "list of constraints": (stored.constraints, given.constraints),
             "tuner": (_name(stored.tuner), _name(given.tuner)),
             "assessor": (_name(stored.assessor), _name(given.assessor)),
             "objective, seed or tuner arguments": (kept, wanted),

@@ -30,6 +30,7 @@ from nnilite.assessor import Assessor, AssessResult
 from nnilite.errors import ConfigError, NoMoreTrialError, Place, PluginError, SpaceError
 from nnilite.tuner import Call, CallKind, Tuner
 from nnilite.tuning.class_args import construct
+from nnilite.tuning.obeying import obeying
 
 Message = dict[str, Any]
 
@@ -79,6 +80,7 @@ class Child:
         self._tuner = _make(request["tuner"], lookup.tuner_class, Tuner)
         if wants_callback(self._tuner):
             self._tuner = LaterTrials(self._tuner)
+        self._tuner = obeying(self._tuner, request.get("constraints") or ())
         if request.get("assessor"):
             self._assessor = _make(request["assessor"], lookup.assessor_class, Assessor)
             self._copies = request["assessor"].get("className") is not None

@@ -18,6 +18,7 @@ _field_rules            rules between fields, and values that follow from other 
 _command_hints          what in a trial command is hardly meant
 _placeholders           values that were copied from an example and not filled in
 _environment_hints      variables in fields where they are not replaced
+_known_points            constraints between parameters, and trials that run first
 _ignored_options        which options were set and have no effect
 _services               the sections of training services, read by the plugins' own classes
 shared_storage_config   the section `sharedStorage`

@@ -150,6 +150,12 @@ class ExperimentConfig(Fields):
         GivenDuration, "the manager ends when the experiment is DONE and has had no request for this long"
     ] = 12 * 3600
     require_token: Annotated[bool, "require the token with every request, even from you on this machine"] = False
+    first_trials: Annotated[
+        list[dict[str, Any]], "sets of parameters that run first, each as a trial gets them; the tuner learns from them"
+    ] = field(default_factory=list)
+    constraints: Annotated[
+        list[str], "expressions over parameters that every proposal satisfies, such as `batch * layers <= 512`"
+    ] = field(default_factory=list)
     search_from: Annotated[
         list[str], "experiments from whose results the tuner learns first: ids, folders or exported files, also of NNI"
     ] = field(default_factory=list)

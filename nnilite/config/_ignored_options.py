@@ -67,6 +67,8 @@ BY_MANAGER = (
     "workerSilence",
     "idleTimeout",
     "requireToken",
+    "firstTrials",
+    "constraints",
     "searchFrom",
     "trackers",
     "webhooks",

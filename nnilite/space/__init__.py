@@ -12,6 +12,7 @@ logarithm). `build` and `flatten` go from one to the other.
 
 search_space  the search space
 _parameter    one parameter of it
+constraints   expressions that sets of parameters must satisfy
 space_checks  what is wrong with a search space
 space_hints   what is allowed in a search space but is hardly meant
 """
@@ -20,9 +21,11 @@ from __future__ import annotations
 
 from nnilite.errors import SpaceError
 from nnilite.space._parameter import Key, Parameter, ParameterKind
+from nnilite.space.constraints import Constraints
 from nnilite.space.search_space import SearchSpace
 
 __all__ = [
+    "Constraints",
     "Key",
     "Parameter",
     "ParameterKind",

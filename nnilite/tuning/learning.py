@@ -20,7 +20,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from nnilite.errors import NoMoreTrialError, SpaceError
-from nnilite.space import Key, Parameter, SearchSpace
+from nnilite.space import Constraints, Key, Parameter, SearchSpace
 from nnilite.tuner import EXTRAS, Call, Tuner, scalar
 from nnilite.tuning.class_args import one_of, whole_number
 
@@ -88,7 +88,11 @@ class LearningTuner(Tuner):
     extra_keys: frozenset[str] = frozenset()
     """Keys that the tuner adds to the parameters beside those of the space."""
 
+    constraints: tuple[str, ...] = ()
+    """Expressions over the parameters that each proposal satisfies: see `nnilite.space.Constraints`."""
+
     space: SearchSpace
+    _rules: Constraints | None = None
 
     def __init__(self, optimize_mode: str = "minimize", seed: int | None = None) -> None:
         self._accept_customized_trials()
@@ -130,6 +134,7 @@ class LearningTuner(Tuner):
         """Become the model of another tuner, which owns the points and calls the hooks. Raises: SpaceError."""
         self._accept(owner.space)
         self.space = self._space = owner.space
+        self._rules = owner._rules
         self.points, self._running, self._seen = owner.points, owner._running, owner._seen
         self._restart()
 
@@ -141,7 +146,8 @@ class LearningTuner(Tuner):
         for name in sorted(names & self.extra_keys):
             raise SpaceError(f"{name!r} is what this tuner adds to the parameters itself; choose another name")
         self._accept(space)
-        self.space = self._space = space
+        rules = Constraints.parse(self.constraints, space) if self.constraints else None
+        self.space, self._space, self._rules = space, space, rules
         self._extras = (EXTRAS | self.extra_keys) - names
         self._seen.clear()
         self._restart()
@@ -154,8 +160,8 @@ class LearningTuner(Tuner):
         if self._space is None:
             raise SpaceError("a tuner needs a search space before it can propose anything")
         parameters = self._suggest(parameter_id, self.rng(parameter_id))
-        if self.distinct and self.space.size is not None:
-            parameters = self._unseen(parameters, parameter_id)
+        if self._rules is not None or (self.distinct and self.space.size is not None):
+            parameters = self._acceptable(parameters, parameter_id)
         self._open(parameters, parameter_id)
         return parameters
 
@@ -198,18 +204,32 @@ class LearningTuner(Tuner):
         """Return random numbers that depend on nothing but the seed and these two."""
         return random.Random(derived_seed(self.seed, parameter_id, attempt))
 
-    def _unseen(self, parameters: Json, parameter_id: int) -> Json:
-        """Return these parameters or, if they were tried already, others: by the model, by chance, by enumeration."""
-        if self.space.size is not None and len(self._seen) >= self.space.size:
+    def _acceptable(self, parameters: Json, parameter_id: int) -> Json:
+        """Return these parameters or, if they were tried already or violate a constraint, others.
+
+        Those come from the model, by chance, or by enumeration. Raises: NoMoreTrialError, SpaceError
+        """
+        space, rules, size = self.space, self._rules, self.space.size if self.distinct else None
+        if size is not None and len(self._seen) >= size:
             raise NoMoreTrialError
-        for attempt in range(1, _MODEL_TRIES + _RANDOM_TRIES):
-            if canonical(parameters) not in self._seen:
+
+        def fit(found: Json) -> bool:
+            new = size is None or canonical(found) not in self._seen
+            return new and (rules is None or rules.violated(found) is None)
+
+        model_tries = _MODEL_TRIES if rules is None else _CONSTRAINED_TRIES
+        for attempt in range(1, model_tries + _RANDOM_TRIES):
+            if fit(parameters):
                 return parameters
             rng = self.rng(parameter_id, attempt)
-            parameters = self._suggest(parameter_id, rng) if attempt < _MODEL_TRIES else self.space.sample(rng)
-        for flat in grid(self.space, Parameter.points):
-            parameters = self.space.build(flat)
-            if canonical(parameters) not in self._seen:
+            if attempt < model_tries:
+                parameters = self._suggest(parameter_id, rng)
+            else:
+                added = {key: value for key, value in parameters.items() if key in self._extras}
+                parameters = {**(space.sample(rng) if rules is None else rules.sample(space, rng)), **added}
+        for flat in grid(space, Parameter.points) if size is not None else ():
+            parameters = space.build(flat)
+            if fit(parameters):
                 return parameters
         raise NoMoreTrialError
 
@@ -262,6 +282,7 @@ class LearningTuner(Tuner):
 
 
 _MODEL_TRIES = 6
+_CONSTRAINED_TRIES = 20
 _RANDOM_TRIES = 50
 
 

@@ -50,6 +50,23 @@ def test_recorded_is_what_ran_for_200_trials_side_by_side(start: Any) -> None:
     assert [r for r in rows if r["value"]["echo"] != (r.get("parameters") or r.get("parameter"))] == []
 
 
+def test_first_trials_run_first_and_once_and_all_others_obey_the_constraints(start: Any) -> None:
+    space = {name: {"_type": "uniform", "_value": [0, 1]} for name in ("x", "y")}
+    first = [{"x": 0.1, "y": 0.9}, {"x": 0.2, "y": 0.4}, {"x": 0.3, "y": 0.6}]
+    found = {"searchSpace": space, "firstTrials": first, "constraints": ["x < y"]}
+    running = start(ECHO_ALL, trialConcurrency=2, maxTrialNumber=12, **found)
+    running.wait_for(lambda: len(running.trials()) >= 3)
+    running.kill_manager()
+    again = running.resume()
+    again.wait("DONE")
+    trials = again.trials()
+    again.stop()
+    assert [t["parameters"] for t in trials[:3]] == first
+    assert [t["source"] for t in trials] == ["customized"] * 3 + ["algorithm"] * 9
+    assert [t["parameters"] for t in trials if t["parameters"]["x"] >= t["parameters"]["y"]] == []
+    assert [t["value"]["echo"] for t in trials] == [t["parameters"] for t in trials]
+
+
 def test_an_experiment_ends_with_the_best_trial(start: Any) -> None:
     running = start()
     profile = running.wait("DONE")

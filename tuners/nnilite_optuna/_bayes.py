@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from nnilite.records import Json
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 
 _FAR, _NEAR = 700, 300  # candidates of a proposal: anywhere, and near the best results
 _ROUNDS, _AROUND = 6, 120  # of the search around the best candidates
-_SPREAD = 64  # random points of which the farthest one is taken at the start
+_SPREAD = 4  # random points of which the farthest one is taken at the start
 _APART = 0.02  # distance in the unit cube below which points are nearly alike
+_LEADERS = 6  # around which the search goes on
+_MOST_CHECKED = 200  # against constraints, each time
 _NEARLY_ALIKE = 1e6  # what they lose of their score
 
 
@@ -81,10 +84,21 @@ class BayesTuner(LearningTuner):
         found = np.vstack([cube.drawn(_FAR, numbers), cube.near(best, _NEAR, numbers)])
         scores = score(found)
         for _ in range(_ROUNDS):
-            top = np.argsort(-scores, kind="stable")[:6]
+            top = self._leaders(found, scores)
             around = np.vstack([cube.near(found[top], _AROUND, numbers), cube.neighbours(found[top[0]])])
             found, scores = np.vstack([found[top], around]), np.concatenate([scores[top], score(around)])
-        return np.asarray(found[int(np.argmax(scores))])
+        return np.asarray(found[self._leaders(found, scores)[0]])
+
+    def _leaders(self, rows: Matrix, scores: Vector) -> list[int]:
+        """Return the numbers of the best rows, the best first: of those that satisfy the constraints, if any does."""
+        import numpy as np
+
+        order = [int(k) for k in np.argsort(-scores, kind="stable")[:_MOST_CHECKED]]
+        rules = self._rules
+        if rules is None:
+            return order[:_LEADERS]
+        good = (k for k in order if rules.violated(self.space.build(self._cube.flat(rows[k]))) is None)
+        return list(islice(good, _LEADERS)) or order[:_LEADERS]
 
 
 def _is_near(rows: Matrix, running: Matrix) -> NDArray[np.bool_]:

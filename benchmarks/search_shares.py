@@ -1,0 +1,144 @@
+"""`python -m benchmarks.search_shares`: the default tuner's regret as a share of optuna's, on published tables.
+
+Needs the extra `bench`. A run is one solver on one table with one seed. The regret is that of the parameters that the
+solver would hand over, those of its smallest loss, by the mean of all their trainings: 0 for the best of the table, 1
+for its median. Finished runs are kept in `runs.jsonl` of the output folder, so that a later call continues.
+
+    --development     the tables on which the tuner was changed; if not given, those that were kept apart
+    --solvers LABELS  separated by commas; all of SOLVERS if not given
+    --seeds 10        of each solver and table; 100 results each: an hour of processor time for ten seeds
+    --out FOLDER      where `runs.jsonl` and `shares.md` are written
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks import search_tables
+from benchmarks.search_published import alone, crowded
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+BASELINE = "optuna default"
+SOLVERS = (BASELINE, "nnilite Auto", "nnilite Auto@4", "nnilite Auto@16", "nnilite TPE", "nnilite Random")
+RESULTS = (25, 50, 100)
+FLOOR = 1e-3  # added to regrets: where both solvers find the best one, they are level
+RESAMPLES = 4000
+Job = tuple[str, str, str, int]
+
+
+def regrets(job: Job) -> list[float]:
+    """After each of RESULTS results."""
+    label, collection, name, seed = job
+    table = search_tables.table(collection, name)
+    one, _, at_once = label.partition("@")
+    loss = table.objective(seed)
+    results = crowded(one, table.space, seed, loss, int(at_once)) if at_once else alone(one, table.space, seed, loss)
+    smallest, regret, found = math.inf, math.nan, []
+    for count, (parameters, value) in enumerate(islice(results, RESULTS[-1]), 1):
+        if value < smallest:
+            smallest, regret = value, float(table.worth[table.row(parameters)])
+        if count in RESULTS:
+            found.append(regret)
+    return found
+
+
+def share(one: NDArray[np.float64], other: NDArray[np.float64]) -> str:
+    """The geometric mean over tables (rows) of the ratio of mean regrets, with its bootstrapped 95 % interval.
+
+    Tables are drawn again, and seeds (columns) of each.
+    """
+    import numpy as np
+
+    luck = np.random.default_rng(0)
+    shares = []
+    for _ in range(RESAMPLES):
+        tables = luck.integers(len(one), size=len(one))
+        seeds = luck.integers(one.shape[1], size=one.shape)
+        drawn = [np.take_along_axis(which, seeds, axis=1)[tables].mean(axis=1) + FLOOR for which in (one, other)]
+        shares.append(math.exp(float(np.log(drawn[0] / drawn[1]).mean())))
+    low, high = np.quantile(shares, (0.025, 0.975))
+    whole = math.exp(float(np.log((one.mean(axis=1) + FLOOR) / (other.mean(axis=1) + FLOOR)).mean()))
+    return f"{whole:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def report(runs: dict[Job, list[float]], names: list[tuple[str, str]], kind: str) -> str:
+    """The table of shares, and that of regrets. Compared are the seeds that two solvers have in common."""
+    import numpy as np
+
+    def seeds(*labels: str) -> list[int]:
+        known = sorted({job[3] for job in runs})
+        return [seed for seed in known if all((label, *name, seed) in runs for label in labels for name in names)]
+
+    def found(label: str, chosen: list[int]) -> NDArray[np.float64]:
+        return np.array([[runs[(label, *name, seed)] for seed in chosen] for name in names])
+
+    lines = [
+        f"{len(names)} tables ({kind}), {RESULTS[-1]} results each. Less is better.",
+        "",
+        "| regret | as a share of that of | seeds | " + " | ".join(f"{count} results" for count in RESULTS) + " |",
+        "| --- " * (len(RESULTS) + 3) + "|",
+    ]
+    labels = [label for label in SOLVERS if seeds(label, BASELINE)]
+    pairs = [(label, BASELINE) for label in labels if label != BASELINE]
+    pairs += [(label, "nnilite Auto") for label in labels if "@" in label]
+    for label, other in pairs:
+        chosen = seeds(label, other)
+        one, two = found(label, chosen), found(other, chosen)
+        shares = [share(one[:, :, k], two[:, :, k]) for k in range(len(RESULTS))]
+        lines.append(f"| {label} | {other} | {len(chosen)} | " + " | ".join(shares) + " |")
+    lines += ["", f"| mean regret after {RESULTS[-1]} results | " + " | ".join(labels) + " |"]
+    lines.append("| --- " * (len(labels) + 1) + "|")
+    means = {label: found(label, seeds(label))[:, :, -1].mean(axis=1) for label in labels}
+    for row, name in enumerate(names):
+        lines.append(f"| {' '.join(name)} | " + " | ".join(f"{means[label][row]:.4f}" for label in labels) + " |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_shares")
+    parser.add_argument("--development", action="store_true")
+    parser.add_argument("--solvers", default=",".join(SOLVERS))
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path("build/search_shares"))
+    args = parser.parse_args(arguments)
+    if not search_tables.available():
+        print("The tables are not installed: pip install 'nnilite[bench]'", file=sys.stderr)
+        return 1
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")  # the processes are what runs in parallel
+    tables = search_tables.DEVELOPMENT if args.development else search_tables.HELD_OUT
+    names = [(collection, name) for collection, members in tables.items() for name in members]
+    args.out.mkdir(parents=True, exist_ok=True)
+    file = args.out / "runs.jsonl"
+    runs: dict[Job, list[float]] = {}
+    for line in file.read_text("utf-8").splitlines() if file.exists() else []:
+        job, found = json.loads(line)
+        runs[tuple(job)] = found
+    jobs = [(label, *name, seed) for seed in range(args.seeds) for name in names for label in args.solvers.split(",")]
+    with ProcessPoolExecutor(args.processes) as pool, file.open("a", encoding="utf-8") as kept:
+        waiting = {pool.submit(regrets, job): job for job in jobs if job not in runs}
+        for future in as_completed(waiting):
+            job = waiting[future]
+            runs[job] = future.result()
+            kept.write(json.dumps([job, runs[job]]) + "\n")
+            kept.flush()
+    text = report(runs, names, "development" if args.development else "kept apart")
+    (args.out / "shares.md").write_text(text + "\n", "utf-8")
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
