@@ -48,6 +48,7 @@ __all__ = [
     "Secret",
     "SecretText",
     "Unit",
+    "format_csv_text",
     "format_duration",
     "format_size",
     "parse_duration_s",
@@ -56,6 +57,8 @@ __all__ = [
     "parse_secret",
     "parse_size_bytes",
 ]
+
+_FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r")
 
 _SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _BYTES = {"tb": 1024**4, "gb": 1024**3, "mb": 1024**2, "kb": 1024, "b": 1}
@@ -197,6 +200,15 @@ class SecretText(str):
 
     def __repr__(self) -> str:
         return "'********'"
+
+
+def format_csv_text(text: str) -> str:
+    """Return a text for a cell of CSV. One that a spreadsheet would run as a formula gets a quote in front.
+
+    >>> format_csv_text("=HYPERLINK(1)"), format_csv_text("relu")
+    ("'=HYPERLINK(1)", 'relu')
+    """
+    return f"'{text}" if text[:1] in _FORMULA_BEGINS else text
 
 
 def parse_secret(value: object, environment: Mapping[str, str] = os.environ) -> SecretText:

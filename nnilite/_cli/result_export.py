@@ -23,6 +23,7 @@ from nnilite._experiments.nni_folders import is_uncertain
 from nnilite._running.manager_client import Client
 from nnilite._running.manager_connection import dumps, plain
 from nnilite.errors import ConfigError, NniliteError
+from nnilite.units import format_csv_text
 
 Row = dict[str, Any]
 _REMARKS = ("tags", "note")
@@ -102,7 +103,7 @@ def _write_csv(rows: Iterable[Row], file: TextIO, intermediate: bool) -> int:
             columns.append("intermediate")
         # Each cell is also under its full name, which has a column only if the short name is used twice.
         writer = csv.DictWriter(file, columns, extrasaction="ignore")
-        writer.writeheader()
+        writer.writerow({name: format_csv_text(name) for name in columns})
         kept.seek(0)
         names = [name for name, is_there in remarked.items() if is_there]
         writer.writerows(cells(pickle.load(kept), names) for _ in range(count))
@@ -157,4 +158,6 @@ def _flat(value: Any, prefix: str = "") -> Row:
 
 
 def _cell(value: Any) -> Any:
-    return value if isinstance(value, (str, float, int)) or value is None else json.dumps(plain(value))
+    if isinstance(value, str):
+        return format_csv_text(value)
+    return value if isinstance(value, (float, int)) or value is None else json.dumps(plain(value))

@@ -11,6 +11,7 @@ from nnilite._answers.backend import RemarksQuery
 from nnilite._rest import wire
 from nnilite._rest.handler import ApiHandler
 from nnilite.records import Json, Trial
+from nnilite.units import format_csv_text
 
 CHUNK_BYTES = 64 * 1024
 _FIXED = ("id", "sequence", "state", "attempt", "started", "ended", "service", "cost", "tags", "note", "value")
@@ -99,7 +100,7 @@ def _flat(prefix: str, value: Json) -> Iterable[tuple[str, Json]]:
 def _cell(value: Json) -> Any:
     if value is None:
         return ""
-    return value if isinstance(value, str) else wire.dumps(value).strip('"')
+    return format_csv_text(value) if isinstance(value, str) else wire.dumps(value).strip('"')
 
 
 def _row(cells: Iterable[Any]) -> str:

@@ -9,6 +9,7 @@ from nnilite._trackers.runs import CurvePoint, Run, Runs
 
 _TAG = "nnilite.run"
 _BATCH = 1000  # the most that MLflow accepts at once
+_PARAMETERS_MAX = 100  # of them, also at once
 _VALUE_MAX = 500
 
 
@@ -38,7 +39,8 @@ class MlflowRuns(Runs):
         self._sent[run.key] = {key: self._last_step(made.info.run_id, key) for key in made.data.metrics}
         if not made.data.params:
             given = [Param(name, str(value)[:_VALUE_MAX]) for name, value in run.parameters.items()]
-            self._client.log_batch(made.info.run_id, params=given)
+            for start in range(0, len(given), _PARAMETERS_MAX):
+                self._client.log_batch(made.info.run_id, params=given[start : start + _PARAMETERS_MAX])
 
     def _last_step(self, run_id: str, key: str) -> int:
         return max((point.step for point in self._client.get_metric_history(run_id, key)), default=-1)

@@ -101,6 +101,13 @@ def flat(parameters: Json, prefix: str = "") -> dict[str, str | int | float | bo
 
 
 def _plain(key: str) -> str:
-    """Return a name that all trackers accept: letters, digits, and a few marks."""
+    """Return a name that all trackers accept: letters, digits, and a few marks.
+
+    A slash makes groups of curves. MLflow refuses names that mean another one as the path of a file, such as `a/../b`.
+
+    >>> _plain("loss/train"), _plain("../a//b/.")
+    ('loss/train', '__/a/b/_')
+    """
     text = "".join(mark if mark.isascii() and (mark.isalnum() or mark in "_-. /") else "_" for mark in str(key))
-    return text[:_KEY_MAX].strip("/") or "_"
+    parts = [part for part in text[:_KEY_MAX].split("/") if part]
+    return "/".join("_" * len(part) if part in (".", "..") else part for part in parts) or "_"

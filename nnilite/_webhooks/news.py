@@ -6,6 +6,7 @@ between its delivery and the write of the position, but none is left out; its id
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -87,7 +88,7 @@ class NewsReader:
         reached = replace(position, revision=revision, sequence=sequence)
         failure = f"{self._experiment}-failure-{trial}"
         if state == "FAILED" and failure not in self._failures:
-            text = f"{self._title()}: trial {sequence} ({trial}) has failed: {reason or 'no reason is known'}"
+            text = f"{self._title()}: trial {sequence} ({trial}) has failed: {_plain(reason) or 'no reason is known'}"
             return Message(failure, "failure", text, self._data(row)), reached
         if state == "SUCCEEDED" and score is not None and self._is_better(score, position.best):
             text = f"{self._title()}: trial {sequence} ({trial}) has the best result so far, {score:g}"
@@ -107,7 +108,7 @@ class NewsReader:
         ).fetchone()
         reason = self._meta("reason")
         counted = ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "no trials"
-        text = f"{self._title()} is {state}{f' ({reason})' if reason else ''}: {counted}"
+        text = f"{self._title()} is {state}{f' ({_plain(reason)})' if reason else ''}: {counted}"
         data: dict[str, Json] = {"experiment": self._about(), "state": state, "reason": reason, "trials": counts}
         data["best"] = self._data(best)["trial"] if best else None
         return Message(f"{self._experiment}-end-{number}", "end", text, data)
@@ -156,3 +157,12 @@ def write_position(path: Path, position: Position) -> None:
 
 def _written(time: float | None) -> str | None:
     return None if time is None else datetime.fromtimestamp(time, timezone.utc).isoformat()
+
+
+def _plain(reason: str) -> str:
+    """Return a reason, which a trial may have worded, without what chat programs act on: mentions and links.
+
+    >>> _plain("<!channel> see <https://evil|this>, @all: 1 < 2")
+    '< !channel> see < https://evil|this>, @ all: 1 < 2'
+    """
+    return re.sub(r"([<@])(?=\S)", r"\1 ", reason)

@@ -228,6 +228,13 @@ def test_ended_trials_are_exported_as_csv(client: Client) -> None:
     assert reply.headers["Content-Disposition"] == 'attachment; filename="exp12345.csv"'
 
 
+def test_no_text_of_a_trial_is_a_formula_in_a_spreadsheet(client: Client) -> None:
+    ended = client.backend.kept["End02"]
+    client.backend.kept["End02"] = replace(ended, parameters={"x": -1}, value={"default": 2, "note": "=HYPERLINK(1)"})
+    [row] = csv.DictReader(io.StringIO(client.get("/export?format=csv").body.decode()))
+    assert (row["parameter.x"], row["metric.note"]) == ("-1", "'=HYPERLINK(1)")
+
+
 def test_a_large_export_is_sent_whole(client: Client) -> None:
     enlarge(client, 5000)
     assert len(client.get("/export").json) == 5001

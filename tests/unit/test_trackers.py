@@ -205,6 +205,28 @@ def test_mlflow_reads_back_each_value_once(store: Store, tmp_path: Path, monkeyp
 
 
 @pytest.mark.process
+def test_mlflow_takes_names_of_any_kind_and_more_parameters_than_it_accepts_at_once(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    from mlflow.tracking import MlflowClient
+
+    from nnilite._trackers.mlflow_runs import MlflowRuns
+
+    odd = ["../../up", "/root", "a/../b", "a//b", "", " ", "\0", "x" * 3000, "\ud800", "\x1b[0m", "a/" + "./" * 200]
+    numbers = dict.fromkeys(odd, 1.0)
+    known = Trial("Xy12z", 0, {**numbers, **{f"p{n}": n for n in range(250)}}, 0, state=TrialState.RUNNING, created=1.0)
+    store.write([s.SaveTrial(known), attempt(), report(0, {"default": 0.1, **numbers})])
+    uri = (tmp_path / "runs").as_uri()
+    with process(store, MlflowRuns(uri, "my search")) as feed:
+        feed.step()
+    client: Any = MlflowClient(uri)
+    (run,) = client.search_runs([client.get_experiment_by_name("my search").experiment_id])
+    assert {"default", "__/__/up", "a/__/b", "a/b"} <= set(run.data.metrics)
+    assert {f"p{n}" for n in range(250)} <= set(run.data.params)
+
+
+@pytest.mark.process
 def test_wandb_reads_back_each_value_once(store: Store, tmp_path: Path) -> None:
     from nnilite._trackers.wandb_runs import WandbRuns
 

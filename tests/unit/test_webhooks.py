@@ -150,6 +150,17 @@ def test_only_what_is_wanted_is_told(store: Store, inbox: Inbox) -> None:
     assert inbox.told == ["end-1"]
 
 
+def test_a_trial_mentions_nobody_in_a_chat(store: Store, inbox: Inbox) -> None:
+    reason = "<!channel> @all <https://evil|this>"
+    store.write([trial(0, reason=reason)])
+    with teller(store, inbox) as process:
+        process.step()
+    [(_, body)] = inbox.got
+    told = json.loads(body)
+    assert told["text"].endswith("has failed: < !channel> @ all < https://evil|this>")
+    assert told["data"]["trial"]["reason"] == reason
+
+
 def test_a_library_of_standard_webhooks_believes_the_signature(store: Store, inbox: Inbox) -> None:
     store.write([trial(0, 0.5)])
     with teller(store, inbox, secret=SecretText(SECRET)) as process:

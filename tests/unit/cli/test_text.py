@@ -206,6 +206,17 @@ def test_csv_columns_are_parameters_then_the_trial_then_its_metrics() -> None:
     assert result_export.columns_of([first, second]) == ["b", "net._name", "net.k", "a", "trialJobId", "reward", "loss"]
 
 
+def test_no_text_of_a_trial_is_a_formula_in_a_spreadsheet() -> None:
+    row = {
+        "parameter": {"x": -1},
+        "value": {"default": 2, "note": "=HYPERLINK(1)"},
+        "trialJobId": "t",
+        "note": "@SUM(1)",
+    }
+    found = result_export.cells(row, ["note"])
+    assert (found["x"], found["metric.note"], found["note"]) == (-1, "'=HYPERLINK(1)", "'@SUM(1)")
+
+
 def test_a_parameter_and_a_metric_of_one_name_do_not_overwrite_each_other() -> None:
     row = {"parameter": {"size": 1, "reward": 7}, "value": {"default": 2, "size": 3}, "trialJobId": "t"}
     columns = result_export.columns_of([row])
