@@ -39,7 +39,7 @@ class TrialOutput:
 
 
 def harmless(text: str) -> str:
-    r"""Return a text with all control characters escaped that do more than to colour, to go on or to erase a line.
+    r"""Return a text with all control characters escaped that do more than colour or erase a line.
 
     >>> print(ascii(harmless("\x1b[31mred\x1b[0m\x1b]0;title\x07")))
     '\x1b[31mred\x1b[0m\\x1b]0;title\\x07'

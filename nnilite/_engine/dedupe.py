@@ -62,10 +62,13 @@ class Fenced(Exception):
     """A newer attempt or another run of this one has taken its place, or this attempt was never submitted."""
 
 
-def fresh(cursor: MetricCursor, events: Sequence[KeeperEvent], over_gaps: bool = False) -> Fresh:
+def fresh(
+    cursor: MetricCursor, events: Sequence[KeeperEvent], over_gaps: bool = False, most_output: int | None = None
+) -> Fresh:
     """Return the new events and the new output.
 
     `over_gaps`: missing events will never come, so the ones after a gap are taken, and `missing` names the gap.
+    `most_output`: where each stream ends, in bytes. What lies beyond counts as taken, and is left out.
 
     The first run that names itself owns the attempt. Raises: Fenced if all events that name a run belong to another
     one. A log may hold events of both, and then those of the other run are left out. GapFound at a gap, without
@@ -79,7 +82,7 @@ def fresh(cursor: MetricCursor, events: Sequence[KeeperEvent], over_gaps: bool =
         events = [event for event in events if event.run in ("", own)]
     for event in events:
         if isinstance(event, Output):
-            _add_output(found, event, over_gaps)
+            _add_output(found, event, over_gaps, most_output)
         elif isinstance(event, Reported):
             _add_metric(found, event, over_gaps)
         elif isinstance(event, Started) and not found.cursor.started:
@@ -105,7 +108,7 @@ def _add_metric(found: Fresh, event: Reported, over_gaps: bool) -> None:
     found.events.append(event)
 
 
-def _add_output(found: Fresh, event: Output, over_gaps: bool) -> None:
+def _add_output(found: Fresh, event: Output, over_gaps: bool, most: int | None) -> None:
     known = found.cursor.output.get(event.stream, 0)
     end = event.offset + len(event.data)
     if event.offset > known and not over_gaps:
@@ -113,8 +116,9 @@ def _add_output(found: Fresh, event: Output, over_gaps: bool) -> None:
     if end <= known:
         return
     found.cursor = replace(found.cursor, output={**found.cursor.output, event.stream: end})
-    start = max(known, event.offset)
-    found.output.append(Output(event.stream, start, event.data[start - event.offset :]))
+    start, end = max(known, event.offset), end if most is None else min(end, most)
+    if start < end:
+        found.output.append(Output(event.stream, start, event.data[start - event.offset : end - event.offset]))
 
 
 class MetricCursors:

@@ -29,6 +29,7 @@ _CANCELED = (TrialState.USER_CANCELED, TrialState.SYS_CANCELED, TrialState.EARLY
 _MOST_WAITING = 2
 # Longer than the longest pause of a keeper, and the time that its request may take.
 _TROUBLE_HOLDS_S = 60.0
+_OUTPUT_MARGIN_BYTES = 1 << 20
 Known = tuple[Trial, Attempt, MetricCursor]
 """A trial, one of its attempts, and how much of that attempt's events was taken."""
 
@@ -77,10 +78,13 @@ class _Turn:
 class EventGate:
     """Checks batches of events and hands the new events to the engine."""
 
-    def __init__(self, store: EventStore, inbox: GateInbox) -> None:
+    def __init__(self, store: EventStore, inbox: GateInbox, output_cap_bytes: int = 0) -> None:
+        """Set up the gate. `output_cap_bytes`: the size to which keepers cut each stream of output; 0: they do not."""
         self._trouble, self._trouble_until = "", 0.0
         self._store = store
         self._inbox = inbox
+        # A stream may exceed its cap until its keeper cuts it. Who sends more than twice as much is no keeper.
+        self._most_output = 2 * output_cap_bytes + _OUTPUT_MARGIN_BYTES if output_cap_bytes else None
         self.works: set[asyncio.Task[Taken]] = set()  # batches that are being taken
         self._cursors = MetricCursors()
         self._refused: set[JobKey] = set()
@@ -140,7 +144,7 @@ class EventGate:
                 cursor = known[2]
             if not has_ended and cursor.gives_way_to(events):
                 cursor = MetricCursor()
-            found = fresh(cursor, events, over_gaps)
+            found = fresh(cursor, events, over_gaps, self._most_output)
             # Output is written before its batch is committed. The run must be known by then, or a crash could mix two.
             if found.output and found.cursor.run != cursor.run:
                 owned = Fresh(replace(cursor, run=found.cursor.run))

@@ -149,6 +149,7 @@ def assemble(
             wake,
             config.grace_period,
             services_by_log(config),
+            config.max_output_size,
         )
     )
     about = about_experiment(directory, config, store, maximize)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +119,7 @@ async def open_bench(
     service: Callable[..., TrainingService] = FakeService,
     store: Callable[[Store, Path], AsyncStore] = AsyncStore,
     follow: Collection[str] = (),
+    output_cap_bytes: int = 0,
     **settings: Any,
 ) -> AsyncIterator[Bench]:
     """A running engine with an experiment named `e` of 4 trials, two at a time; it goes on where one was before."""
@@ -137,7 +138,7 @@ async def open_bench(
     tuner, kept = FakeTuner(), store(database, folder)
     publisher = Publisher(rules, (), lambda state, ended: None)
     parts = Parts(rules, kept, tuner, made, publisher, jobs, lambda: f"t{next(numbers)}", clock, wake, 1.0, follow)  # type: ignore[arg-type]
-    engine = Engine(parts)
+    engine = Engine(replace(parts, output_cap_bytes=output_cap_bytes))
     reader = Reader(database.path)
     about = About("e", folder, {}, ("fake",), 1.0, True, {}, {"default": "maximize"})
     machinery = Machinery(engine, jobs, made, kept, tuner, publisher)  # type: ignore[arg-type]

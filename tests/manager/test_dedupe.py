@@ -62,6 +62,13 @@ def test_output_after_a_gap_keeps_its_place() -> None:
     assert found.output == [Output("stdout", 4, b"late")]
 
 
+@pytest.mark.parametrize("offset", [8, 10, 11, 2**53 - 1])
+def test_output_beyond_its_limit_counts_as_taken_and_is_left_out(offset: int) -> None:
+    found = fresh(MetricCursor(output={"stdout": 4}), [Output("stdout", offset, b"more")], True, 10)
+    assert found.output == ([Output("stdout", 8, b"mo")] if offset == 8 else [])
+    assert found.cursor.output == {"stdout": offset + 4}
+
+
 def test_what_is_looked_at_is_not_taken_yet() -> None:
     cursor = MetricCursor()
     fresh(cursor, [metric(0), Output("stdout", 0, b"x")])

@@ -86,6 +86,18 @@ async def test_a_batch_whose_output_cannot_be_written_is_not_taken_and_is_taken_
     assert (tmp_path / "trials/t0/0/trial.stdout").read_bytes() == b"hello"
 
 
+async def test_a_trial_that_sends_output_without_end_fills_no_disk(start_bench: StartBench, tmp_path: Path) -> None:
+    bench = await start_bench(output_cap_bytes=1_000_000)
+    await bench.until(lambda: "nni-e-t0-0" in bench.fake.jobs)
+    piece = b"x" * 1_000_000
+    for number in range(10):
+        taken = await bench.engine.take(*JOB, [Output("stdout", number * len(piece), piece)])
+    await bench.engine.take(*JOB, [Output("stderr", 2**53 - 10, b"far")], True)
+    assert taken.output["stdout"] == 10_000_000
+    assert (tmp_path / "trials/t0/0/trial.stdout").stat().st_size < 3_100_000
+    assert not (tmp_path / "trials/t0/0/trial.stderr").exists()
+
+
 @pytest.mark.parametrize("trouble", ["refused", "held up"])
 async def test_an_attempt_whose_reports_wait_for_the_disk_of_the_manager_is_not_silent(
     start_bench: StartBench, monkeypatch: pytest.MonkeyPatch, trouble: str
