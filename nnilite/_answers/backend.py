@@ -111,8 +111,10 @@ class BulkResults(Protocol):
     async def curves(self, trials: Sequence[str], points: int, key: str) -> Sequence[Curve]:
         """Return intermediate results of these trials, at most about `points` of each; unknown trials are left out."""
 
-    async def importance(self, method: ImportanceMethod, key: str) -> Importance:
+    async def importance(self, method: ImportanceMethod, key: str, stopped: bool = False) -> Importance:
         """Return how much each parameter matters for the number `key` of the final results. May take seconds.
+
+        With `stopped`, trials that were stopped early count with their latest results.
 
         Raises: ServiceError.
         """

@@ -45,6 +45,12 @@ def _add_data(groups: Any) -> None:
     )
     out.add_argument("-f", "--filename", type=Path, metavar="FILE", help="default: standard output")
     out.add_argument("-i", "--intermediate", action="store_true", help="include the intermediate results")
+    out.add_argument(
+        "--all",
+        dest="every",
+        action="store_true",
+        help="include the trials without a final result: those stopped early have their latest one",
+    )
     arguments.json_argument(out, "with --filename: print what was written as JSON")
     out.set_defaults(command=export)
     into = groups.add_parser("import", help='give the tuner results from elsewhere: [{"parameter": ..., "value": ...}]')
@@ -161,7 +167,9 @@ def export(options: argparse.Namespace) -> None:
     # On a terminal, results that are printed there show the progress themselves.
     quiet = options.json or (target is None and screen.on_terminal())
     with access.reading(options) as manager, long_work.shown("Exporting", TRIALS, quiet=quiet) as work:
-        count = result_export.export(manager, form, target, work, intermediate=options.intermediate)
+        count = result_export.export(
+            manager, form, target, work, intermediate=options.intermediate, every=options.every
+        )
         if access.find(options, read_only=True).origin is not None:
             result_export.warn_of_uncertain(manager)
     if target is not None and options.json:

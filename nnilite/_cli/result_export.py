@@ -3,7 +3,9 @@
 JSON: a list of `{"parameter": {...}, "value": ..., "trialJobId": ...}`. CSV: a column for each parameter (nested ones
 joined by dots), `trialJobId`, `reward` (the number that counts), and one for each further key of the metrics. With
 intermediate results both have `intermediate`, the list of them; if any have been written, both have `tags` and `note`.
-Only trials that succeeded with a metric are in it, and of Microsoft NNI's only those whose parameters are known.
+Only trials that succeeded with a metric are in it, and of Microsoft NNI's only those whose parameters are known. With
+`--all` the others that have ended are in it, too, with their `state`: those that were stopped early with their latest
+result, from which the tuner has learned, the rest without a value.
 """
 
 from __future__ import annotations
@@ -27,15 +29,18 @@ from nnilite.units import format_csv_text
 
 Row = dict[str, Any]
 _REMARKS = ("tags", "note")
+_OPEN = ("WAITING", "RUNNING", "UNKNOWN")
 
 
-def export(manager: Client, form: str, target: Path | None, work: Work, *, intermediate: bool) -> int:
+def export(
+    manager: Client, form: str, target: Path | None, work: Work, *, intermediate: bool, every: bool = False
+) -> int:
     """Write all results to `target` or standard output. Return their number. The file is whole or not written.
 
-    The trials are counted in `work`.
+    The trials are counted in `work`. With `every`, all trials that have ended are written.
     """
     write = _write_csv if form == "csv" else _write_json
-    rows = results(manager, work, intermediate)
+    rows = results(manager, work, intermediate, every)
     if target is None:
         return write(rows, sys.stdout, intermediate)
     if target.is_dir() or not target.parent.is_dir():
@@ -52,14 +57,19 @@ def export(manager: Client, form: str, target: Path | None, work: Work, *, inter
     return count
 
 
-def results(manager: Client, work: Work, intermediate: bool) -> Iterator[Row]:
-    """Yield the results in the order of trials."""
-    work.expect(manager.profile()["counts"].get("SUCCEEDED", 0))
-    for trial in manager.trials(states=["SUCCEEDED"]):
+def results(manager: Client, work: Work, intermediate: bool, every: bool = False) -> Iterator[Row]:
+    """Yield the results in the order of trials. With `every`, all trials that have ended are among them."""
+    counts = manager.profile()["counts"]
+    states = [state for state in counts if state not in _OPEN] if every else ["SUCCEEDED"]
+    work.expect(sum(counts.get(state, 0) for state in states))
+    for trial in manager.trials(states=states) if states else ():
         work.advance()
-        if trial["value"] is None or is_uncertain(trial["reason"]):
+        if is_uncertain(trial["reason"]) or (trial["value"] is None and not every):
             continue
-        row = {"parameter": trial["parameters"], "value": trial["value"], "trialJobId": trial["id"]}
+        value = trial.get("latest") if trial["state"] == "EARLY_STOPPED" else None
+        value = trial["value"] if trial["value"] is not None else value
+        row = {"parameter": trial["parameters"], "value": value, "trialJobId": trial["id"]}
+        row |= {"state": trial["state"]} if every else {}
         row |= {name: trial[name] for name in _REMARKS if trial.get(name)}
         if intermediate:
             found = manager.metrics(trial["id"], kind="PERIODICAL")
@@ -115,11 +125,13 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
     parameters: dict[str, None] = {}
     metrics: dict[str, None] = {}
     remarks: dict[str, None] = {}
+    states: dict[str, None] = {}
     for row in rows:
+        states.update({"state": None} if "state" in row else {})
         remarks.update(dict.fromkeys(name for name in _REMARKS if name in row))
         parameters.update(dict.fromkeys(_flat(row["parameter"])))
         metrics.update(dict.fromkeys(_metrics(row["value"])))
-    fixed = ["trialJobId", "reward", *remarks]
+    fixed = ["trialJobId", *states, "reward", *remarks]
     return [*_apart(parameters, fixed, "parameter"), *fixed, *_apart(metrics, [*fixed, *parameters], "metric")]
 
 
@@ -133,6 +145,8 @@ def cells(row: Row, remarks: Iterable[str] = ()) -> dict[str, Any]:
     full |= {f"metric.{name}": value for name, value in metrics.items()}
     reward = row["value"].get("default") if isinstance(row["value"], dict) else row["value"]
     found = {**full, **metrics, **parameters, "trialJobId": row["trialJobId"], "reward": reward}
+    if "state" in row:
+        found["state"] = row["state"]
     if "intermediate" in row:
         found["intermediate"] = row["intermediate"]
     said = {"tags": ", ".join(row.get("tags", [])), "note": row.get("note", "")}

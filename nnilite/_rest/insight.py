@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
+from collections.abc import Sequence
 
 from nnilite._answers.bulk_queries import Curve, Importance, ImportanceMethod, PageCursor, RowPage, Table
 from nnilite._keeper.proof import digest
@@ -59,7 +60,7 @@ class ImportanceHandler(ApiHandler):
         method, key = ImportanceMethod(self.query["method"]), self.query["key"]
         if key is None:
             key = next(iter((await self.backend.profile()).objectives))
-        self.send_json(importance(await self.backend.bulk.importance(method, key)))
+        self.send_json(importance(await self.backend.bulk.importance(method, key, self.query["stopped"])))
 
 
 _CURSOR = re.compile(r"([0-9]{1,16})-([0-9]{1,16})")
@@ -87,5 +88,9 @@ def curve(item: Curve) -> dict[str, Json]:
 
 
 def importance(item: Importance) -> dict[str, Json]:
-    shares = [{"parameter": name, "importance": share} for name, share in item.shares]
+    ends: Sequence[tuple[float | None, float | None]] = item.intervals or [(None, None)] * len(item.shares)
+    shares: list[Json] = [
+        {"parameter": name, "importance": share, "low": low, "high": high}
+        for (name, share), (low, high) in zip(item.shares, ends, strict=True)
+    ]
     return {"method": item.method.value, "trials": item.trials, "importances": shares, "reason": item.reason}

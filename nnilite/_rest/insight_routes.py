@@ -21,6 +21,12 @@ _OBJECTIVE = Param(
     "key", {"type": "string", "pattern": "^.{1,200}$"}, "for which number of the results; default: the first objective"
 )
 _METHOD = Param("method", s.choice([m.value for m in ImportanceMethod], default="auto"), "how it is found")
+_STOPPED = Param(
+    "stopped",
+    {"type": "boolean", "default": False},
+    "whether trials that were stopped early count with their latest results",
+)
+_END: Schema = {"type": ["number", "null"], "description": "of the interval in which nine of ten samples have it"}
 _ROWS: Schema = s.record(
     columns=s.array(s.TEXT),
     count=s.COUNT,
@@ -31,7 +37,7 @@ _CURVE: Schema = s.record(trial=s.TEXT, steps=s.array(s.COUNT), values=s.array({
 _IMPORTANCE: Schema = s.record(
     method=s.choice([m.value for m in ImportanceMethod]),
     trials=s.COUNT,
-    importances=s.array(s.record(parameter=s.TEXT, importance=s.NUMBER)),
+    importances=s.array(s.record(parameter=s.TEXT, importance=s.NUMBER, low=_END, high=_END)),
     reason={"type": "string", "description": "why there are none"},
 )
 
@@ -57,5 +63,9 @@ INSIGHT_ROUTES = (
             refusals=(404,),
         ),
     ),
-    Route("/importance", ImportanceHandler, _get("How much each parameter matters", _IMPORTANCE, _METHOD, _OBJECTIVE)),
+    Route(
+        "/importance",
+        ImportanceHandler,
+        _get("How much each parameter matters", _IMPORTANCE, _METHOD, _OBJECTIVE, _STOPPED),
+    ),
 )

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import math
 import os
+import random
 import statistics
 import sys
+import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nnilite.records import Json
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
 _ABSENT = "(absent)"
 _DECADES = 1000.0  # spanning more than this, a positive number is taken on a logarithmic scale
 _CATEGORIES_MAX = 100
+_SAMPLES = 40  # for the intervals
+_SAMPLES_MIN = 10  # fewer say nothing
+_SAMPLES_S = 8.0
+_SAMPLE_TRIALS = 500
 
 
 def flatten(parameters: Json, prefix: str = "") -> dict[str, Json]:
@@ -96,7 +102,25 @@ def compute(method: str, trials: Sequence[tuple[Json, float]], direction: str) -
     known = columns([parameters for parameters, _ in trials])
     if not known or len(set(scores)) < 2:
         what = "no parameter" if not known else "the metric never"
-        return {"method": method, "shares": [], "reason": f"{what} varies among the trials so far"}
+        return {"method": method, "shares": [], "intervals": [], "reason": f"{what} varies among the trials so far"}
+    used, how = evaluator(method)
+    every = range(len(scores))
+    shares = _shares(known, scores, every, direction, how)
+    intervals = _intervals(list(shares), lambda places: _shares(known, scores, places, direction, how), len(scores))
+    return {"method": used, "shares": list(shares.items()), "intervals": intervals, "reason": ""}
+
+
+def _shares(
+    known: Mapping[str, Sequence[Json]],
+    scores: Sequence[float],
+    places: Sequence[int],
+    direction: str,
+    how: BaseImportanceEvaluator,
+) -> dict[str, float]:
+    """Return the share of each parameter, largest first, by the trials at these places."""
+    import optuna
+
+    # Of all trials, since a sample may lack the ends of a range.
     distributions = {name: distribution(values) for name, values in known.items()}
     study = optuna.create_study(direction=optuna.study.StudyDirection[direction.upper()])
     study.add_trials(
@@ -104,14 +128,31 @@ def compute(method: str, trials: Sequence[tuple[Json, float]], direction: str) -
             optuna.trial.create_trial(
                 params={name: values[place] for name, values in known.items()},
                 distributions=distributions,
-                value=score,
+                value=scores[place],
             )
-            for place, score in enumerate(scores)
+            for place in places
         ]
     )
-    used, how = evaluator(method)
-    found = optuna.importance.get_param_importances(study, evaluator=how)
-    return {"method": used, "shares": [[name, share] for name, share in found.items()], "reason": ""}
+    return dict(optuna.importance.get_param_importances(study, evaluator=how))
+
+
+def _intervals(
+    names: Sequence[str], shares_of: Callable[[Sequence[int]], Mapping[str, float]], count: int
+) -> list[tuple[float, float]]:
+    """Return the ends between which nine of ten shares lie by random samples of the trials; none without the time."""
+    luck = random.Random(0)
+    found: list[Mapping[str, float]] = []
+    began = time.monotonic()
+    while len(found) < _SAMPLES and time.monotonic() - began < _SAMPLES_S:
+        try:
+            found.append(shares_of(luck.choices(range(count), k=min(count, _SAMPLE_TRIALS))))
+        except (ValueError, RuntimeError):  # the results of this sample are all the same
+            continue
+    if len(found) < _SAMPLES_MIN:
+        return []
+    cut = len(found) // 20
+    ordered = [sorted(one.get(name, 0.0) for one in found) for name in names]
+    return [(values[cut], values[-1 - cut]) for values in ordered]
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Answers questions about many trials at once. SQLite makes JSON of the rows, while other Python threads can work.
 
 To compute the importance of parameters takes seconds of Python. A child process does it, one at a time, and its
-answer is kept until further trials have ended.
+answer is kept until results have come or changed.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class BulkReader:
     def __init__(self, reader: Reader, objectives: Mapping[str, str]) -> None:
         self._reader = reader
         self._objectives = objectives
-        # By method and number: how many trials there were, and the answer.
-        self._importance: dict[tuple[ImportanceMethod, str], tuple[int, Importance]] = {}
+        # By the question: the state of the results (see `_state_of_results`), and the answer.
+        self._importance: dict[tuple[ImportanceMethod, str, bool], tuple[tuple[int, int], Importance]] = {}
         self._computing = asyncio.Lock()
 
     async def rows(self, table: Table, after: PageCursor, limit: int) -> RowPage:
@@ -77,20 +77,22 @@ class BulkReader:
     async def curves(self, trials: Sequence[str], points: int, key: str) -> Sequence[Curve]:
         return await self._reader.ask(_curves, trials, points, key)
 
-    async def importance(self, method: ImportanceMethod, key: str) -> Importance:
+    async def importance(self, method: ImportanceMethod, key: str, stopped: bool = False) -> Importance:
         """Return how much each parameter matters for the number `key` of the final results.
+
+        With `stopped`, trials that were stopped early count with their latest results.
 
         Raises: ServiceError if the computation takes too long or fails.
         """
         async with self._computing:
-            known = await self._reader.ask(_count_results)
-            kept = self._importance.get((method, key))
+            known = await self._reader.ask(_state_of_results, stopped)
+            kept = self._importance.get((method, key, stopped))
             if kept is None or kept[0] != known:
-                scored = await self._reader.ask(_scored, key)
+                scored = await self._reader.ask(_scored, key, stopped)
                 found = await _compute(method, scored, self._objectives.get(key, "minimize"))
                 if len(self._importance) >= _ANSWERS_MAX:
                     self._importance.clear()
-                kept = self._importance[method, key] = (known, found)
+                kept = self._importance[method, key, stopped] = (known, found)
             return kept[1]
 
 
@@ -127,18 +129,23 @@ def _number(value: Json, key: str) -> float | None:
     return float(value) if number else None
 
 
-def _count_results(rows: Rows) -> int:
-    return int(rows("SELECT COUNT(*) FROM trials WHERE state = 'SUCCEEDED' AND value IS NOT NULL")[0][0])
+_WITH_RESULT = "(t.state = 'SUCCEEDED' AND t.value IS NOT NULL OR ? AND t.state = 'EARLY_STOPPED')"
 
 
-def _scored(rows: Rows, key: str) -> list[tuple[str, float]]:
+def _state_of_results(rows: Rows, stopped: bool) -> tuple[int, int]:
+    """Return how many trials have a result, and the latest change of one, such as by a further attempt."""
+    found = rows(f"SELECT COUNT(*), COALESCE(MAX(revision), 0) FROM trials t WHERE {_WITH_RESULT}", stopped)
+    return int(found[0][0]), int(found[0][1])
+
+
+def _scored(rows: Rows, key: str, stopped: bool) -> list[tuple[str, float]]:
     """Return parameters (JSON) and the number `key` of all trials that have it, evenly spread ones if they are many."""
     found = rows(
-        "SELECT parameters, value FROM (SELECT parameters, value, ROW_NUMBER() OVER (ORDER BY sequence) AS place "
-        "FROM trials WHERE state = 'SUCCEEDED' AND value IS NOT NULL) WHERE place % ? = 0",
-        max(math.ceil(_count_results(rows) / _SAMPLE_MAX), 1),
+        f"SELECT parameters, COALESCE(value, {LATEST}) FROM (SELECT t.*, ROW_NUMBER() OVER (ORDER BY t.sequence) "
+        f"AS place FROM trials t WHERE {_WITH_RESULT}) t WHERE place % ? = 0",
+        *(stopped, max(math.ceil(_state_of_results(rows, stopped)[0] / _SAMPLE_MAX), 1)),
     )
-    numbers = ((parameters, _number(stored_value(text), key)) for parameters, text in found)
+    numbers = ((parameters, _number(stored_value(text), key)) for parameters, text in found if text is not None)
     return [(parameters, number) for parameters, number in numbers if number is not None]
 
 
@@ -148,7 +155,8 @@ async def _compute(method: ImportanceMethod, scored: Sequence[tuple[str, float]]
     question = json.dumps({"method": method.value, "trials": scored, "direction": direction})
     answer = json.loads(await _ask_child(question))
     shares = [(str(name), float(share)) for name, share in answer["shares"]]
-    return Importance(ImportanceMethod(answer["method"]), len(scored), shares, str(answer["reason"]))
+    intervals = [(float(low), float(high)) for low, high in answer["intervals"]]
+    return Importance(ImportanceMethod(answer["method"]), len(scored), shares, str(answer["reason"]), intervals)
 
 
 async def _ask_child(question: str) -> bytes:

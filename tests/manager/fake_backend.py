@@ -216,8 +216,8 @@ class FakeBackend:
     async def curves(self, trials: Sequence[str], points: int, key: str) -> Sequence[Curve]:
         return [Curve(trial, [0, 1], [0.5, None]) for trial in trials if trial in self.kept]
 
-    async def importance(self, method: ImportanceMethod, key: str) -> Importance:
-        return Importance(method, len(self.kept), [("x", 1.0)])
+    async def importance(self, method: ImportanceMethod, key: str, stopped: bool = False) -> Importance:
+        return Importance(method, len(self.kept), [("x", 1.0)], intervals=[(0.9, 1.0)])
 
     async def events(self, job: str, events: Sequence[KeeperEvent]) -> CallbackAnswer:
         trial = next((trial for trial in self.kept if self.job_of(trial) == job), None)

@@ -133,6 +133,45 @@ def test_the_parameter_that_decides_is_found_to_matter_most(store: Store, ask: A
     assert found.shares[0][1] > 0.6
 
 
+@pytest.mark.process
+def test_an_importance_has_an_interval_around_it(store: Store, ask: Ask) -> None:
+    luck = random.Random(0)
+    points = [(luck.random(), luck.random()) for _ in range(60)]
+    save(store, [trial(n, parameters={"x": x, "noise": y}, value=x * x) for n, (x, y) in enumerate(points)])
+    found = ask(lambda insight: insight.importance(ImportanceMethod.PED_ANOVA, "default"))
+    (low, high), _ = found.intervals
+    assert 0 <= low <= found.shares[0][1] + 0.1
+    assert low < high <= 1
+
+
+@pytest.mark.process
+def test_a_result_that_has_changed_is_seen_in_the_importance(store: Store) -> None:
+    async def work() -> None:
+        insight = Insight({"default": "maximize"})
+        insight.reader = Reader(store.path)
+        parameters = [{"x": n, "y": (n * 7) % 30} for n in range(30)]
+        try:
+            for wanted in ("x", "y"):
+                save(store, [trial(n, parameters=one, value=float(one[wanted])) for n, one in enumerate(parameters)])
+                found = await insight.importance(ImportanceMethod.PED_ANOVA, "default")
+                assert found.shares[0][0] == wanted
+        finally:
+            insight.reader.close()
+
+    asyncio.run(work())
+
+
+@pytest.mark.process
+def test_trials_that_were_stopped_early_count_for_the_importance_if_asked(store: Store, ask: Ask) -> None:
+    stopped = [trial(n, state=TrialState.EARLY_STOPPED, value=None) for n in range(20)]
+    save(store, stopped)
+    reports = [Metric(f"t{n}", 0, k, MetricKind.PERIODICAL, k, float(n + k), 1.0) for n in range(20) for k in range(2)]
+    store.write([s.SaveMetric(metric) for metric in reports])
+    method = ImportanceMethod.PED_ANOVA
+    assert ask(lambda insight: insight.importance(method, "default")).trials == 0
+    assert ask(lambda insight: insight.importance(method, "default", stopped=True)).trials == 20
+
+
 def test_few_trials_have_no_importance_and_it_says_why(store: Store, ask: Ask) -> None:
     save(store, [trial(0)])
     assert "at least" in ask(lambda bulk: bulk.importance(ImportanceMethod.AUTO, "default")).reason

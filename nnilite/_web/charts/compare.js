@@ -1,7 +1,7 @@
 // Selected trials side by side.
 
 import { get } from "../lib/api.js";
-import { duration, moment, value } from "../lib/format.js";
+import { clock, duration, value } from "../lib/format.js";
 import { connection, loaded, now, trialById, trials, version } from "../lib/live_data.js";
 import { href, route, setQuery } from "../lib/route.js";
 import { selected } from "../lib/selected.js";
@@ -122,7 +122,7 @@ function table(found) {
       values: found.map((trial) => value(objectiveOf(trial, name))),
     })),
     { name: "Duration", values: found.map((trial) => duration(seconds(trial, now.peek()))) },
-    { name: "Started", values: found.map((trial) => moment(trial.started)) },
+    { name: "Started", values: found.map((trial) => clock(trial.started)) },
     ...names.map((name) => ({ name, values: found.map((trial) => value(trial.flat[name])) })),
   ];
 }

@@ -5,12 +5,13 @@ import { fieldName, fieldValue } from "../lib/filters.js";
 import { number } from "../lib/format.js";
 import { version } from "../lib/live_data.js";
 import { askedMetric, goalOf, metricWord } from "../lib/objectives.js";
-import { objective } from "../lib/trials.js";
+import { isStopped } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
 import { axis, base, colours, tip } from "../parts/chart.js";
 import { ChartCard, MetricPick } from "../parts/chart_card.js";
 import { NoResults } from "../parts/no_results.js";
 import { askedPair, NoPair, PairPick } from "../parts/parameter_pair.js";
+import { reached, withStopped } from "../parts/stopped_trials.js";
 
 /** @import { Parameter } from "../lib/filters.js" */
 /** @import { FlatValue, Trial } from "../lib/trials.js" */
@@ -35,13 +36,13 @@ export default function Contour({ rows }) {
     /** @type {Point[]} */
     const found = [];
     for (const trial of rows) {
-      const z = objective(trial.value, name);
+      const z = reached(trial, name);
       const [x, y] = [placeX.to(fieldValue(trial, chosenX.field)), placeY.to(fieldValue(trial, chosenY.field))];
       if (z !== null && x !== null && y !== null) found.push({ trial, x, y, z });
     }
     const step = Math.ceil(found.length / POINTS_MAX);
     return step > 1 ? found.filter((_, place) => place % step === 0) : found;
-  }, [rows, name, chosenX?.field, chosenY?.field, version.value]);
+  }, [rows, name, chosenX?.field, chosenY?.field, withStopped(), version.value]);
   if (!chosenY) return html`<${NoPair} />`;
   if (points.length < 3) return html`<${NoResults} />`;
   const controls = html`
@@ -206,7 +207,11 @@ function option(points, fieldX, fieldY, name) {
         yAxisIndex: 1,
         symbolSize: points.length > 300 ? 4 : 8,
         itemStyle: { color: "#ffffff", borderColor: "#14161c", borderWidth: 1.2 },
-        data: points.map(({ trial, x, y, z }) => ({ value: [x, y, z], id: trial.id })),
+        data: points.map(({ trial, x, y, z }) => ({
+          value: [x, y, z],
+          id: trial.id,
+          itemStyle: isStopped(trial) ? { color: "transparent", borderColor: "#ffffff" } : undefined,
+        })),
         tooltip: {
           formatter: ({ data }) =>
             tip(`Trial ${data.id}`, [

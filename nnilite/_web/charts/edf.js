@@ -10,6 +10,7 @@ import { axis, base, colours, tip } from "../parts/chart.js";
 import { ChartCard, MetricPick } from "../parts/chart_card.js";
 import { isLog, LogScale, leftOut, resultAxis, shown } from "../parts/log_scale.js";
 import { NoResults } from "../parts/no_results.js";
+import { withStopped } from "../parts/stopped_trials.js";
 
 /** @import { Trial } from "../lib/trials.js" */
 /** @import { Option } from "../vendor/echarts.js" */
@@ -24,7 +25,7 @@ export default function Edf({ rows }) {
     const found = [{ title: "these trials", values: resultsOf(rows, name) }];
     if (rows.length !== all.length) found.push({ title: "all trials", values: resultsOf(all, name) });
     return found;
-  }, [rows, all, name, version.value]);
+  }, [rows, all, name, withStopped(), version.value]);
   if (!lines[0].values.length) return html`<${NoResults} />`;
   const goal = goalOf(name);
   const hint =
@@ -33,7 +34,7 @@ export default function Edf({ rows }) {
     controls=${html`<${MetricPick} value=${name} /><${LogScale} />`}
     above=${leftOut(lines[0].values, "result")}
     draw=${() => option(lines, name)}
-    note=${`The share of the succeeded trials whose result is not above a value.${hint ?? ""}`}
+    note=${`The share of the trials with a result whose result is not above a value.${hint ?? ""}`}
     data=${() => ({ header: ["trials", name, "share"], rows: lines.flatMap(({ title, values }) => shares(values).map(([value, share]) => [title, value, share])) })} />`;
 }
 
@@ -41,7 +42,7 @@ export default function Edf({ rows }) {
  * @param {Trial[]} rows
  * @param {string} name
  */
-const resultsOf = (rows, name) => scored(rows, name).map(({ score }) => score);
+const resultsOf = (rows, name) => scored(rows, name, withStopped()).map(({ score }) => score);
 
 /**
  * @param {Line[]} lines

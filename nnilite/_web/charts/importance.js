@@ -11,9 +11,10 @@ import { axis, base, colours, tip } from "../parts/chart.js";
 import { ChartCard, MetricPick, Pick } from "../parts/chart_card.js";
 import { Icon } from "../parts/icons.js";
 import { Card, Empty } from "../parts/layout.js";
+import { withStopped } from "../parts/stopped_trials.js";
 
 /** @import { Importance as Found } from "../lib/wire.d.ts" */
-/** @import { Item, Option } from "../vendor/echarts.js" */
+/** @import { Option } from "../vendor/echarts.js" */
 
 const METHODS = [
   ["auto", "best available"],
@@ -29,7 +30,8 @@ const WORDS = {
 export default function Importance() {
   const method = route.value.query.get("method") ?? "auto";
   const name = askedMetric();
-  const question = `${method} ${name}`;
+  const stopped = withStopped();
+  const question = `${method} ${name} ${stopped}`;
   const [found, setFound] = useState(/** @type {(Found & { asked: string }) | null} */ (null));
   const [problem, setProblem] = useState("");
   const [asked, setAsked] = useState(0);
@@ -38,7 +40,7 @@ export default function Importance() {
     setProblem("");
     setFound((known) => (known?.asked === question ? known : null));
     /** @type {Promise<Found>} */
-    const answer = get("importance", { method, key: name }, { timeout_ms: 150_000 });
+    const answer = get("importance", { method, key: name, stopped: String(stopped) }, { timeout_ms: 150_000 });
     answer.then(
       (answer) => !gone && setFound({ ...answer, asked: question }),
       (error) => !gone && setProblem(error.message),
@@ -56,11 +58,12 @@ export default function Importance() {
   if (found.reason)
     return html`<${Card} title="Importance of parameters" end=${pick}><${Empty} title="No result yet">${found.reason}.</${Empty}></${Card}>`;
   const linked = name === "default" ? "The metric" : name;
+  const hasIntervals = found.importances.some(({ low }) => low !== null);
   const top = found.importances.slice(0, 2).map(({ parameter }) => `p.${parameter}`);
   return html`<div class="stack">
     <${ChartCard} title="Importance of parameters" name="importance" controls=${pick} deps=${[found]} height=${Math.max(160, 44 + 34 * found.importances.length)}
-      draw=${() => option(found.importances)} note=${`For ${metricWord(name) === "metric" ? "the metric" : name}. ${WORDS[found.method] ?? found.method}. From ${count(found.trials)} trials.`}
-      data=${() => ({ header: ["parameter", "importance"], rows: found.importances.map((one) => [one.parameter, one.importance]) })} />
+      draw=${() => option(found.importances)} note=${`For ${metricWord(name) === "metric" ? "the metric" : name}. ${WORDS[found.method] ?? found.method}. From ${count(found.trials)} trials.${hasIntervals ? " A line shows where nine of ten values lie that are computed from random samples of these trials." : ""}`}
+      data=${() => ({ header: ["parameter", "importance", "low", "high"], rows: found.importances.map((one) => [one.parameter, one.importance, one.low, one.high]) })} />
     ${top.length === 2 && html`<p><a href=${contourOf(top, name)}>${linked} over the two most important parameters of ${profile.value?.name || "this experiment"}</a></p>`}
   </div>`;
 }
@@ -75,6 +78,9 @@ function contourOf([x, y], objective) {
   return href("charts/contour", new URLSearchParams([...shared, ["x", x], ["y", y], ["objective", objective]]));
 }
 
+/** @param {number} share */
+const percent = (share) => `${(100 * share).toFixed(2)} %`;
+
 /**
  * @param {Found["importances"]} shares
  * @returns {Option}
@@ -84,7 +90,7 @@ function option(shares) {
   const order = [...shares].reverse();
   return {
     ...base(),
-    grid: { left: 8, right: 60, top: 4, bottom: 4, containLabel: true },
+    grid: { left: 8, right: 28, top: 4, bottom: 14, containLabel: true },
     xAxis: axis({
       type: "value",
       scale: false,
@@ -94,7 +100,12 @@ function option(shares) {
       type: "category",
       data: order.map(({ parameter }) => parameter),
       splitLine: { show: false },
-      axisLabel: { color: c.text, fontSize: 12.5 },
+      axisLabel: {
+        color: c.text,
+        fontSize: 12.5,
+        formatter: (/** @type {string} */ name, /** @type {number} */ place) =>
+          `${name}  ${(100 * order[place].importance).toFixed(1)} %`,
+      },
     }),
     series: [
       {
@@ -102,13 +113,36 @@ function option(shares) {
         barMaxWidth: 20,
         data: order.map(({ importance }) => importance),
         itemStyle: { color: c["series-1"], borderRadius: [0, 4, 4, 0] },
-        label: {
-          show: true,
-          position: "right",
-          color: c.text,
-          formatter: (/** @type {Item<number>} */ { value }) => `${(100 * value).toFixed(1)} %`,
+        tooltip: {
+          formatter: ({ name, value, dataIndex }) => {
+            const { low, high } = order[dataIndex];
+            /** @type {[string, string][]} */
+            const between = low === null || high === null ? [] : [["interval", `${percent(low)} to ${percent(high)}`]];
+            return tip(name, [["importance", percent(value)], ...between]);
+          },
         },
-        tooltip: { formatter: ({ name, value }) => tip(name, [["importance", `${(100 * value).toFixed(2)} %`]]) },
+      },
+      {
+        type: "custom",
+        silent: true,
+        z: 3,
+        data: order.flatMap(({ low, high }, place) => (low === null || high === null ? [] : [[low, place, high]])),
+        renderItem: (_, api) => {
+          const [left, y] = api.coord([api.value(0), api.value(1)]);
+          const [right] = api.coord([api.value(2), api.value(1)]);
+          const style = { stroke: c.text, lineWidth: 1.4, fill: "none" };
+          const shape = {
+            points: [
+              [left, y - 4],
+              [left, y + 4],
+              [left, y],
+              [right, y],
+              [right, y - 4],
+              [right, y + 4],
+            ],
+          };
+          return { type: "polyline", shape, style };
+        },
       },
     ],
   };

@@ -4,15 +4,16 @@ import { clock, number } from "../lib/format.js";
 import { version } from "../lib/live_data.js";
 import { askedMetric, goalOf, metricWord } from "../lib/objectives.js";
 import { route, setQuery } from "../lib/route.js";
-import { isBetter, objective } from "../lib/trials.js";
+import { isBetter, isStopped } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
 import { axis, base, colours, tip } from "../parts/chart.js";
 import { ChartCard, MetricPick, Pick } from "../parts/chart_card.js";
 import { isLog, LogScale, leftOut, resultAxis, shown } from "../parts/log_scale.js";
 import { NoResults } from "../parts/no_results.js";
+import { hollow, reached, withStopped } from "../parts/stopped_trials.js";
 
 /** @import { Trial } from "../lib/trials.js" */
-/** @import { Option } from "../vendor/echarts.js" */
+/** @import { Option, Series } from "../vendor/echarts.js" */
 
 /** @typedef {{ trial: Trial, x: number, y: number }} Point */
 
@@ -60,12 +61,12 @@ export default function Metric({ rows }) {
     const place = placesBy(over, rows);
     /** @type {Point[]} */
     const found = rows.flatMap((trial) => {
-      const y = objective(trial.value, name);
+      const y = reached(trial, name);
       const x = place(trial);
       return x === null || y === null ? [] : { trial, x, y };
     });
     return found.sort((a, b) => a.x - b.x);
-  }, [rows, name, over, version.value]);
+  }, [rows, name, over, withStopped(), version.value]);
   if (!points.length) return html`<${NoResults} />`;
   const controls = html`
     <${MetricPick} value=${name} />
@@ -98,15 +99,37 @@ function scatter(points, name, over, goal) {
   let best = null;
   /** @type {[number, number | null][]} */
   const line = [];
-  for (const { x, y } of points) {
-    if (!goal || (best !== null && !isBetter(y, best, goal))) continue;
+  for (const { trial, x, y } of points) {
+    if (!goal || isStopped(trial) || (best !== null && !isBetter(y, best, goal))) continue;
     best = y;
     line.push([x * scale, best]);
   }
   if (line.length) line.push([points[points.length - 1].x * scale, best]);
+  /**
+   * @param {Point[]} some
+   * @param {Record<string, unknown>} itemStyle
+   * @param {string} [how]
+   * @returns {Series}
+   */
+  const pointsOf = (some, itemStyle, how = "") => ({
+    type: "scatter",
+    symbolSize: points.length > 2000 ? 4 : 8,
+    large: some.length > 20_000,
+    itemStyle: { ...itemStyle, opacity: points.length > 2000 ? 0.4 : 0.65 },
+    data: some.flatMap(({ trial, x, y }) => (shown(y) === null ? [] : { value: [x * scale, y], id: trial.id })),
+    tooltip: {
+      formatter: ({ data }) =>
+        tip(`Trial ${data.id}${how}`, [
+          [metricWord(name), number(data.value[1], 6)],
+          over === "ended"
+            ? ["ended", clock(data.value[0] / 1000)]
+            : [over === "spent" ? "cost so far" : "number", number(data.value[0])],
+        ]),
+    },
+  });
   return {
     ...base(),
-    grid: { left: 8, right: 18, top: 14, bottom: 46, containLabel: true },
+    grid: { left: 30, right: 18, top: 14, bottom: 60, containLabel: true },
     dataZoom: [
       { type: "inside" },
       {
@@ -121,27 +144,25 @@ function scatter(points, name, over, goal) {
     ],
     xAxis: axis({
       type: over === "ended" ? "time" : "value",
+      name: { ended: "end", spent: "cost so far" }[over] ?? "trial number",
+      nameGap: 24,
       max: over === "spent" ? undefined : "dataMax",
       splitLine: { show: false },
     }),
-    yAxis: resultAxis(points.map(({ y }) => y)),
+    yAxis: resultAxis(
+      points.map(({ y }) => y),
+      { name: metricWord(name), nameGap: 46 },
+    ),
     series: [
-      {
-        type: "scatter",
-        symbolSize: points.length > 2000 ? 4 : 8,
-        large: points.length > 20_000,
-        itemStyle: { color: c["series-1"], opacity: points.length > 2000 ? 0.4 : 0.65 },
-        data: points.flatMap(({ trial, x, y }) => (shown(y) === null ? [] : { value: [x * scale, y], id: trial.id })),
-        tooltip: {
-          formatter: ({ data }) =>
-            tip(`Trial ${data.id}`, [
-              [metricWord(name), number(data.value[1], 6)],
-              over === "ended"
-                ? ["ended", clock(data.value[0] / 1000)]
-                : [over === "spent" ? "cost so far" : "number", number(data.value[0])],
-            ]),
-        },
-      },
+      pointsOf(
+        points.filter(({ trial }) => !isStopped(trial)),
+        { color: c["series-1"] },
+      ),
+      pointsOf(
+        points.filter(({ trial }) => isStopped(trial)),
+        hollow(),
+        ", stopped early",
+      ),
       {
         type: "line",
         step: "end",

@@ -7,12 +7,14 @@ import { version } from "../lib/live_data.js";
 import { askedMetric, goalOf, metricWord } from "../lib/objectives.js";
 import { href, route, setQuery } from "../lib/route.js";
 import { selected } from "../lib/selected.js";
-import { objective } from "../lib/trials.js";
+import { isStopped } from "../lib/trials.js";
 import { html, useMemo, useRef, useState } from "../lib/ui.js";
 import { base, colours } from "../parts/chart.js";
 import { ChartCard, MetricPick, TrialChip } from "../parts/chart_card.js";
 import { Pop } from "../parts/layout.js";
+import { logAxis } from "../parts/log_scale.js";
 import { NoResults } from "../parts/no_results.js";
+import { reached, withStopped } from "../parts/stopped_trials.js";
 
 /** @import { Parameter } from "../lib/filters.js" */
 /** @import { FlatValue, Trial } from "../lib/trials.js" */
@@ -32,7 +34,7 @@ export default function Parallel({ rows }) {
   const all = fields.value.parameters.filter((field) => field.values.length > 1);
   const wanted = query.get("axes")?.split(",").map(decodeURIComponent) ?? all.slice(0, 12).map(({ field }) => field);
   const axes = wanted.flatMap((field) => all.find((one) => one.field === field) ?? []);
-  const best = useMemo(() => bestOf(rows, name, share), [rows, name, share, version.value]);
+  const best = useMemo(() => bestOf(rows, name, share), [rows, name, share, withStopped(), version.value]);
   const lines = useMemo(() => thin(best), [best]);
   latest.current = lines;
   if (!lines.length) return html`<${NoResults} />`;
@@ -83,7 +85,7 @@ export default function Parallel({ rows }) {
 function bestOf(rows, name, share) {
   /** @type {Line[]} */
   const found = rows.flatMap((trial) => {
-    const score = objective(trial.value, name);
+    const score = reached(trial, name);
     return score === null ? [] : { trial, score };
   });
   const sign = goalOf(name) === "minimize" ? -1 : 1;
@@ -155,6 +157,8 @@ function option(lines, axes, name) {
         axisLabel: {
           color: c.soft,
           fontSize: 11,
+          backgroundColor: c.card, // many lines would hide it
+          padding: [1, 3],
           formatter: (/** @type {FlatValue} */ one) => (typeof one === "number" ? number(one, 3) : one),
         },
         areaSelectStyle: { width: 18, borderColor: c.accent, color: c.accent, opacity: 0.2 },
@@ -172,11 +176,10 @@ function option(lines, axes, name) {
         activeOpacity: 0.9,
         progressive: 0,
         lineStyle: { width: lines.length > 500 ? 1 : 1.6, opacity: lines.length > 500 ? 0.3 : 0.65 },
-        data: lines.map(({ trial, score }, place) => [
-          ...axes.map((field) => placeOf(trial, field)),
-          score,
-          place / Math.max(lines.length - 1, 1),
-        ]),
+        data: lines.map(({ trial, score }, place) => ({
+          value: [...axes.map((field) => placeOf(trial, field)), score, place / Math.max(lines.length - 1, 1)],
+          lineStyle: isStopped(trial) ? { type: "dashed" } : undefined,
+        })),
       },
     ],
   };
@@ -205,14 +208,25 @@ function placeOf(trial, parameter) {
   return value ?? floorOf(parameter);
 }
 
+/**
+ * A logarithmic scale with labels at round numbers.
+ * @param {number} low
+ * @param {number} high
+ */
+function ticksOf(low, high) {
+  /** @type {Option} */
+  const { type, min, max, axisLabel } = logAxis(low, high);
+  return { type, min, max, axisLabel: { .../** @type {Option} */ (axisLabel), fontSize: 11 } };
+}
+
 /** @param {Parameter} parameter */
 function scaleOf(parameter) {
-  const { field, text, low, values, partial } = parameter;
+  const { field, text, low, high, values, partial } = parameter;
   if (text) return { type: "category", data: [...(partial ? [NONE] : []), ...values.map(String)] };
   const log = low > 0 && isLogarithmic(fieldName(field));
   const floor = floorOf(parameter);
   const scale = log ? { type: "log" } : { type: "value", scale: true };
-  if (floor === null) return scale;
+  if (floor === null) return log ? ticksOf(low, high) : scale;
   const formatter = (/** @type {number} */ one) => {
     if (one <= floor) return NONE;
     return one < low * (1 - 1e-9) ? "" : number(one, 3);

@@ -123,6 +123,8 @@ function option({ points, best, wanted }, nameX, nameY) {
         silent: true,
         symbol: "none",
         lineStyle: { color: c["series-2"], width: 1.5, type: "dashed" },
+        // A trial beats all that lies between its corner and those of its neighbours, so the front is a staircase.
+        step: wanted[nameX] === "minimize" ? "end" : "start",
         data: Object.keys(wanted).length === 2 ? best.map(({ x, y }) => [x, y]).sort((a, b) => a[0] - b[0]) : [],
       },
       { type: "scatter", symbolSize: 10, itemStyle: { color: c["series-2"] }, data: best.map(point), tooltip, z: 4 },

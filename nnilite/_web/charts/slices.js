@@ -5,15 +5,16 @@ import { fieldName, fieldValue } from "../lib/filters.js";
 import { number } from "../lib/format.js";
 import { version } from "../lib/live_data.js";
 import { askedMetric, metricWord } from "../lib/objectives.js";
-import { objective } from "../lib/trials.js";
+import { isStopped } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
 import { axis, base, colours, tip } from "../parts/chart.js";
 import { ChartCard, MetricPick } from "../parts/chart_card.js";
-import { isLog, LogScale, leftOut, resultAxis, shown } from "../parts/log_scale.js";
+import { isLog, LogScale, leftOut, logAxis, resultAxis, shown } from "../parts/log_scale.js";
 import { NoResults } from "../parts/no_results.js";
+import { hollow, reached, withStopped } from "../parts/stopped_trials.js";
 
 /** @import { Parameter } from "../lib/filters.js" */
-/** @import { FlatValue, Trial } from "../lib/trials.js" */
+/** @import { Trial } from "../lib/trials.js" */
 /** @import { Option } from "../vendor/echarts.js" */
 
 const SHOWN_MAX = 24; // charts
@@ -23,14 +24,14 @@ const POINTS_MAX = 5000;
 export default function Slices({ rows }) {
   const name = askedMetric();
   const points = useMemo(() => {
-    const found = rows.filter((trial) => objective(trial.value, name) !== null);
+    const found = rows.filter((trial) => reached(trial, name) !== null);
     const step = Math.ceil(found.length / POINTS_MAX);
     return step > 1 ? found.filter((_, place) => place % step === 0) : found;
-  }, [rows, name, version.value]);
+  }, [rows, name, withStopped(), version.value]);
   const parameters = fields.value.parameters.filter((field) => field.values.length > 1);
   if (!points.length) return html`<${NoResults} />`;
   const missing = leftOut(
-    points.map((trial) => objective(trial.value, name)),
+    points.map((trial) => reached(trial, name)),
     "result",
   );
   return html`<div class="stack">
@@ -41,7 +42,7 @@ export default function Slices({ rows }) {
         field,
       ) => html`<${ChartCard} key=${field.field} title=${fieldName(field.field)} name=${`slice-${fieldName(field.field)}`} height=${230}
       deps=${[points, name, isLog()]} draw=${() => option(points, field, name)}
-      data=${() => ({ header: ["trial", fieldName(field.field), name], rows: points.map((trial) => [trial.id, fieldValue(trial, field.field), objective(trial.value, name)]) })} />`,
+      data=${() => ({ header: ["trial", fieldName(field.field), name], rows: points.map((trial) => [trial.id, fieldValue(trial, field.field), reached(trial, name)]) })} />`,
     )}</div>
     ${parameters.length > SHOWN_MAX && html`<p class="soft">The first ${SHOWN_MAX} of ${parameters.length} parameters are drawn.</p>`}
   </div>`;
@@ -50,7 +51,8 @@ export default function Slices({ rows }) {
 /** @param {Parameter} field */
 export function axisOf(field) {
   if (field.text) return { type: "category", data: field.values.map(String), boundaryGap: true };
-  return field.low > 0 && isLogarithmic(fieldName(field.field)) ? { type: "log" } : { type: "value", scale: true };
+  const isSpread = field.low > 0 && isLogarithmic(fieldName(field.field));
+  return isSpread ? logAxis(field.low, field.high) : { type: "value", scale: true };
 }
 
 /**
@@ -66,17 +68,12 @@ function option(points, field, name) {
   const jitter = (trial) => (((trial.sequence * 2654435761) % 1000) / 1000 - 0.5) * 22; // pixels, so that equal ones can be told apart
   return {
     ...base(),
-    grid: { left: 4, right: 14, top: 12, bottom: 4, containLabel: true },
-    xAxis: axis({
-      ...axisOf(field),
-      splitLine: { show: false },
-      axisLabel: {
-        color: c.soft,
-        hideOverlap: true,
-        formatter: (/** @type {FlatValue} */ one) => (typeof one === "number" ? number(one, 3) : one),
-      },
-    }),
-    yAxis: resultAxis(points.map((trial) => objective(trial.value, name))),
+    grid: { left: 24, right: 28, top: 12, bottom: 4, containLabel: true },
+    xAxis: axis({ ...axisOf(field), splitLine: { show: false } }),
+    yAxis: resultAxis(
+      points.map((trial) => reached(trial, name)),
+      { name: metricWord(name), nameGap: 44 },
+    ),
     series: [
       {
         type: "scatter",
@@ -85,10 +82,10 @@ function option(points, field, name) {
         data: points.map((trial) => {
           const value = fieldValue(trial, field.field);
           return {
-            value: [field.text && value !== null ? String(value) : value, shown(objective(trial.value, name))],
+            value: [field.text && value !== null ? String(value) : value, shown(reached(trial, name))],
             id: trial.id,
             symbolOffset: field.text ? [jitter(trial), 0] : undefined,
-            itemStyle: { opacity: 0.25 + 0.65 * (trial.sequence / late) },
+            itemStyle: { ...(isStopped(trial) ? hollow() : {}), opacity: 0.25 + 0.65 * (trial.sequence / late) },
           };
         }),
         tooltip: {

@@ -28,6 +28,7 @@ import { useOf } from "./uses.js";
  * @property {boolean} partial whether some trials do not have it
  */
 
+const CARRIED = /^(scale|stopped)$/; // no filters, but kept from chart to chart
 const KNOWN = /^(state|q|metric|seconds|tag|[pm]\..+)$/;
 
 /**
@@ -35,7 +36,7 @@ const KNOWN = /^(state|q|metric|seconds|tag|[pm]\..+)$/;
  * @param {URLSearchParams} query
  */
 export function filterQuery(query) {
-  return new URLSearchParams([...query].filter(([name]) => KNOWN.test(name)));
+  return new URLSearchParams([...query].filter(([name]) => KNOWN.test(name) || CARRIED.test(name)));
 }
 
 /** @param {URLSearchParams} query */

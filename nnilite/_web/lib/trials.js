@@ -157,29 +157,40 @@ function readable(value) {
  */
 export const isBetter = (left, right, optimize) => (optimize === "minimize" ? left < right : left > right);
 
+/**
+ * Whether a trial was stopped early with a result: mostly its latest one, from which the tuner has learned.
+ * @param {Trial} trial
+ */
+export const isStopped = (trial) => trial.state === "EARLY_STOPPED" && resultOf(trial) !== null;
+
+/** @param {Trial} trial */
+export const resultOf = (trial) => trial.value ?? (trial.state === "EARLY_STOPPED" ? trial.latest : null);
+
 /** @typedef {Trial & { score: number }} Scored */
 
 /**
  * Trials that succeeded with a number of this name, which is their score here.
  * @param {Trial[]} trials
  * @param {string} name
+ * @param {boolean} [stopped] whether those that were stopped early count with their latest result
  * @returns {Scored[]}
  */
-export function scored(trials, name) {
-  if (name === "default") {
+export function scored(trials, name, stopped = false) {
+  if (name === "default" && !stopped) {
     return trials.filter(
       /** @returns {trial is Scored} */
       (trial) => trial.score !== null && trial.state === "SUCCEEDED",
     );
   }
   return trials.flatMap((trial) => {
-    const score = trial.state === "SUCCEEDED" ? objective(trial.value, name) : null;
+    const counts = trial.state === "SUCCEEDED" || (stopped && isStopped(trial));
+    const score = counts ? objective(resultOf(trial), name) : null;
     return score === null ? [] : { ...trial, score };
   });
 }
 
 /**
- * The best score up to each trial of a list.
+ * The best score up to each trial of a list; null before the first one that was not stopped early.
  * @param {Scored[]} trials
  * @param {string} optimize
  */
@@ -187,7 +198,7 @@ export function bestSoFar(trials, optimize) {
   /** @type {number | null} */
   let best = null;
   return trials.map((trial) => {
-    if (best === null || isBetter(trial.score, best, optimize)) best = trial.score;
+    if (!isStopped(trial) && (best === null || isBetter(trial.score, best, optimize))) best = trial.score;
     return best;
   });
 }

@@ -211,7 +211,7 @@ export type Curve = { trial: string; steps: number[]; values: (number | null)[] 
 export type Importance = {
   method: string;
   trials: number;
-  importances: { parameter: string; importance: number }[];
+  importances: { parameter: string; importance: number; low: number | null; high: number | null }[];
   reason: string;
 };
 

@@ -1,5 +1,6 @@
 // ECharts, loaded when the first chart is drawn, in the colours of the page, with saving as PNG and CSV.
 
+import { number } from "../lib/format.js";
 import { theme } from "../lib/theme.js";
 import { html, useEffect, useLayoutEffect, useRef } from "../lib/ui.js";
 import { Icon } from "./icons.js";
@@ -109,10 +110,13 @@ export function base(more = {}) {
 /** @param {Option} [more] */
 export function axis(more = {}) {
   const c = colours();
+  const isOfNumbers = more.type === "value" || more.type === "log";
+  // ECharts' own labels have all digits that a computer needs, such as 0.00000000099999999.
+  const formatter = isOfNumbers ? (/** @type {number} */ one) => number(one, 4) : undefined;
   return {
     axisLine: { lineStyle: { color: c.line } },
     axisTick: { show: false },
-    axisLabel: { color: c.soft, hideOverlap: true },
+    axisLabel: { color: c.soft, hideOverlap: true, formatter },
     splitLine: { lineStyle: { color: c.line, opacity: 0.7 } },
     nameTextStyle: { color: c.soft },
     nameLocation: "middle",

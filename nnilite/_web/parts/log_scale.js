@@ -50,6 +50,16 @@ export function resultAxis(values, more = {}) {
     if (value < low) low = value;
     if (value > high) high = value;
   }
+  return logAxis(low, high, more);
+}
+
+/**
+ * A logarithmic axis from one value to another, with ticks at round numbers.
+ * @param {number} low above 0
+ * @param {number} high 0 if there are no values
+ * @param {Record<string, unknown>} [more]
+ */
+export function logAxis(low, high, more = {}) {
   if (!high) return axis({ type: "log", min: 1, max: 10, ...more });
   const room = high / low < SAME ? 2 : (high / low) ** ROOM;
   const [min, max] = [Math.max(low / room, Number.MIN_VALUE), Math.min(high * room, Number.MAX_VALUE)];

@@ -6,10 +6,11 @@ import { count, plural } from "../lib/format.js";
 import { loaded, trials } from "../lib/live_data.js";
 import { href, route } from "../lib/route.js";
 import { isSignedIn } from "../lib/session.js";
-import { html, signal, useEffect, useState } from "../lib/ui.js";
+import { html, signal, useEffect, useRef, useState } from "../lib/ui.js";
 import { loadLibrary } from "../parts/chart.js";
 import { FilterButton, FilterChips, FilterPanel, StateFilter } from "../parts/filter_bar.js";
 import { Empty } from "../parts/layout.js";
+import { StoppedSwitch } from "../parts/stopped_trials.js";
 
 /** @import { Trial } from "../lib/trials.js" */
 /** @import { ComponentChildren } from "../vendor/preact.js" */
@@ -32,6 +33,7 @@ const CHARTS = [
   ["pareto", "Pareto front", () => import("../charts/pareto.js")],
   ["compare", "Compare", () => import("../charts/compare.js")],
 ];
+const WITH_STOPPED = new Set(["metric", "parallel", "slices", "contour", "rank", "importance", "edf"]);
 const AGAIN_MS = 2000;
 /** @type {Signal<Partial<Record<string, ChartView>>>} */
 const known = signal({});
@@ -70,11 +72,16 @@ export function Charts() {
     if (!entry || Content) return;
     fetchChart(name, entry[2]);
   }, [name]);
+  const tabs = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    // On a phone the tabs scroll, and the chosen one may be outside.
+    tabs.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [name]);
   const shared = filterQuery(route.value.query);
   const rows = filtered.value;
   return html`
     <h1 class="hidden">Charts</h1>
-    <nav class="subnav" aria-label="Charts">
+    <nav class="subnav" aria-label="Charts" ref=${tabs}>
       ${CHARTS.map(([one, title]) => html`<a key=${one} href=${href(`charts/${one}`, shared)} aria-current=${one === name ? "page" : undefined}>${title}</a>`)}
     </nav>
     ${
@@ -83,7 +90,7 @@ export function Charts() {
       <div class="toolbar">
         <${StateFilter} />
         <span class="soft small">${shownTrials(rows.length, trials().length)}${loaded.value ? "" : ", loading …"}</span>
-        <div class="end"><${FilterButton} open=${open} setOpen=${setOpen} /></div>
+        <div class="end">${WITH_STOPPED.has(name) && html`<${StoppedSwitch} />`}<${FilterButton} open=${open} setOpen=${setOpen} /></div>
       </div>
       ${open && html`<${FilterPanel} />`}
       <div class="toolbar" style=${{ marginTop: "-4px" }}><${FilterChips} /></div>`

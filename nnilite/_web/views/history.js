@@ -4,15 +4,16 @@ import { number } from "../lib/format.js";
 import { loaded, trials, version } from "../lib/live_data.js";
 import { goals, metricWord } from "../lib/objectives.js";
 import { go } from "../lib/route.js";
-import { bestSoFar, scored } from "../lib/trials.js";
+import { bestSoFar, isStopped, scored } from "../lib/trials.js";
 import { html, useMemo, useRef, useState } from "../lib/ui.js";
 import { axis, base, Chart, colours, Save, STATE_COLOURS, tip } from "../parts/chart.js";
 import { Pick } from "../parts/chart_card.js";
 import { Card, Empty } from "../parts/layout.js";
 import { isLog, LogScale, leftOut, resultAxis, shown } from "../parts/log_scale.js";
+import { hollow, StoppedSwitch, withStopped } from "../parts/stopped_trials.js";
 
 /** @import { Scored, Trial } from "../lib/trials.js" */
-/** @import { Option, Chart as Drawn } from "../vendor/echarts.js" */
+/** @import { Option, Series, Chart as Drawn } from "../vendor/echarts.js" */
 
 const POINTS_MAX = 20_000;
 
@@ -22,10 +23,14 @@ export function History() {
   const name = names.includes(chosen) ? chosen : names[0];
   const goal = goals.value[name];
   const chart = useRef(/** @type {Drawn | null} */ (null));
-  const ended = useMemo(() => scored(trials(), name).sort((a, b) => a.sequence - b.sequence), [version.value, name]);
+  const stopped = withStopped();
+  const ended = useMemo(
+    () => scored(trials(), name, stopped).sort((a, b) => a.sequence - b.sequence),
+    [version.value, name, stopped],
+  );
   const best = useMemo(() => bestSoFar(ended, goal), [ended, goal]);
   const failed = useMemo(() => trials().filter((trial) => trial.state === "FAILED"), [version.value]);
-  const draw = () => historyOption(ended, best, failed);
+  const draw = () => historyOption(ended, best, failed, metricWord(name));
   const data = () => ({
     header: ["sequence", "trial", metricWord(name), "best"],
     rows: ended.map((trial, place) => [trial.sequence, trial.id, trial.score, best[place]]),
@@ -36,7 +41,7 @@ export function History() {
     ended.map((trial) => trial.score),
     "result",
   );
-  const buttons = ended.length > 0 && html`<${LogScale} /><${Save} name="history" chart=${chart} data=${data} />`;
+  const buttons = html`<${StoppedSwitch} />${ended.length > 0 && html`<${LogScale} /><${Save} name="history" chart=${chart} data=${data} />`}`;
   return html`<${Card} title="Metric of all trials, and the best so far" class="c12" end=${html`${picker}${buttons}`}>
     ${missing && html`<p class="note calm small" role="status">${missing}</p>`}
     ${
@@ -52,20 +57,44 @@ export function History() {
 
 /**
  * @param {Scored[]} ended
- * @param {number[]} best
+ * @param {(number | null)[]} best
  * @param {Trial[]} failed
+ * @param {string} title of the axis of results
  * @returns {Option}
  */
-function historyOption(ended, best, failed) {
+function historyOption(ended, best, failed, title) {
   const c = colours();
   const step = Math.max(1, Math.ceil(ended.length / POINTS_MAX));
   const points = ended.filter((_, place) => place % step === 0);
   const values = ended.map((trial) => trial.score);
   const lows = isLog() ? {} : robustRange(values);
   const lowest = values.reduce((low, one) => (shown(one) === null || one >= low ? low : one), Infinity);
+  /**
+   * @param {string} name
+   * @param {Scored[]} some
+   * @param {Record<string, unknown>} itemStyle
+   * @returns {Series}
+   */
+  const pointsOf = (name, some, itemStyle) => ({
+    type: "scatter",
+    name,
+    symbolSize: ended.length > 2000 ? 4 : 8,
+    large: some.length > 5000,
+    itemStyle: { ...itemStyle, opacity: ended.length > 2000 ? 0.35 : 0.6 },
+    data: some.flatMap((trial) =>
+      shown(trial.score) === null ? [] : { value: [trial.sequence, trial.score], id: trial.id },
+    ),
+    tooltip: {
+      formatter: ({ data }) =>
+        tip(`Trial ${data.id}`, [
+          ["number", data.value[0]],
+          [name === "trials" ? "metric" : "latest metric, stopped early", number(data.value[1], 6)],
+        ]),
+    },
+  });
   return {
     ...base(),
-    grid: { left: 8, right: 18, top: 14, bottom: 26, containLabel: true },
+    grid: { left: 30, right: 18, top: 14, bottom: 26, containLabel: true },
     xAxis: axis({
       type: "value",
       name: "trial number",
@@ -74,25 +103,14 @@ function historyOption(ended, best, failed) {
       max: "dataMax",
       splitLine: { show: false },
     }),
-    yAxis: resultAxis(values, lows),
+    yAxis: resultAxis(values, { ...lows, name: title, nameGap: 46 }),
     series: [
-      {
-        type: "scatter",
-        name: "trials",
-        symbolSize: ended.length > 2000 ? 4 : 8,
-        large: points.length > 5000,
-        itemStyle: { color: c["series-1"], opacity: ended.length > 2000 ? 0.35 : 0.6 },
-        data: points.flatMap((trial) =>
-          shown(trial.score) === null ? [] : { value: [trial.sequence, trial.score], id: trial.id },
-        ),
-        tooltip: {
-          formatter: ({ data }) =>
-            tip(`Trial ${data.id}`, [
-              ["number", data.value[0]],
-              ["metric", number(data.value[1], 6)],
-            ]),
-        },
-      },
+      pointsOf(
+        "trials",
+        points.filter((trial) => !isStopped(trial)),
+        { color: c["series-1"] },
+      ),
+      pointsOf("stopped early", points.filter(isStopped), hollow()),
       {
         type: "line",
         name: "best so far",
@@ -119,12 +137,13 @@ function historyOption(ended, best, failed) {
 /**
  * The line needs only the points where it steps, and its ends.
  * @param {Scored[]} ended
- * @param {number[]} best
+ * @param {(number | null)[]} best
+ * @returns {[number, number | null][]}
  */
 function changesOf(ended, best) {
-  return ended
-    .map((trial, place) => [trial.sequence, best[place]])
-    .filter((_, place) => place === 0 || place === best.length - 1 || best[place] !== best[place - 1]);
+  /** @type {[number, number | null][]} */
+  const all = ended.map((trial, place) => [trial.sequence, best[place]]);
+  return all.filter((_, place) => place === 0 || place === best.length - 1 || best[place] !== best[place - 1]);
 }
 
 /**
