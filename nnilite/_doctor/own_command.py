@@ -19,10 +19,10 @@ def run(check: str, config: CheckedConfig, options: ManagerOptions, limit_s: flo
     began = time.monotonic()
     with one_trial.started(config, options) as entry:
         trial = one_trial.ended(entry, limit_s, run_s)
-    yield judged(check, trial, time.monotonic() - began, limit_s)
+    yield judge(check, trial, time.monotonic() - began, limit_s)
 
 
-def judged(check: str, trial: dict[str, Any], took_s: float, limit_s: float) -> Finding:
+def judge(check: str, trial: dict[str, Any], took_s: float, limit_s: float) -> Finding:
     """Return what a trial that ran the user's command, and may still run, shows."""
     state, reason = trial["state"], str(trial.get("reason") or "").strip()
     match state:

@@ -105,12 +105,14 @@ def compute(method: str, trials: Sequence[tuple[Json, float]], direction: str) -
         return {"method": method, "shares": [], "intervals": [], "reason": f"{what} varies among the trials so far"}
     used, how = evaluator(method)
     every = range(len(scores))
-    shares = _shares(known, scores, every, direction, how)
-    intervals = _intervals(list(shares), lambda places: _shares(known, scores, places, direction, how), len(scores))
+    shares = _compute_shares(known, scores, every, direction, how)
+    intervals = _compute_intervals(
+        list(shares), lambda places: _compute_shares(known, scores, places, direction, how), len(scores)
+    )
     return {"method": used, "shares": list(shares.items()), "intervals": intervals, "reason": ""}
 
 
-def _shares(
+def _compute_shares(
     known: Mapping[str, Sequence[Json]],
     scores: Sequence[float],
     places: Sequence[int],
@@ -136,7 +138,7 @@ def _shares(
     return dict(optuna.importance.get_param_importances(study, evaluator=how))
 
 
-def _intervals(
+def _compute_intervals(
     names: Sequence[str], shares_of: Callable[[Sequence[int]], Mapping[str, float]], count: int
 ) -> list[tuple[float, float]]:
     """Return the ends between which nine of ten shares lie by random samples of the trials; none without the time."""

@@ -67,7 +67,7 @@ class BulkReader:
     def __init__(self, reader: Reader, objectives: Mapping[str, str]) -> None:
         self._reader = reader
         self._objectives = objectives
-        # By the question: the state of the results (see `_state_of_results`), and the answer.
+        # By the question: the state of the results (see `_read_state_of_results`), and the answer.
         self._importance: dict[tuple[ImportanceMethod, str, bool], tuple[tuple[int, int], Importance]] = {}
         self._computing = asyncio.Lock()
 
@@ -85,7 +85,7 @@ class BulkReader:
         Raises: ServiceError if the computation takes too long or fails.
         """
         async with self._computing:
-            known = await self._reader.ask(_state_of_results, stopped)
+            known = await self._reader.ask(_read_state_of_results, stopped)
             kept = self._importance.get((method, key, stopped))
             if kept is None or kept[0] != known:
                 scored = await self._reader.ask(_scored, key, stopped)
@@ -132,7 +132,7 @@ def _number(value: Json, key: str) -> float | None:
 _WITH_RESULT = "(t.state = 'SUCCEEDED' AND t.value IS NOT NULL OR ? AND t.state = 'EARLY_STOPPED')"
 
 
-def _state_of_results(rows: Rows, stopped: bool) -> tuple[int, int]:
+def _read_state_of_results(rows: Rows, stopped: bool) -> tuple[int, int]:
     """Return how many trials have a result, and the latest change of one, such as by a further attempt."""
     found = rows(f"SELECT COUNT(*), COALESCE(MAX(revision), 0) FROM trials t WHERE {_WITH_RESULT}", stopped)
     return int(found[0][0]), int(found[0][1])
@@ -143,7 +143,7 @@ def _scored(rows: Rows, key: str, stopped: bool) -> list[tuple[str, float]]:
     found = rows(
         f"SELECT parameters, COALESCE(value, {LATEST}) FROM (SELECT t.*, ROW_NUMBER() OVER (ORDER BY t.sequence) "
         f"AS place FROM trials t WHERE {_WITH_RESULT}) t WHERE place % ? = 0",
-        *(stopped, max(math.ceil(_state_of_results(rows, stopped)[0] / _SAMPLE_MAX), 1)),
+        *(stopped, max(math.ceil(_read_state_of_results(rows, stopped)[0] / _SAMPLE_MAX), 1)),
     )
     numbers = ((parameters, _number(stored_value(text), key)) for parameters, text in found if text is not None)
     return [(parameters, number) for parameters, number in numbers if number is not None]

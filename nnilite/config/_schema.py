@@ -47,7 +47,12 @@ def _parameter(kind: ParameterKind) -> dict[str, Any]:
     return {
         "title": kind.value,
         "type": "object",
-        "properties": {"_type": {"const": kind.value}, "_value": _value(kind)},
+        "properties": {
+            "_type": {"const": kind.value},
+            "_value": _value(kind),
+            "_unit": {"type": "string", "maxLength": 20},
+            **({"_ordered": {"type": "boolean"}} if kind is ParameterKind.CHOICE else {}),
+        },
         "required": ["_type", "_value"],
     }
 
@@ -62,8 +67,9 @@ def _value(kind: ParameterKind) -> dict[str, Any]:
         }
         all_named = {"items": {"type": "object", "required": ["_name"]}}
         return {"type": "array", "minItems": 1, "uniqueItems": True, "if": all_named, "then": {"items": nested}}
-    one: dict[str, Any] = {"type": "integer" if kind is ParameterKind.RANDINT else "number"}
-    positive = {"type": "number", "exclusiveMinimum": 0}
+    number = "integer" if kind.whole else "number"
+    one: dict[str, Any] = {"type": number}
+    positive = {"type": number, "exclusiveMinimum": 0}
     first = positive if kind.log and not kind.normal else one
     items = [first, positive if kind.normal else one, *([positive] if kind.quantised else [])]
     return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}

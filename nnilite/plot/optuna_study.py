@@ -140,7 +140,7 @@ class _ParameterNames:
     def _value(self, parameter: Parameter, raw: int | float) -> Any:
         if parameter.kind is ParameterKind.CHOICE:
             return _option(parameter, int(raw))
-        return int(raw) if parameter.kind is ParameterKind.RANDINT else float(raw)
+        return int(raw) if parameter.kind.whole else float(raw)
 
     def distribution(self, name: str) -> BaseDistribution:
         from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
@@ -154,6 +154,8 @@ class _ParameterNames:
         high = max(seen) if one.high is None else float(one.high)
         if one.kind is ParameterKind.RANDINT:
             return IntDistribution(int(low), int(high) - 1)
+        if one.kind.whole:
+            return IntDistribution(int(low), int(high), log=one.log, step=1 if one.log else int(one.q or 1))
         return FloatDistribution(low, high, log=one.log and low > 0)
 
 

@@ -24,7 +24,7 @@ _LARGEST_EXPONENT = 700.0  # exp of more is not a float
 
 
 class ParameterKind(str, Enum):
-    """NNI's `_type` strings."""
+    """NNI's `_type` strings, and whole numbers that NNI lacks: on a log scale, with a step, or both."""
 
     CHOICE = "choice"
     RANDINT = "randint"
@@ -36,6 +36,9 @@ class ParameterKind(str, Enum):
     QNORMAL = "qnormal"
     LOGNORMAL = "lognormal"
     QLOGNORMAL = "qlognormal"
+    LOGRANDINT = "lograndint"
+    QRANDINT = "qrandint"
+    QLOGRANDINT = "qlograndint"
 
     @property
     def log(self) -> bool:
@@ -46,6 +49,11 @@ class ParameterKind(str, Enum):
     def quantised(self) -> bool:
         """Whether values are rounded to multiples of `q`."""
         return self.value.startswith("q")
+
+    @property
+    def whole(self) -> bool:
+        """Whether its values are whole numbers."""
+        return self.value.endswith("randint")
 
     @property
     def normal(self) -> bool:
@@ -61,12 +69,13 @@ class Parameter:
     kind: ParameterKind
     values: tuple[Json, ...] = ()  # options of a choice; of a nested choice as written, with their subspaces
     low: float | None = None
-    high: float | None = None  # not included for randint, included for the others
+    high: float | None = None  # not included for randint, included for all others
     q: float | None = None
     mu: float | None = None
     sigma: float | None = None
     parent: tuple[Key, int] | None = None  # active if that choice has chosen that option; None: always
     nested: bool = False  # a choice between subspaces
+    ordered: bool = False  # a choice whose options are numbers in ascending order: near ones are alike
 
     @property
     def name(self) -> str:
@@ -79,9 +88,24 @@ class Parameter:
         return self.kind in (ParameterKind.CHOICE, ParameterKind.RANDINT)
 
     @property
+    def unordered(self) -> bool:
+        """Whether it is a choice whose options have no order."""
+        return self.kind is ParameterKind.CHOICE and not self.ordered
+
+    @property
     def log(self) -> bool:
         """Its logarithm is what is uniform or normal."""
         return self.kind.log
+
+    @property
+    def log_ends(self) -> tuple[float, float] | None:
+        """The logarithms between which a whole number of a log kind is drawn: half a step beyond both ends.
+
+        So each value has its share of the logarithmic scale. None for all other kinds.
+        """
+        if not (self.kind.whole and self.log) or self.low is None or self.high is None or self.q is None:
+            return None
+        return math.log(self.low - self.q / 2), math.log(self.high + self.q / 2)
 
     @property
     def count(self) -> int | None:
@@ -121,11 +145,18 @@ class Parameter:
         if self.mu is not None and self.sigma is not None:
             drawn = rng.gauss(self.mu, self.sigma)
             return math.exp(min(drawn, _LARGEST_EXPONENT)) if self.log else drawn
+        if self.log_ends is not None:
+            return math.exp(rng.uniform(*self.log_ends))
         low, high = float(self.low or 0.0), float(self.high or 0.0)
+        if self.kind is ParameterKind.QRANDINT:
+            return low + rng.randrange(self.count or 1) * (self.q or 1)
         return math.exp(rng.uniform(math.log(low), math.log(high))) if self.log else rng.uniform(low, high)
 
-    def legal(self, value: float) -> float:
-        """Return a real number made legal: rounded to `q` (halves to even), then moved into [low, high]."""
+    def legal(self, value: float) -> int | float:
+        """Return a number made legal: rounded to `q` (halves to even), then moved into [low, high].
+
+        It is an int for the kinds of whole numbers.
+        """
         number = float(value)
         if not math.isfinite(number):
             raise SpaceError(f"{shown(self.path)}: {number} is not a finite number")
@@ -133,7 +164,7 @@ class Parameter:
             number = round(number / self.q) * self.q
         if self.low is not None and self.high is not None:
             number = min(max(number, self.low), self.high)
-        return float(number)
+        return int(number) if self.kind.whole else float(number)
 
     def raw(self, value: Json) -> int | float:
         """Return the raw value for `value`, which a trial got. Raises: SpaceError if it is not of this parameter."""
@@ -186,6 +217,9 @@ class Parameter:
         if self.kind is ParameterKind.RANDINT:
             return f"a whole number from {self.low} up to but not including {self.high}"
         what = f"a multiple of {self.q:g}" if self.q else "a number"
+        if self.kind.whole:
+            what = "a whole number" if self.q == 1 else what
+            return f"{what} from {self.low} to {self.high}"
         if self.kind.normal:
             return f"{what} above 0" if self.kind is ParameterKind.LOGNORMAL else what
         return f"{what} from {self.low:g} to {self.high:g}"

@@ -6,6 +6,7 @@ import difflib
 import json
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from nnilite.space._parameter import Key, Parameter, ParameterKind, brief, text_of
@@ -19,6 +20,7 @@ Fault = tuple[tuple[str | int, ...], str]
 _ARCHITECTURE = ("layer_choice", "input_choice", "mutable_layer", "mutable_type", "optional_layer")
 _LONGEST_SHOWN = 80
 _MOST_STEPS = 2**53  # beyond, multiples of q are no longer exact
+_LONGEST_UNIT = 20
 _EXAMPLE = '{"_type": "uniform", "_value": [0, 1]}'
 _SHAPE = {
     ParameterKind.RANDINT: "[low, high], two whole numbers, high itself not included",
@@ -30,6 +32,9 @@ _SHAPE = {
     ParameterKind.QNORMAL: "[mu, sigma, q]",
     ParameterKind.LOGNORMAL: "[mu, sigma]",
     ParameterKind.QLOGNORMAL: "[mu, sigma, q]",
+    ParameterKind.LOGRANDINT: "[low, high], two whole numbers above 0, both included",
+    ParameterKind.QRANDINT: "[low, high, q], whole numbers, low and high included",
+    ParameterKind.QLOGRANDINT: "[low, high, q], whole numbers above 0, low and high included",
 }
 
 
@@ -98,14 +103,14 @@ class _SpaceReader:
 
     def parameter(self, given: Json, path: Key, at: Key, parent: tuple[Key, int] | None) -> None:
         kind = self.kind(given, at)
-        if kind is None:
+        if kind is None or not self.check_extras(given, kind, at):
             return
         value = given["_value"]
         at = (*at, "_value")
         if not isinstance(value, (list, tuple)):
             self.faults.append((at, f"must be a list, not {value!r}"))
         elif kind is ParameterKind.CHOICE:
-            self.choice(value, path, at, parent)
+            self.choice(value, path, at, parent, given.get("_ordered", False))
         else:
             self.number(kind, value, path, at, parent)
 
@@ -125,7 +130,22 @@ class _SpaceReader:
             self.faults.append(((*at, "_type"), _unknown_type(given["_type"])))
             return None
 
-    def choice(self, options: Sequence[Json], path: Key, at: Key, parent: tuple[Key, int] | None) -> None:
+    def check_extras(self, given: Mapping[str, Json], kind: ParameterKind, at: Key) -> bool:
+        """Return whether `_unit` and `_ordered`, which may be left out, can be used."""
+        unit, ordered = given.get("_unit", ""), given.get("_ordered", False)
+        if not isinstance(unit, str) or len(unit) > _LONGEST_UNIT:
+            self.faults.append(((*at, "_unit"), f"must be a text of at most {_LONGEST_UNIT} characters, not {unit!r}"))
+        elif not isinstance(ordered, bool):
+            self.faults.append(((*at, "_ordered"), f"must be true or false, not {ordered!r}"))
+        elif ordered and kind is not ParameterKind.CHOICE:
+            self.faults.append(((*at, "_ordered"), f"is for choices; the values of {kind.value} have an order anyway"))
+        else:
+            return True
+        return False
+
+    def choice(
+        self, options: Sequence[Json], path: Key, at: Key, parent: tuple[Key, int] | None, ordered: bool
+    ) -> None:
         if not options:
             self.faults.append((at, "has no option to choose from"))
             return
@@ -133,7 +153,12 @@ class _SpaceReader:
         nested = all(named)
         if not self.distinct(options, at, nested) or not self.sensible(options, named, at):
             return
-        self.parameters.append(Parameter(path, ParameterKind.CHOICE, tuple(options), parent=parent, nested=nested))
+        if ordered and not _is_ascending(options):
+            self.faults.append((at, "must be numbers in ascending order, since _ordered is true"))
+            return
+        self.parameters.append(
+            Parameter(path, ParameterKind.CHOICE, tuple(options), parent=parent, nested=nested, ordered=ordered)
+        )
         if nested:
             for k, option in enumerate(options):
                 self.level(option, (*path, k), (*at, k), (path, k))
@@ -182,13 +207,13 @@ class _SpaceReader:
             )
             return
         for k, number in enumerate(value):
-            fault = _not_number(number, whole=kind is ParameterKind.RANDINT)
+            fault = _not_number(number, whole=kind.whole)
             if fault:
                 self.faults.append(((*at, k), fault))
                 return
-        exact = int if kind is ParameterKind.RANDINT else float
+        exact = int if kind.whole else float
         one, two = exact(value[0]), exact(value[1])
-        q = float(value[2]) if kind.quantised else None
+        q = exact(value[2]) if kind.quantised else 1 if kind is ParameterKind.LOGRANDINT else None
         fault = _normal_fault(kind, one, two, q) if kind.normal else _range_fault(kind, one, two, q)
         if fault:
             self.faults.append((at, fault))
@@ -222,6 +247,11 @@ def _explain_old_form(kind: ParameterKind, value: Sequence[Json]) -> str:
     return ""
 
 
+def _is_ascending(options: Sequence[Json]) -> bool:
+    numbers = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in options)
+    return numbers and all(one < other for one, other in pairwise(options))
+
+
 def _unknown_type(given: Json) -> str:
     if given in _ARCHITECTURE:
         return f"{given!r} is for architecture search, which nnilite does not do"
@@ -252,7 +282,15 @@ def _range_fault(kind: ParameterKind, low: float, high: float, q: float | None) 
         return f"is empty: {kind.value} leaves out high, so [{low:g}, {low + 1:g}] is the number {low:g} alone"
     if kind.log and low <= 0:
         return f"low must be above 0 for {kind.value}, not {low:g}: it works on the logarithm"
-    return _step_fault(q, max(abs(low), abs(high)))
+    return _step_fault(q, max(abs(low), abs(high))) or _end_fault(kind, low, high, q)
+
+
+def _end_fault(kind: ParameterKind, low: float, high: float, q: float | None) -> str | None:
+    """Return why whole numbers with a step do not begin and end with one of them."""
+    if not kind.whole or not q or not (low % q or high % q):
+        return None
+    fitting = f"[{max(low // q, 1 if kind.log else low // q) * q:g}, {-(-high // q) * q:g}, {q:g}]"
+    return f"low and high are values, too, so they must be multiples of q ({q:g}), such as {fitting}"
 
 
 def _normal_fault(kind: ParameterKind, mu: float, sigma: float, q: float | None) -> str | None:

@@ -67,7 +67,8 @@ def _range_hints(parameter: Parameter, name: str, low: float, high: float) -> It
         yield Hint(f"{name} can only be {low:g}", "write it into the trial, or make the range wider")
     elif not parameter.log and parameter.kind is not ParameterKind.RANDINT and 0 < low * WIDE <= high:
         what = f"{name} goes from {low:g} to {high:g}, so nine of ten values lie above {high / 10:g}"
-        yield Hint(what, "loguniform searches small and large values alike")
+        better = {"qrandint": "qlograndint"}.get(parameter.kind.value, "loguniform")
+        yield Hint(what, f"{better} searches small and large values alike")
 
 
 def _values(parameter: Parameter) -> str:

@@ -16,7 +16,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from nnilite.space import ParameterKind, SearchSpace
+from nnilite.space import SearchSpace
 from nnilite.tuning.learning import Flat
 from nnilite.tuning.positions import position, raw_at
 
@@ -40,9 +40,10 @@ class Cube:
     def __init__(self, space: SearchSpace) -> None:
         self.parameters = space.parameters
         self._column = {p.path: k for k, p in enumerate(self.parameters)}
-        self._counts = [p.count for p in self.parameters]
+        # Whole numbers on a log scale have cells of different widths, and count as continuous here.
+        self._counts = [p.count if p.log_ends is None else None for p in self.parameters]
         self.continuous = np.array([count is None for count in self._counts], dtype=bool)
-        self._choice = np.array([p.kind is ParameterKind.CHOICE for p in self.parameters], dtype=bool)
+        self._choice = np.array([p.unordered for p in self.parameters], dtype=bool)
         choices = zip(self._choice, self._counts, strict=True)
         self._normal = np.array([p.mu is not None and p.count is None for p in self.parameters], dtype=bool)
         self.low = np.where(self._normal, _STANDARD.cdf(-_REACH), 0.0)

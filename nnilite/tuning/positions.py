@@ -1,7 +1,8 @@
 """Where a raw value lies between 0 and 1, and back: for tuners that work in a unit cube.
 
 The position is the quantile of the parameter's own distribution, so that a uniform draw of positions is a draw from
-the search space. A finite parameter of n values has n cells of equal width; its values lie in their middles.
+the search space. A finite parameter of n values has n cells of equal width; its values lie in their middles. Whole
+numbers on a log scale have cells as wide as their shares of that scale.
 `raw_at(p, position(p, raw))` is `raw`, but for rounding.
 """
 
@@ -20,6 +21,9 @@ _TAIL = 1e-9  # the normal types have no end: so near to 0 and 1 is far enough
 
 def position(parameter: Parameter, raw: int | float) -> float:
     """Return the position of a raw value, in [0, 1]."""
+    if parameter.log_ends is not None:
+        first, last = parameter.log_ends
+        return min(max((math.log(raw) - first) / (last - first), 0.0), 1.0)
     if parameter.count is not None:
         return (_cell(parameter, raw) + 0.5) / parameter.count
     if parameter.mu is not None and parameter.sigma is not None:
@@ -32,6 +36,9 @@ def position(parameter: Parameter, raw: int | float) -> float:
 def raw_at(parameter: Parameter, place: float) -> int | float:
     """Return the raw value at a position in [0, 1]; what lies outside is moved to the nearest end."""
     place = min(max(place, 0.0), 1.0)
+    if parameter.log_ends is not None:
+        first, last = parameter.log_ends
+        return parameter.legal(math.exp(first + place * (last - first)))
     if parameter.count is not None:
         return _in_cell(parameter, min(int(place * parameter.count), parameter.count - 1))
     if parameter.mu is not None and parameter.sigma is not None:
@@ -49,16 +56,26 @@ def neighbour(parameter: Parameter, raw: int | float, width: float, rng: random.
     finite parameter with more than one value changes always.
     """
     count = parameter.count
-    if parameter.kind is ParameterKind.CHOICE or (count is not None and count <= 2):
+    if parameter.unordered or (count is not None and count <= 2):
         cell = _cell(parameter, raw)
         others = [k for k in range(count or 1) if k != cell]
         return _in_cell(parameter, rng.choice(others)) if others else raw
     step = rng.gauss(0.0, width)
+    if parameter.log_ends is not None:
+        found = raw_at(parameter, position(parameter, raw) + step)
+        return _find_next(parameter, raw, up=step > 0.0) if found == raw else found
     if count is not None:
         step += math.copysign(1.0 / count, step)
     place = position(parameter, raw) + step
     found = raw_at(parameter, -place if place < 0.0 else 2.0 - place if place > 1.0 else place)
     return neighbour(parameter, raw, width, rng) if count is not None and found == raw else found
+
+
+def _find_next(parameter: Parameter, raw: int | float, up: bool) -> int | float:
+    """Return the value after or before `raw`; at an end of the range, the one on its other side."""
+    cell, last = _cell(parameter, raw), (parameter.count or 1) - 1
+    near = cell + 1 if up else cell - 1
+    return _in_cell(parameter, near if 0 <= near <= last else 2 * cell - near)
 
 
 def _bounds(parameter: Parameter) -> tuple[float, float]:

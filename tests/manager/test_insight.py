@@ -147,16 +147,16 @@ def test_an_importance_has_an_interval_around_it(store: Store, ask: Ask) -> None
 @pytest.mark.process
 def test_a_result_that_has_changed_is_seen_in_the_importance(store: Store) -> None:
     async def work() -> None:
-        insight = Insight({"default": "maximize"})
-        insight.reader = Reader(store.path)
+        reader = Reader(store.path)
+        bulk = BulkReader(reader, {"default": "maximize"})
         parameters = [{"x": n, "y": (n * 7) % 30} for n in range(30)]
         try:
             for wanted in ("x", "y"):
                 save(store, [trial(n, parameters=one, value=float(one[wanted])) for n, one in enumerate(parameters)])
-                found = await insight.importance(ImportanceMethod.PED_ANOVA, "default")
+                found = await bulk.importance(ImportanceMethod.PED_ANOVA, "default")
                 assert found.shares[0][0] == wanted
         finally:
-            insight.reader.close()
+            reader.close()
 
     asyncio.run(work())
 

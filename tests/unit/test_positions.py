@@ -19,6 +19,10 @@ SPACE = SearchSpace.parse(
         "quniform": {"_type": "quniform", "_value": [2, 10, 5]},
         "loguniform": {"_type": "loguniform", "_value": [1e-4, 10]},
         "qloguniform": {"_type": "qloguniform", "_value": [0.1, 20, 1]},
+        "lograndint": {"_type": "lograndint", "_value": [1, 900]},
+        "qrandint": {"_type": "qrandint", "_value": [-8, 64, 8]},
+        "qlograndint": {"_type": "qlograndint", "_value": [8, 64, 8]},
+        "ordered": {"_type": "choice", "_value": [1, 2, 40], "_ordered": True},
         "normal": {"_type": "normal", "_value": [3, 2]},
         "qnormal": {"_type": "qnormal", "_value": [3, 2, 0.5]},
         "lognormal": {"_type": "lognormal", "_value": [0, 1]},
@@ -66,3 +70,25 @@ def test_uniform_positions_are_a_draw_from_the_space():
     values = sorted(raw_at(PARAMETERS["normal"], rng.random()) for _ in range(4001))
     assert values[2000] == pytest.approx(3, abs=0.15)
     assert values[3365] - values[635] == pytest.approx(4, abs=0.3)  # two standard deviations to each side of the median
+
+
+def test_whole_numbers_on_a_log_scale_have_their_shares_of_it():
+    parameter = PARAMETERS["lograndint"]
+    width = 1 / 1000
+    drawn = [raw_at(parameter, (k + 0.5) * width) for k in range(1000)]
+    below = sum(raw <= 30 for raw in drawn) / 1000  # half of the logarithms from 1 to 900
+    assert below == pytest.approx(0.5, abs=0.06)
+    assert {1, 2, 3, 4} <= set(drawn)
+    assert raw_at(parameter, 1.0) == 900
+
+
+def test_the_next_value_is_a_neighbour_however_narrow_the_step_is():
+    parameter, rng = PARAMETERS["lograndint"], random.Random(3)
+    assert {neighbour(parameter, 1, 1e-9, rng) for _ in range(9)} == {2}
+    assert {neighbour(parameter, 5, 1e-9, rng) for _ in range(99)} == {4, 6}
+
+
+def test_only_a_choice_without_an_order_jumps_anywhere():
+    rng = random.Random(4)
+    assert {neighbour(PARAMETERS["ordered"], 0, 0.01, rng) for _ in range(50)} == {1}
+    assert {neighbour(PARAMETERS["choice"], 0, 0.01, rng) for _ in range(50)} == {1, 2}

@@ -36,6 +36,13 @@ LEAVES = st.one_of(
     LOG_BOUNDS.map(lambda v: _spec("loguniform", v)),
     st.tuples(BOUNDS, STEP).map(lambda v: _spec("quniform", (*v[0], v[1]))),
     st.tuples(LOG_BOUNDS, STEP).map(lambda v: _spec("qloguniform", (*v[0], v[1]))),
+    INTEGERS.map(lambda v: _spec("lograndint", (v[1], v[1] + abs(v[0])))),
+    st.tuples(INTEGERS, st.integers(1, 9)).map(
+        lambda v: _spec("qrandint", (v[0][0] * v[1], (v[0][0] + v[0][1]) * v[1], v[1]))
+    ),
+    st.tuples(INTEGERS, st.integers(1, 9)).map(
+        lambda v: _spec("qlograndint", (v[0][1] * v[1], (v[0][1] + abs(v[0][0])) * v[1], v[1]))
+    ),
     st.tuples(st.sampled_from(["normal", "lognormal"]), MOMENTS).map(lambda v: _spec(*v)),
     st.tuples(st.sampled_from(["qnormal", "qlognormal"]), MOMENTS, STEP).map(lambda v: _spec(v[0], (*v[1], v[2]))),
 )

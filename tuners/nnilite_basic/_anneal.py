@@ -9,7 +9,7 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from nnilite.space import Key, Parameter, ParameterKind
+from nnilite.space import Key, Parameter
 from nnilite.tuning.class_args import one_of
 from nnilite.tuning.learning import LearningTuner, Point, PointState
 from nnilite.tuning.positions import position, raw_at
@@ -76,7 +76,7 @@ class AnnealTuner(LearningTuner):
             return parameter.sample(rng)
         raw = found[-1]
         share = 1.0 / (1.0 + _SHRINKING * self._results[path])
-        if parameter.kind is ParameterKind.CHOICE:
+        if parameter.unordered:
             return parameter.sample(rng) if rng.random() < share else raw
         place = position(parameter, raw)
         low, high = max(place - share / 2.0, 0.0), min(place + share / 2.0, 1.0)

@@ -83,6 +83,8 @@ def axes_of(space: SearchSpace) -> list[Axis]:
 
 
 def _distribution(parameter: Parameter) -> BaseDistribution:
+    if parameter.ordered:
+        return IntDistribution(0, len(parameter.values) - 1)
     if parameter.kind is ParameterKind.CHOICE:
         return CategoricalDistribution(tuple(range(len(parameter.values))))
     if parameter.low is None or parameter.high is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from nnilite.errors import SpaceError
 from nnilite.records import Json
-from nnilite.space import ParameterKind, SearchSpace
+from nnilite.space import SearchSpace
 from nnilite.tuning.class_args import number, one_of, whole_number
 from nnilite.tuning.learning import LearningTuner, Point, PointState
 from nnilite.tuning.positions import position, raw_at
@@ -59,7 +59,7 @@ class CMAESTuner(LearningTuner):
 
     def _accept(self, space: SearchSpace) -> None:
         for parameter in space.parameters:
-            if parameter.kind is ParameterKind.CHOICE and parameter.count != 1:
+            if parameter.unordered and parameter.count != 1:
                 raise SpaceError(
                     f"CMA-ES takes numbers only, but {parameter.name!r} is a choice; "
                     "TPE, SMAC and Evolution take choices"

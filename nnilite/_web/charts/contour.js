@@ -1,6 +1,6 @@
 // The metric over two parameters: trials as points on a surface that is interpolated between them.
 
-import { isLogarithmic } from "../lib/filtered.js";
+import { isLogarithmic, titleOf } from "../lib/filtered.js";
 import { fieldName, fieldValue } from "../lib/filters.js";
 import { number } from "../lib/format.js";
 import { version } from "../lib/live_data.js";
@@ -171,11 +171,11 @@ function option(points, fieldX, fieldY, name) {
     ...base(),
     grid: { left: 36, right: 84, top: 12, bottom: 30, containLabel: true },
     xAxis: [
-      { ...ticks(scaleX), name: fieldName(fieldX.field), nameGap: 28 },
+      { ...ticks(scaleX), name: titleOf(fieldX.field), nameGap: 28 },
       { type: "value", min: 0, max: 1, show: false },
     ],
     yAxis: [
-      { ...ticks(scaleY), name: fieldName(fieldY.field), nameGap: nameGap(scaleY) },
+      { ...ticks(scaleY), name: titleOf(fieldY.field), nameGap: nameGap(scaleY) },
       { type: "value", min: 0, max: 1, show: false },
     ],
     visualMap: {

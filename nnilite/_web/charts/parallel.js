@@ -1,6 +1,6 @@
 // Parallel coordinates: every trial a line through its parameters and its metric. Dragging along an axis chooses lines.
 
-import { fields, isLogarithmic } from "../lib/filtered.js";
+import { fields, isLogarithmic, titleOf } from "../lib/filtered.js";
 import { fieldName, fieldValue } from "../lib/filters.js";
 import { number, plural } from "../lib/format.js";
 import { version } from "../lib/live_data.js";
@@ -165,7 +165,7 @@ function option(lines, axes, name) {
       },
     },
     parallelAxis: [
-      ...axes.map((field, dim) => ({ dim, name: fieldName(field.field), ...scaleOf(field) })),
+      ...axes.map((field, dim) => ({ dim, name: titleOf(field.field), ...scaleOf(field) })),
       { dim: axes.length, name: metricWord(name), type: "value", scale: true },
     ],
     series: [

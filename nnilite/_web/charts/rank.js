@@ -1,6 +1,7 @@
 // Two parameters against each other: each trial is a point, coloured by the rank of its result. Unlike values, ranks tell
 // good trials from better ones also where a few results lie far away from all others.
 
+import { titleOf } from "../lib/filtered.js";
 import { fieldName, fieldValue } from "../lib/filters.js";
 import { count, number } from "../lib/format.js";
 import { version } from "../lib/live_data.js";
@@ -82,7 +83,7 @@ function option(points, fieldX, fieldY, name) {
   const [worst, best] = [order[0].trial.score, order[order.length - 1].trial.score];
   const ends = goalOf(name) ? ["best", "worst"] : ["highest", "lowest"];
   /** @param {Parameter} field */
-  const scale = (field) => ({ ...axisOf(field), name: fieldName(field.field) });
+  const scale = (field) => ({ ...axisOf(field), name: titleOf(field.field) });
   /**
    * @param {Parameter} field
    * @param {FlatValue} value

@@ -1,6 +1,6 @@
 // One small chart for each parameter: the metric over its values. Later trials are darker.
 
-import { fields, isLogarithmic } from "../lib/filtered.js";
+import { fields, isLogarithmic, titleOf } from "../lib/filtered.js";
 import { fieldName, fieldValue } from "../lib/filters.js";
 import { number } from "../lib/format.js";
 import { version } from "../lib/live_data.js";
@@ -40,7 +40,7 @@ export default function Slices({ rows }) {
     <div class="chart-grid">${parameters.slice(0, SHOWN_MAX).map(
       (
         field,
-      ) => html`<${ChartCard} key=${field.field} title=${fieldName(field.field)} name=${`slice-${fieldName(field.field)}`} height=${230}
+      ) => html`<${ChartCard} key=${field.field} title=${titleOf(field.field)} name=${`slice-${fieldName(field.field)}`} height=${230}
       deps=${[points, name, isLog()]} draw=${() => option(points, field, name)}
       data=${() => ({ header: ["trial", fieldName(field.field), name], rows: points.map((trial) => [trial.id, fieldValue(trial, field.field), reached(trial, name)]) })} />`,
     )}</div>

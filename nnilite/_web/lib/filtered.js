@@ -1,5 +1,5 @@
 // What the views share about trials: the fields that occur, and those that the address asks for.
-import { fieldsOf, matcher, readFilters } from "./filters.js";
+import { fieldName, fieldsOf, matcher, readFilters } from "./filters.js";
 import { profile, trials, version } from "./live_data.js";
 import { route } from "./route.js";
 import { computed } from "./ui.js";
@@ -51,4 +51,14 @@ export const stateCounts = computed(() => {
 export function isLogarithmic(name) {
   const type = spaceOf(name)?._type;
   return typeof type === "string" && type.includes("log");
+}
+
+/**
+ * The name of a parameter with its unit, where the search space gives one.
+ * @param {string} field
+ */
+export function titleOf(field) {
+  const name = fieldName(field);
+  const unit = spaceOf(name)?._unit;
+  return typeof unit === "string" && unit ? `${name} (${unit})` : name;
 }

@@ -228,9 +228,14 @@ export type Change =
   | { type: "reset" };
 
 /** One parameter of a search space, as NNI writes it. */
-export type Space = { _type: "choice"; _value: Json[] } | { _type: Distribution; _value: number[] };
+export type Space = ({ _type: "choice"; _value: Json[] } | { _type: Distribution; _value: number[] }) & {
+  _unit?: string;
+};
 type Distribution =
   | "randint"
+  | "lograndint"
+  | "qrandint"
+  | "qlograndint"
   | "uniform"
   | "quniform"
   | "loguniform"
