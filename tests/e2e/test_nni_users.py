@@ -141,9 +141,9 @@ from nni.tools.nnictl.updater import update_searchspace, update_trialnum
 this = Namespace(id=sys.argv[1], head=1, tail=None, filename=sys.argv[2], value=5, port=None, all=False)
 known = Experiments().get_all_experiments()[this.id]
 assert known["port"] == get_experiment_port(this)
+assert trial_ls(this)[0]["trialJobId"] == sys.argv[3]
 update_searchspace(this)
 update_trialnum(this)
-assert trial_ls(this)[0]["trialJobId"] == sys.argv[3]
 stop_experiment(this)
 """
 

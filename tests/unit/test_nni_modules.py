@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -351,3 +352,10 @@ def test_an_example_of_nni_that_was_no_tuner_of_its_own_is_refused_by_that() -> 
 
     with pytest.raises(PluginError, match=r"OpEvo was an example of NNI 2 .* as a choice between"):
         lookup.tuner_class("OpEvo")
+
+
+def test_a_script_that_calls_nnictl_has_its_own_errors(imported: Imported, capsys: pytest.CaptureFixture[str]) -> None:
+    hook = sys.excepthook
+    imported("nni.tools.nnictl.command_calls").carry_out("platform", "list", "--json")
+    assert sys.excepthook is hook
+    assert "local" in capsys.readouterr().out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import sys
 from typing import Any
 
 from nnilite._cli import nnictl
@@ -14,7 +15,11 @@ __path__: list[str] = []  # see `nni._Elsewhere`
 
 def carry_out(*words: object) -> None:
     """Carry out a command. Raises: SystemExit with its exit code if it fails, after it has printed why."""
-    code = nnictl.run([str(word) for word in words if word is not None])
+    hook = sys.excepthook
+    try:
+        code = nnictl.run([str(word) for word in words if word is not None])
+    finally:
+        sys.excepthook = hook  # the errors of the calling script are its own, and no bugs of nnilite
     if code:
         raise SystemExit(code)
 
