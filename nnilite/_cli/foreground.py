@@ -37,6 +37,7 @@ def follow(entry: RegistryEntry, *, as_json: bool = False) -> int:
     """Watch an experiment until it ends, and stop its manager. Return the exit code."""
     from nnilite._cli import nnictl
 
+    # With --json, standard output has the final profile and nothing else.
     out = sys.stderr if as_json else sys.stdout
     try:
         page = managers.page_address(entry)
@@ -53,6 +54,7 @@ def follow(entry: RegistryEntry, *, as_json: bool = False) -> int:
         profile = _gone(entry, None, error)
     except KeyboardInterrupt:
         return stop(entry, as_json=as_json)
+    # Another program may have stopped it meanwhile.
     if registry.find(entry.id).alive:
         managers.stop(entry)
         warn_of_left(entry)
@@ -87,6 +89,7 @@ def _watched(manager: Client, entry: RegistryEntry, *, quiet: bool) -> dict[str,
         return watch(manager, entry, Lines())
     from rich.live import Live
 
+    # The bar goes away at the end: the result below it has all that it said.
     with Live(console=screen.console(), refresh_per_second=8, transient=True) as live:
         return watch(manager, entry, lambda profile, course: live.update(_picture(profile, course)))
 
@@ -131,6 +134,7 @@ class Lines:
         if ended < self._ended + step and waited < LINE_S and profile["state"] not in ENDED:
             return
         said = progress_text.line(profile, course)
+        # An experiment that stands still for days would fill a log with one line.
         if said != self._said:
             print(said, flush=True)
         self._said, self._at_s, self._ended = said, time.monotonic(), ended

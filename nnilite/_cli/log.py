@@ -176,6 +176,7 @@ def _both(manager: Client, options: argparse.Namespace) -> None:
 def _folder(options: argparse.Namespace, attempt: int) -> Path:
     entry = access.find(options, read_only=True)
     folder = _trial_folder(entry, options.trial)
+    # NNI has no attempts: the folder is that of its trial.
     return folder if entry.origin else folder / str(attempt)
 
 
@@ -192,6 +193,7 @@ def _from_trial(manager: Client, trial: str, stream: str) -> Read:
 def _from_file(file: BinaryIO) -> Read:
     def read(offset: int) -> bytes:
         file.seek(offset)
+        # A log may be larger than the memory.
         return file.read(1 << 20)
 
     return read

@@ -93,6 +93,7 @@ def _rich_table(columns: Sequence[str], cells: Sequence[Sequence[str]], spare: S
     shown = [place for place, name in enumerate(columns) if not spare or name in widths]
     for row in cells:
         table.add_row(*(Text(row[place], style=COLOURS.get(row[place], ""), overflow=_cut(spare)) for place in shown))
+    # Ids and addresses stay whole even if they are wider than the terminal: people copy them.
     out.print(table, crop=not spare, soft_wrap=bool(spare))
     left = [name for name in columns if spare and name not in widths]
     if left:
@@ -182,6 +183,7 @@ def exact(value: float) -> str:
     """Return all digits of a number, without those that only binary fractions cause: 0.1 + 0.2 is 0.3, 40.0 is 40."""
     if value.is_integer() and abs(value) < 1e15:
         return str(int(value))
+    # A sum such as 0.1 + 0.2 needs 17 digits. One that needs one or two more than 15 was probably meant so.
     short, long = f"{value:.15g}", repr(value)
     return short if len(short) + 3 < len(long) else long
 

@@ -100,6 +100,7 @@ def _chosen(options: argparse.Namespace) -> list[RegistryEntry]:
             raise NotFound(f"No running experiment has an id like {options.id}.")
         return matching
     entry = access.find(options)
+    # No failure: a script that stops an experiment cannot know whether it has ended by itself.
     if not entry.alive:
         if not options.json:
             print(f"Experiment {entry.id} is not running.")

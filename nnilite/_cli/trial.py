@@ -147,6 +147,7 @@ def _selected(manager: Client, options: argparse.Namespace) -> Iterable[dict[str
     ranked = manager.trials(
         states=options.status, tags=options.tag, sort="value", descending=maximize == best_first, limit=count
     )
+    # Trials without a value come last in both directions.
     return (trial for trial in ranked if trial["value"] is not None)
 
 
@@ -158,6 +159,7 @@ def _front(manager: Client, options: argparse.Namespace) -> list[dict[str, Any]]
         raise ConfigError("--front: the tuner of this experiment has no `objectives` in its classArgs")
     trials = manager.trials(states=options.status or [TrialState.SUCCEEDED.value])
     best = front(((trial, trial["value"]) for trial in trials), signs(profile["objectives"]))
+    # A tag selects from the front. A front of tagged trials alone would have others in it.
     return [trial for trial in best if set(options.tag) <= set(trial.get("tags", []))]
 
 
@@ -180,6 +182,7 @@ def show(options: argparse.Namespace) -> None:
     if options.json:
         screen.show_json({**trial, "metrics": metrics, "files": files})
         return
+    # What a lost attempt has reported says nothing of the one that runs now.
     _show_facts(trial, next((m["value"] for m in reversed(metrics) if m["attempt"] == trial["attempt"]), None))
     print("\nParameters")
     for line in summary.parameter_lines(trial["parameters"]):
@@ -307,6 +310,7 @@ def download(options: argparse.Namespace) -> None:
             others = listing["others"]
             unnamed = [file["path"] for file in listing["files"] if not _has_address(file["path"])]
             work.expect(sum(file["size"] for file in files))
+            # Asked before the first file, as each of them alone may fit.
             DiskRoom(target).need(sum(file["size"] for file in files))
             for file in files:
                 _fetch(manager, options.trial, file["path"], target, work)

@@ -94,6 +94,7 @@ def _about(archive: zipfile.ZipFile, path: Path) -> Document:
         fields = json.loads(archive.read(ABOUT))
         about = Document(path, fields, "save the experiment again")
         known = about.whole("format", FORMAT, FORMAT) == FORMAT and registry.is_id(about.text("id"))
+        # These are read last, when everything is unpacked: a wrong type is found here, before that.
         about.text("name"), about.text("platform"), about.time("started")
     except (KeyError, ValueError, AttributeError, RecursionError, DamagedFile):
         raise other from None
@@ -126,6 +127,7 @@ def _target(entry: zipfile.ZipInfo, places: Places, taken: EntryPaths) -> tuple[
     inner = parts[1:]
     if parts[0] != "experiment" or not inner:
         raise foreign(entry)
+    # A folder is kept if a file in it would be.
     if is_kept(inner) or (entry.is_dir() and is_kept((*inner, "any"))) or inner == (f"{DATABASE}-wal",):
         return places.draft, "/".join(inner)
     if inner in (("token",), ("lock",), ("manager.json",)) or not is_left_behind(inner):  # `save` never wrote these

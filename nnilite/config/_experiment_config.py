@@ -200,6 +200,7 @@ class ExperimentConfig(Fields):
         """Return all fields that are set, under the names that YAML has."""
         pairs = ((entry, getattr(self, entry.name)) for entry in record_of(ExperimentConfig).entries)
         unset = (None, "")
+        # By identity: compared with "", an array of numpy gives an array.
         given = ((entry.key, value) for entry, value in pairs if not any(value is item for item in unset))
         return {key: value for key, value in given if not isinstance(value, AlgorithmConfig) or value}
 

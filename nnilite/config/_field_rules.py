@@ -52,6 +52,7 @@ def complete(values: Values, at: At) -> CheckedServices:
         values["search_from"] = [_source(text, at.reading.base) for text in values["search_from"]]
     default = "debug" if values.get("debug") is True else "info"
     level = values.get("log_level") or default
+    # NNI has two words for this level.
     values["log_level"] = "fatal" if level == "critical" else level
     return _services(values, at)
 
@@ -62,6 +63,7 @@ def _working_folder(values: Values, at: At) -> None:
     if folder in (None, INVALID) or not at.reading.paths:
         return
     here = at.below("experimentWorkingDirectory")
+    # The folder may not exist yet: then the one counts in which it will be made.
     nearest = next((path for path in (folder, *folder.parents) if os.path.lexists(path)), folder)
     if not nearest.is_dir():
         here.fault(f"{str(nearest)!r} is a file; give a folder, or the path of a new one")
@@ -76,6 +78,7 @@ def _checkpoints(values: Values, at: At) -> None:
     if storage.storage_type != "NFS" or storage.local_mounted != "nomount" or "checkpoints" not in storage.contents:
         return
     here, cure = at.below("checkpoint"), "mount it and leave out sharedStorage.localMounted"
+    # Only this machine knows which checkpoints are the last or the best, so it must be able to delete the others.
     if rule.keep in ("last", "best"):
         here.below("keep").fault(f"requires that this machine mounts the storage: {cure}; or set keep to all or none")
     if rule.max_size is not None:
@@ -99,6 +102,7 @@ def _algorithm(word: str, values: Values, at: At) -> None:
     if algorithm is None or algorithm is INVALID:
         return
     here = at.below(word)
+    # As there is no name, the arguments can only be meant for the default tuner.
     if word == "tuner" and algorithm.class_args and not (algorithm.name or algorithm.class_name):
         algorithm.name = lookup.DEFAULT_TUNER
     if bool(algorithm.name) == bool(algorithm.class_name):
@@ -140,6 +144,7 @@ def _own(algorithm: Any, here: At) -> None:
     if not here.reading.paths:
         return
     top = Path(folder, module.split(".")[0])
+    # A module may be compiled, too.
     if not (top.is_dir() or top.with_suffix(".py").is_file() or any(top.parent.glob(f"{top.name}.*.so"))):
         here.below("className").fault(f"there is no module {module.split('.')[0]!r} in {str(folder)!r}")
 

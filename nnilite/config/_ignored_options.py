@@ -102,6 +102,7 @@ def options_without_effect(config: CheckedConfig) -> list[OptionWithoutEffect]:
         for one in getattr(cls, "ignores", ()):
             if _is_set(one.option, service, config) and _holds(one, service, settings):
                 found.append(OptionWithoutEffect(one.option, service.name, one.why))
+    # Several cases of one option may hold at the same time.
     return list(dict.fromkeys(found))
 
 

@@ -165,6 +165,7 @@ class OneOf(FieldKind):
         return isinstance(raw, tuple(type(value) for value in (*self.values, *self.values.values())))
 
     def read(self, raw: Any, at: At) -> Any:
+        # Programs give the member itself, files its word.
         if any(raw is value for value in self.values.values() if isinstance(value, Enum)):
             return raw
         for written, value in self.values.items():
@@ -220,6 +221,7 @@ def _as_json(value: Any) -> Json:
 
 
 def _key(key: Any) -> str:
+    # YAML reads the keys 1, yes and 2026-01-31 as other types, which JSON does not have as keys.
     if isinstance(key, str):
         return key
     raise ValueError(f"the key {key!r} is not text; put it in quotes")

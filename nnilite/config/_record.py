@@ -78,6 +78,7 @@ class Record(FieldKind):
         """The fields, in order. They are looked up at first use, as a dataclass may contain itself."""
         if self._entries is None:
             hints = typing.get_type_hints(self.cls, include_extras=True)
+            # What a class computes by itself is not for people to set.
             fields = [field for field in dataclasses.fields(self.cls) if field.init]
             self._entries = tuple(_entry(field, hints[field.name]) for field in fields)
         return self._entries
@@ -90,6 +91,7 @@ class Record(FieldKind):
         if values is INVALID or any(value is INVALID for value in values.values()):
             return INVALID
         try:
+            # A plugin's `__post_init__` checks rules between fields. A ConfigError of it names the field that is wrong.
             return self.cls(**values)
         except ConfigError as error:
             return at.take(error)
@@ -181,6 +183,7 @@ def property_schema(entry: ConfigField) -> dict[str, Any]:
         schema = {**schema, "type": [schema["type"], "null"]} if isinstance(schema.get("type"), str) else schema
     if entry.description:
         schema["description"] = entry.description
+    # An empty default says no more than that the field may be left out.
     if entry.default not in (None, [], {}, ()):
         schema["default"] = entry.kind.write(entry.default, secrets=False)
     return schema

@@ -125,6 +125,7 @@ class ServiceConfig:
 
     def __init__(self, platform: str, **fields: Any) -> None:
         service_record(platform)
+        # Not by assignment, which takes all names but these for fields of the platform.
         self.__dict__.update(platform=platform, _values={}, _lists={}, _config=None, _settings=None, _share=None)
         for name, value in fields.items():
             setattr(self, name, value)
@@ -159,6 +160,7 @@ class ServiceConfig:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ServiceConfig) and self.as_mapping() == other.as_mapping()
 
+    # A section changes while people fill it in.
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
@@ -238,6 +240,7 @@ class ServiceKind(FieldKind):
         texts = {key: value for key, value in raw.items() if isinstance(key, str)}
         settings = {key: value for key, value in texts.items() if SHORTCUTS.entry(key)}
         share = {key: value for key, value in texts.items() if SHARE.entry(key)}
+        # A plugin that has such a field itself gets its value, too.
         every = settings.keys() | share.keys()
         own = {
             key: value
@@ -248,6 +251,7 @@ class ServiceKind(FieldKind):
 
     def write(self, value: Any, secrets: bool) -> Json:
         record = service_record(value.platform)
+        # Before the check, nothing says which of the values are secrets.
         if value._config is None:
             return value.as_mapping() if secrets else _hidden(record, value.as_mapping())
         given = {name: item for name, item in value._values.items() if not record.entry(name)}
@@ -281,12 +285,14 @@ def _completed(record: Record, own: dict[Any, Any], at: At) -> dict[Any, Any]:
 
 
 def _canonical(platform: str) -> str:
+    # Files of NNI spell platforms in several ways; lists and messages have one.
     return next((name for name in platforms() if name.lower() == platform.lower()), platform)
 
 
 def _checked_section(
     platform: str, config: Any, shared: tuple[TrialOverrides, ServiceShare], given: Mapping[str, Any]
 ) -> ServiceConfig:
+    # The values have been checked: `__init__` would look the platform up and check the names again.
     section = ServiceConfig.__new__(ServiceConfig)
     values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config) if field.init}
     for key in given:

@@ -298,6 +298,7 @@ class _V1Converter:
             node = _child(node, part, empty)
         if isinstance(node, dict):
             node[new[-1]] = value
+        # So that a fault of the new value names the line of the old one.
         self.new.origins[new] = old
 
     def _move(self, old: Where, new: Where) -> None:
@@ -320,6 +321,7 @@ class _V1Converter:
     def _drop(self, *paths: str) -> None:
         for path in paths:
             value = self._get(_split(path))
+            # `false` said no more than a file without the field.
             if value is not None and value is not False:
                 self._warn_dropped(path)
         if self._get(("multiPhase",)) is True:
@@ -396,6 +398,7 @@ class _V1Converter:
         self.new.origins[new] = ("trial", role)
         for old_name, new_name in {"replicas": "replicas", **_ROLE}.items():
             self._move(("trial", role, old_name), (*new, new_name))
+        # NNI had one folder for all roles; now each has its own.
         self._move(("trial", "codeDir"), (*new, "codeDirectory"))
 
     def _default(self, new: Where, value: Json) -> None:
@@ -410,6 +413,7 @@ class _V1Converter:
                 continue
             if plain(str(path[-1])) in map(plain, _DROPPED_BELOW):
                 self._warn_dropped(masked_text(dotted(path)))
+            # A field of another platform, as in files that were made of an example for that.
             elif plain(str(path[-1])) in known or plain(str(path[0])).endswith("config"):
                 self.new.warnings.append(f"{masked_text(dotted(path))} has no effect on this platform and was left out")
             else:
