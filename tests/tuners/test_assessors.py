@@ -101,6 +101,35 @@ def test_curvefitting_never_stops_a_curve_that_equals_the_best_one(shape):
     assert stopped_at(assessor, "same", shape) is None
 
 
+# Patient stops a trial for its own results alone, Threshold for a single one.
+@pytest.mark.parametrize("mode", ["maximize", "minimize"])
+@pytest.mark.parametrize("name", ["Medianstop", "Percentile", "SuccessiveHalving", "Wilcoxon"])
+def test_a_curve_that_equals_the_best_one_is_never_stopped(name, mode):
+    for shape in SHAPES.values():
+        assessor = made(name, optimize_mode=mode)
+        completed(assessor, "best", shape)
+        assert stopped_at(assessor, "same", shape) is None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_chance_of_wilcoxons_test_is_that_of_scipy_with_ties_and_zeros(seed):
+    from scipy.stats import wilcoxon
+
+    from nnilite_optuna._pruners import chance_of_less
+
+    rng = random.Random(seed)
+    differences = [rng.choice([-2.0, -1.0, 0.0, 1.0]) for _ in range(3 + seed % 4)]
+    known = wilcoxon(differences, alternative="less", zero_method="zsplit").pvalue
+    assert chance_of_less(differences) == pytest.approx(known)
+
+
+def test_wilcoxon_stops_a_trial_with_ties_that_is_worse_on_all_folds():
+    assessor = made("Wilcoxon")
+    completed(assessor, "best", [0.9] * 12)
+    assert stopped_at(assessor, "worse", [0.8] * 12) == 4  # by chance, one of 16 has four such signs
+    assert stopped_at(assessor, "worse on few", [0.9, 0.8] * 6) == 8
+
+
 def test_curvefitting_does_not_mix_the_histories_of_trials():
     assessor = made("Curvefitting")
     for k in range(20):

@@ -6,6 +6,9 @@ finite number are left out (Threshold stops on them). A trial that completed cou
 
 from __future__ import annotations
 
+import contextlib
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nnilite.assessor import Assessor, AssessResult
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
     from optuna.pruners import BasePruner
 
 
+_MOST_PERMUTED = 13
+"""Of so many results at most scipy tries all permutations."""
+
+
 class PrunerAssessor(Assessor):
     """An assessor around an optuna pruner. `first_step` is the number of a trial's first result."""
 
@@ -30,7 +37,7 @@ class PrunerAssessor(Assessor):
         self._study = import_optuna().create_study(direction=optimize_mode, pruner=pruner)
         self._trials: dict[str, optuna.trial.Trial] = {}
         self._shown: dict[str, int] = {}
-        self._numbers: dict[str, list[float]] = {}
+        self._numbers: dict[str, dict[int, float]] = {}  # of running trials, by step
 
     def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult:
         if len(trial_history) <= self._shown.get(trial_job_id, 0):  # it has begun again
@@ -38,7 +45,7 @@ class PrunerAssessor(Assessor):
         if trial_job_id not in self._trials:
             self._trials[trial_job_id] = self._study.ask()
             self._shown[trial_job_id] = 0
-            self._numbers[trial_job_id] = []
+            self._numbers[trial_job_id] = {}
         good = True
         for step in range(self._shown[trial_job_id], len(trial_history)):
             good = self._show(trial_job_id, step, scalar(trial_history[step]))
@@ -49,14 +56,17 @@ class PrunerAssessor(Assessor):
         if value is None:
             return not self.stops_on_nan
         trial = self._trials[trial_job_id]
-        self._numbers[trial_job_id].append(value)
+        self._numbers[trial_job_id][step] = value
         with quiet():
             trial.report(value, step + self.first_step)
-            return not trial.should_prune()
+            return not self._is_poor(trial, self._numbers[trial_job_id])
+
+    def _is_poor(self, trial: optuna.trial.Trial, numbers: dict[int, float]) -> bool:
+        return trial.should_prune()
 
     def trial_end(self, trial_job_id: str, success: bool) -> None:
         trial = self._trials.pop(trial_job_id, None)
-        numbers = self._numbers.pop(trial_job_id, [])
+        numbers = list(self._numbers.pop(trial_job_id, {}).values())
         self._shown.pop(trial_job_id, None)
         if trial is None:
             return
@@ -223,9 +233,53 @@ class WilcoxonAssessor(PrunerAssessor):
         with quiet():
             pruner = WilcoxonPruner(p_threshold=p_threshold, n_startup_steps=n_startup_steps)
         super().__init__(optimize_mode, pruner)
+        self._threshold = p_threshold
+        self._startup = max(2, n_startup_steps)
+        self._sign = 1.0 if optimize_mode == "maximize" else -1.0
+        self._best: dict[int, float] = {}  # the results of the best completed trial, by step
+
+    def _is_poor(self, trial: optuna.trial.Trial, numbers: dict[int, float]) -> bool:
+        differences = [self._sign * (value - self._best[step]) for step, value in numbers.items() if step in self._best]
+        sizes = set(map(abs, differences))
+        if len(differences) > _MOST_PERMUTED or (len(sizes) == len(differences) and 0.0 not in sizes):
+            return trial.should_prune()
+        # With ties scipy tries all permutations, which takes twice as long with each result.
+        if len(differences) < self._startup or self._is_as_good(numbers):
+            return False
+        return chance_of_less(differences) < self._threshold
+
+    def _is_as_good(self, numbers: dict[int, float]) -> bool:
+        own, best = list(numbers.values()), list(self._best.values())
+        return self._sign * sum(own) / len(own) >= self._sign * sum(best) / len(best)
+
+    def trial_end(self, trial_job_id: str, success: bool) -> None:
+        super().trial_end(trial_job_id, success)
+        with contextlib.suppress(ValueError):  # no trial has completed
+            self._best = self._study.best_trial.intermediate_values
 
     def _summary(self, numbers: list[float]) -> float:
         return sum(numbers) / len(numbers)
+
+
+def chance_of_less(differences: Sequence[float]) -> float:
+    """Return the p-value of Wilcoxon's signed-rank test that differences are below 0, exact also with ties and zeros.
+
+    Half of a zero's rank counts as above 0, and half as below: the method `zsplit` of scipy.
+    """
+    ascending = sorted(map(abs, differences))
+    # Twice the average rank of equal sizes, so that it is a whole number.
+    ranks = [bisect_left(ascending, abs(one)) + bisect_right(ascending, abs(one)) + 1 for one in differences]
+    above = sum(rank for rank, one in zip(ranks, differences, strict=True) if one > 0)
+    sums = {0: 1}  # how many choices of signs have a sum of the ranks above 0
+    for rank, one in zip(ranks, differences, strict=True):
+        if one != 0:
+            sums = _with_either_sign(sums, rank)
+    return sum(count for total, count in sums.items() if total <= above) / sum(sums.values())
+
+
+def _with_either_sign(sums: dict[int, int], rank: int) -> dict[int, int]:
+    totals = sums.keys() | {total + rank for total in sums}
+    return {total: sums.get(total, 0) + sums.get(total - rank, 0) for total in totals}
 
 
 def _whole(**given: tuple[int, int]) -> None:
