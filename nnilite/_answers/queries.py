@@ -78,6 +78,7 @@ class Profile:
     waiting: Sequence[Waiting] = ()
     owed: Annotated[Sequence[Owed], "what trackers and webhooks have not got yet"] = ()
     without_effect: Annotated[Sequence[str], "a sentence for each option that was set and has no effect"] = ()
+    tuner_choice: Annotated[str, "which algorithm the tuner uses now, and why; empty where it does not say so"] = ""
     notices: Annotated[Sequence[str], "sentences on its results that a person should know"] = ()
     port: Annotated[int, COUNT] = 0
     url: str = ""

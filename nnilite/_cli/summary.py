@@ -27,6 +27,7 @@ def show(profile: dict[str, Any]) -> None:
             "Slots shared": limits.get("maxSlots"),
             "Priority": limits.get("priority"),
             "Platform": ", ".join(profile["platforms"]),
+            "Tuner": profile.get("tunerChoice") or None,
             "Created": screen.moment(profile["created"]),
             "Ended": screen.moment(profile["ended"]),
             "Kept in": profile["directory"],

@@ -69,6 +69,7 @@ class Manager:
         return replace(
             base,
             hosts=self._parts.service.hosts(),
+            tuner_choice=self._parts.tuner.choice,
             services=self._services(base.services),
             waiting=[Waiting(reason, count) for reason, count in sorted(reasons.items())],
             revision=self._parts.store.revision,

@@ -16,9 +16,10 @@ from typing import Any
 from nnilite.records import storable
 from nnilite.services.keeper_events import MAX_DEPTH, MAX_DIGITS, deeper
 
-__all__ = ["Failure", "WrongAnswer", "read_answer"]
+__all__ = ["Failure", "WrongAnswer", "read_answer", "read_choice"]
 
 _LONGEST_TEXT = 50_000
+_LONGEST_CHOICE = 500
 _SHOWN = 200
 
 
@@ -56,6 +57,12 @@ def read_answer(line: bytes, number: int, request: Mapping[str, Any]) -> Any:
     elif value is not None:
         raise WrongAnswer(f"its process answered {value!r:.{_SHOWN}} instead of null")
     return value
+
+
+def read_choice(line: bytes) -> str:
+    """Return what a tuner says of the algorithm that it uses, in a good answer with parameters; "" if nothing."""
+    choice = json.loads(line).get("choice", "")
+    return storable(choice[:_LONGEST_CHOICE]) if isinstance(choice, str) else ""
 
 
 def _parsed(line: bytes) -> Any:

@@ -63,7 +63,8 @@ class Child:
 
     def answer(self, request: Message) -> Message:
         try:
-            return {"ok": self._does[request["do"]](request)}
+            answer = {"ok": self._does[request["do"]](request)}
+            return {**answer, "choice": self._choice()} if request["do"] == "generate" else answer
         except (ConfigError, PluginError) as error:
             field = (error.place.field or "") if isinstance(error, ConfigError) else ""
             said = error.message if isinstance(error, ConfigError) and field else str(error)
@@ -136,6 +137,11 @@ class Child:
         if not isinstance(found, list) or len(found) > len(ids):
             raise TypeError(f"generate_multiple_parameters must return a list of at most {len(ids)} parameters")
         return found
+
+    def _choice(self) -> str:
+        """Return what the tuner says of the algorithm that it uses; "" if it has no such method."""
+        explain = getattr(self._tuner, "explain_choice", None)
+        return str(explain()) if callable(explain) else ""
 
     def _call(self, request: Message) -> None:
         call = Call(**request["call"])

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._engine.messages import Ask, Assess, History, Tell, TunerCall
-from nnilite._tuner_host.answer_check import Failure, WrongAnswer, read_answer
+from nnilite._tuner_host.answer_check import Failure, WrongAnswer, read_answer, read_choice
 from nnilite._tuner_host.tuner_process import TunerProcess
 from nnilite.errors import ConfigError, Place, StoreError, TunerError
 from nnilite.records import Json
@@ -71,6 +71,7 @@ class TunerHost:
         calls: Callable[[int], Awaitable[list[Call]]],
         histories: Callable[[], Awaitable[list[History]]],
     ) -> None:
+        self.choice = ""  # which algorithm the tuner uses, and why, as of its last proposal
         self._plan = plan
         self._calls = calls
         self._histories = histories
@@ -209,6 +210,8 @@ class TunerHost:
         except WrongAnswer as error:
             raise _Broken(str(error)) from None
         if not isinstance(answer, Failure):
+            if request["do"] == "generate":
+                self.choice = read_choice(line)
             return answer
         if answer.fatal and answer.field:
             raise _Refusal(answer.text, answer.field)

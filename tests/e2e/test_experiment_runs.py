@@ -54,11 +54,11 @@ def test_first_trials_run_first_and_once_and_all_others_obey_the_constraints(sta
     space = {name: {"_type": "uniform", "_value": [0, 1]} for name in ("x", "y")}
     first = [{"x": 0.1, "y": 0.9}, {"x": 0.2, "y": 0.4}, {"x": 0.3, "y": 0.6}]
     found = {"searchSpace": space, "firstTrials": first, "constraints": ["x < y"]}
-    running = start(ECHO_ALL, trialConcurrency=2, maxTrialNumber=12, **found)
+    running = start(ECHO_ALL, trialConcurrency=2, maxTrialNumber=12, tuner={"name": "Auto"}, **found)
     running.wait_for(lambda: len(running.trials()) >= 3)
     running.kill_manager()
     again = running.resume()
-    again.wait("DONE")
+    assert again.wait("DONE")["tunerChoice"].startswith("GP proposes parameters: a Gaussian process")
     trials = again.trials()
     again.stop()
     assert [t["parameters"] for t in trials[:3]] == first

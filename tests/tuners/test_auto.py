@@ -71,8 +71,8 @@ def test_a_replay_goes_on_as_the_search_would_have_after_it_handed_over(monkeypa
             calls += ends
     again = AutoTuner(seed=5)
     again.replay(Call(**json.loads(json.dumps(call.__dict__))) for call in calls)
-    assert not old.explain().startswith("GP")
-    assert again.explain() == old.explain()
+    assert not old.explain_choice().startswith("GP")
+    assert again.explain_choice() == old.explain_choice()
     expected = [old.generate_parameters(number) for number in range(40, 50)]
     assert [again.generate_parameters(number) for number in range(40, 50)] == expected
 
@@ -81,8 +81,8 @@ def test_it_says_what_it_chose_and_why(caplog):
     caplog.set_level("INFO")
     tuner = AutoTuner(seed=1)
     tuner.update_search_space(MIXED)
-    assert tuner.explain() == "GP proposes parameters: a Gaussian process finds most in the first 300 results"
-    assert f"after 0 results, {tuner.explain()}" in caplog.text
+    assert tuner.explain_choice() == "GP proposes parameters: a Gaussian process finds most in the first 300 results"
+    assert f"after 0 results, {tuner.explain_choice()}" in caplog.text
 
 
 def test_sixteen_at_once_are_not_nearly_alike():

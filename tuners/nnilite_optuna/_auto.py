@@ -77,7 +77,7 @@ class AutoTuner(LearningTuner):
         self._objectives = None if objectives is None else dict(objectives)
         self._signs = checked_signs(objectives) if objectives is not None else {"default": -self.sign}
 
-    def explain(self) -> str:
+    def explain_choice(self) -> str:
         """Return which algorithm proposes now, and why."""
         return f"{self._chosen.name} proposes parameters: {self._chosen.reason}"
 
@@ -122,7 +122,7 @@ class AutoTuner(LearningTuner):
                 self._searcher._opened(point)
             else:
                 self._searcher._closed(point)
-        log.info("after %d results, %s", self._results, self.explain())
+        log.info("after %d results, %s", self._results, self.explain_choice())
 
     def _made(self, name: str) -> LearningTuner:
         if name == "NSGA2":

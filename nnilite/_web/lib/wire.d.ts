@@ -154,6 +154,7 @@ export interface Experiment {
   waiting: { reason: string; count: number }[];
   owed: Owed[];
   withoutEffect: string[];
+  tunerChoice: string;
   notices: string[];
   port: number;
   url: string;

@@ -53,6 +53,7 @@ function Config({ known }) {
         <dt>Running time</dt><dd>${duration(known.duration)}</dd>
         <dt>Trials</dt><dd>${count(known.nextSequence)}</dd>
         <dt>Platforms</dt><dd>${known.platforms.join(", ")}</dd>
+        ${known.tunerChoice && html`<dt>Tuner</dt><dd>${known.tunerChoice}</dd>`}
         <dt>Folder</dt><dd class="mono">${known.directory}</dd>
         <dt>Manager</dt><dd>process ${known.pid}, nnilite ${known.version}</dd>
       </dl>
