@@ -539,6 +539,29 @@ class Experiment:
             log.warning("trial %s: %s", trial["id"], trial["warning"])
         return str(trial["id"])
 
+    def enqueue(self, parameters: Json) -> str:
+        """Do the same as `add_trial_job`, under the name that `Search` has."""
+        return self.add_trial_job(parameters)
+
+    def add_trial(self, parameters: Json, value: Json) -> int:
+        """Give the tuner one result from elsewhere. Return 1, or 0 if it knew it. `import_data` takes several."""
+        return self.import_data([{"parameter": parameters, "value": value}])
+
+    def remark_trial(
+        self, trial_job_id: str, *, tags: Sequence[str] | None = None, note: str | None = None
+    ) -> dict[str, Any]:
+        """Set tags, the note, or both, of a trial, which the page and `nnictl` show, too. Return all remarks of it.
+
+        Raises: Conflict if they were changed elsewhere at the same moment.
+        """
+        known = self._manager.remarks(trial_job_id)
+        return self._manager.remark(
+            trial_job_id,
+            tags=known["tags"] if tags is None else tags,
+            note=known["note"] if note is None else note,
+            revision=known["revision"],
+        )
+
     def rerun_trial_jobs(self, trial_job_ids: Sequence[str] = (), *, status: str | None = None) -> list[str]:
         """Run ended trials again: those named, or all with a status. Return their ids."""
         return [trial["id"] for trial in self._manager.rerun(ids=trial_job_ids, state=status)]

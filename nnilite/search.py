@@ -8,17 +8,16 @@ Modules that only a started search needs are imported at its start: programs tha
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from nnilite import _text
 from nnilite._search.outcomes import call_back
+from nnilite._search.result_values import calls_of, is_json, plain_value, wanted, warn_of
 from nnilite._search.search_result import SearchResult
 from nnilite._states import CallKind, TrialState
 from nnilite.assessor import Assessor, AssessResult
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from nnilite._functions.search_elsewhere import RunPlace
     from nnilite._search.journal import Journal
     from nnilite._search.loop import Callback, Loop
-    from nnilite._search.progress import SearchProgress
     from nnilite._store.shared import News
     from nnilite.records import Json, Trial
 
@@ -81,8 +79,10 @@ class Search:
         constraints: Sequence[str] = (),
         **tuner_args: Any,
     ) -> None:
+        from nnilite._search import optuna_words
         from nnilite._search.plan import Plan
 
+        optuna_words.refuse_in_search(tuner_args)
         if isinstance(optimize, str):
             one_of("optimize", optimize, ("maximize", "minimize"))
         self._objectives = signs({"default": optimize} if isinstance(optimize, str) else optimize, "optimize")
@@ -95,6 +95,7 @@ class Search:
         self._calls: list[Call] = []
         self._loops: list[Loop | FunctionRun] = []
         self._next_number = 0  # of parameters
+        self._first: list[Json] = []  # parameters to try before the tuner is asked
         self._journal: Journal | None = None
         if storage is not None:
             from nnilite._search.journal import Journal
@@ -190,15 +191,59 @@ class Search:
                 return None
             return self._begin()
 
+    def enqueue(self, parameters: Json) -> None:
+        """Have the next trial of this process get these parameters, in the place of the tuner's own.
+
+        Several such points are tried in turn. The log says if they are not in the search space. With `on`, the
+        experiment begins with them.
+        """
+        warn_of(self._plan.space, parameters)
+        with self._lock:
+            self._first.append(plain_value(parameters))
+
+    def add_trial(self, parameters: Json, value: Json) -> Trial:
+        """Add a trial that ran elsewhere, with its result. The tuner learns it, and it counts as one of the search.
+
+        Raises: Conflict if the value is not a result.
+        """
+        value = plain_value(value)
+        if gains(value, self._objectives) is None:
+            raise Conflict(f"the result {value!r} {wanted(self._objectives)}.")
+        warn_of(self._plan.space, parameters)
+        with self._turn():
+            trial = self._started(plain_value(parameters))
+            ended = replace(trial, value=value, state=TrialState.SUCCEEDED, ended=trial.started)
+            known = Call(CallKind.IMPORT, value=[{"parameter": trial.parameters, "value": value}])
+            if self._journal is not None:
+                self._journal.end(ended, 0, [known])
+            self._trials[ended.id] = ended
+            self._calls.append(known)
+            self._tuner.apply(known)
+            return ended
+
+    def _started(self, parameters: Json) -> Trial:
+        """Begin a trial with parameters that the tuner has not proposed."""
+        from nnilite.records import Trial
+
+        sequence = len(self._trials) if self._journal is None else self._journal.next_numbers()[0]
+        now, started = time.time(), TrialState.RUNNING
+        trial = Trial(str(sequence), sequence, parameters, None, "customized", started, created=now, started=now)
+        if self._journal is not None:
+            self._journal.begin(trial)
+        self._trials[trial.id] = trial
+        return trial
+
     def _begin(self) -> Trial:
         from nnilite.records import Trial
 
+        if self._first:
+            return self._started(self._first.pop(0))
         sequence, number = len(self._trials), max(len(self._trials), self._next_number)
         if self._journal is not None:
             sequence, number = self._journal.next_numbers()
             number = max(number, self._next_number)
         now = time.time()
-        parameters = _plain(self._tuner.generate_parameters(number))
+        parameters = plain_value(self._tuner.generate_parameters(number))
         self._next_number = number + 1
         trial = Trial(
             id=str(sequence),
@@ -223,9 +268,9 @@ class Search:
         with self._turn():
             found = self._running(trial)
             history = self._reported.setdefault(found.id, [])
-            value = _plain(value)
+            value = plain_value(value)
             if self._journal is not None:
-                if not _is_json(value):
+                if not is_json(value):
                     raise Conflict(f"an intermediate result must be JSON to be kept, not {value!r:.200}.")
                 self._journal.report(found, len(history), value)
             history.append(value)
@@ -247,16 +292,16 @@ class Search:
         """
         with self._turn():
             found = self._running(trial)
-            value = _plain(value)
-            if state is TrialState.SUCCEEDED and not self._is_result(value):
-                state, reason = TrialState.FAILED, f"the result {value!r} {self._wanted()}"
-            if self._journal is not None and not _is_json(value):
+            value = plain_value(value)
+            if state is TrialState.SUCCEEDED and gains(value, self._objectives) is None:
+                state, reason = TrialState.FAILED, f"the result {value!r} {wanted(self._objectives)}"
+            if self._journal is not None and not is_json(value):
                 value = None
             return self._end(replace(found, value=value, state=state, reason=reason, ended=time.time()))
 
     def _end(self, ended: Trial) -> Trial:
         reported = self._reported.get(ended.id, [])
-        calls = _calls(ended, reported)
+        calls = calls_of(ended, reported)
         if self._journal is not None:
             self._journal.end(ended, len(reported), calls)
         self._trials[ended.id] = ended
@@ -278,6 +323,11 @@ class Search:
             found = best[0] if best else None
             return SearchResult(found, trials, intermediate, best, dict(self._plan.space), goals)
 
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """The names of the numbers that are searched for: `("default",)` for a single one."""
+        return tuple(self._objectives)
+
     def to_optuna(self) -> Study:
         """Return a study of optuna, as that of `result()`."""
         return self.result().to_optuna()
@@ -297,6 +347,7 @@ class Search:
         id: str | None = None,
         python: str | None = None,
         code_directory: str | Path | None = None,
+        **others: NoReturn,
     ) -> SearchResult:
         """Run the objective until there were `trials` more trials, the space is exhausted or the time is up.
 
@@ -330,8 +381,11 @@ class Search:
             raises; or if processes cannot begin. Conflict if the objective cannot be called, or sent to processes or
             workers; with `on`, ConfigError, too. What has ended by then is in `result()`.
         """
+        from nnilite._search import optuna_words
         from nnilite._search.loop import Bounds, Loop
         from nnilite._search.progress import SearchProgress
+
+        optuna_words.refuse_in_run(others)
 
         numbers = [number for number in (trials, concurrency, total) if number is not None]
         if any(number < 1 for number in numbers):
@@ -342,7 +396,7 @@ class Search:
             from nnilite._functions.search_elsewhere import RunPlace
 
             limits = (total or trials, concurrency, timeout_s)
-            where = RunPlace(on, *limits, id, python, code_directory, progress)
+            where = RunPlace(on, *limits, id, python, code_directory, progress, tuple(self._first))
             return self._run_elsewhere(where, objective, callbacks)
         if id is not None or python is not None or code_directory is not None:
             raise Conflict("id, python and code_directory are for trials on a training service: give `on`, too.")
@@ -351,7 +405,12 @@ class Search:
         bounds = Bounds(trials if total is None else sys.maxsize, total, deadline)
         most = total if total is not None else len(self._trials) + trials
         shown = SearchProgress(self, most, progress)
-        loop = Loop(self, objective, bounds, lambda trial: self._after(trial, shown, callbacks))
+
+        def ended(trial: Trial) -> None:
+            shown.ended(trial)
+            call_back(callbacks, self, trial)
+
+        loop = Loop(self, objective, bounds, ended)
         self._loops.append(loop)
         shown.begin()
         try:
@@ -377,6 +436,7 @@ class Search:
         runs: list[FunctionRun] = []
 
         def begun(run: FunctionRun) -> None:
+            self._first.clear()
             runs.append(run)
             self._loops.append(run)
 
@@ -409,7 +469,7 @@ class Search:
                 reported = list(result.intermediate.get(trial.id, ()))
                 self._trials[trial.id] = own
                 self._reported[trial.id] = reported
-                calls += [Call(CallKind.GENERATE, number, trial.id, trial.parameters), *_calls(own, reported)]
+                calls += [Call(CallKind.GENERATE, number, trial.id, trial.parameters), *calls_of(own, reported)]
             self._calls += calls
             self._tuner.replay(calls)
 
@@ -417,10 +477,6 @@ class Search:
         """Let `run` begin no more trials; it returns once those that run have ended. For callbacks and threads."""
         for loop in list(self._loops):
             loop.stop()
-
-    def _after(self, trial: Trial, shown: SearchProgress, callbacks: Sequence[Callback]) -> None:
-        shown.ended(trial)
-        call_back(callbacks, self, trial)
 
     def _running(self, trial: Trial | str) -> Trial:
         trial_id = trial if isinstance(trial, str) else trial.id
@@ -434,40 +490,3 @@ class Search:
         if found.state.ended:
             raise Conflict(f"trial {trial_id} has ended already ({found.state.value}).")
         return found
-
-    def _is_result(self, value: Json) -> bool:
-        return gains(value, self._objectives) is not None
-
-    def _wanted(self) -> str:
-        keys = list(self._objectives)
-        if keys == ["default"]:
-            return "is neither a finite number nor a dict with one under 'default'"
-        return f"is not a dict with finite numbers under {', '.join(keys)}"
-
-
-def _calls(trial: Trial, reported: Sequence[Json]) -> list[Call]:
-    """Return the tuner's calls about a trial that has ended."""
-    value = trial.value
-    if value is None and trial.state is TrialState.EARLY_STOPPED and reported:
-        value = reported[-1]  # what it had reached informs the tuner too
-    success = trial.state is TrialState.SUCCEEDED
-    end = Call(CallKind.END, trial.parameter_id, trial.id, success=success)
-    if value is None:
-        return [end]
-    return [Call(CallKind.RESULT, trial.parameter_id, trial.id, trial.parameters, value), end]
-
-
-def _is_json(value: Any) -> bool:
-    try:
-        json.dumps(value)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
-
-
-def _plain(value: Any) -> Json:
-    """Return a value as an experiment would have it: numbers of numpy, torch and the like are numbers."""
-    try:
-        return json.loads(_text(value))
-    except TypeError:  # the caller says what is wrong with it
-        return value

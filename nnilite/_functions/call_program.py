@@ -139,7 +139,7 @@ def _result(value: Any, objectives: list[str]) -> Any:
             plain = nnilite._number(number)
         except TypeError:
             plain = number
-        if isinstance(plain, bool) or not isinstance(plain, (int, float)):
+        if not isinstance(plain, (int, float)):
             _refuse(f"it returned {_short(number)}, which is not a number. {wanted}")
     return value
 

@@ -15,7 +15,7 @@ from nnilite._search.plan import Plan
 from nnilite._search.progress import SearchProgress
 from nnilite._search.search_result import SearchResult
 from nnilite.errors import NniliteError
-from nnilite.records import ExperimentState, Trial
+from nnilite.records import ExperimentState, Json, Trial
 
 if TYPE_CHECKING:
     from nnilite.config import ExperimentConfig
@@ -35,6 +35,7 @@ class RunPlace:
     python: str | None = None
     code_directory: str | Path | None = None
     progress: bool | None = None
+    first: Sequence[Json] = ()
 
 
 def run(
@@ -93,6 +94,8 @@ def config_of(where: RunPlace, plan: Plan) -> ExperimentConfig:
         config.max_trial_number = _TRIALS if where.trials is None else where.trials
     if where.concurrency is not None or getattr(config, "trial_concurrency", None) is None:
         config.trial_concurrency = where.concurrency or 1
+    if where.first:
+        config.first_trials = [*config.first_trials, *where.first]
     if where.timeout_s is not None:
         config.max_experiment_duration = duration_s(where.timeout_s)
     return config

@@ -3,9 +3,11 @@
 plan              what a search is: its space, tuner and assessor, as the config of an experiment
 journal           the folder of a search, in which its processes share what they have done
 progress          shows how far a run is
+result_values     values of trials: as JSON, as results, and as calls of the tuner
 search_result     what a search has found
 loop              runs the user's function, trial by trial
 function_arguments  how many arguments the function takes, and what cannot be called
+optuna_words      what users of optuna would write, and the words here
 outcomes          how trials end
 worker_processes  worker processes for it, and their messages
 worker            the program of such a process

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nnilite._search.function_arguments import count_arguments
-from nnilite._search.outcomes import ObjectiveFailed, TimeUp, TrialOutcome, told
+from nnilite._search.outcomes import ObjectiveFailed, TimeUp, TrialOutcome, is_never_a_result, told
 from nnilite.errors import NniliteError, NoMoreTrialError, TrialStopped
 from nnilite.records import Json, Trial, TrialState
 
@@ -179,7 +179,8 @@ class Loop:
         ended = self._tell(trial, outcome)
         self._ended(ended)
         if not isinstance(outcome.error, TrialStopped):
-            self._count(ended, outcome.error)
+            self._check_usable(ended, outcome)
+            self._count(ended, outcome)
 
     def _tell(self, trial: Trial, outcome: TrialOutcome) -> Trial:
         error = outcome.error
@@ -192,16 +193,29 @@ class Loop:
         log.warning("trial %s failed: %s", trial.id, told(error), exc_info=trace)
         return self._search.tell(trial, state=TrialState.FAILED, reason=told(error))
 
-    def _count(self, trial: Trial, error: Exception | None) -> None:
+    def _check_usable(self, trial: Trial, outcome: TrialOutcome) -> None:
+        """Raise NniliteError if the function returns what can never be a result, so that every trial would fail."""
+        if self._same_fault is None or outcome.error is not None or trial.state is not TrialState.FAILED:
+            return
+        if not is_never_a_result(outcome.value, self._search.objectives):
+            return
+        self._left = 0
+        raise NniliteError(
+            f"trial {trial.id} failed, as all others would: {trial.reason}. "
+            "Where parameters have no result, raise an exception"
+        )
+
+    def _count(self, trial: Trial, outcome: TrialOutcome) -> None:
         if self._same_fault is None:
             return
         before, times = self._same_fault
-        if trial.state is not TrialState.FAILED or (times and trial.reason != before):
+        kind = outcome.fault()
+        if trial.state is not TrialState.FAILED or (times and kind != before):
             self._same_fault = None
             return
-        self._same_fault = (trial.reason, times + 1)
+        self._same_fault = (kind, times + 1)
         if times + 1 >= SAME_FAULT_LIMIT or (self._left <= 0 and times + 1 == len(self._search.result().trials)):
             self._left = 0
             raise NniliteError(
                 f"the first {times + 1} trials all failed with the same error: {trial.reason}"
-            ) from error
+            ) from outcome.error

@@ -36,6 +36,33 @@ class TrialOutcome:
     value: Json = None
     error: Exception | None = None
 
+    def fault(self) -> str:
+        """Return what is equal for failures of the same kind, whatever values their texts have."""
+        if self.error is None:
+            return f"a result of type {type(self.value).__name__}"
+        if isinstance(self.error, ObjectiveFailed):
+            places = [line for line in str(self.error.__cause__).splitlines() if line.lstrip().startswith("File ")]
+            return f"{str(self.error).partition(':')[0]} {places[-1:]}"
+        last = self.error.__traceback__
+        while last is not None and last.tb_next is not None:
+            last = last.tb_next
+        place = "" if last is None else f" {last.tb_frame.f_code.co_filename}:{last.tb_lineno}"
+        return f"{type(self.error).__name__}{place}"
+
+
+def is_never_a_result(value: object, objectives: Iterable[str]) -> bool:
+    """Return whether a value has the wrong form for a result, as opposed to a number that is not finite."""
+    from nnilite import _number
+
+    names = list(objectives)
+    if isinstance(value, dict):
+        return any(name not in value or is_never_a_result(value[name], ["default"]) for name in names)
+    try:
+        number = _number(value)
+    except TypeError:
+        number = value
+    return names != ["default"] or not isinstance(number, (int, float))
+
 
 def told(error: BaseException) -> str:
     """Describe an error in words."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -35,8 +36,29 @@ class SearchResult:
     objectives: Mapping[str, str] = field(default_factory=lambda: {"default": "maximize"})
 
     def __repr__(self) -> str:
-        best = "" if self.best is None else f", best {self.best.value!r} (trial {self.best.id})"
-        return f"<SearchResult: {len(self.trials)} trials{best}>"
+        best = self.reason if self.best is None else f"best {self.best.value!r} (trial {self.best.id})"
+        return f"<SearchResult: {len(self.trials)} trials, {best}>"
+
+    def __len__(self) -> int:
+        return len(self.trials)
+
+    def __iter__(self) -> Iterator[Trial]:
+        return iter(self.trials)
+
+    def __bool__(self) -> bool:
+        return True  # a result without trials is one, too
+
+    @property
+    def reason(self) -> str:
+        """Why there is no best trial; "" if there is one."""
+        if self.best is not None:
+            return ""
+        counts = Counter(trial.state.value for trial in self.trials)
+        if not counts:
+            return "no trial has begun"
+        states = ", ".join(f"{count} {state}" for state, count in counts.items())
+        said = [trial for trial in self.trials if trial.reason]
+        return f"none with a result: {states}" + (f"; trial {said[-1].id}: {said[-1].reason}" if said else "")
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""

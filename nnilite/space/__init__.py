@@ -11,6 +11,7 @@ logarithm). `build` and `flatten` go from one to the other.
     assert space.build(space.flatten(parameters)) == parameters
 
 search_space  the search space
+python_space  search spaces from Python: `loguniform(1e-5, 0.1)`
 _parameter    one parameter of it
 constraints   expressions that sets of parameters must satisfy
 space_checks  what is wrong with a search space
@@ -22,13 +23,45 @@ from __future__ import annotations
 from nnilite.errors import SpaceError
 from nnilite.space._parameter import Key, Parameter, ParameterKind
 from nnilite.space.constraints import Constraints
+from nnilite.space.python_space import (
+    ParameterJson,
+    choice,
+    lognormal,
+    lograndint,
+    loguniform,
+    normal,
+    option,
+    qlognormal,
+    qlograndint,
+    qloguniform,
+    qnormal,
+    qrandint,
+    quniform,
+    randint,
+    uniform,
+)
 from nnilite.space.search_space import SearchSpace
 
 __all__ = [
     "Constraints",
     "Key",
     "Parameter",
+    "ParameterJson",
     "ParameterKind",
     "SearchSpace",
     "SpaceError",
+    "choice",
+    "lognormal",
+    "lograndint",
+    "loguniform",
+    "normal",
+    "option",
+    "qlognormal",
+    "qlograndint",
+    "qloguniform",
+    "qnormal",
+    "qrandint",
+    "quniform",
+    "randint",
+    "uniform",
 ]

@@ -52,8 +52,13 @@ RUN = "search = Search(SPACE, tuner='Random', optimize='minimize', seed=1)\n"
 
 
 def test_a_script_runs_its_own_function_as_trials(folder: Path) -> None:
-    text = TRAIN + RUN + "result = search.run(train, trials=3, concurrency=2, on='local')" + programs.TELL
-    seen = found(programs.run(programs.write(folder, text))[0])
+    text = TRAIN + RUN
+    text += """
+search.enqueue({"x": 0.5})
+result = search.run(train, trials=3, concurrency=2, on="local")
+assert {"x": 0.5} in [trial.parameters for trial in result]
+"""
+    seen = found(programs.run(programs.write(folder, text + programs.TELL))[0])
     assert seen["states"] == ["SUCCEEDED"] * 3
     assert seen["reported"] == [3, 3, 3]
     assert 0 <= seen["best"] <= 1
@@ -94,6 +99,9 @@ experiment.config.tuner.name = "Random"
 ended = []
 result = experiment.run(train, space=SPACE, trials=int(sys.argv[1]), callbacks=[lambda e, t: ended.append(t)], port=0)
 assert experiment.best == result.best
+experiment.remark_trial(result.best.id, tags=["good"])
+assert experiment.remark_trial(result.best.id, note="the best")["tags"] == ["good"]
+experiment.add_trial({"x": 0.5}, 0.5)
 assert len(ended) == int(sys.argv[2]), ended
 """
     program = programs.write(folder, text + programs.TELL)

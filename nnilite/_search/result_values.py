@@ -1,0 +1,59 @@
+"""Values of trials: as JSON, as results, and as calls of the tuner."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from nnilite import _text
+from nnilite._states import CallKind, TrialState
+from nnilite.tuner import Call
+
+if TYPE_CHECKING:
+    from nnilite.records import Json, Trial
+
+
+def warn_of(space: Mapping[str, Any], parameters: Json) -> None:
+    """Log what is odd in a user's own parameters."""
+    from nnilite.space import SearchSpace
+
+    odd = SearchSpace.parse(dict(space)).contains(parameters)
+    if odd:
+        logging.getLogger("nnilite.search").warning("parameters that are not in the search space: %s", odd)
+
+
+def wanted(objectives: Iterable[str]) -> str:
+    names = list(objectives)
+    if names == ["default"]:
+        return "is neither a finite number nor a dict with one under 'default'"
+    return f"is not a dict with finite numbers under {', '.join(names)}"
+
+
+def calls_of(trial: Trial, reported: Sequence[Json]) -> list[Call]:
+    """Return the tuner's calls about a trial that has ended."""
+    value = trial.value
+    if value is None and trial.state is TrialState.EARLY_STOPPED and reported:
+        value = reported[-1]  # what it had reached informs the tuner too
+    known = Call(CallKind.RESULT, trial.parameter_id, trial.id, trial.parameters, value)
+    known = replace(known, customized=trial.parameter_id is None)
+    end = replace(known, kind=CallKind.END, parameters=None, value=None, success=trial.state is TrialState.SUCCEEDED)
+    return [end] if value is None else [known, end]
+
+
+def is_json(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def plain_value(value: Any) -> Json:
+    """Return a value as an experiment would have it: numbers of numpy, torch and the like are numbers."""
+    try:
+        return json.loads(_text(value))
+    except TypeError:  # the caller says what is wrong with it
+        return value

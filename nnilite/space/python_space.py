@@ -1,0 +1,108 @@
+"""Search spaces from Python: functions that return what the JSON form has.
+
+    from nnilite import space
+
+    SPACE = {
+        "rate": space.loguniform(1e-5, 0.1),
+        "layer": space.choice([space.option("none"), space.option("conv", size=space.choice([3, 5]))]),
+    }
+
+Each checks its numbers at once. Raises, in every function: SpaceError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from nnilite.errors import Place, SpaceError
+from nnilite.space.search_space import SearchSpace
+
+if TYPE_CHECKING:
+    from nnilite.records import Json
+
+
+class ParameterJson(TypedDict):
+    _type: str
+    _value: list[Any]
+
+
+"""One parameter of a search space, as in a search-space file."""
+
+
+def choice(options: Sequence[Json | Mapping[str, Any]]) -> ParameterJson:
+    """Choose one of the options. They are JSON values, or all of them made by `option`."""
+    if isinstance(options, (str, bytes)):
+        raise SpaceError(f"choice takes a list of options, not the text {options!r}", Place())
+    return _checked("choice", list(options))
+
+
+def option(name: str, **parameters: ParameterJson) -> dict[str, Any]:
+    """Return an option of `choice` with further parameters, which exist only when it is chosen."""
+    return {"_name": name, **parameters}
+
+
+def randint(low: int, high: int) -> ParameterJson:
+    """Choose a whole number from `low` up to, but not including, `high`."""
+    return _checked("randint", [low, high])
+
+
+def qrandint(low: int, high: int, q: int) -> ParameterJson:
+    """Choose a multiple of `q` from `low` to `high`, both multiples of `q` and included."""
+    return _checked("qrandint", [low, high, q])
+
+
+def lograndint(low: int, high: int) -> ParameterJson:
+    """Choose a whole number from `low` (above 0) to `high`, both included, on a logarithmic scale."""
+    return _checked("lograndint", [low, high])
+
+
+def qlograndint(low: int, high: int, q: int) -> ParameterJson:
+    """Choose as `qrandint` does, on a logarithmic scale."""
+    return _checked("qlograndint", [low, high, q])
+
+
+def uniform(low: float, high: float) -> ParameterJson:
+    """Choose a number from `low` to `high`."""
+    return _checked("uniform", [low, high])
+
+
+def quniform(low: float, high: float, q: float) -> ParameterJson:
+    """Choose a number from `low` to `high`, rounded to a multiple of `q`."""
+    return _checked("quniform", [low, high, q])
+
+
+def loguniform(low: float, high: float) -> ParameterJson:
+    """Choose a number from `low` (above 0) to `high` whose logarithm is uniform."""
+    return _checked("loguniform", [low, high])
+
+
+def qloguniform(low: float, high: float, q: float) -> ParameterJson:
+    """Choose as `loguniform` does, rounded to a multiple of `q`."""
+    return _checked("qloguniform", [low, high, q])
+
+
+def normal(mu: float, sigma: float) -> ParameterJson:
+    """Choose a number around `mu`, without bounds."""
+    return _checked("normal", [mu, sigma])
+
+
+def qnormal(mu: float, sigma: float, q: float) -> ParameterJson:
+    """Choose as `normal` does, rounded to a multiple of `q`."""
+    return _checked("qnormal", [mu, sigma, q])
+
+
+def lognormal(mu: float, sigma: float) -> ParameterJson:
+    """Choose a number above 0 whose logarithm is normal: `mu` and `sigma` are those of the logarithm."""
+    return _checked("lognormal", [mu, sigma])
+
+
+def qlognormal(mu: float, sigma: float, q: float) -> ParameterJson:
+    """Choose as `lognormal` does, rounded to a multiple of `q`; 0 is possible."""
+    return _checked("qlognormal", [mu, sigma, q])
+
+
+def _checked(kind: str, value: list[Any]) -> ParameterJson:
+    made: ParameterJson = {"_type": kind, "_value": value}
+    SearchSpace.parse({kind: made})
+    return made
