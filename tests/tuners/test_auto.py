@@ -77,6 +77,17 @@ def test_a_replay_goes_on_as_the_search_would_have_after_it_handed_over(monkeypa
     assert [again.generate_parameters(number) for number in range(40, 50)] == expected
 
 
+def test_it_goes_on_with_cmaes_whatever_its_seed_is():
+    for seed in (0, 1, 2**31):
+        tuner = AutoTuner("minimize", seed=seed)
+        tuner.update_search_space(NUMBERS)
+        luck = random.Random(seed)
+        known = [{name: luck.uniform(-5, 5) for name in NUMBERS} for _ in range(300)]
+        tuner.import_data([{"parameter": parameters, "value": loss(parameters)} for parameters in known])
+        assert tuner.explain_choice().startswith("CMAES")
+        assert min(map(loss, searched(tuner, 100))) < min(map(loss, known)) / 10
+
+
 def test_it_says_what_it_chose_and_why(caplog):
     caplog.set_level("INFO")
     tuner = AutoTuner(seed=1)

@@ -128,4 +128,4 @@ class AutoTuner(LearningTuner):
         if name == "NSGA2":
             return NSGA2Tuner(self._objectives or {}, seed=self.seed)
         kinds: dict[str, type[LearningTuner]] = {"GP": BayesTuner, "CMAES": CMAESTuner, "TPE": TPETuner}
-        return kinds[name]("minimize", self.seed)
+        return kinds[name](optimize_mode="minimize", seed=self.seed)
