@@ -151,29 +151,32 @@ def _files(directory: Path) -> Iterator[Path]:
             path = Path(folder, name)
             if name in registry.NNI_LOGS and path.parent == directory / "log":
                 continue  # made again by the next manager
-            if path.is_symlink() or not (path.is_file() or path.is_dir()) or not _is_text(name):
+            if not _can_be_saved(path):
                 links += 1
             else:
                 yield path
     if links:
-        warn(f"{links} links, special files and files whose names are not valid text in {directory} are left out.")
+        warn(f"{links} links, special files, and files with invalid or too long names in {directory} are left out.")
 
 
-def _is_text(name: str) -> bool:
-    """Return whether a name is text, since a zip file can have no other names."""
+def _can_be_saved(path: Path) -> bool:
+    """Return whether this is a file or a folder with a name that a zip file can have, and not too deep to be read."""
     try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
+        path.name.encode("utf-8")
+        return not path.is_symlink() and (path.is_file() or path.is_dir())
+    except (UnicodeEncodeError, OSError):
         return False
-    return True
 
 
 def _childless(folder: Path) -> bool:
     """Return whether a folder is to be saved as an empty one.
 
-    Links to folders count as files, as they are not followed.
+    Links to folders count as files, as they are not followed, and so does a folder that cannot be read.
     """
-    return folder.is_symlink() or next(folder.iterdir(), None) is None
+    try:
+        return folder.is_symlink() or next(folder.iterdir(), None) is None
+    except OSError:
+        return True
 
 
 def _code(entry: RegistryEntry) -> Iterator[tuple[Path, str]]:

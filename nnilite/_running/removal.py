@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-
 from nnilite._experiments import registry
 from nnilite._experiments.registry import RegistryEntry
+from nnilite._keeper.enclosed import remove_tree
 from nnilite.errors import Conflict, NniliteError
 
 
@@ -32,5 +31,5 @@ def delete(entry: RegistryEntry) -> None:
         raise NniliteError(
             f"{entry.directory} does not look like the folder of experiment {entry.id}; it is left alone."
         )
-    shutil.rmtree(entry.directory)
+    remove_tree(str(entry.directory))
     registry.remove(entry.id)

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nnilite import foreign_files
-from nnilite._keeper.enclosed import EnclosedFolder, UnsafeName, parts_of, stays_inside
+from nnilite._keeper.enclosed import EnclosedFolder, UnsafeName, parts_of, remove_tree, stays_inside
 from nnilite.disk_room import NoRoom, reserve_bytes
 from nnilite.errors import NotFound, ServiceError
 from nnilite.foreign_files import copy_folder, list_below, listed, open_below, save_stream
@@ -400,3 +400,49 @@ LISTS = [None, 3, {}, [1], [["a", 1, 1, "file"]], [["a", 1, 1, "door", ""]], [[1
 def test_a_list_that_is_none_is_refused(entries: object) -> None:
     with pytest.raises(ServiceError, match="its list of files"):
         listed(entries)
+
+
+def nested(root: Path, depth: int) -> None:
+    """Nest folders deeper than any path may be long, each with a file."""
+    here = os.open(root, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d" * 50, dir_fd=here)
+        os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=here))
+        inner = os.open("d" * 50, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+
+
+def test_a_folder_is_removed_however_deep_a_trial_has_nested_others_in_it(tmp_path: Path) -> None:
+    victim, outside = tmp_path / "a trial", tmp_path / "outside"
+    (victim / "x").mkdir(parents=True)
+    outside.mkdir()
+    (outside / "kept").touch()
+    (victim / "x" / "link").symlink_to(outside)
+    (victim / "link").symlink_to(outside)
+    os.mkfifo(victim / "x" / "pipe")
+    nested(victim / "x", 3000)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    remove_tree(str(victim))
+    remove_tree(str(victim))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["outside"]
+    assert (outside / "kept").exists()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_what_cannot_be_removed_is_an_error_and_all_else_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a trial" / "x" / "y").mkdir(parents=True)
+    for name in ("x/y/held", "x/y/file", "x/file", "file"):
+        (tmp_path / "a trial" / name).touch()
+    unlink = os.unlink
+
+    def refuse(name: str, **more: int) -> None:
+        if name == "held":
+            raise PermissionError(13, "Permission denied", name)
+        unlink(name, **more)
+
+    monkeypatch.setattr("nnilite._keeper.enclosed.os.unlink", refuse)
+    with pytest.raises(PermissionError):
+        remove_tree(str(tmp_path / "a trial"))
+    assert [path.name for path in (tmp_path / "a trial").rglob("*") if path.is_file()] == ["held"]

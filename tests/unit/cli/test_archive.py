@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
 import stat
 import zipfile
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
+from nnilite._keeper.enclosed import remove_tree
 from nnilite._store.writer import Store
 
 Entries = dict[str, bytes]
@@ -97,6 +99,21 @@ def test_what_a_manager_had_not_yet_moved_into_the_database_is_saved(whole: Path
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
         db.deserialize(entries(tmp_path / "a.zip")["experiment/nnilite.sqlite"])
         assert db.execute("SELECT COUNT(*) FROM trials").fetchone() == (2,)
+
+
+def test_folders_that_lie_too_deep_to_be_read_are_left_out(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = os.open(whole / "trials", os.O_RDONLY)
+    for _ in range(60):
+        os.mkdir("d" * 100, dir_fd=here)
+        inner = os.open("d" * 100, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    assert run(["experiment", "save", whole.name, "--path", str(tmp_path / "deep.zip")]) == 0
+    assert "invalid or too long names" in capsys.readouterr().err
+    remove_tree(str(whole / "trials"))
 
 
 def test_a_copy_runs_again_what_still_ran_and_does_not_touch_the_job_of_the_first(saved: Path) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -24,7 +23,7 @@ from nnilite.records import Json
 from nnilite.service import JobState, JobStatus
 from nnilite.services.gpu import environment
 from nnilite.services.keeper_folder import KeeperFolder
-from nnilite.services.worker_side import FolderLooks, is_stopped, kill_groups, running_groups
+from nnilite.services.worker_side import FolderLooks, is_stopped, kill_groups, remove_tree, running_groups
 from nnilite_redis._worker import guard
 from nnilite_redis._worker.guard import read_json
 from nnilite_redis._worker.task import WorkerTask, read_task
@@ -284,7 +283,8 @@ class WorkerAttempt:
             return
         if not self.removed:
             self.removed = True
-            shutil.rmtree(self.path / "code", ignore_errors=True)
+            with contextlib.suppress(OSError):
+                remove_tree(str(self.path / "code"))
             for name in ("spec.json", "task.json"):
                 (self.path / name).unlink(missing_ok=True)
 
@@ -297,14 +297,12 @@ class WorkerAttempt:
     def clean(self) -> None:
         """Remove the folder, or all of it but what is to be kept."""
         if not (self.task.keep_outputs and not self.stored and self.outputs()):
-            shutil.rmtree(self.path, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                remove_tree(str(self.path))
         else:
             for name in OURS:
-                path = self.path / name
-                if path.is_dir() and not path.is_symlink():
-                    shutil.rmtree(path, ignore_errors=True)
-                else:
-                    path.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    remove_tree(str(self.path / name))
         for folder in list(self.path.parents)[:3]:
             try:
                 folder.rmdir()

@@ -30,6 +30,7 @@ from nnilite.services.worker_side import (
     end_state,
     open_ordinary,
     read_json,
+    remove_tree,
     write_private,
 )
 from nnilite_remote._worker.attempt import HostedAttempt
@@ -293,7 +294,8 @@ class Agent:
         attempt = HostedAttempt(request["job"])
 
         def remove() -> None:
-            shutil.rmtree(os.path.join(attempt.path, "code"), ignore_errors=True)
+            with contextlib.suppress(OSError):
+                remove_tree(os.path.join(attempt.path, "code"))
             if os.path.isdir(attempt.inner("")):
                 with open(attempt.inner("removed"), "wb"):
                     pass

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from typing import Any
 
-from nnilite.services.worker_side import AttemptFiles, boot_id, is_running, read_json, started_at
+from nnilite.services.worker_side import AttemptFiles, boot_id, is_running, read_json, remove_tree, started_at
 
 _PRIVATE = (".nni", "code", "spec.json", "job.json")  # not the trial's output
 _MOST_EARLIER = 10
@@ -98,12 +97,9 @@ class HostedAttempt:
     def clean(self, keep_outputs: bool) -> None:
         """Remove the folder, or all but the trial's output."""
         if not (keep_outputs and self._has_outputs()):
-            shutil.rmtree(self.path, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                remove_tree(self.path)
             return
         for name in _PRIVATE:
-            path = os.path.join(self.path, name)
-            if os.path.isdir(path) and not os.path.islink(path):
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                with contextlib.suppress(OSError):
-                    os.unlink(path)
+            with contextlib.suppress(OSError):
+                remove_tree(os.path.join(self.path, name))
