@@ -20,6 +20,7 @@ Key = tuple[str | int, ...]
 """Where a parameter is: its name, or names with the numbers of the options chosen between them."""
 
 _TOLERANCE = 1e-9
+MOST_STEPS = 2**53  # beyond, multiples of q are no longer exact
 _LARGEST_EXPONENT = 700.0  # exp of more is not a float
 
 
@@ -160,7 +161,8 @@ class Parameter:
         number = float(value)
         if not math.isfinite(number):
             raise SpaceError(f"{shown(self.path)}: {number} is not a finite number")
-        if self.q is not None:
+        # Beyond, each number is a multiple as exactly as a float can be.
+        if self.q is not None and abs(number / self.q) < MOST_STEPS:
             number = round(number / self.q) * self.q
         if self.low is not None and self.high is not None:
             number = min(max(number, self.low), self.high)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from nnilite.space._parameter import Key, Parameter, ParameterKind, brief, text_of
+from nnilite.space._parameter import MOST_STEPS, Key, Parameter, ParameterKind, brief, text_of
 
 if TYPE_CHECKING:
     from nnilite.records import Json
@@ -19,7 +19,6 @@ Fault = tuple[tuple[str | int, ...], str]
 
 _ARCHITECTURE = ("layer_choice", "input_choice", "mutable_layer", "mutable_type", "optional_layer")
 _LONGEST_SHOWN = 80
-_MOST_STEPS = 2**53  # beyond, multiples of q are no longer exact
 _LONGEST_UNIT = 20
 _EXAMPLE = '{"_type": "uniform", "_value": [0, 1]}'
 _SHAPE = {
@@ -298,7 +297,8 @@ def _normal_fault(kind: ParameterKind, mu: float, sigma: float, q: float | None)
         return f"sigma must be above 0, not {sigma:g}"
     if kind.log and mu + 10 * sigma > 700:
         return f"mu and sigma describe the logarithm for {kind.value}; exp({mu + 10 * sigma:g}) is too large"
-    return _step_fault(q, abs(mu) + 10 * sigma if not kind.log else math.exp(mu + 10 * sigma))
+    # A logarithm of ten deviations is a number that hardly anybody ever gets, and that needs no step.
+    return _step_fault(q, math.exp(mu + 3 * sigma) if kind.log else abs(mu) + 10 * sigma)
 
 
 def _step_fault(q: float | None, largest: float) -> str | None:
@@ -306,7 +306,7 @@ def _step_fault(q: float | None, largest: float) -> str | None:
         return None
     if q <= 0:
         return f"q, the step between values, must be above 0, not {q:g}"
-    if largest > q * _MOST_STEPS:
+    if largest > q * MOST_STEPS:
         return f"q ({q:g}) is too small against {largest:g}: its multiples are no longer exact"
     return None
 

@@ -304,3 +304,16 @@ def test_a_value_in_place_of_a_parameter_is_answered_with_the_parameter(given, c
     with pytest.raises(SpaceError) as caught:
         SearchSpace.parse({"x": given})
     assert cure in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [[-1, 5, 0.1], [0, 4, 1], [3, 10, 0.5]])
+def test_a_wide_qlognormal_has_steps_where_floats_have_them(value):
+    space = SearchSpace.parse({"x": {"_type": "qlognormal", "_value": value}})
+    (parameter,) = space.parameters
+    rng = random.Random(1)
+    for _ in range(200):
+        drawn = parameter.sample(rng)
+        assert parameter.raw(drawn) == drawn
+        steps = drawn / value[2]
+        assert steps > 2**53 or steps == pytest.approx(round(steps))
+    assert parameter.legal(1e308) == 1e308
