@@ -30,8 +30,17 @@ def add(parser: argparse.ArgumentParser) -> None:
     short.set_defaults(command=status)
     for parser in (listing, one, short):
         parser.add_argument("--json", action="store_true", help="print JSON")
+    _add_provenance(groups)
     _add_data(groups)
     _add_files(groups)
+
+
+def _add_provenance(groups: Any) -> None:
+    ran = groups.add_parser("provenance", help="show what ran: code, git commit, packages, seeds, GPUs")
+    arguments.experiment_argument(ran)
+    ran.add_argument("--compare", metavar="OTHER", help="show what differs from this other experiment")
+    arguments.json_argument(ran)
+    ran.set_defaults(command=provenance)
 
 
 def _add_data(groups: Any) -> None:
@@ -154,6 +163,12 @@ def status(options: argparse.Namespace) -> None:
         screen.show_json(summary.status(profile))
     else:
         summary.show_status(profile)
+
+
+def provenance(options: argparse.Namespace) -> None:
+    from nnilite._cli.provenance import provenance as show_provenance
+
+    show_provenance(options)
 
 
 def export(options: argparse.Namespace) -> None:

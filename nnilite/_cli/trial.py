@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from nnilite.foreign_files import EnclosedFolder, UnsafeName
 from nnilite.records import TrialState
 
 _NAMED = 5
+_POLL_S = 0.5
 _COPY_TIMEOUT_S = 3700.0  # the manager may have to copy files from another machine first
 STATES = [state.value for state in TrialState]
 
@@ -49,6 +52,22 @@ def add(parser: argparse.ArgumentParser) -> None:
     _add_scale(groups)
     _add_rerun(groups)
     _add_own(groups)
+    _add_again(groups)
+
+
+def _add_again(groups: Any) -> None:
+    again = groups.add_parser("again", help="run a trial's parameters as a new trial, and show both results")
+    trial_names.add(again)
+    again.add_argument("--timeout", type=arguments.positive, metavar="S", help="seconds to wait; default: to its end")
+    arguments.json_argument(again)
+    again.set_defaults(command=run_again)
+    one = groups.add_parser("reproduce", help="put a trial's code and parameters into a folder, to run it by hand")
+    trial_names.add(one)
+    one.add_argument(
+        "--in", dest="folder", type=Path, metavar="FOLDER", help="a new folder (default: one with the trial's name)"
+    )
+    arguments.json_argument(one)
+    one.set_defaults(command=reproduce)
 
 
 def _add_single(groups: Any) -> None:
@@ -355,3 +374,35 @@ def _fetch(manager: Client, trial: str, name: str, target: Path, work: long_work
             draft.finish()
     except UnsafeName as error:
         raise NniliteError(f"The manager names a file outside the trial's folder: {error}.") from error
+
+
+def reproduce(options: argparse.Namespace) -> None:
+    from nnilite._cli.reproduce import reproduce as lay_out
+
+    lay_out(options)
+
+
+def run_again(options: argparse.Namespace) -> None:
+    """Add a trial with another one's parameters, wait for its end, and print both."""
+    with access.running(options) as manager:
+        first = manager.trial(options.trial)
+        second = manager.add_trial(first["parameters"])
+        if not options.json:
+            print(f"Trial {second['id']} (no. {second['sequence']}) has the parameters of {first['id']}.")
+        second = _ended(manager, second["id"], options.timeout)
+    if options.json:
+        screen.show_json([first, second])
+        return
+    rows = [(one["id"], one["state"], _metric(one["value"], one["latest"]), one["reason"]) for one in (first, second)]
+    screen.show_table(("TRIAL", "STATE", "METRIC", "REASON"), rows, "")
+
+
+def _ended(manager: Client, trial: str, limit_s: float | None) -> dict[str, Any]:
+    """Return a trial at its end, at the time limit, or when its experiment ends before."""
+    deadline = math.inf if limit_s is None else time.monotonic() + limit_s
+    while True:
+        is_over = manager.profile()["state"] in ("ERROR", "STOPPED")
+        found = manager.trial(trial)
+        if found["ended"] or is_over or time.monotonic() > deadline:
+            return found
+        time.sleep(_POLL_S)

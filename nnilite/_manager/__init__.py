@@ -11,6 +11,7 @@
     starter         reports the progress of the start to the process that started the manager
     stop_reserve    disk space with which a stop can be recorded on a full disk
     trial_copies    files of trials that lie on other machines: listed there, and copied here
+    start_recording  records what runs: code, git state, packages, seeds, GPUs
     own_files       the files that lead others to an experiment and its manager
     log_limits      keeps the logs of an experiment below a limit
     assembly        makes a manager from an experiment's folder

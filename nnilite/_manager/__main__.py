@@ -15,7 +15,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from nnilite._manager.log_limits import LogLimits, keep_logs_small
 from nnilite._manager.manager import Manager
 from nnilite._manager.own_files import OwnFiles, files_of
 from nnilite._manager.port_choice import listening
+from nnilite._manager.start_recording import record_start
 from nnilite._manager.starter import Starter
 from nnilite._network.host_names import is_loopback
 from nnilite._nni import nni_taken
@@ -96,6 +98,7 @@ class Program:
         self._site: Premises | None = None
         self._idle_timeout_s = math.inf
         self._feeders: list[Feeder] = []
+        self._recording: Callable[[asyncio.Event], Coroutine[Any, Any, None]] | None = None
 
     async def run(self, lock: ManagerLock) -> None:
         """Run until the experiment has stopped. Raises: NniliteError if the manager cannot start or cannot continue."""
@@ -143,6 +146,7 @@ class Program:
         self._files.created = about.created
         files = files_of(self._directory, config, token, about)
         self._files.guard = Guard(self._directory, lock, parts.keeper, files)
+        self._recording = partial(record_start, self._directory, config)
         await self._serve(parts, new)
 
     def _prepare(self, config: CheckedConfig) -> str:
@@ -288,6 +292,7 @@ class Program:
         over, limiting = asyncio.Event(), asyncio.create_task(keep_logs_small(self._limits()))
         feeding = asyncio.create_task(keep_fed(self._feeders, over))
         tidying = asyncio.create_task(keep_tidy(parts.tidiers, over))
+        recording = asyncio.create_task(self._recording(over)) if self._recording is not None else None
         works = [asyncio.create_task(parts.engine.run()), asyncio.create_task(self._look_after(parts))]
         try:
             done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
@@ -297,7 +302,7 @@ class Program:
             await end_tasks([*works, *helpers])
             # They come last, since what the end of the experiment has stored is theirs, too.
             over.set()
-            await asyncio.gather(feeding, tidying)
+            await asyncio.gather(feeding, tidying, *([recording] if recording is not None else []))
             await end_tasks([limiting])
 
     def _limits(self) -> LogLimits:

@@ -156,6 +156,9 @@ class ExperimentConfig(Fields):
     constraints: Annotated[
         list[str], "expressions over parameters that every proposal satisfies, such as `batch * layers <= 512`"
     ] = field(default_factory=list)
+    record_provenance: Annotated[
+        bool, "record code hashes, git state, package versions and the like in the experiment's folder"
+    ] = True
     search_from: Annotated[
         list[str], "experiments from whose results the tuner learns first: ids, folders or exported files, also of NNI"
     ] = field(default_factory=list)

@@ -1,0 +1,100 @@
+"""`nnictl experiment provenance`: what ran in an experiment, and how it differs from what ran in another one."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nnilite._cli import access, screen
+from nnilite._experiments import registry
+from nnilite._experiments.recorded_starts import read_starts
+from nnilite._experiments.registry import RegistryEntry
+from nnilite.config import load_stored
+from nnilite.errors import NotFound
+
+_SHOWN = 40  # lines of differences
+_APART = ("time", "environment")  # they differ by themselves
+
+
+def provenance(options: argparse.Namespace) -> None:
+    """Print what ran at the last start of an experiment, or what differs from another one. Raises: NniliteError."""
+    entry = access.find(options, read_only=True)
+    found = _last(entry)
+    if options.compare is None:
+        if options.json:
+            screen.show_json(found)
+        else:
+            _show(found)
+        return
+    other = registry.find(options.compare, read_only=True)
+    lines = list(differences(_facts(entry, found), _facts(other, _last(other))))
+    if options.json:
+        screen.show_json([dict(zip(("what", entry.id, other.id), line, strict=True)) for line in lines])
+        return
+    screen.show_table(("WHAT", entry.id, other.id), lines[:_SHOWN], "Configuration, code and packages are the same.")
+    if len(lines) > _SHOWN:
+        print(f"... and {len(lines) - _SHOWN} more; --json shows all")
+
+
+def _last(entry: RegistryEntry) -> dict[str, Any]:
+    starts: list[dict[str, Any]] = read_starts(entry.directory)
+    if not starts:
+        raise NotFound(
+            f"Nothing is recorded of what ran in {entry.id}; it began a moment ago, has recordProvenance: false, or is "
+            "older than this version."
+        )
+    return starts[-1]
+
+
+def _show(found: Mapping[str, Any]) -> None:
+    code, git, python, machine = (_part(found, name) for name in ("code", "git", "python", "machine"))
+    files = _part(code, "files")
+    screen.show_facts(
+        {
+            "Started": screen.moment(found.get("time")),
+            "Command": "; ".join(map(str, found.get("commands") or [])),
+            "Seeds": ", ".join(f"{word} {seed}" for word, seed in _part(found, "seeds").items()) or None,
+            "Code": f"{code.get('folder')}, {len(files)} files, SHA-256 {str(code.get('hash'))[:12]}",
+            "Not hashed": code.get("reason") or None,
+            "Git": f"{git.get('branch')} at {str(git.get('commit'))[:12]}, {_changes(git)}" if git else "no repository",
+            "Python": f"{python.get('version')}, {len(_part(python, 'packages'))} packages, {python.get('executable')}",
+            "nnilite": found.get("nnilite"),
+            "Machine": machine.get("system"),
+            "GPUs": ", ".join(map(str, machine.get("gpus") or [])) or None,
+        }
+    )
+    print("--json shows files, packages, the difference to the commit, and names of environment variables.")
+
+
+def _changes(git: Mapping[str, Any]) -> str:
+    lines = str(git.get("diff") or "").splitlines()
+    changed = sum(line.startswith("diff --git ") for line in lines)
+    return f"{changed} files changed since, {git.get('untracked')} not in it" if changed else "no changes since"
+
+
+def _part(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = found.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _facts(entry: RegistryEntry, found: Mapping[str, Any]) -> dict[str, str]:
+    """Return all that two experiments are compared by, in one level."""
+    config = load_stored(entry.directory, paths=False).json()
+    told = {name: value for name, value in found.items() if name not in _APART}
+    return dict(_flat({"config": config, **told}, ""))
+
+
+def _flat(value: Any, prefix: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from _flat(part, f"{prefix}.{name}" if prefix else str(name))
+    else:
+        yield prefix, screen.brief(str(value))
+
+
+def differences(one: Mapping[str, str], other: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield what differs, with both values; "-" where one has none."""
+    for name in sorted({**one, **other}):
+        if one.get(name) != other.get(name):
+            yield name, one.get(name, "-"), other.get(name, "-")

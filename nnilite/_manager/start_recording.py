@@ -1,0 +1,197 @@
+"""Records what runs: code, git state, Python and its packages, commands, names of variables, seeds and GPUs.
+
+It is in `provenance.json` of the experiment's folder, with one entry for each start of a manager, the latest last. All
+of it is about this machine; packages are those of the Python that runs the manager. Nothing here may hold up or end an
+experiment: it is recorded in a thread after the start, programs have a time limit, and what is not found is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+from nnilite import codedir
+from nnilite._engine.engine import end_tasks
+from nnilite._experiments.documents import write_json
+from nnilite._experiments.recorded_starts import FILE_NAME, read_starts
+from nnilite._version import __version__
+from nnilite.config import CheckedConfig
+from nnilite.config.secrets import HIDDEN, masked_text
+from nnilite.errors import CodeDirError, DamagedFile, UnreadableFile
+from nnilite.records import Json
+
+log = logging.getLogger(__name__)
+
+_AFTER_S = 1.0  # the first trials start before anything is looked at
+_END_S = 5.0  # how long a manager that ends waits for it
+_HASHING_S = 60.0
+_PROGRAM_S = 10.0
+_MOST_DIFF_BYTES = 200_000
+_MOST_STARTS = 20
+_CHUNK = 1 << 20
+
+
+async def record_start(directory: Path, config: CheckedConfig, over: asyncio.Event) -> None:
+    """Record this start soon after it, or at the end of a manager that ends before. A failure is only logged."""
+    if not config.record_provenance:
+        return
+    began, loop, finished = time.time(), asyncio.get_running_loop(), asyncio.Event()
+    await _first(over.wait(), _AFTER_S)
+
+    def record() -> None:
+        try:
+            _record(directory, config, began)
+        except (OSError, DamagedFile, UnreadableFile) as error:
+            log.warning("what runs here cannot be recorded: %s", error)
+        with contextlib.suppress(RuntimeError):  # the manager has ended without it
+            loop.call_soon_threadsafe(finished.set)
+
+    # The code may lie on a file system that does not answer, and a pool's thread would be waited for at the end.
+    threading.Thread(target=record, name="provenance", daemon=True).start()
+    ends = [asyncio.create_task(one.wait()) for one in (finished, over)]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    await end_tasks(ends)
+    await _first(finished.wait(), _END_S)
+
+
+async def _first(event: Coroutine[Any, Any, Any], limit_s: float) -> None:
+    """Wait for an event, or until the time is over."""
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(event, limit_s)
+
+
+def _record(directory: Path, config: CheckedConfig, began: float) -> None:
+    starts = [*read_starts(directory), describe(config, began)]
+    write_json(directory / FILE_NAME, {"starts": starts[-_MOST_STARTS:]})
+
+
+def describe(config: CheckedConfig, began: float) -> dict[str, Json]:
+    """Return what runs on this machine with a config, from its start at `began` in seconds since the epoch."""
+    settings = [config.settings(name) for name, _, _ in config.services]
+    folder = Path(config.trial_code_directory)
+    return {
+        "time": began,
+        "nnilite": __version__,
+        "commands": [one.trial_command or "" for one in settings],
+        "seeds": _seeds(config),
+        "code": _code(folder, codedir.PackageLimits(config.code_limits.max_files, config.code_limits.max_size)),
+        "git": _git(folder, config.secrets),
+        "python": {"version": platform.python_version(), "executable": sys.executable, "packages": _packages()},
+        "machine": {"system": platform.platform(), "processors": os.cpu_count(), "gpus": _gpus()},
+        "environment": sorted(os.environ),
+    }
+
+
+def _seeds(config: CheckedConfig) -> dict[str, Json]:
+    algorithms = {"tuner": config.tuner, "assessor": config.assessor}
+    found = {word: one.class_args.get("seed") for word, one in algorithms.items() if one}
+    return {word: seed for word, seed in found.items() if isinstance(seed, (int, str))}
+
+
+def _code(folder: Path, limits: codedir.PackageLimits) -> dict[str, Json]:
+    """Return the hash of each file of the code directory, and one of all of them; where that fails, the reason."""
+    try:
+        listed = codedir.list_files(folder, limits)
+        files: dict[str, Json] = dict(_hashes(listed))
+    except (CodeDirError, OSError) as error:
+        return {"folder": str(folder), "hash": None, "files": {}, "reason": str(error).splitlines()[0]}
+    text = "".join(f"{path}\0{digest}\n" for path, digest in files.items())
+    whole = hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
+    return {"folder": str(folder), "hash": whole, "files": files, "reason": ""}
+
+
+def _hashes(listed: codedir.FileList) -> Iterator[tuple[str, str]]:
+    """Yield each file's path and hash. Raises: OSError, also where this takes too long."""
+    deadline = time.monotonic() + _HASHING_S
+    for file in listed.files:
+        if time.monotonic() > deadline:
+            raise OSError(f"the files could not be read within {_HASHING_S:.0f} s")
+        if file.target is None and not stat.S_ISDIR(file.mode):
+            yield os.fsencode(file.path).decode(errors="replace"), hash_of(listed.root / file.path)
+
+
+def hash_of(path: Path) -> str:
+    """Return the SHA-256 of a file in hex. Raises: OSError."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(_CHUNK):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _git(folder: Path, secrets: frozenset[str]) -> dict[str, Json] | None:
+    """Return commit, branch and the difference to the commit; None where there is no repository."""
+    commit = _git_says(folder, "rev-parse", "HEAD").strip()
+    if not commit:
+        return None
+    # None of these options lets a program run that the repository names.
+    diff = _git_says(folder, "diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv", most=_MOST_DIFF_BYTES)
+    untracked = _git_says(folder, "ls-files", "--others", "--exclude-standard").splitlines()
+    return {
+        "commit": commit,
+        "branch": _git_says(folder, "rev-parse", "--abbrev-ref", "HEAD").strip(),
+        "diff": _without_secrets(diff, secrets),
+        "isCut": len(diff.encode()) >= _MOST_DIFF_BYTES,
+        "untracked": len(untracked),
+    }
+
+
+def _git_says(folder: Path, *words: str, most: int = 1 << 20) -> str:
+    return _output(["git", "-c", "core.fsmonitor=false", "-C", str(folder), *words], most)
+
+
+def _without_secrets(text: str, secrets: frozenset[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, HIDDEN) if len(secret) > 3 else text
+    return "".join(map(masked_text, text.splitlines(keepends=True)))
+
+
+def _packages() -> dict[str, Json]:
+    """Return the versions of installed packages by their names, as the names of their folders tell them."""
+    found: dict[str, Json] = {}
+    for place in map(Path, sys.path):
+        for path in place.glob("*.dist-info") if place.is_dir() else ():
+            package, mark, version = path.name.removesuffix(".dist-info").rpartition("-")
+            if mark:
+                found.setdefault(package.replace("_", "-").lower(), version)
+    return dict(sorted(found.items()))
+
+
+def _gpus() -> list[Json]:
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    return list(_output(query, 1 << 16).splitlines()) if shutil.which("nvidia-smi") else []
+
+
+def _output(command: list[str], most: int) -> str:
+    """Return the first bytes that a program prints, as text; "" if it is missing, fails, or takes too long."""
+    try:
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as program:
+            limit = threading.Timer(_PROGRAM_S, program.kill)
+            limit.start()
+            try:
+                assert program.stdout is not None
+                found = program.stdout.read(most)
+                is_cut = bool(program.stdout.read(1))
+                if is_cut:
+                    program.kill()
+                failed = program.wait() != 0 and not is_cut
+            finally:
+                limit.cancel()
+    except OSError:
+        return ""
+    return "" if failed else found.decode(errors="replace")

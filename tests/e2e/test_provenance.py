@@ -1,0 +1,177 @@
+"""What ran is recorded, shown and compared, and a trial can be run again: as a new one, or by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.running import ECHO, Running
+from nnilite import codedir
+from nnilite._cli.nnictl import run
+from nnilite._experiments.recorded_starts import FILE_NAME
+from nnilite._manager import start_recording as provenance
+from nnilite.config import from_dict
+from nnilite.testing import eventually
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
+
+CONFIG = {
+    "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+    "trialCommand": "true",
+    "trialConcurrency": 1,
+    "maxTrialNumber": 1,
+    "tuner": {"name": "Random"},
+    "trainingService": {"platform": "local"},
+}
+Answer = Callable[..., Any]
+
+
+@pytest.fixture
+def answer(capsys: pytest.CaptureFixture[str]) -> Answer:
+    """Return what nnictl prints as JSON."""
+
+    def ask(*words: str) -> Any:
+        capsys.readouterr()
+        assert run([*words, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return ask
+
+
+def recorded(running: Running) -> Path:
+    path = running.directory / FILE_NAME
+    eventually(path.exists, 60)
+    return path
+
+
+def git(folder: Path, *words: str) -> None:
+    settings = ["-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", "-C", str(folder), *settings, *words], check=True, capture_output=True, timeout=60)
+
+
+def test_what_ran_is_recorded_and_two_experiments_are_compared(start: Any, answer: Answer, tmp_path: Path) -> None:
+    first = start(maxTrialNumber=1, tuner={"name": "Random", "classArgs": {"seed": 7}})
+    recorded(first)
+    found = answer("experiment", "provenance", first.entry.id)
+    assert found["seeds"] == {"tuner": 7}
+    assert list(found["code"]["files"]) == ["trial.py"]
+    assert "pytest" in found["python"]["packages"]
+    assert "NNILITE_HOME" in found["environment"]
+    assert str(tmp_path / "home") not in json.dumps(found["environment"])
+    second = start(f"{ECHO}# changed", maxTrialNumber=1, tuner={"name": "Random", "classArgs": {"seed": 8}})
+    recorded(second)
+    lines = answer("experiment", "provenance", first.entry.id, "--compare", second.entry.id)
+    differing = {line["what"] for line in lines}
+    assert {"seeds.tuner", "code.hash", "code.files.trial.py", "config.tuner.classArgs.seed"} <= differing
+    assert not any(name.startswith("python") for name in differing)
+
+
+def test_nothing_is_recorded_if_the_config_says_so(start: Any) -> None:
+    running = start(maxTrialNumber=1, recordProvenance=False)
+    running.wait("DONE")
+    running.stop()
+    assert not (running.directory / FILE_NAME).exists()
+
+
+def test_a_trial_is_laid_out_and_gives_the_same_result_by_hand(
+    start: Any, answer: Answer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = start(maxTrialNumber=1)
+    running.wait("DONE")
+    recorded(running)
+    [trial] = running.trials()
+    target = tmp_path / "by hand $x"
+    laid = answer("trial", "reproduce", running.entry.id, "0", "--in", str(target))
+    assert laid["changed"] == []
+    subprocess.run(["sh", str(target / "run.sh")], check=True, timeout=60, env={"PATH": os.environ["PATH"]})
+    assert str(trial["value"]) in (target / "trial" / ".nni" / "metrics").read_text()
+    assert run(["trial", "reproduce", running.entry.id, "0", "--in", str(target)]) == 1
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_code_that_has_changed_since_is_named(start: Any, answer: Answer, tmp_path: Path) -> None:
+    running = start(maxTrialNumber=1)
+    running.wait("DONE")
+    recorded(running)
+    (folder,) = (path for path in tmp_path.iterdir() if (path / "trial.py").exists())
+    (folder / "trial.py").write_text("print('another program')")
+    laid = answer("trial", "reproduce", running.entry.id, "0", "--in", str(tmp_path / "again"))
+    assert laid["changed"] == ["trial.py"]
+
+
+def test_the_same_parameters_run_as_a_new_trial(start: Any, answer: Answer) -> None:
+    space = {"x": {"_type": "choice", "_value": [0.25, 0.5]}}
+    running = start(maxTrialNumber=5, searchSpace=space, tuner={"name": "GridSearch"})
+    running.wait("DONE")
+    first, second = answer("trial", "again", running.entry.id, "0")
+    assert first["id"] != second["id"]
+    assert first["parameters"] == second["parameters"]
+    assert (second["state"], second["value"]) == ("SUCCEEDED", first["value"])
+
+
+def test_the_difference_to_the_commit_is_kept_without_secrets_and_runs_no_program(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-b", "trunk")
+    (tmp_path / "trial.py").write_text("x = 1\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "first")
+    (tmp_path / "trial.py").write_text("x = 2\npassword = 'hunter22'\nkey = 'of-config'\n")
+    (tmp_path / ".git" / "info" / "attributes").write_text("*.py diff=evil\n")
+    (tmp_path / "new.py").touch()
+    for name in ("diff.external", "diff.evil.textconv", "core.fsmonitor"):
+        git(tmp_path, "config", name, f"touch '{tmp_path}/ran'; true")
+    found: Any = provenance._git(tmp_path, frozenset({"of-config"}))
+    assert found["branch"] == "trunk"
+    assert "+x = 2" in found["diff"]
+    assert "hunter22" not in found["diff"]
+    assert "of-config" not in found["diff"]
+    assert found["untracked"] == 1
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_large_difference_is_cut_and_a_folder_without_git_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert provenance._git(tmp_path, frozenset()) is None
+    git(tmp_path, "init")
+    (tmp_path / "a").touch()
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "first")
+    (tmp_path / "a").write_text("a line\n" * 100_000)
+    found: Any = provenance._git(tmp_path, frozenset())
+    assert found["isCut"]
+    assert 0 < len(found["diff"]) <= 200_000
+
+
+def test_a_program_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "_PROGRAM_S", 0.2)
+    assert provenance._output(["sleep", "100"], 10) == ""
+    assert provenance._output(["no-such-program"], 10) == ""
+
+
+async def test_code_that_cannot_be_read_does_not_hold_up_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_go, over = threading.Event(), asyncio.Event()
+    monkeypatch.setattr(provenance, "_record", lambda *_: let_go.wait(60))
+    monkeypatch.setattr(provenance, "_END_S", 0.1)
+    config = from_dict({**CONFIG}, tmp_path).checked()
+    over.set()
+    await asyncio.wait_for(provenance.record_start(tmp_path, config, over), 10)
+    let_go.set()
+
+
+def test_hashing_has_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.py").touch()
+    monkeypatch.setattr(provenance, "_HASHING_S", -1.0)
+    found = provenance._code(tmp_path, codedir.PackageLimits())
+    assert (found["hash"], found["files"]) == (None, {})
+    assert "could not be read within" in str(found["reason"])
