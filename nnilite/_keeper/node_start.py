@@ -7,7 +7,7 @@
     node_variable   the environment variable with that number, on platforms that start the same job on all nodes
     here            how many nodes this machine stands for; 1 unless it stands for all of them
     first           the addresses at which other nodes may reach the first one, or
-    first_variable  the environment variable with these, separated by commas
+    first_variables  the environment variables with these, separated by commas
     shared          whether all nodes have the same folder: then the others use folders within it, and leave their
                     reports there
 """
@@ -43,8 +43,9 @@ def placed(spec: Spec) -> Spec:
         if not number.isdigit():
             raise SpecError("{} has no number of this node".format(variable))
         told["node"] = int(number)
-    if told.get("first_variable"):
-        told["first"] = [word for word in os.environ.get(told["first_variable"], "").split(",") if word]
+    if told.get("first_variables"):
+        values = [os.environ.get(name, "") for name in told["first_variables"]]
+        told["first"] = [word for value in values for word in value.split(",") if word]
     if not told.get("node") or not told.get("shared"):
         return spec.but(distributed=told)
     storage = dict(spec.storage, read_only=True) if spec.storage else {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from nnilite.errors import ConfigError, Place
-from nnilite.service import CHECKPOINTS_STAY, callback_is_unused
+from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
 from nnilite.services.cluster.queue_config import QueueConfig, check_paths, check_words
 from nnilite.services.section_fields import GPU_OPTION, gpus_are_unused
 from nnilite.ssh.settings import check_word
@@ -133,6 +133,12 @@ IGNORED = (
         "gres sets what a trial gets; 0 still hides all GPUs",
         "with `gres`, unless it is 0",
         lambda config, settings: config.gres is not None and bool(settings.get(GPU_OPTION)),
+    ),
+    IgnoredOption(
+        "nodes",
+        "distributed sets the nodes",
+        "with `distributed`",
+        lambda config, settings: bool(settings.get("distributed")),
     ),
     callback_is_unused("trials report by their folders and need no address"),
     *CHECKPOINTS_STAY,

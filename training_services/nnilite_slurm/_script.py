@@ -22,20 +22,37 @@ _AGAIN = "Slurm started the job again (restart ${SLURM_RESTART_COUNT:-0})"
 _LOADS_MODULES = "type module >/dev/null 2>&1 || . /etc/profile\n"
 
 
-def script_of(name: str, config: SlurmConfig, comment: str, keeper: str, gpus: int | None, tasks: int = 0) -> str:
+FIRST_NODE = "NNILITE_FIRST_NODE"
+_ON_ALL_NODES = (
+    f'export {FIRST_NODE}="$(hostname),$SLURMD_NODENAME"\n',
+    "srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0{cpus} ",
+)
+"""The first node is the one on which the script runs. If a process fails, the keepers end the others themselves."""
+
+
+def script_of(
+    name: str, config: SlurmConfig, comment: str, keeper: str, gpus: int | None, tasks: int = 0, nodes: int = 0
+) -> str:
     """Return the script of a job.
 
-    `keeper` is its file in the cache; `tasks`: size of a job array, 0 for a plain job.
+    `keeper` is its file in the cache; `tasks`: size of a job array, 0 for a plain job; `nodes`: of a distributed trial,
+    a keeper of which runs on each node; 0 for other trials.
     """
-    parts = ["#!/bin/bash\n", *_options(name, config, comment, gpus, tasks), enter('"$SLURM_SUBMIT_DIR"')]
+    parts = ["#!/bin/bash\n", *_options(name, config, comment, gpus, tasks, nodes), enter('"$SLURM_SUBMIT_DIR"')]
     if tasks:
         parts.append(JOB_OF_ARRAY)
     parts += [claim(_ID, _AGAIN), *_set_up(config), JOB_START]
-    parts.append(f"exec {keeper_command(keeper, config.python_path, _container(config.container))}\n")
+    before = _container(config.container, nodes)
+    if nodes:
+        cpus = f" --cpus-per-task={config.cpus}" if config.cpus else ""
+        first, step = _ON_ALL_NODES
+        parts.append(first)
+        before = step.format(nodes=nodes, cpus=cpus) + before
+    parts.append(f"exec {keeper_command(keeper, config.python_path, before)}\n")
     return "".join(parts)
 
 
-def _options(name: str, config: SlurmConfig, comment: str, gpus: int | None, tasks: int) -> Iterator[str]:
+def _options(name: str, config: SlurmConfig, comment: str, gpus: int | None, tasks: int, nodes: int) -> Iterator[str]:
     options = {
         "job-name": name,
         "comment": comment,
@@ -45,7 +62,8 @@ def _options(name: str, config: SlurmConfig, comment: str, gpus: int | None, tas
         "gres": config.gres or (f"gpu:{gpus}" if gpus else None),
         "cpus-per-task": config.cpus,
         "mem": None if config.memory is None else f"{config.memory}M",
-        "nodes": config.nodes,
+        "nodes": nodes or config.nodes,
+        "ntasks-per-node": 1 if nodes else None,
         "constraint": config.constraint,
         "reservation": config.reservation,
         "time": None if config.time_limit is None else slurm_time(config.time_limit),
@@ -79,15 +97,19 @@ def _set_up(config: SlurmConfig) -> Iterator[str]:
     yield from set_up([f"module load {name}" for name in config.modules] + list(config.set_up))
 
 
-def _container(container: SlurmContainerConfig | None) -> str:
-    """Return the words before the command that starts the keeper, so that it runs in the container."""
+def _container(container: SlurmContainerConfig | None, nodes: int) -> str:
+    """Return the words before the command that starts the keeper, so that it runs in the container.
+
+    `nodes`: whether `srun` starts it anyway, on all nodes.
+    """
     if container is None:
         return ""
     more = "".join(f" {shlex.quote(word)}" for word in container.options)
     image = shlex.quote(container.image)
+    srun = "" if nodes else "srun --ntasks=1 "
     if container.runtime == "pyxis":
         # Variables of the job are set in it, and the folder is mounted where it is.
-        return f'srun --ntasks=1 --container-image={image} --container-mounts="$root:$root"{more} '
+        return f'{srun}--container-image={image} --container-mounts="$root:$root"{more} '
     if container.runtime == "oci":
-        return f"srun --ntasks=1 --container={image}{more} "
+        return f"{srun}--container={image}{more} "
     return f'{container.runtime} exec --bind "$root:$root" --pwd "$PWD"{more} {image} '

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 
+from nnilite.records import Json
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext
 from nnilite.services.cluster.login import login_host
 from nnilite.services.cluster.queue_service import QueueService
 from nnilite.services.cluster.queue_watch import QueueWatch
 from nnilite.services.cluster.queued_job import QueuedJob
 from nnilite.services.cluster.scheduler_api import SchedulerApi
+from nnilite.services.section_fields import nodes_of
 from nnilite_slurm._api import SlurmApi
 from nnilite_slurm._arrays import JobArrays, array_name
 from nnilite_slurm._config import IGNORED, SlurmConfig
 from nnilite_slurm._listing import NAMELESS
-from nnilite_slurm._script import script_of
+from nnilite_slurm._script import FIRST_NODE, script_of
 
 _PASSED_ON = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")
 
@@ -28,6 +31,7 @@ class SlurmService(QueueService):
 
     Config = SlurmConfig
     ignores = IGNORED
+    launchers = ("torch", "jax", "tensorflow", "none")
     scheduler = "Slurm"
 
     def __init__(self, name: str, config: SlurmConfig, context: ServiceContext) -> None:
@@ -67,7 +71,14 @@ class SlurmService(QueueService):
 
     def _task_script(self, name: str, gpus: int | None, tasks: int) -> str:
         comment = f"nnilite:{self.context.experiment}"
-        return script_of(name, self.config, comment, self._keeper or "keeper", gpus, tasks)
+        nodes = nodes_of(self.context) if self.context.defaults.get("distributed") else 0
+        return script_of(name, self.config, comment, self._keeper or "keeper", gpus, tasks, nodes)
+
+    async def submit(self, job: Job) -> Handle:
+        return await super().submit(_on_its_nodes(job))
+
+    def describe(self, job: Job) -> dict[str, Json]:
+        return super().describe(_on_its_nodes(job))
 
     # ------------------------------------------------------------ job arrays
 
@@ -98,6 +109,16 @@ class SlurmService(QueueService):
         if self._arrays is not None:
             self._arrays.forget(_task(str(handle["folder"])))
         await super().remove(handle)
+
+
+def _on_its_nodes(job: Job) -> Job:
+    """Return the job with what its keepers need to know to find their places among the nodes."""
+    told = job.spec.get("distributed")
+    if not told:
+        return job
+    first = [FIRST_NODE, "SLURM_LAUNCH_NODE_IPADDR"]
+    places = {"node_variable": "SLURM_NODEID", "first_variables": first, "shared": True}
+    return replace(job, spec={**job.spec, "distributed": {**told, **places}})
 
 
 def surroundings(environment: Mapping[str, str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ cd "$1" || exit 0
 timeout -s KILL 20 sh -c 'cd "$1" 2>/dev/null || exit 0
 : >removed
 rm -f spec.json spec.new
-rm -rf code
+rm -rf code nodes/*/code
 true' nnilite "$2"
 case $? in 124 | 137) echo "the folder $2 does not answer" >&2; exit 75 ;; esac
 true
