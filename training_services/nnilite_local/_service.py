@@ -394,7 +394,7 @@ def _number_of_nodes(job: Job) -> int:
 
 
 def _nodes_here(job: Job) -> Json:
-    """Return the nodes of a distributed trial, all of which are processes of this machine; None for other trials."""
+    """Return the nodes of a distributed trial, all as processes of this machine; None for other trials."""
     told = job.spec.get("distributed")
     return {**told, "node": 0, "here": told["nodes"]} if told else None
 

@@ -36,7 +36,7 @@ def script_of(
     """Return the script of a job.
 
     `keeper` is its file in the cache; `tasks`: size of a job array, 0 for a plain job; `nodes`: of a distributed trial,
-    a keeper of which runs on each node; 0 for other trials.
+    which has a keeper on each; 0 for other trials.
     """
     parts = ["#!/bin/bash\n", *_options(name, config, comment, gpus, tasks, nodes), enter('"$SLURM_SUBMIT_DIR"')]
     if tasks:
