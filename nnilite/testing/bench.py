@@ -55,7 +55,7 @@ def keeper_zipapp() -> Path:
     """Build the keeper once for this process, in a folder that is removed with it."""
     folder = Path(tempfile.mkdtemp(prefix="nnilite-keeper-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return build(folder / "keeper.pyz")
+    return build(folder / "keeper.pyz", with_nodes=True)
 
 
 class ServiceBench(Meeting):

@@ -21,7 +21,7 @@ from nnilite.ssh.route import RouteMap  # noqa: E402
 from nnilite_remote import HostKeyPolicy, MachineConfig, RemoteConfig  # noqa: E402
 from nnilite_remote._agent_link import command, pythons  # noqa: E402
 from nnilite_remote._bookings import Booking, Bookings  # noqa: E402
-from nnilite_remote._machine_choice import Choice, HostCandidate, choose_machine  # noqa: E402
+from nnilite_remote._machine_choice import Choice, HostCandidate, choose_machines  # noqa: E402
 from nnilite_remote._pending_commands import CANCEL, REMOVE, PendingCommands  # noqa: E402
 from nnilite_remote._worker import program  # noqa: E402
 
@@ -177,9 +177,9 @@ def test_labels_that_no_machine_has_are_refused(tmp_path):
 
 def test_a_job_goes_to_the_machine_with_the_most_room():
     machines = [HostCandidate("a", "a", slots=4, jobs={"1": (), "2": ()}), HostCandidate("b", "b", slots=1)]
-    assert choose_machine(machines, None, set()) == Choice("b", None)
+    assert choose_machines(machines, None, set()) == [Choice("b", None)]
     machines[1] = HostCandidate("b", "b", slots=1, jobs={"3": ()})
-    assert choose_machine(machines, 0, set()) == Choice("a", ())
+    assert choose_machines(machines, 0, set()) == [Choice("a", ())]
 
 
 def test_a_job_goes_first_where_its_checkpoints_are_and_last_where_it_was_lost():
@@ -188,9 +188,9 @@ def test_a_job_goes_first_where_its_checkpoints_are_and_last_where_it_was_lost()
         HostCandidate("b", "b", jobs={"1": ()}),
         HostCandidate("c", "c", slots=1, rank=-1),
     ]
-    assert choose_machine(machines, None, set()) == Choice("c", None)
-    assert choose_machine(machines[:2], None, set()) == Choice("b", None)
-    assert choose_machine(machines[:1], None, set()) == Choice("a", None)
+    assert choose_machines(machines, None, set()) == [Choice("c", None)]
+    assert choose_machines(machines[:2], None, set()) == [Choice("b", None)]
+    assert choose_machines(machines[:1], None, set()) == [Choice("a", None)]
 
 
 def test_each_machine_tells_why_it_takes_nothing():
@@ -200,7 +200,7 @@ def test_each_machine_tells_why_it_takes_nothing():
         HostCandidate("c", "c", gpus=[Gpu(0)], jobs={"2": (0,)}),
     ]
     with pytest.raises(NoCapacity) as caught:
-        choose_machine(machines, 1, set())
+        choose_machines(machines, 1, set())
     for part in ("a is down: no answer", "b runs 1 of 1 trials (slots)", "c waits for a GPU: GPU 0 runs a trial"):
         assert part in str(caught.value)
 

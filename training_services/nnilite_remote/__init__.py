@@ -4,6 +4,7 @@ _service           the service: places jobs on machines and asks how they are
 _config            the section `platform: remote` of a config
 _ssh_address       that section for an address such as `ssh://me@host`
 _machine_choice    which machine gets a job, and why none does
+_nodes             a trial on several machines, which are booked at once
 _bookings          which job is on which machine
 _machines          all machines together: opens them, sends what they have missed, asks for their jobs, closes them
 _pending_commands  commands that unreachable machines have still to receive

@@ -60,6 +60,10 @@ class Bookings:
         if self._bookings.get(job) != booking:
             self._save({**self._bookings, job: booking})
 
+    def book_all(self, bookings: dict[str, Booking]) -> None:
+        """Book several at once. Raises: ServiceError if they cannot be written, and then none of them is booked."""
+        self._save({**self._bookings, **bookings})
+
     def free(self, job: str) -> None:
         """Forget a job that no longer runs on its machine."""
         left = {name: booking for name, booking in self._bookings.items() if name != job}

@@ -35,14 +35,17 @@ class Choice:
     gpus: tuple[int, ...] | None
 
 
-def choose_machine(machines: Sequence[HostCandidate], gpus: int | None, labels: AbstractSet[str]) -> Choice:
-    """Choose the machine for one more job: of those that can take it, by rank, the one that is least used for its size.
+def choose_machines(
+    machines: Sequence[HostCandidate], gpus: int | None, labels: AbstractSet[str], nodes: int = 1
+) -> list[Choice]:
+    """Choose the machines for one more job: of those that can take it, by rank, those least used for their size.
 
     Raises: NoCapacity with a reason for each machine; ConfigError if no machine can ever take it.
 
-        >>> choose_machine([Candidate("a", "a", jobs={"x": ()}), Candidate("b", "b")], None, set())
-        Choice(key='b', gpus=None)
+        >>> choose_machines([Candidate("a", "a", jobs={"x": ()}), Candidate("b", "b")], None, set())
+        [Choice(key='b', gpus=None)]
     """
+    chosen: list[Choice] = []
     fitting = [machine for machine in machines if labels <= machine.labels]
     if not fitting:
         wanted = ", ".join(sorted(labels))
@@ -56,11 +59,17 @@ def choose_machine(machines: Sequence[HostCandidate], gpus: int | None, labels: 
             reasons.setdefault(str(error), []).append(machine.title)
         else:
             if not machine.slot_wait:
-                return Choice(machine.key, given)
+                chosen.append(Choice(machine.key, given))
+                if len(chosen) == nodes:
+                    return chosen
+                continue
             waits.setdefault(machine.slot_wait, []).append(machine.title)
     parts = [f"on {', '.join(who)} it {why}" for why, who in waits.items()]
     parts += [f"{', '.join(who)} {why}" for why, who in reasons.items()]
-    raise NoCapacity("waits for a machine: " + "; ".join(parts))
+    if nodes == 1:
+        raise NoCapacity("waits for a machine: " + "; ".join(parts))
+    missing = f" with {gpus} free GPUs" if gpus else ""
+    raise NoCapacity(f"has {len(chosen)} of {nodes} machines{missing}: " + "; ".join(parts))
 
 
 def _load(machine: HostCandidate) -> float:

@@ -24,7 +24,7 @@ from pathlib import Path, PurePosixPath
 from nnilite.codedir import CodePackage
 from nnilite.errors import ConfigError, NoCapacity, NotFound, ServiceError
 from nnilite.records import Host, Json, KeeperEvent
-from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService, TrialFile
+from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService, TrialFile
 from nnilite.services.callback_address import callback_socket
 from nnilite.services.gpu import environment, use_of
 from nnilite.services.keeper_folder import STREAMS, missing_output
@@ -36,8 +36,19 @@ from nnilite_remote._bookings import Booking, Bookings
 from nnilite_remote._config import IGNORED, RemoteConfig
 from nnilite_remote._host_checkpoints import HostCheckpoints, rank
 from nnilite_remote._machine import Machine, MachineSupply
-from nnilite_remote._machine_choice import HostCandidate, choose_machine
+from nnilite_remote._machine_choice import HostCandidate, choose_machines
 from nnilite_remote._machines import Machines, rules_of
+from nnilite_remote._nodes import (
+    LAUNCHERS,
+    LOST,
+    MEMBERS,
+    check_nodes,
+    names_of,
+    node_job,
+    number_of_nodes,
+    parts_of,
+    start_nodes,
+)
 from nnilite_remote._pending_commands import PendingCommands
 
 log = logging.getLogger(__name__)
@@ -63,12 +74,14 @@ class RemoteService(TrainingService):
 
     A handle is {"job", "machine", "directory", "gpus", "pid", "start", "boot", "server"}: pid, start and boot are the
     keeper's, on its machine; pid 0 where the answer to its start was lost. `server` names the fork server that has
-    started it; handles of earlier versions have none, and their keepers ran one job.
+    started it; handles of earlier versions have none, and their keepers ran one job. A trial on several machines has
+    the handle of its first node, with those of the others in "members".
     """
 
     Config = RemoteConfig
     ignores = IGNORED
     reports_aside = True
+    launchers = LAUNCHERS
 
     def __init__(self, name: str, config: RemoteConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
@@ -81,6 +94,7 @@ class RemoteService(TrainingService):
     # ------------------------------------------------------------ opening and closing
 
     async def open(self) -> None:
+        check_nodes(self.config, self.context)
         if not self.machines.are_running:
             self._bookings.load()
             self._package = await asyncio.to_thread(self.context.package)
@@ -120,31 +134,48 @@ class RemoteService(TrainingService):
             raise ConfigError(f"{job.trial!r} cannot be the name of a folder")
         booking = self._bookings.get(job.name)
         machine = self.machines.get(booking.machine) if booking else None
-        if booking is not None and machine is not None:
+        if booking is not None and machine is not None and all(map(self._bookings.get, names_of(job))):
+            placed = _placed(job, self._bookings, self.machines)
             if machine.up:
-                return await self._start(job, machine, booking)
+                return await self._start_all(job, placed)
             if machine.silent_s > _SETTLE_S:  # `poll` will learn what became of it
-                return self._handle(job, booking, {"pid": 0, "start": "", "boot": ""})
+                return _unanswered(job, placed)
             raise ServiceError(f"waits for {machine.title} to confirm whether it was started there ({machine.trouble})")
         waits: dict[str, str] = {}
         while True:
-            machine, booking = await self._choose(job, waits)
-            self._bookings.book(job.name, booking)
+            placed = await self._choose(job, waits)
+            self._bookings.book_all(dict(zip(names_of(job), (booking for _, booking in placed), strict=True)))
             try:
-                handle = await self._start(job, machine, booking)
+                handle = await self._start_all(job, placed)
             except SlotsTaken as wait:
-                waits[booking.machine] = str(wait)
+                if len(placed) > 1:
+                    raise
+                waits[placed[0][1].machine] = str(wait)
             else:
                 self._withdraw(job, waits)
                 return handle
+
+    async def _start_all(self, job: Job, placed: Sequence[tuple[Machine, Booking]]) -> Handle:
+        """Start a keeper on each machine of a job. Raises: NoCapacity, ServiceError, ConfigError."""
+        jobs = [node_job(job, node, placed[0][0]) for node in range(len(placed))]
+        booked = self._bookings.get
+        try:
+            return await start_nodes(
+                jobs, placed, self._start, lambda name: booked(name) is not None, self.machines.cancel
+            )
+        except (NoCapacity, ServiceError, ConfigError):
+            if any(booked(name) is None for name in names_of(job)):  # nothing runs
+                for name in names_of(job):
+                    self._bookings.free(name)
+            raise
 
     def _withdraw(self, job: Job, machines: Iterable[str]) -> None:
         """Withdraw the job's request for a slot there. On an unreachable machine, the request ends by itself."""
         for key in machines:
             self.machines.do_aside(_quietly(self.machines[key].attempts.withdraw(job.name)))
 
-    async def _choose(self, job: Job, waits: Mapping[str, str]) -> tuple[Machine, Booking]:
-        """Choose a machine.
+    async def _choose(self, job: Job, waits: Mapping[str, str]) -> list[tuple[Machine, Booking]]:
+        """Choose a machine for each node of the job.
 
         `waits`: the machines that were asked for a slot, and the experiment that the job waits for there.
 
@@ -156,12 +187,13 @@ class RemoteService(TrainingService):
             await self.machines.read_gpus()
         candidates = [self._candidate(machine, bool(job.gpus), rank(machine, traces)) for machine in machines]
         candidates = [replace(candidate, slot_wait=waits.get(candidate.key, "")) for candidate in candidates]
-        choice = choose_machine(candidates, job.gpus, frozenset((*self.config.machine_labels, *labels_of(job))))
-        machine = self.machines[choice.key]
+        labels = frozenset((*self.config.machine_labels, *labels_of(job)))
+        choices = choose_machines(candidates, job.gpus, labels, number_of_nodes(job))
         if job.spec.get("checkpoint_dir"):
-            self._checkpoints.bring(job.trial, machine, traces)
-        directory = f"{machine.root}/{job.experiment}/trials/{job.trial}/{job.attempt}"
-        return machine, Booking(choice.key, directory, choice.gpus)
+            self._checkpoints.bring(job.trial, self.machines[choices[0].key], traces)
+        folder = f"{job.experiment}/trials/{job.trial}/{job.attempt}"
+        chosen = [(self.machines[choice.key], choice) for choice in choices]
+        return [(machine, Booking(one.key, f"{machine.root}/{folder}", one.gpus)) for machine, one in chosen]
 
     def _candidate(self, machine: Machine, gpus: bool, rank: int) -> HostCandidate:
         trouble = machine.avoided
@@ -203,32 +235,27 @@ class RemoteService(TrainingService):
         if "waits" in answer:
             self._bookings.free(job.name)
             raise SlotsTaken(answer["waits"])
-        return self._handle(job, booking, answer)
+        return _handle_of(job, booking, answer)
 
     def _spec(self, job: Job, machine: Machine, booking: Booking) -> dict[str, Json]:
         archive = f"{machine.root}/cache/{self._packed().archive.name}"
         checkpoints = f"{machine.root}/{job.experiment}/checkpoints/{job.trial}"
+        reports = {
+            "callback": machine.way_back.address,
+            "callback_file": machine.callback_file,
+            "send_output": True,
+            "orphan_s": self.config.orphan_after,
+        }
+        if (job.spec.get("distributed") or {}).get("node"):  # its first node reports
+            reports = {"callback": None, "callback_file": None}
         return job.spec_for(
             booking.directory,
             code={"archive": archive},
             env=environment(booking.gpus),
-            callback=machine.way_back.address,
-            callback_file=machine.callback_file,
             callback_ca=None,
             checkpoint_dir=checkpoints if job.spec.get("checkpoint_dir") else None,
-            send_output=True,
-            orphan_s=self.config.orphan_after,
+            **reports,
         )
-
-    def _handle(self, job: Job, booking: Booking, keeper: Json) -> Handle:
-        return {
-            "job": job.name,
-            "machine": booking.machine,
-            "directory": booking.directory,
-            "gpus": None if booking.gpus is None else list(booking.gpus),
-            **{name: keeper[name] for name in ("pid", "start", "boot")},
-            "server": str(keeper.get("server") or ""),
-        }
 
     # ------------------------------------------------------------ watching
 
@@ -236,7 +263,10 @@ class RemoteService(TrainingService):
         found: dict[str, JobStatus] = {}
         by_machine: dict[str, list[Handle]] = {}
         for handle in handles:
-            by_machine.setdefault(str(handle["machine"]), []).append(handle)
+            if handle.get(LOST):
+                found[str(handle["job"])] = JobStatus(JobState.LOST, str(handle[LOST]))
+            else:
+                by_machine.setdefault(str(handle["machine"]), []).append(handle)
         for key in by_machine:
             self.machines.finish_later(key)
         for statuses in await asyncio.gather(*(self.machines.statuses(key, mine) for key, mine in by_machine.items())):
@@ -247,18 +277,21 @@ class RemoteService(TrainingService):
 
     def _note(self, handle: Handle, status: JobStatus) -> None:
         """Update the bookings to these statuses."""
-        job = str(handle["job"])
-        if status.state.ended:
-            self._bookings.free(job)
+        if status.state.ended and not handle.get(LOST):
             self.machines.settled(handle)
-        elif self._bookings.get(job) is None and handle["machine"] in self.machines:
-            gpus = handle["gpus"]
-            booking = Booking(handle["machine"], handle["directory"], None if gpus is None else tuple(gpus))
-            with contextlib.suppress(ServiceError):
-                self._bookings.book(job, booking)
+        for part in parts_of(handle):
+            job = str(part["job"])
+            if status.state.ended:
+                self._bookings.free(job)
+            elif self._bookings.get(job) is None and part["machine"] in self.machines:
+                gpus = part["gpus"]
+                booking = Booking(part["machine"], part["directory"], None if gpus is None else tuple(gpus))
+                with contextlib.suppress(ServiceError):
+                    self._bookings.book(job, booking)
 
     async def cancel(self, handle: Handle) -> None:
-        await self.machines.cancel(handle)
+        for part in parts_of(handle):
+            await self.machines.cancel(part)
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
         machine, directory = self.machines.of(handle), str(handle["directory"])
@@ -296,8 +329,9 @@ class RemoteService(TrainingService):
 
     async def remove(self, handle: Handle) -> None:
         """Remove secrets and large files now; the trial's folder goes when the experiment stops."""
-        self._bookings.free(str(handle["job"]))
-        await self.machines.remove(handle)
+        for part in parts_of(handle):
+            self._bookings.free(str(part["job"]))
+            await self.machines.remove(part)
 
     def share_slots(self, limit: int | None, priority: int | None) -> None:
         terms = SlotTerms(self.config.max_slots, self.config.priority).changed(limit, priority)
@@ -325,6 +359,34 @@ class RemoteService(TrainingService):
             details["gpus"] = [gpu.name for gpu in machine.gpus]
             details["gpuUse"] = use_of(machine.gpus)
         return Host(machine.title, machine.state, machine.trouble, len(jobs), details)
+
+
+def _handle_of(job: Job, booking: Booking, keeper: Json) -> Handle:
+    return {
+        "job": job.name,
+        "machine": booking.machine,
+        "directory": booking.directory,
+        "gpus": None if booking.gpus is None else list(booking.gpus),
+        **{name: keeper[name] for name in ("pid", "start", "boot")},
+        "server": str(keeper.get("server") or ""),
+    }
+
+
+def _placed(job: Job, bookings: Bookings, machines: Machines) -> list[tuple[Machine, Booking]]:
+    """Return the machines that are booked for a job. Raises: ServiceError if one is no longer in machineList."""
+    booked = [one for one in map(bookings.get, names_of(job)) if one is not None]
+    gone = [one.machine for one in booked if one.machine not in machines]
+    if gone:
+        raise ServiceError(f"{gone[0]} is no longer in machineList, and may run a part of this trial")
+    return [(machines[one.machine], one) for one in booked]
+
+
+def _unanswered(job: Job, placed: Sequence[tuple[Machine, Booking]]) -> Handle:
+    """Return the handle of a job whose start was not answered."""
+    jobs = [node_job(job, node, placed[0][0]) for node in range(len(placed))]
+    unknown = {"pid": 0, "start": "", "boot": ""}
+    first, *members = [_handle_of(one, placed[node][1], unknown) for node, one in enumerate(jobs)]
+    return {**first, MEMBERS: members} if members else first
 
 
 def labels_of(job: Job) -> list[str]:

@@ -28,7 +28,8 @@ class HostedAttempt:
     @property
     def name(self) -> str:
         """The name of its job."""
-        return str(self.job.get("job") or "")
+        # The handle of another node of a trial on several machines has its number there, too.
+        return str(self.job.get("job") or "").partition("/")[0]
 
     def earlier(self, job: str) -> list[HostedAttempt]:
         """Return the last attempts of its trial before this one, whose job is given."""

@@ -1,0 +1,92 @@
+"""Trials on several hosts over real SSH: booked at once, started together, ended together."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from meeting_ranks import MEETING
+from nnilite.errors import NoCapacity
+from nnilite.service import JobState
+from nnilite.testing import eventually
+from nnilite.testing.probes import quoted
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(150)]
+
+ON_TWO = {"nodes": 2, "processes": 2, "launcher": "torch"}
+
+
+def leftovers(hosts) -> list[str]:
+    """The processes of trials that are left on the hosts."""
+    found = [host.run("pgrep -af '[s]leep 61|NNILITE_RAN[K]' || true").strip() for host in hosts]
+    return [text for text in found if text]
+
+
+def command(*more: str) -> str:
+    return " ".join(["python3", "-c", quoted(MEETING), *more])
+
+
+def test_the_ranks_of_a_trial_meet_on_two_hosts_and_report_once(hosts, setting, bench_of):
+    bench = bench_of(setting.config(*map(setting.machine, hosts)))
+    name = bench.run(command(), distributed=ON_TWO, parameters={"x": 3})
+    received = bench.finish(name)
+    met, final = received.values
+    assert final == 4
+    assert (met["ranks"], met["same"]) == ([0, 1, 2, 3], True)
+    used = {bench.handles[name]["machine"], *(part["machine"] for part in bench.handles[name]["members"])}
+    assert len(used) == len(met["hosts"]) == 2
+    target = bench.service.context.directory / "copy"
+    bench.call(bench.service.fetch(bench.handles[name], target))
+    roles = json.loads((target / "roles.json").read_text())
+    assert [(role["rank"], role["node"], role["exitCode"]) for role in roles] == [
+        (rank, rank // 2, 0) for rank in range(4)
+    ]
+    assert (target / "roles/rank-3.log").read_text().startswith("here is 3\n")
+
+
+def test_a_canceled_trial_leaves_no_process_on_any_host(hosts, setting, bench_of):
+    bench = bench_of(setting.config(*map(setting.machine, hosts)))
+    name = bench.run("echo up; exec sleep 61", distributed=ON_TWO)
+    eventually(lambda: sum(text.count("sleep") for text in leftovers(hosts)) == 4, 30)
+    bench.call(bench.service.cancel(bench.handles[name]))
+    assert bench.wait(name).state is JobState.CANCELED
+    eventually(lambda: not leftovers(hosts), 30)
+
+
+def test_a_trial_waits_until_all_of_its_hosts_are_free_and_says_how_many_are(hosts, setting, bench_of):
+    machines = [setting.machine(host, slots=1) for host in hosts]
+    bench = bench_of(setting.config(*machines))
+    first = bench.run("exec sleep 61", distributed=ON_TWO)
+    refused = bench.refusal(bench.service.submit(bench.job("true", distributed=ON_TWO)))
+    assert isinstance(refused, NoCapacity)
+    assert str(refused).startswith("has 1 of 2 machines: ")
+    assert "runs 1 of 1 trials (slots)" in str(refused)
+    bench.call(bench.service.cancel(bench.handles[first]))
+    bench.wait(first)
+    assert bench.wait(bench.run("true", distributed=ON_TWO)).state is JobState.SUCCEEDED
+
+
+def test_a_link_that_is_cut_for_20_seconds_does_no_harm(hosts, setting, bench_of):
+    bench = bench_of(setting.config(*map(setting.machine, hosts[:2])))
+    name = bench.run(
+        "for i in $(seq 35); do echo intermediate $i >> $NNILITE_METRICS; sleep 1; done", distributed=ON_TWO
+    )
+    eventually(lambda: bench.received(name).values, 30)
+    other = next(host for host in hosts if host.address in bench.handles[name]["members"][0]["machine"])
+    other.cut_for(20)
+    assert bench.finish(name).values == list(range(1, 36))
+    assert bench.wait(name).state is JobState.SUCCEEDED
+
+
+def test_a_host_that_loses_power_makes_the_trial_lost_everywhere(hosts, setting, bench_of):
+    bench = bench_of(setting.config(*map(setting.machine, hosts[:2])))
+    name = bench.run("exec sleep 61", distributed=ON_TWO)
+    eventually(lambda: len(leftovers(hosts[:2])) == 2, 30)
+    other = next(host for host in hosts if host.address in bench.handles[name]["members"][0]["machine"])
+    other.power_off()
+    status = bench.wait(name, limit_s=120)
+    assert status.state is JobState.LOST
+    rest = [host for host in hosts[:2] if host is not other]
+    eventually(lambda: not leftovers(rest), 30)
+    other.power_on()

@@ -1,0 +1,123 @@
+"""Machines of trials on several of them: booked at once or not at all, whoever comes in which order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nnilite.errors import ConfigError, NoCapacity, ServiceError
+from nnilite.service import Handle, Job, ServiceContext
+from nnilite.services.gpu import Gpu
+from nnilite_remote._bookings import Booking, Bookings
+from nnilite_remote._config import MachineConfig, RemoteConfig
+from nnilite_remote._machine_choice import HostCandidate, choose_machines
+from nnilite_remote._nodes import LOST, MEMBERS, check_nodes, names_of, parts_of, start_nodes
+
+HOSTS = ("a", "b", "c")
+
+
+def job_of(name: str, nodes: int = 2) -> Job:
+    return Job(name, "e", name, 0, 0, {"distributed": {"nodes": nodes, "processes": 1, "launcher": "torch"}})
+
+
+def hosts_now(bookings: Bookings, gpus: int = 4) -> list[HostCandidate]:
+    there = [Gpu(index) for index in range(gpus)]
+    return [HostCandidate(host, host, slots=1, gpus=there, jobs=bookings.on(host)) for host in HOSTS]
+
+
+def begin(bookings: Bookings, job: Job, hosts: Sequence[str] = HOSTS) -> bool:
+    """Book the hosts of a job, as `submit` does; False if it has to wait."""
+    try:
+        candidates = [one for one in hosts_now(bookings) if one.key in hosts]
+        chosen = choose_machines(candidates, 4, frozenset(), len(names_of(job)))
+    except NoCapacity:
+        return False
+    booked = [Booking(one.key, "/d", one.gpus) for one in chosen]
+    bookings.book_all(dict(zip(names_of(job), booked, strict=True)))
+    return True
+
+
+@settings(max_examples=3)
+@given(seed=st.integers(0, 10_000))
+def test_200_random_arrivals_that_want_two_of_three_hosts_never_hold_half_and_all_run(
+    tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    chance = random.Random(seed)
+    bookings = Bookings(tmp_path_factory.mktemp("bookings") / "jobs.json")
+    waiting = [job_of(f"j-{number}", chance.choice([1, 2, 2, 3])) for number in range(200)]
+    running: list[Job] = []
+    while waiting or running:
+        chance.shuffle(waiting)
+        begun = [job for job in waiting[:8] if begin(bookings, job)]
+        waiting = [job for job in waiting if job not in begun]
+        running += begun
+        for host in HOSTS:
+            assert len(bookings.on(host)) <= 1
+        for job in running:
+            assert all(bookings.get(name) for name in names_of(job))
+        assert not any(bookings.get(name) for job in waiting for name in names_of(job))
+        assert running, "all wait for each other"
+        ended = running.pop(chance.randrange(len(running)))
+        for name in names_of(ended):
+            bookings.free(name)
+
+
+def test_a_job_that_waits_says_how_many_of_its_machines_are_free(tmp_path: Path) -> None:
+    bookings = Bookings(tmp_path / "jobs.json")
+    assert begin(bookings, job_of("first", 1))
+    with pytest.raises(NoCapacity, match=r"has 2 of 3 machines with 4 free GPUs: a runs 1 of 1 trials \(slots\)"):
+        choose_machines(hosts_now(bookings), 4, frozenset(), 3)
+
+
+async def test_if_a_machine_cannot_start_after_others_have_they_are_ended_and_the_attempt_is_lost() -> None:
+    job, ended = job_of("j"), []
+    jobs = [Job(name, "e", "t", 0, 0, {}) for name in names_of(job)]
+
+    async def start(one: Job, machine: object, booking: Booking) -> Handle:
+        if one.name == "j":
+            raise ServiceError("h1 has no disk space")
+        return {"job": one.name, "machine": booking.machine}
+
+    async def end(handle: Handle) -> None:
+        ended.append(handle["job"])
+
+    placed = [(host, Booking(host, "/d")) for host in ("a", "b")]
+    handle = await start_nodes(jobs, placed, start, lambda name: name == "j/1", end)  # type: ignore[arg-type]
+    assert handle[LOST] == "not all of its machines could start it: h1 has no disk space"
+    assert (handle["job"], ended) == ("j", ["j/1"])
+    assert [part["job"] for part in parts_of(handle)[1:]] == ["j/1"]
+    assert handle[MEMBERS]
+
+
+async def test_a_start_without_an_answer_is_tried_again_on_the_same_machines() -> None:
+    jobs = [Job(name, "e", "t", 0, 0, {}) for name in names_of(job_of("j"))]
+
+    async def start(one: Job, machine: object, booking: Booking) -> Handle:
+        if one.name == "j":
+            raise ServiceError("the link broke")
+        return {"job": one.name}
+
+    async def end(handle: Handle) -> None:
+        raise AssertionError(handle)
+
+    placed = [(host, Booking(host, "/d")) for host in ("a", "b")]
+    with pytest.raises(ServiceError, match="the link broke"):
+        await start_nodes(jobs, placed, start, lambda name: True, end)  # type: ignore[arg-type]
+
+
+def context_with(tmp_path: Path, nodes: int) -> ServiceContext:
+    told = {"distributed": {"nodes": nodes}}
+    return ServiceContext("e", tmp_path, tmp_path, None, tmp_path, str, lambda: None, told)  # type: ignore[arg-type]
+
+
+def test_more_nodes_than_machines_and_shared_slots_are_refused(tmp_path: Path) -> None:
+    machines = [MachineConfig(host=host, user="u") for host in HOSTS]
+    with pytest.raises(ConfigError, match="is 4, but machineList has 3 machines for trials; name more, or use fewer"):
+        check_nodes(RemoteConfig(machines), context_with(tmp_path, 4))
+    with pytest.raises(ConfigError, match="cannot be used for trials of several nodes; set slots of each machine"):
+        check_nodes(RemoteConfig(machines, max_slots=1), context_with(tmp_path, 2))
