@@ -15,7 +15,7 @@ pytestmark = pytest.mark.process
 
 PROGRAM = """
 import nnilite
-from nnilite import Experiment, Search
+from nnilite import Experiment, Search, space
 from nnilite.config import ExperimentConfig, ServiceConfig
 from nnilite.records import Trial
 from nnilite.search import SearchResult
@@ -47,9 +47,15 @@ port: int | None = experiment.port
 search = Search({"x": {"_type": "uniform", "_value": [0, 1]}}, optimize="minimize", storage="kept")
 result: SearchResult = search.run(objective, total=3, callbacks=[tell], progress=True)
 best: Trial | None = result.best
+search.enqueue({"x": 0.5})
+for trial in search.run(objective, trials=3, concurrency=2, on="slurm.yaml", id="mine"):
+    print(trial.value, result.reason, len(result))
+far: SearchResult = Experiment("local").run(objective, space={"x": space.loguniform(1e-4, 1)}, trials=3)
+ended: bool | None = Experiment("local").run(8080)
 nnilite.report_final_result(1.0)
 """
 WRONG = """
+from nnilite import Search
 from nnilite.config import ExperimentConfig
 
 config = ExperimentConfig("local")
@@ -57,6 +63,7 @@ config.trial_concurrency = "two"
 config.tuner.nam = "TPE"
 config.search_space = "x"
 config.training_service = 3
+Search({}).run(len, n_trials=3)
 """
 
 
@@ -76,7 +83,7 @@ def test_a_users_program_is_checked_strictly(programs: Path) -> None:
     assert "right.py" not in found
     assert 'expression has type "str", variable has type "int"' in found
     assert 'has no attribute "nam"' in found
-    assert re.findall(r"wrong.py:(\d+): error", found) == ["5", "6", "7", "8"]
+    assert re.findall(r"wrong.py:(\d+): error", found) == ["6", "7", "8", "9", "10"]
 
 
 @pytest.mark.timeout(300)
@@ -87,5 +94,5 @@ def test_pyright_says_the_same(programs: Path) -> None:
         pytest.skip(f"pyright's own program cannot be had here: {done.stderr.strip()[-200:]}")
     found = json.loads(done.stdout)["generalDiagnostics"]
     assert [(Path(one["file"]).name, one["range"]["start"]["line"] + 1) for one in found] == [
-        ("wrong.py", line) for line in (5, 6, 7, 8)
+        ("wrong.py", line) for line in (6, 7, 8, 9, 10)
     ], found
