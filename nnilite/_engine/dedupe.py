@@ -89,6 +89,7 @@ def fresh(
             found.cursor = replace(found.cursor, started=True)
             found.events.append(event)
         elif isinstance(event, Exited) and not found.cursor.exited:
+            _add_missing(found, event.metrics or 0)
             found.cursor = replace(found.cursor, exited=True)
             found.events.append(event)
     return found
@@ -101,11 +102,17 @@ def _add_metric(found: Fresh, event: Reported, over_gaps: bool) -> None:
     if event.index > expected:
         if not over_gaps:
             raise GapFound
-        last = event.index - 1
-        which = f"metric {last}" if last == expected else f"metrics {expected} to {last}"
-        found.missing = "; ".join(filter(None, [found.missing, f"{which} did not arrive"]))
+        _add_missing(found, event.index)
     found.cursor = replace(found.cursor, metrics=event.index + 1)
     found.events.append(event)
+
+
+def _add_missing(found: Fresh, end: int) -> None:
+    """Name the metrics before this one that did not arrive, if there are any."""
+    first, last = found.cursor.metrics, end - 1
+    if first <= last:
+        which = f"metric {last}" if last == first else f"metrics {first} to {last}"
+        found.missing = "; ".join(filter(None, [found.missing, f"{which} did not arrive"]))
 
 
 def _add_output(found: Fresh, event: Output, over_gaps: bool, most: int | None) -> None:

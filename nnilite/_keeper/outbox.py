@@ -98,9 +98,10 @@ class Outbox:
                 output[stream] += len(piece)
                 more = more or len(piece) >= self._piece_bytes
         last = closed and not more
-        if last and self.exited is not None:
-            events.append(dict(self.exited, message=(self.exited["message"] + self._unreadable()).strip()))
         metrics = reports[-1].number + 1 if reports else self.metrics
+        if last and self.exited is not None:
+            message = (self.exited["message"] + self._unreadable()).strip()
+            events.append(dict(self.exited, message=message, metrics=metrics))
         if self.run:
             events = [dict(event, run=self.run) for event in events]
         return Batch(events, self.started is not None, last, more, metrics, output)

@@ -212,13 +212,17 @@ class Output:
 
 @dataclass(frozen=True)
 class Exited:
-    """The trial command ended; `code` is negative for a signal, None if it never started."""
+    """The trial command ended; `code` is negative for a signal, None if it never started.
+
+    `metrics` is how many it has reported: a log may have lost the last ones.
+    """
 
     time: Annotated[float, _EVENT_TIME]
     code: Annotated[int | None, _EXIT_CODE]
     message: Annotated[str, text(MESSAGE_MAX, storable)] = ""
     cause: EndCause = EndCause.ITSELF
     run: Annotated[str, _RUN] = ""
+    metrics: Annotated[int | None, COUNT] = None
 
     @property
     def never_began(self) -> bool:

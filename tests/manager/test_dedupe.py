@@ -57,6 +57,13 @@ def test_a_gap_that_nothing_will_fill_is_told_and_what_follows_it_is_taken() -> 
     assert found.cursor == MetricCursor(metrics=6)
 
 
+@pytest.mark.parametrize("over_gaps", [False, True])
+def test_reports_that_are_missing_at_the_end_are_told(over_gaps: bool) -> None:
+    found = fresh(MetricCursor(), [metric(0), Exited(9.0, 0, metrics=3)], over_gaps)
+    assert found.missing == "metrics 1 to 2 did not arrive"
+    assert fresh(MetricCursor(), [metric(0), Exited(9.0, 0, metrics=1)], over_gaps).missing == ""
+
+
 def test_output_after_a_gap_keeps_its_place() -> None:
     found = fresh(MetricCursor(), [Output("stdout", 4, b"late")], over_gaps=True)
     assert found.output == [Output("stdout", 4, b"late")]

@@ -42,6 +42,7 @@ def test_too_large_a_batch_is_sent_in_parts(tmp_path):
         bench.callback.script = ["413", "413", "413"]
         bench.run('seq 1000 | sed "s/^/intermediate /" >> "$NNILITE_METRICS"')
         assert bench.callback.values == list(range(1, 1001))
+        assert bench.callback.exits[0].metrics == 1000
 
 
 def test_more_metrics_than_a_batch_holds_arrive_in_order(tmp_path):
