@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nnilite.errors import ConfigError, NoCapacity, ServiceError
+from nnilite.errors import ConfigError, JobRefused, NoCapacity, ServiceError
 from nnilite.services.cluster.login import ShellAnswer, ThisMachine
 from nnilite.services.cluster.queued_job import QueuePhase
 from nnilite_batch import BatchCommands, BatchConfig, BatchPatterns
@@ -228,7 +228,7 @@ def submitted(scheduler: str, complaint: str) -> type[Exception]:
 
 @pytest.mark.parametrize("scheduler", PRESETS)
 def test_what_a_scheduler_says_stays_so_or_lets_the_trial_wait_or_may_pass(scheduler):
-    assert submitted(scheduler, answers.REFUSED[scheduler]) is ConfigError
+    assert submitted(scheduler, answers.REFUSED[scheduler]) is JobRefused
     assert submitted(scheduler, answers.FULL[scheduler]) is NoCapacity
     assert submitted(scheduler, "Connection refused") is ServiceError
 
