@@ -8,7 +8,6 @@ started.
 from __future__ import annotations
 
 import argparse
-import json
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from nnilite._cli import arguments, interrupt, screen
 from nnilite._running import manager_process
-from nnilite.errors import ConfigError
 
 if TYPE_CHECKING:
     from nnilite._cli.long_work import Work
@@ -143,9 +141,13 @@ def _checked(path: Path, first: list[str], *, dry_run: bool = False) -> CheckedC
 
 
 def _first_trial(text: str) -> dict[str, Json]:
+    import json
+
+    from nnilite.errors import ConfigError
+
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"--first: this is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise ConfigError("--first: write an object with a value for each parameter, for example '{\"lr\": 0.1}'")
