@@ -85,10 +85,10 @@ class Plain:
             flat: dict[Any, Any] = {}
             for p in self._space.parameters:
                 if p.parent is None or flat.get(p.parent[0]) == p.parent[1]:
-                    flat[p.path] = self._suggested(p)
+                    flat[p.path] = self._suggest(p)
         return self._space.build(flat)
 
-    def _suggested(self, p: Parameter) -> Any:
+    def _suggest(self, p: Parameter) -> Any:
         name = ".".join(map(str, p.path))
         if p.kind is ParameterKind.CHOICE:
             return self._trial.suggest_categorical(name, list(range(len(p.values))))

@@ -247,7 +247,7 @@ class _ThisTrial:
         """Return NNI's record: `{"parameter_id": ..., "parameters": {...}, ...}`."""
         with self._lock:
             if self.current is None:
-                self.current = self._read() if _system_dir() else self._standalone()
+                self.current = self._read() if _find_system_dir() else self._take_standalone()
             return self.current
 
     def _read(self) -> Any:
@@ -255,7 +255,7 @@ class _ThisTrial:
 
         from nnilite._cpython import loads
 
-        path = os.path.join(_system_dir(), "parameter.cfg")
+        path = os.path.join(_find_system_dir(), "parameter.cfg")
         deadline = time.monotonic() + _PARAMETERS_WAIT_S
         while True:
             try:
@@ -266,7 +266,7 @@ class _ThisTrial:
                     raise RuntimeError(f"the parameters of this trial cannot be read from {path}: {error}") from error
             time.sleep(0.1)
 
-    def _standalone(self) -> Any:
+    def _take_standalone(self) -> Any:
         self._warn(
             "standalone",
             "no nnilite manager runs this trial: get_next_parameter() gives {}, and results are only logged",
@@ -274,7 +274,7 @@ class _ThisTrial:
         return {"parameter_id": None, "parameters": {}}
 
     def report(self, kind: str, metric: Any) -> None:
-        metric = _with_number(metric)
+        metric = _unwrap_number(metric)
         text = _text(metric)
         self._check(kind, metric)
         if _rank():
@@ -282,7 +282,7 @@ class _ThisTrial:
             return
         with self._lock:
             sequence = self._sequence if kind == "PERIODICAL" else 0
-            if _system_dir():
+            if _find_system_dir():
                 _append(self._line(kind, sequence, text))
             else:
                 _log_result(kind, sequence, text)
@@ -315,9 +315,9 @@ class _ThisTrial:
     def _check(self, kind: str, metric: Any) -> None:
         number = metric.get("default") if isinstance(metric, dict) else metric
         if isinstance(metric, dict) and "default" not in metric:
-            self._warn("default", f"a reported dict has no 'default', the number that counts: {_short(metric)}")
+            self._warn("default", f"a reported dict has no 'default', the number that counts: {_shorten(metric)}")
         elif not isinstance(number, (int, float)):
-            self._warn("number", f"a reported metric is not a number, so the tuner cannot use it: {_short(metric)}")
+            self._warn("number", f"a reported metric is not a number, so the tuner cannot use it: {_shorten(metric)}")
         elif kind == "FINAL" and not _is_finite(number):
             self._warn("finite", f"the final result is not a finite number, so the tuner counts it as bad: {number}")
         if kind == "FINAL" and self._finals == 1:
@@ -335,7 +335,7 @@ class _ThisTrial:
     def own_checkpoint_dir(self) -> str:
         """Return where checkpoints go if no folder was given for them."""
         output = os.environ.get("NNI_OUTPUT_DIR")
-        if _system_dir() and output:
+        if _find_system_dir() and output:
             return os.path.join(output, "checkpoint")
         with self._lock:
             if not self._temporary:
@@ -345,7 +345,7 @@ class _ThisTrial:
             return self._temporary
 
 
-def _system_dir() -> str:
+def _find_system_dir() -> str:
     """Return the attempt's folder; "" in standalone mode."""
     if os.environ.get("NNI_PLATFORM", "unittest") == "unittest":
         return ""
@@ -364,7 +364,7 @@ def _rank() -> int:
 
 def _append(line: bytes) -> None:
     """Append the line with one write, so that the lines of several processes do not mix."""
-    path = os.environ.get("NNILITE_METRICS") or os.path.join(_system_dir(), ".nni", "metrics")
+    path = os.environ.get("NNILITE_METRICS") or os.path.join(_find_system_dir(), ".nni", "metrics")
     try:
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
@@ -391,7 +391,7 @@ def _text(metric: Any) -> str:
         ) from error
 
 
-def _with_number(metric: Any) -> Any:
+def _unwrap_number(metric: Any) -> Any:
     """Return the metric, its number as a plain one where it is an array, a list or a text of one number."""
     if isinstance(metric, dict):
         return {**metric, "default": _number(metric["default"])} if "default" in metric else metric
@@ -438,7 +438,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 100 else text[:97] + "..."
 

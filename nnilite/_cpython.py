@@ -68,7 +68,7 @@ def dumps(value: Any, default: Callable[[Any], Any] = _refuse) -> str:
     Raises: TypeError, ValueError, RecursionError.
     """
     if _is_proven():
-        return _encoded(value, default)
+        return _encode_all(value, default)
     import json
 
     return json.dumps(value, default=default)
@@ -90,7 +90,9 @@ def _is_proven() -> bool:
     """Return whether this Python's reader and writer in C are those that this module knows."""
     if not _proven:
         try:
-            known = _parsed(_SAMPLE_TEXT) == (_SAMPLE, len(_SAMPLE_TEXT)) and _encoded(_SAMPLE, _refuse) == _SAMPLE_TEXT
+            known = (
+                _parsed(_SAMPLE_TEXT) == (_SAMPLE, len(_SAMPLE_TEXT)) and _encode_all(_SAMPLE, _refuse) == _SAMPLE_TEXT
+            )
         except (ImportError, AttributeError, TypeError, ValueError, StopIteration, SystemError):
             known = False
         _proven.append(known)
@@ -103,7 +105,7 @@ def _parsed(text: str) -> Any:
     return make_scanner(_Reading)(text, 0)  # type: ignore[arg-type]
 
 
-def _encoded(value: Any, default: Callable[[Any], Any]) -> str:
+def _encode_all(value: Any, default: Callable[[Any], Any]) -> str:
     from _json import encode_basestring_ascii, make_encoder
 
     encode = make_encoder({}, default, encode_basestring_ascii, None, ": ", ", ", False, False, True)

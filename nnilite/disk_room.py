@@ -37,7 +37,7 @@ class DiskRoom:
 
     def need(self, size_bytes: int) -> None:
         """Check that so many bytes fit in addition to the reserve. Raises: NoRoom, OSError."""
-        facts = os.statvfs(_existing(self._folder))
+        facts = os.statvfs(_find_existing(self._folder))
         free = facts.f_bavail * facts.f_frsize
         reserve = reserve_bytes(facts.f_blocks * facts.f_frsize)
         if free - size_bytes < reserve:
@@ -59,5 +59,5 @@ def reserve_bytes(disk_bytes: int) -> int:
     return min(RESERVE_BYTES, int(disk_bytes * RESERVED_SHARE))
 
 
-def _existing(folder: Path) -> Path:
+def _find_existing(folder: Path) -> Path:
     return next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)

@@ -293,7 +293,7 @@ class Experiment:
             return Experiment(id=self).view(port, non_blocking)
         self._attach(launch.view(self._known(), options=self._options(port, False)), keep=True)
         if not non_blocking:
-            self._until_interrupted()
+            self._wait_until_interrupted()
         return self
 
     @classmethod
@@ -346,7 +346,7 @@ class Experiment:
         self._entry, self.id, self.port = entry, entry.id, entry.port
         if not keep:
             atexit.register(self.stop)
-        self._tell(f"Experiment {entry.id} is at {managers.page_address(entry)}, kept in {entry.directory}")
+        self._tell(f"Experiment {entry.id} is at {managers.find_page_address(entry)}, kept in {entry.directory}")
 
     def _tell(self, sentence: str) -> None:
         """Report the progress to people: by the log or, where that shows no such lines, on standard error."""
@@ -391,7 +391,7 @@ class Experiment:
         if self._client is None or not handing_over.may_owe(profile):
             return
         with suppress(Unreachable):  # it was stopped meanwhile
-            owed = handing_over.owed_of(handing_over.wait_until_sent(self._client, self._tell))
+            owed = handing_over.find_owed(handing_over.wait_until_sent(self._client, self._tell))
             if owed:
                 log.warning("%s.", handing_over.sentence(owed, str(self.id)))
 
@@ -418,7 +418,7 @@ class Experiment:
                 return {"state": ExperimentState.STOPPED.value}
             raise
 
-    def _until_interrupted(self) -> None:
+    def _wait_until_interrupted(self) -> None:
         try:
             while True:
                 time.sleep(1)

@@ -101,7 +101,7 @@ class Search:
             from nnilite._search.journal import Journal
 
             self._journal = Journal(storage, plan)
-        self._plan = self._journal.plan if self._journal is not None else plan.with_tuner()
+        self._plan = self._journal.plan if self._journal is not None else plan.choose_tuner()
         self._tuner = self._plan.make_tuner()
         self._assessor = self._plan.make_assessor()
         self._tuner.update_search_space(space)
@@ -225,7 +225,7 @@ class Search:
         """Begin a trial with parameters that the tuner has not proposed."""
         from nnilite.records import Trial
 
-        sequence = len(self._trials) if self._journal is None else self._journal.next_numbers()[0]
+        sequence = len(self._trials) if self._journal is None else self._journal.find_next_numbers()[0]
         now, started = time.time(), TrialState.RUNNING
         trial = Trial(str(sequence), sequence, parameters, None, "customized", started, created=now, started=now)
         if self._journal is not None:
@@ -240,7 +240,7 @@ class Search:
             return self._started(self._first.pop(0))
         sequence, number = len(self._trials), max(len(self._trials), self._next_number)
         if self._journal is not None:
-            sequence, number = self._journal.next_numbers()
+            sequence, number = self._journal.find_next_numbers()
             number = max(number, self._next_number)
         now = time.time()
         parameters = plain_value(self._tuner.generate_parameters(number))

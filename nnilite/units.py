@@ -81,7 +81,7 @@ def parse_duration_s(value: object) -> int:
         seconds = math.ceil(_amount(value, _SECONDS, "d, h, m, s", example))
     else:
         seconds = _whole(value, example)
-    return _between(seconds, _LONGEST_S, f"the duration {value!r}", example)
+    return _check_between(seconds, _LONGEST_S, f"the duration {value!r}", example)
 
 
 def parse_size_bytes(value: object) -> int:
@@ -97,7 +97,7 @@ def parse_size_bytes(value: object) -> int:
         size = math.ceil(_amount(value, _BYTES, "tb, gb, mb, kb, b", example))
     else:
         size = _whole(value, example)
-    return _between(size, _LARGEST_B, f"the size {value!r}", example)
+    return _check_between(size, _LARGEST_B, f"the size {value!r}", example)
 
 
 def parse_memory_mb(value: object) -> int:
@@ -113,7 +113,7 @@ def parse_memory_mb(value: object) -> int:
         size = math.ceil(_amount(value, _BYTES, "tb, gb, mb, kb, b", example) / _BYTES["mb"])
     else:
         size = _whole(value, example)
-    return _between(size, _LARGEST_B, f"the size {value!r}", example)
+    return _check_between(size, _LARGEST_B, f"the size {value!r}", example)
 
 
 def parse_gpu_indices(value: object) -> list[int]:
@@ -163,7 +163,7 @@ def _whole(value: object, example: str) -> int:
     raise ValueError(f"{value!r} is neither a whole number nor text; {example}")
 
 
-def _between(amount: int, largest: int, what: str, example: str) -> int:
+def _check_between(amount: int, largest: int, what: str, example: str) -> int:
     if amount <= 0:
         raise ValueError(f"{what} must be above 0; {example}")
     if amount > largest:
@@ -270,7 +270,7 @@ class PathRule(Enum):
         return path
 
 
-def _largest(units: Mapping[str, int], smallest: str) -> Callable[[int], str]:
+def _spell_in_largest(units: Mapping[str, int], smallest: str) -> Callable[[int], str]:
     """Return a function that spells a number in the largest unit in which it is whole."""
 
     def spell(amount: int) -> str:
@@ -318,22 +318,22 @@ _INDICES = {
 }
 
 
-def _quantity(units: str) -> dict[str, Any]:
+def _describe_quantity(units: str) -> dict[str, Any]:
     text = {"type": "string", "pattern": rf"^\s*[0-9.]+([eE][+-]?[0-9]+)?\s*({units})\s*$"}
     return {"anyOf": [{"type": "integer", "minimum": 1}, text]}
 
 
-_DURATION = _quantity("[dhmsDHMS]")
-_SIZE = _quantity("[tgmkTGMK]?[bB]")
+_DURATION = _describe_quantity("[dhmsDHMS]")
+_SIZE = _describe_quantity("[tgmkTGMK]?[bB]")
 
-_DURATION_UNIT = Unit("duration", parse_duration_s, _DURATION, spell=_largest(_SECONDS, "s"))
+_DURATION_UNIT = Unit("duration", parse_duration_s, _DURATION, spell=_spell_in_largest(_SECONDS, "s"))
 Duration = Annotated[int, _DURATION_UNIT]
 """Seconds; see `parse_duration_s`."""
 GivenDuration = Annotated[int | str, _DURATION_UNIT]
 """The same for a field that programs set, as "2h" too; once it is checked it holds seconds."""
-MemoryMb = Annotated[int, Unit("memory size", parse_memory_mb, _SIZE, spell=_largest(_BYTES, "mb"))]
+MemoryMb = Annotated[int, Unit("memory size", parse_memory_mb, _SIZE, spell=_spell_in_largest(_BYTES, "mb"))]
 """Megabytes; see `parse_memory_mb`."""
-_SIZE_UNIT = Unit("size", parse_size_bytes, _SIZE, spell=_largest(_BYTES, "b"))
+_SIZE_UNIT = Unit("size", parse_size_bytes, _SIZE, spell=_spell_in_largest(_BYTES, "b"))
 Bytes = Annotated[int, _SIZE_UNIT]
 """Bytes; see `parse_size_bytes`."""
 GivenBytes = Annotated[int | str, _SIZE_UNIT]

@@ -244,7 +244,9 @@ def rest() -> str:
     for title, chosen in _chapters(found["paths"]):
         parts.append(f"## {title}\n")
         parts += [_ABOUT[title]] if title in _ABOUT else []
-        parts += [_operation(path, method, about) for path, methods in chosen for method, about in methods.items()]
+        parts += [
+            _describe_operation(path, method, about) for path, methods in chosen for method, about in methods.items()
+        ]
     return REST + "\n".join(parts)
 
 
@@ -265,7 +267,7 @@ def _chapters(paths: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, Any]
     yield from kinds.items()
 
 
-def _operation(path: str, method: str, about: dict[str, Any]) -> str:
+def _describe_operation(path: str, method: str, about: dict[str, Any]) -> str:
     text = about["summary"].removeprefix("NNI: ")
     lines = [f"### {method.upper()} {path}", "", _sentence(text) + ".", ""]
     if about["parameters"]:

@@ -24,7 +24,7 @@ from nnilite._plugins import lookup
 from nnilite._rest.nni_routes import NNI_ROUTES
 from nnilite.config import AlgorithmConfig, ExperimentConfig
 from nnilite.config._record import record_of
-from nnilite.config._services import SHORTCUTS, service_record
+from nnilite.config._services import SHORTCUTS, find_service_record
 from nnilite.errors import ConfigError, PluginError
 
 NAMES = Path(__file__).with_name("nni_3_names.yaml")
@@ -68,7 +68,7 @@ def page() -> str:
         odd = [name for name in names if name.here and name.key in differs]
         rows.append(f"| {title} | {len(names)} | {len(names) - len(gone) - len(odd)} | {len(odd)} | {len(gone)} |")
         told = [(name.key, "differs", differs[name.key]) for name in odd]
-        told += [(name.key, "not here", _reason(name.key, missing)) for name in gone]
+        told += [(name.key, "not here", _find_reason(name.key, missing)) for name in gone]
         used |= {key for key, _, _ in told}
         if told:
             lines = "\n".join(f"| `{key}` | {word} | {why} |" for key, word, why in told)
@@ -79,7 +79,7 @@ def page() -> str:
     return INTRODUCTION + "\n".join(rows) + "\n\n" + "\n".join([*parts, NNICTL])
 
 
-def _reason(key: str, missing: Mapping[str, str]) -> str:
+def _find_reason(key: str, missing: Mapping[str, str]) -> str:
     if key not in missing:
         raise ValueError(f"{key} of NNI is not here, and {NAMES.name} does not say why")
     return missing[key]
@@ -140,7 +140,7 @@ def _fields(config: Mapping[str, list[str]]) -> Iterator[Name]:
 def _entries(part: str) -> Callable[[str], bool]:
     own = {"experiment": ExperimentConfig, "tuner": AlgorithmConfig}.get(part)
     try:
-        record = record_of(own) if own is not None else service_record(part)
+        record = record_of(own) if own is not None else find_service_record(part)
     except ConfigError:
         return lambda name: False
     return lambda name: record.entry(name) is not None or (own is None and SHORTCUTS.entry(name) is not None)

@@ -44,7 +44,7 @@ class CheckpointFolders:
         return FolderClearing(gone, entries, whole) if entries or os.path.lexists(gone) else None
 
     def size(self, trial: str, attempt: int) -> int:
-        return folder_size(self._directory / trial) + folder_size(self._directory / (_GONE + trial))
+        return measure_folder(self._directory / trial) + measure_folder(self._directory / (_GONE + trial))
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def remove(path: Path) -> None:
         raise errors[0]
 
 
-def folder_size(folder: Path) -> int:
+def measure_folder(folder: Path) -> int:
     """Return bytes of all files below a folder. Files that vanish meanwhile do not count."""
     total = 0
     for parent, _, names in os.walk(folder):

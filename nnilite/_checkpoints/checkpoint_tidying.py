@@ -66,7 +66,7 @@ class CheckpointTidier:
         # What ended trials have here, in bytes; known with `maxSize` only.
         self._sizes: dict[str, int] = {}
         self._may_be_large = True
-        self._best = self._best_now()
+        self._best = self._find_best()
         self._held: dict[asyncio.Future[None], str] = {}
         self._slow: dict[str, asyncio.Future[Any]] = {}  # by trial, work that continues although no caller waits for it
         self._failures = 0
@@ -85,7 +85,7 @@ class CheckpointTidier:
             # An attempt that was given up may have saved something until its platform ended it.
             elif isinstance(record, s.SaveRemoval) and not record.pending:
                 self._look_at(record.trial)
-        before, self._best = self._best, self._best_now()
+        before, self._best = self._best, self._find_best()
         if before is not None and before != self._best:
             self._look_at(before)
 
@@ -147,7 +147,7 @@ class CheckpointTidier:
             self._told.add(trouble)
             log.warning("%s: checkpoints cannot be tidied up: %s", self._place.title, trouble)
 
-    def _best_now(self) -> str | None:
+    def _find_best(self) -> str | None:
         return self._rules.best.id if self._rules.best else None
 
     def _note(self, trial: Trial) -> None:
@@ -256,7 +256,7 @@ async def keep_tidy(tidiers: Sequence[CheckpointTidier], over: asyncio.Event) ->
     await asyncio.gather(*(tidier.run(over) for tidier in tidiers))
 
 
-def starting_after(
+def make_after_tidying(
     tidiers: Sequence[CheckpointTidier], make: Callable[[Trial, Attempt], Job]
 ) -> Callable[[Trial, Attempt], Job]:
     """Wrap `make` so that a trial whose checkpoints are being set aside has to wait: the result raises NoCapacity."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from nnilite._checkpoints.stored_checkpoints import StoredCheckpoints
-from nnilite._keeper.storage import MARKER, StorageError, code_name, fits
+from nnilite._keeper.storage import MARKER, StorageError, fits, make_code_name
 from nnilite._keeper.storage_choice import open_storage
 from nnilite._plugins import lookup
 from nnilite.codedir import CodePackage
@@ -55,10 +55,10 @@ class SharedStorage:
             "save_every_s": self._config.save_every,
             # Where the manager cannot reach it, keepers delete what is not to be kept, as far as they can tell.
             "keep": "all" if self._reached else self._keep,
-            **self._described(),
+            **self._describe(),
         }
 
-    def _described(self) -> Mapping[str, Json]:
+    def _describe(self) -> Mapping[str, Json]:
         """Return what a keeper needs to open the storage. Raises: ConfigError."""
         own = _ENTRIES.get(self._config.storage_type)
         if own is not None:
@@ -82,11 +82,11 @@ class SharedStorage:
         Blocks for a minute at most. Raises: ConfigError if it can never work, ServiceError if it cannot work now.
         """
         if self._reached:
-            self._bounded(lambda: self._try(scratch))
+            self._run_bounded(lambda: self._try(scratch))
 
     def look(self, scratch: Path) -> None:
         """Check the storage as `prepare` does, but write nothing."""
-        self._bounded(lambda: self._look(scratch))
+        self._run_bounded(lambda: self._look(scratch))
 
     def with_code(self, pack: Callable[[], CodePackage]) -> Callable[[], CodePackage]:
         """Return a function that packs the code and puts it into the storage, once.
@@ -100,7 +100,7 @@ class SharedStorage:
             package = pack()
             if package.hash not in self._sent:
                 try:
-                    open_storage(self.entry).put(code_name(package.hash), str(package.archive))
+                    open_storage(self.entry).put(make_code_name(package.hash), str(package.archive))
                     self._sent.add(package.hash)
                 except StorageError as error:
                     log.warning("the code is not in the shared storage, so workers get it from here: %s", error)
@@ -146,7 +146,7 @@ class SharedStorage:
         except OSError as error:
             raise StorageError(f"{folder} cannot be made: {error.strerror}; give this user the right to") from error
 
-    def _bounded(self, work: Callable[[], None]) -> None:
+    def _run_bounded(self, work: Callable[[], None]) -> None:
         """Run the work in a thread of its own.
 
         A mounted folder whose server is unreachable may block it without end.
@@ -201,27 +201,27 @@ def _s3(config: CheckedStorage, folder: str, environment: Mapping[str, str]) -> 
         key, secret = environment.get("AWS_ACCESS_KEY_ID"), environment.get("AWS_SECRET_ACCESS_KEY")
         session = environment.get("AWS_SESSION_TOKEN", "")
     credentials = {"access_key": str(key or ""), "secret": str(secret or ""), "session_token": session}
-    return {"kind": "s3", "url": url, "prefix": _prefixed(config, folder), "region": region, **credentials}
+    return {"kind": "s3", "url": url, "prefix": _join_prefix(config, folder), "region": region, **credentials}
 
 
-def _azure(config: CheckedStorage, folder: str, environment: Mapping[str, str]) -> dict[str, Json]:
+def _describe_azure(config: CheckedStorage, folder: str, environment: Mapping[str, str]) -> dict[str, Json]:
     account, container = str(config.storage_account_name), str(config.container_name)
     base = (config.endpoint or f"https://{account}.blob.core.windows.net").rstrip("/")
     key = config.storage_account_key or environment.get("AZURE_STORAGE_KEY")
     token = environment.get("AZURE_STORAGE_SAS_TOKEN", "")
     if key:
-        token = _signature(account, container, account_key(str(key)))
+        token = _make_signature(account, container, account_key(str(key)))
     if not token:
         cure = "is not set; give it, or set AZURE_STORAGE_KEY where the experiment is created or resumed"
         raise ConfigError(cure, Place(field="sharedStorage.storageAccountKey"))
-    return {"kind": "azure", "url": f"{base}/{container}", "prefix": _prefixed(config, folder), "sas_token": token}
+    return {"kind": "azure", "url": f"{base}/{container}", "prefix": _join_prefix(config, folder), "sas_token": token}
 
 
-def _prefixed(config: CheckedStorage, folder: str) -> str:
+def _join_prefix(config: CheckedStorage, folder: str) -> str:
     return "/".join(part for part in (config.prefix.strip("/"), folder) if part)
 
 
-def _signature(account: str, container: str, key: bytes) -> str:
+def _make_signature(account: str, container: str, key: bytes) -> str:
     """Return a shared access signature: it opens one container for some time, so that the account's key stays here."""
     until = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=_SIGNATURE_DAYS)
     expiry, rights = until.strftime("%Y-%m-%dT%H:%M:%SZ"), "rcwd"
@@ -231,4 +231,4 @@ def _signature(account: str, container: str, key: bytes) -> str:
     return urlencode({"sv": _AZURE_VERSION, "sr": "c", "sp": rights, "se": expiry, "sig": signed})
 
 
-_ENTRIES = {"NFS": _folder, "S3": _s3, "AzureBlob": _azure}
+_ENTRIES = {"NFS": _folder, "S3": _s3, "AzureBlob": _describe_azure}

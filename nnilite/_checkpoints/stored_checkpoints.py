@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from nnilite._checkpoints.checkpoint_rule import Stay
-from nnilite._keeper.storage import Storage, StorageError, checked_object
+from nnilite._keeper.storage import Storage, StorageError, check_object_name
 from nnilite.errors import ServiceError
 
 _MOST_LIST_BYTES = 64 * 2**20
@@ -35,17 +35,17 @@ class _CheckpointList:
         """The names in the storage of the files, and their bytes; links have none."""
         return {facts["object"]: facts["size"] for facts in self.files.values() if "object" in facts}
 
-    def newest_entry(self) -> dict[str, dict[str, Any]]:
+    def find_newest_entry(self) -> dict[str, dict[str, Any]]:
         """Return the files of the newest entry, a file or folder, and links to it. A link has no time of its own."""
         times: dict[str, int] = {}
         for path, facts in self.files.items():
             top = path.split("/")[0]
             times[top] = max(times.get(top, 0), facts.get("mtime_ns", 0))
         newest = max(times, key=lambda top: (times[top], top), default="")
-        return {path: facts for path, facts in self.files.items() if newest in _ways(path, facts)}
+        return {path: facts for path, facts in self.files.items() if newest in _list_ways(path, facts)}
 
 
-def _ways(path: str, facts: Mapping[str, Any]) -> set[str]:
+def _list_ways(path: str, facts: Mapping[str, Any]) -> set[str]:
     """Return the entries that lead to a file: its own and, for a link that is an entry, the one that it points to."""
     found = {path.split("/")[0]}
     if "link" in facts and "/" not in path:
@@ -74,7 +74,7 @@ class StoredCheckpoints:
         if not lists:
             return None
         newest = max(lists)
-        kept = lists[newest].newest_entry() if stay is Stay.NEWEST else {}
+        kept = lists[newest].find_newest_entry() if stay is Stay.NEWEST else {}
         staying = {facts["object"] for facts in kept.values() if "object" in facts}
         named = {name: size for known in lists.values() for name, size in {**known.gone, **known.objects}.items()}
         gone = {name: size for name, size in named.items() if name not in staying}
@@ -152,7 +152,7 @@ def _read(path: Path, trial: str, name: str) -> _CheckpointList:
         raise ValueError(f"the list {name} is larger than {_MOST_LIST_BYTES >> 20} MiB; delete it by hand")
     try:
         known = json.loads(path.read_bytes())
-        gone = {checked_object(trial, one): int(size) for one, size in known.get("gone", {}).items()}
+        gone = {check_object_name(trial, one): int(size) for one, size in known.get("gone", {}).items()}
         files = {_inside(inner): _facts(trial, facts) for inner, facts in known["files"].items()}
         return _CheckpointList(float(known.get("saved") or 0), files, gone)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
@@ -169,4 +169,4 @@ def _facts(trial: str, facts: dict[str, Any]) -> dict[str, Any]:
     if "link" in facts:
         return {"link": str(facts["link"])}
     size, changed = int(facts["size"]), int(facts["mtime_ns"])
-    return {"object": checked_object(trial, facts["object"]), "size": max(size, 0), "mtime_ns": changed}
+    return {"object": check_object_name(trial, facts["object"]), "size": max(size, 0), "mtime_ns": changed}

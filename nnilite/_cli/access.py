@@ -19,7 +19,7 @@ from nnilite._running.reading import opened
 from nnilite.errors import ConfigError, NotFound
 
 
-def manager_options(options: argparse.Namespace) -> ManagerOptions:
+def read_manager_options(options: argparse.Namespace) -> ManagerOptions:
     """Return the options of a new manager.
 
     Raises: ConfigError if a half of the TLS pair is not set, or does not exist.

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import NoneType
 
 from nnilite._cli import arguments, screen
-from nnilite._cli.platform import first_line
+from nnilite._cli.platform import find_first_line
 from nnilite._plugins import lookup, user_algorithms
 from nnilite.errors import Conflict, NotFound, PluginError
 
@@ -36,11 +36,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="YAML: algoType, builtinName, className, codeDirectory",
     )
-    arguments.json_argument(adding)
+    arguments.add_json_argument(adding)
     adding.set_defaults(command=register)
     removing = groups.add_parser("unregister", aliases=["unreg"], help="remove a registered name")
     removing.add_argument("name")
-    arguments.json_argument(removing)
+    arguments.add_json_argument(removing)
     removing.set_defaults(command=unregister)
 
 
@@ -50,7 +50,7 @@ def register(options: argparse.Namespace) -> None:
 
     meta = load_yaml(options.meta)
     registered: list[dict[str, str]] = []
-    for entry in user_algorithms.from_meta(meta, options.meta):
+    for entry in user_algorithms.read_meta(meta, options.meta):
         group = lookup.TUNERS if entry.kind == "tuner" else lookup.ASSESSORS
         if lookup.is_installed(group, entry.name):
             raise Conflict(f"{entry.name} is an installed {entry.kind}; choose another builtinName.")
@@ -81,7 +81,7 @@ def unregister(options: argparse.Namespace) -> None:
 
 
 def show_list(options: argparse.Namespace) -> None:
-    found = [_described(kind, name) for kind, name in _all()]
+    found = [_describe(kind, name) for kind, name in _all()]
     if options.json:
         screen.show_json(found)
         return
@@ -102,7 +102,7 @@ def show(options: argparse.Namespace) -> None:
 def _show_one(kind: str, name: str, options: argparse.Namespace) -> None:
     plugin = _class(kind, name)
     if options.json:
-        screen.show_json({**_described(kind, name), "classArgs": _arguments(plugin)})
+        screen.show_json({**_describe(kind, name), "classArgs": _arguments(plugin)})
         return
     screen.show_facts({"Name": name, "Type": kind, "Class": f"{plugin.__module__}.{plugin.__qualname__}"})
     rows = [(one["name"], "required" if one["required"] else repr(one["default"])) for one in _arguments(plugin)]
@@ -121,9 +121,9 @@ def _class(kind: str, name: str) -> type:
     return lookup.tuner_class(name) if kind == "tuner" else lookup.assessor_class(name)
 
 
-def _described(kind: str, name: str) -> dict[str, object]:
+def _describe(kind: str, name: str) -> dict[str, object]:
     try:
-        description = first_line(_class(kind, name))
+        description = find_first_line(_class(kind, name))
     except PluginError as error:
         description = str(error)
     return {"name": name, "type": kind, "description": description}

@@ -147,7 +147,7 @@ def _content(entry: RegistryEntry, *, with_code: bool) -> Iterator[tuple[Path, s
 def _files(directory: Path) -> Iterator[Path]:
     links = 0
     for folder, names, files in os.walk(directory):
-        for name in sorted(files + [name for name in names if _childless(Path(folder, name))]):
+        for name in sorted(files + [name for name in names if _has_no_children(Path(folder, name))]):
             path = Path(folder, name)
             if name in registry.NNI_LOGS and path.parent == directory / "log":
                 continue  # made again by the next manager
@@ -168,7 +168,7 @@ def _can_be_saved(path: Path) -> bool:
         return False
 
 
-def _childless(folder: Path) -> bool:
+def _has_no_children(folder: Path) -> bool:
     """Return whether a folder is to be saved as an empty one.
 
     Links to folders count as files, as they are not followed, and so does a folder that cannot be read.

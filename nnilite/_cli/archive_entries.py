@@ -64,11 +64,11 @@ class BoundedArchive(io.BufferedReader):
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > self._most_files * _ENTRY_BYTES + LARGEST_ABOUT:
-            raise _too_many(self._path, self._most_files)
+            raise _make_too_many(self._path, self._most_files)
         return super().read(size)
 
 
-def _too_many(path: Path, most_files: int) -> ConfigError:
+def _make_too_many(path: Path, most_files: int) -> ConfigError:
     return ConfigError(
         f"{path} contains more than {most_files} files; if you trust it, raise the limit with --max-files NUMBER"
     )
@@ -106,7 +106,7 @@ def check_amount(archive: zipfile.ZipFile, path: Path, limits: ArchiveLimits) ->
     """Check number and sizes of an archive's entries. Raises: ConfigError."""
     entries = archive.infolist()
     if len(entries) > limits.files:
-        raise _too_many(path, limits.files)
+        raise _make_too_many(path, limits.files)
     _check_size(path, sum(entry.file_size for entry in entries), limits)
 
 
@@ -156,7 +156,7 @@ def folds_case(folder: Path) -> bool:
         probe.unlink()
 
 
-def checked_parts(entry: zipfile.ZipInfo, taken: EntryPaths) -> tuple[str, ...]:
+def check_parts(entry: zipfile.ZipInfo, taken: EntryPaths) -> tuple[str, ...]:
     """Return the parts of an entry's path. Raises: ConfigError if it leaves the archive, or collides with another."""
     parts = tuple(entry.filename.removesuffix("/").split("/"))
     odd = set(parts) & {"", ".", ".."} or entry.orig_filename != entry.filename or len(parts) > _DEEPEST

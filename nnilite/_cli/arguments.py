@@ -9,12 +9,12 @@ import argparse
 from pathlib import Path
 
 
-def experiment_argument(parser: argparse.ArgumentParser) -> None:
+def add_experiment_argument(parser: argparse.ArgumentParser) -> None:
     """Add the optional id of an experiment."""
     parser.add_argument("id", nargs="?", help="id of the experiment, or its start; default: the only one that runs")
 
 
-def json_argument(parser: argparse.ArgumentParser, text: str = "print JSON") -> None:
+def add_json_argument(parser: argparse.ArgumentParser, text: str = "print JSON") -> None:
     """Add --json, which every command has."""
     parser.add_argument("--json", action="store_true", help=text)
 
@@ -24,7 +24,7 @@ def state(text: str) -> str:
     return text.upper()
 
 
-def manager_arguments(parser: argparse.ArgumentParser, first_port: int = 8080) -> None:
+def add_manager_arguments(parser: argparse.ArgumentParser, first_port: int = 8080) -> None:
     """Add the options on where a new server listens."""
     parser.add_argument("-p", "--port", type=port, help=f"port (default: {first_port}, or the next free one; 0: any)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
@@ -78,7 +78,7 @@ def size(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def folder_argument(parser: argparse.ArgumentParser) -> None:
+def add_folder_argument(parser: argparse.ArgumentParser) -> None:
     """Add the option for an experiment that is not where this machine knows it, as NNI has it."""
     parser.add_argument(
         *("-e", "--experiment-dir", "--experiment_dir"),

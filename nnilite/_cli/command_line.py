@@ -40,7 +40,7 @@ class Parser(argparse.ArgumentParser):
         """Refuse unknown options here, so that the message names the place in the command and its own options."""
         found, left = super().parse_known_args(args, namespace)
         if left:
-            self.error(self._too_much(left))
+            self.error(self._describe_too_much(left))
         return found, left
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -69,19 +69,19 @@ class Parser(argparse.ArgumentParser):
             known = next(action.choices or () for action in self._actions if action.metavar == "WHAT")
             return f"`{self.prog}` needs one of {', '.join(known)}."
         if lacks:
-            return f"`{self.prog}` needs {'; '.join(map(self._described, lacks.split(', ')))}."
+            return f"`{self.prog}` needs {'; '.join(map(self._describe, lacks.split(', ')))}."
         if message.startswith("one of the arguments "):
             names = message.removeprefix("one of the arguments ").removesuffix(" is required")
             return f"`{self.prog}` needs one of {', '.join(names.split())}."
         if about is None:
             return message
         if _EXPECTED.fullmatch(about["what"]):
-            return f"`{self.prog}` needs a value after {self._described(about['name'])}."
+            return f"`{self.prog}` needs a value after {self._describe(about['name'])}."
         what = about["what"].replace("not allowed with argument", "does not go with")
         mark = "" if what.endswith("?") else ";"
         return f"`{self.prog}`: {about['name']}: {what}{mark} `{self.prog} --help` shows more."
 
-    def _described(self, name: str) -> str:
+    def _describe(self, name: str) -> str:
         """Describe an argument: argparse's name of it, with its purpose where that is known."""
         for action in self._actions:
             if name in ("/".join(action.option_strings), action.metavar, action.dest):
@@ -89,7 +89,7 @@ class Parser(argparse.ArgumentParser):
                 return f"{name}{value}" + (f": {action.help}" if action.help else "")
         return name
 
-    def _too_much(self, left: Sequence[str]) -> str:
+    def _describe_too_much(self, left: Sequence[str]) -> str:
         words = " ".join(left)
         known = [option for action in self._actions for option in action.option_strings]
         odd = next((word.partition("=")[0] for word in left if word.startswith("-")), "")

@@ -40,7 +40,7 @@ def completion(options: argparse.Namespace) -> None:
     import shtab
 
     parser = _whole()
-    for each in _parsers(parser):
+    for each in _walk_parsers(parser):
         for action in each._actions:
             if action.dest in ("id", "names") and "experiment" in (action.help or ""):
                 action.complete = {**shtab.cmd(_IDS), "zsh": "__nnictl_ids", "fish": "(__nnictl_ids)"}
@@ -65,11 +65,11 @@ def _whole() -> Parser:
     return parser
 
 
-def _parsers(parser: argparse.ArgumentParser) -> list[Any]:
+def _walk_parsers(parser: argparse.ArgumentParser) -> list[Any]:
     """Return a parser and all below it."""
     found: list[Any] = [parser]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for below in action.choices.values():
-                found += _parsers(below)
+                found += _walk_parsers(below)
     return found

@@ -16,7 +16,7 @@ from nnilite.errors import ConfigError, Place
 def add(parser: argparse.ArgumentParser) -> None:
     groups = parser.add_subparsers(required=True, metavar="WHAT")
     one = groups.add_parser("show", help="the configuration of an experiment, as JSON, without its secrets")
-    arguments.experiment_argument(one)
+    arguments.add_experiment_argument(one)
     one.set_defaults(command=show)
     fields = groups.add_parser("schema", help="the JSON Schema of configurations, for editors")
     fields.set_defaults(command=schema)

@@ -30,7 +30,7 @@ FIRST_PORT = 8080
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, nargs="?", metavar="FILE", help="configuration file (YAML)")
     parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="the same, as NNI has it")
-    arguments.manager_arguments(parser)
+    arguments.add_manager_arguments(parser)
     parser.add_argument("-f", "--foreground", action="store_true", help="show the progress here until it is done")
     parser.add_argument("--dry-run", action="store_true", help="check everything and print what would be done")
     parser.add_argument(
@@ -49,7 +49,7 @@ def create(options: argparse.Namespace) -> int:
         options.refuse("`nnictl create` needs one configuration file, for example `nnictl create exp.yaml`.")
     options.config = options.config or options.file
     if options.dry_run:
-        return _dry_run(options)
+        return _run_dry(options)
     # The manager imports what it needs while its configuration is read and checked here, which imports the rest.
     with interrupt.Quitting():
         process = manager_process.stand_by()
@@ -57,11 +57,11 @@ def create(options: argparse.Namespace) -> int:
         return _create(options, process)
 
 
-def _dry_run(options: argparse.Namespace) -> int:
+def _run_dry(options: argparse.Namespace) -> int:
     with interrupt.Quitting():
         from nnilite._cli import access, dryrun
 
-        manager = access.manager_options(options)
+        manager = access.read_manager_options(options)
         config = _checked(options.config, options.first, dry_run=True)
     return dryrun.show(config, manager, as_json=options.json)
 
@@ -71,7 +71,7 @@ def _create(options: argparse.Namespace, process: ManagerProcess) -> int:
         from nnilite._cli import access, long_work
         from nnilite._running import launch
 
-        manager = access.manager_options(options)
+        manager = access.read_manager_options(options)
         config = _checked(options.config, options.first)
         if options.foreground:
             from nnilite._cli import foreground
@@ -117,7 +117,7 @@ def packed(work: Work, done: int, total: int) -> None:
     """Show how much of the code is packed, which a manager says at its start."""
     if done < total:
         work.name = "Packing the code"
-        work.stands_at(done, total)
+        work.show_at(done, total)
     else:
         work.goes_on("Starting")
 
@@ -179,13 +179,13 @@ def started(entry: RegistryEntry, *, as_json: bool, asked: int | None) -> int:
         return 0
     print(f"Experiment {entry.id} is running.")
     if asked is None and entry.port != FIRST_PORT:
-        print(f"{_who_has(FIRST_PORT)}; this one is at port {entry.port}.")
-    screen.show_facts({"Web page": managers.page_address(entry), "Kept in": entry.directory})
+        print(f"{_describe_owner_of(FIRST_PORT)}; this one is at port {entry.port}.")
+    screen.show_facts({"Web page": managers.find_page_address(entry), "Kept in": entry.directory})
     print(f"Watch it with `nnictl trial ls {entry.id}`, stop it with `nnictl stop {entry.id}`.")
     return 0
 
 
-def _who_has(port: int) -> str:
+def _describe_owner_of(port: int) -> str:
     """Say which experiment of this user has a port that this command would have liked."""
     from nnilite._experiments import registry
 

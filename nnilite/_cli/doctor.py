@@ -31,7 +31,7 @@ RUN_S = 60
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", nargs="?", type=Path, metavar="FILE", help="configuration file (YAML)")
-    arguments.manager_arguments(parser)
+    arguments.add_manager_arguments(parser)
     parser.add_argument("--no-trial", action="store_true", help="run no trial; ask the platforms only")
     parser.add_argument(
         "--run",
@@ -56,7 +56,7 @@ def doctor(options: argparse.Namespace) -> int:
     from nnilite._doctor.finding import Level
 
     found: list[Finding] = []
-    for finding in _findings(options):
+    for finding in _run_checks(options):
         found.append(finding)
         if not options.json:
             _show(finding)
@@ -69,13 +69,13 @@ def doctor(options: argparse.Namespace) -> int:
     return 1 if faults else 0
 
 
-def _findings(options: argparse.Namespace) -> Iterable[Finding]:
+def _run_checks(options: argparse.Namespace) -> Iterable[Finding]:
     from nnilite._doctor import setup, this_machine
     from nnilite._doctor.finding import Level
 
     found: list[Finding] = []
     config = setup.read_config(options.config, found) if options.config else None
-    wanted, allowed = _local_gpus(config)
+    wanted, allowed = _count_local_gpus(config)
     folder = Path(config.experiment_working_directory) if config else registry.root()
     yield from this_machine.check_python()
     ports = list(this_machine.check_port(options.host, options.port))
@@ -88,10 +88,10 @@ def _findings(options: argparse.Namespace) -> Iterable[Finding]:
     yield from found
     if config is not None:
         taken = any(finding.level is Level.FAULT for finding in ports)
-        yield from _of_config(config, options, taken)
+        yield from _check_config(config, options, taken)
 
 
-def _of_config(config: CheckedConfig, options: argparse.Namespace, taken: bool) -> Iterable[Finding]:
+def _check_config(config: CheckedConfig, options: argparse.Namespace, taken: bool) -> Iterable[Finding]:
     from nnilite._doctor import platform_checks, rehearsal, setup
     from nnilite._manager import port_choice
 
@@ -102,13 +102,13 @@ def _of_config(config: CheckedConfig, options: argparse.Namespace, taken: bool) 
     yield from asked
     if options.no_trial or any(finding.cure for finding in asked):
         return
-    manager = access.manager_options(options)
+    manager = access.read_manager_options(options)
     # Another program has the port; the rest can still be tried.
     manager = dataclasses.replace(manager, port=0) if taken else manager
     yield from rehearsal.rehearse(options.config, config, manager, options.timeout, options.run)
 
 
-def _local_gpus(config: CheckedConfig | None) -> tuple[int, tuple[int, ...] | None]:
+def _count_local_gpus(config: CheckedConfig | None) -> tuple[int, tuple[int, ...] | None]:
     """Return how many GPUs of this machine a trial needs, and which ones it may have."""
     if config is None:
         return 0, None

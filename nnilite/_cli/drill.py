@@ -32,7 +32,7 @@ _COMPARED = 20
 def add(parser: argparse.ArgumentParser) -> None:
     groups = parser.add_subparsers(required=True, metavar="WHAT")
     one = groups.add_parser("interrupt", help="interrupt running trials at random, and report what was lost")
-    arguments.experiment_argument(one)
+    arguments.add_experiment_argument(one)
     one.add_argument(
         "--rate",
         type=per_second,
@@ -41,12 +41,16 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="how many interruptions on average, such as 0.2/min",
     )
     one.add_argument(
-        "--for", type=span_s, dest="for_s", metavar="TIME", help="how long, such as 10m (default: until it has ended)"
+        "--for",
+        type=parse_span_s,
+        dest="for_s",
+        metavar="TIME",
+        help="how long, such as 10m (default: until it has ended)",
     )
     one.add_argument("--seed", type=int, metavar="N", help="seed that repeats the same random times and trials")
     one.set_defaults(command=interrupt_trials)
     told = groups.add_parser("report", help="report what the drills of an experiment have cost so far")
-    arguments.experiment_argument(told)
+    arguments.add_experiment_argument(told)
     told.set_defaults(command=report)
     for command in (one, told):
         command.add_argument(
@@ -55,7 +59,7 @@ def add(parser: argparse.ArgumentParser) -> None:
             metavar="NAME",
             help="the number in the intermediate results that counts their steps (default: step)",
         )
-        arguments.json_argument(command)
+        arguments.add_json_argument(command)
 
 
 def per_second(text: str) -> float:
@@ -69,7 +73,7 @@ def per_second(text: str) -> float:
     return rate
 
 
-def span_s(text: str) -> int:
+def parse_span_s(text: str) -> int:
     """Parse a duration, in seconds."""
     from nnilite.units import parse_duration_s
 
@@ -159,7 +163,7 @@ def report(options: argparse.Namespace) -> int:
 def _tell(options: argparse.Namespace, struck: set[tuple[str, int]] | None) -> int:
     """Print the report on these attempts, None for all. Return 1 if a curve has a gap or a doubled value."""
     with access.reading(options) as manager:
-        studies = list(_studies(manager, options.step, struck))
+        studies = list(_study_trials(manager, options.step, struck))
     found = summed(studies)
     if options.json:
         screen.show_json(found)
@@ -168,7 +172,7 @@ def _tell(options: argparse.Namespace, struck: set[tuple[str, int]] | None) -> i
     return int(any(curve["outcome"] in FAULTY for curve in found["curves"]))
 
 
-def _studies(manager: Client, key: str, struck: set[tuple[str, int]] | None) -> Iterator[Study]:
+def _study_trials(manager: Client, key: str, struck: set[tuple[str, int]] | None) -> Iterator[Study]:
     usual: list[int | None] = []
     for known in list(manager.trials()):
         untouched = known["attempt"] == 0 and known["state"] == "SUCCEEDED"
@@ -181,11 +185,11 @@ def _studies(manager: Client, key: str, struck: set[tuple[str, int]] | None) -> 
             if (one["message"] or "").startswith(DRILLED) and (struck is None or (trial["id"], one["number"]) in struck)
         ]
         if drilled:
-            usual = usual or [_usual_count(manager)]
+            usual = usual or [_find_usual_count(manager)]
             yield study(trial, drilled, list(manager.metrics(trial["id"])), key, usual[0])
 
 
-def _usual_count(manager: Client) -> int | None:
+def _find_usual_count(manager: Client) -> int | None:
     """Return how many intermediate results a trial with one attempt has, None if there is none, or they differ."""
     # More trials are listed than compared, since those with several attempts do not count.
     whole = [trial for trial in manager.trials(states=["SUCCEEDED"], limit=10 * _COMPARED) if trial["attempt"] == 0]
@@ -215,10 +219,10 @@ def _show(found: Report) -> None:
     lost, cost = screen.span(found["lostSeconds"]) or "0 s", screen.money(found["lostCost"])
     price = "whose price is not known" if cost is None else f"which cost {cost}"
     count = f"{len(rows)} interruption{'s' * (len(rows) > 1)}"
-    print(f"\n{count}: {lost} of work was lost, {price}; trials waited {_waited(found)} to continue.")
+    print(f"\n{count}: {lost} of work was lost, {price}; trials waited {_show_waited(found)} to continue.")
 
 
-def _waited(found: Report) -> str:
+def _show_waited(found: Report) -> str:
     return screen.span(found["waitedSeconds"]) or "0 s"
 
 

@@ -57,11 +57,13 @@ def study(
     has_steps = bool(known) and len(known) == len(steps)
     well = trial["state"] == "SUCCEEDED"
     expected = usual if well else None
-    repeated = _repeated_by_step(reports, known) if has_steps else _repeated_by_count(reports, expected, trial)
+    repeated = (
+        _count_repeated_by_step(reports, known) if has_steps else _count_repeated_by_count(reports, expected, trial)
+    )
     attempts = {one["number"]: one for one in trial["attempts"]}
-    told = [_interruption(trial, attempts, number, reports, repeated) for number in drilled]
-    missing, doubled = _by_step(known) if has_steps else _by_count(len(reports), expected)
-    undelivered = _undelivered(metrics)
+    told = [_describe_interruption(trial, attempts, number, reports, repeated) for number in drilled]
+    missing, doubled = _compare_by_step(known) if has_steps else _compare_by_count(len(reports), expected)
+    undelivered = _count_undelivered(metrics)
     sure = has_steps or expected is not None
     outcome, detail = _outcome(missing, doubled, undelivered, sure)
     # Its further attempt may not have reported yet.
@@ -91,7 +93,7 @@ def _step(value: Any, key: str) -> int | None:
     return int(found) if whole and found is not None else None
 
 
-def _repeated_by_step(reports: Sequence[Mapping[str, Any]], steps: Sequence[int]) -> dict[int, int]:
+def _count_repeated_by_step(reports: Sequence[Mapping[str, Any]], steps: Sequence[int]) -> dict[int, int]:
     """Return, by attempt, how many of its last results are repeated. The last one that has reported is left out."""
     by_attempt: dict[int, list[int]] = {}
     for one, step in zip(reports, steps, strict=True):
@@ -104,7 +106,7 @@ def _repeated_by_step(reports: Sequence[Mapping[str, Any]], steps: Sequence[int]
     return found
 
 
-def _repeated_by_count(
+def _count_repeated_by_count(
     reports: Sequence[Mapping[str, Any]], expected: int | None, trial: Mapping[str, Any]
 ) -> dict[int, int]:
     """Do the same by count. If several interruptions are possible causes, the latest count comes first."""
@@ -119,7 +121,7 @@ def _repeated_by_count(
     return found
 
 
-def _interruption(
+def _describe_interruption(
     trial: Mapping[str, Any],
     attempts: Mapping[int, Mapping[str, Any]],
     number: int,
@@ -150,7 +152,7 @@ def _interruption(
     }
 
 
-def _by_step(steps: Sequence[int]) -> tuple[list[int], list[int]]:
+def _compare_by_step(steps: Sequence[int]) -> tuple[list[int], list[int]]:
     """Return the steps that are missing between others, and those that came more than once."""
     counts = Counter(steps)
     order = sorted(counts)
@@ -159,12 +161,12 @@ def _by_step(steps: Sequence[int]) -> tuple[list[int], list[int]]:
     return missing, [step for step in order if counts[step] > 1]
 
 
-def _by_count(count: int, expected: int | None) -> tuple[int, int]:
+def _compare_by_count(count: int, expected: int | None) -> tuple[int, int]:
     """Return how many results are missing, and how many came more than once."""
     return (0, 0) if expected is None else (max(expected - count, 0), max(count - expected, 0))
 
 
-def _undelivered(metrics: Sequence[Mapping[str, Any]]) -> int:
+def _count_undelivered(metrics: Sequence[Mapping[str, Any]]) -> int:
     """Return how many results did not arrive: each attempt numbers its own without gaps."""
     last: dict[int, int] = {}
     for one in metrics:

@@ -47,7 +47,7 @@ def show(config: CheckedConfig, options: ManagerOptions, *, as_json: bool) -> in
         in_place = all(map(_runs_in_place, first.jobs.values()))
         package = None if in_place else _packed(directory, config, quiet=as_json)
     jobs = _moved(first.jobs, folder, str(config.experiment_working_directory))
-    code = None if package is None else _package_json(package)
+    code = None if package is None else _describe_package(package)
     found = {
         "config": config.json(),
         "code": code,
@@ -55,7 +55,7 @@ def show(config: CheckedConfig, options: ManagerOptions, *, as_json: bool) -> in
         "jobs": jobs,
         "unchecked": first.unchecked,
         "withoutEffect": [one._asdict() for one in config.without_effect],
-        "warnings": [*_warnings(config), *space_warnings(config), *_new(first.notes, config.warnings)],
+        "warnings": [*_warnings(config), *find_space_warnings(config), *_new(first.notes, config.warnings)],
     }
     if as_json:
         screen.show_json(found)
@@ -70,7 +70,7 @@ def _warnings(config: CheckedConfig) -> list[str]:
     return [warning for warning in config.warnings if warning not in listed]
 
 
-def space_warnings(config: CheckedConfig) -> list[str]:
+def find_space_warnings(config: CheckedConfig) -> list[str]:
     """Return what in a checked config's search space looks like a mistake; nothing for a tuner's own kind of space."""
     try:
         space = SearchSpace.parse(config.search_space)
@@ -98,7 +98,7 @@ def _limit(duration: int | None) -> str | None:
 def _packed(directory: Path, config: CheckedConfig, *, quiet: bool) -> CodePackage:
     limits = codedir.PackageLimits(config.code_limits.max_files, config.code_limits.max_size)
     with long_work.shown("Packing the code", quiet=quiet) as work:
-        return codedir.pack(config.trial_code_directory, directory / "code", limits, progress=work.stands_at)
+        return codedir.pack(config.trial_code_directory, directory / "code", limits, progress=work.show_at)
 
 
 def _moved(value: Json, before: str, after: str) -> Json:
@@ -117,7 +117,7 @@ def _address(options: ManagerOptions) -> Address:
     return Address(scheme, options.host, options.port or 8080, prefix, options.tls_cert)
 
 
-def _package_json(package: CodePackage) -> dict[str, Json]:
+def _describe_package(package: CodePackage) -> dict[str, Json]:
     return {
         "directory": str(package.root),
         "hash": package.hash,

@@ -23,10 +23,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--all", action="store_true", help="include stopped experiments")
     listing.set_defaults(command=show_list)
     one = groups.add_parser("show", help="show an experiment: limits, counts, best trial, folders")
-    arguments.experiment_argument(one)
+    arguments.add_experiment_argument(one)
     one.set_defaults(command=show)
     short = groups.add_parser("status", help="show its state, and what its trials wait for")
-    arguments.experiment_argument(short)
+    arguments.add_experiment_argument(short)
     short.set_defaults(command=status)
     for parser in (listing, one, short):
         parser.add_argument("--json", action="store_true", help="print JSON")
@@ -37,15 +37,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _add_provenance(groups: Any) -> None:
     ran = groups.add_parser("provenance", help="show what ran: code, git commit, packages, seeds, GPUs")
-    arguments.experiment_argument(ran)
+    arguments.add_experiment_argument(ran)
     ran.add_argument("--compare", metavar="OTHER", help="show what differs from this other experiment")
-    arguments.json_argument(ran)
+    arguments.add_json_argument(ran)
     ran.set_defaults(command=provenance)
 
 
 def _add_data(groups: Any) -> None:
     out = groups.add_parser("export", help="write parameters and metrics of the succeeded trials")
-    arguments.experiment_argument(out)
+    arguments.add_experiment_argument(out)
     out.add_argument(
         *("-t", "--type"),
         choices=("json", "csv", "optuna"),
@@ -60,10 +60,10 @@ def _add_data(groups: Any) -> None:
         action="store_true",
         help="include the trials without a final result: those stopped early have their latest one",
     )
-    arguments.json_argument(out, "with --filename: print what was written as JSON")
+    arguments.add_json_argument(out, "with --filename: print what was written as JSON")
     out.set_defaults(command=export)
     into = groups.add_parser("import", help='give the tuner results from elsewhere: [{"parameter": ..., "value": ...}]')
-    arguments.experiment_argument(into)
+    arguments.add_experiment_argument(into)
     into.add_argument(
         "-f",
         "--filename",
@@ -72,22 +72,22 @@ def _add_data(groups: Any) -> None:
         metavar="FROM",
         help="a JSON or YAML file; or an experiment's folder or id, also of NNI",
     )
-    arguments.json_argument(into)
+    arguments.add_json_argument(into)
     into.set_defaults(command=import_data)
 
 
 def _add_files(groups: Any) -> None:
     gone = groups.add_parser("delete", help="delete stopped experiments with all their files")
-    arguments.experiment_argument(gone)
+    arguments.add_experiment_argument(gone)
     gone.add_argument("--all", action="store_true", help="all stopped experiments")
     gone.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
-    arguments.json_argument(gone)
+    arguments.add_json_argument(gone)
     gone.set_defaults(command=delete)
     packed = groups.add_parser("save", help="pack a stopped experiment into a zip file")
-    arguments.experiment_argument(packed)
+    arguments.add_experiment_argument(packed)
     packed.add_argument("-p", "--path", type=Path, default=Path(), metavar="DIR", help="the zip file, or its folder")
     packed.add_argument("-s", "--code", "--saveCodeDir", action="store_true", help="include the code directory")
-    arguments.json_argument(packed)
+    arguments.add_json_argument(packed)
     packed.set_defaults(command=save)
     back = groups.add_parser("load", help="unpack a saved experiment")
     back.add_argument("-p", "--path", type=Path, required=True, metavar="ZIP", help="the zip file that `save` wrote")
@@ -105,7 +105,7 @@ def _add_files(groups: Any) -> None:
         "--max-size", type=arguments.size, metavar="SIZE", help="largest total size after unpacking, such as 200gb"
     )
     back.add_argument("--max-files", type=arguments.positive, metavar="NUMBER", help="largest number of files")
-    arguments.json_argument(back)
+    arguments.add_json_argument(back)
     back.set_defaults(command=load)
 
 
@@ -180,7 +180,7 @@ def export(options: argparse.Namespace) -> None:
         return
     form = options.type or ("csv" if target is not None and target.suffix == ".csv" else "json")
     # On a terminal, results that are printed there show the progress themselves.
-    quiet = options.json or (target is None and screen.on_terminal())
+    quiet = options.json or (target is None and screen.is_terminal())
     with access.reading(options) as manager, long_work.shown("Exporting", TRIALS, quiet=quiet) as work:
         count = result_export.export(
             manager, form, target, work, intermediate=options.intermediate, every=options.every
@@ -219,7 +219,7 @@ def import_data(options: argparse.Namespace) -> None:
             data = search_from.results(str(source))
         else:
             data = read_document(source)
-            data = [search_from.with_number(item) for item in data] if isinstance(data, list) else data
+            data = [search_from.unwrap_metric(item) for item in data] if isinstance(data, list) else data
         work.goes_on(f"Importing {len(data)} results")
         with access.running(options) as manager:
             count, warning = manager.import_data(data)

@@ -40,10 +40,10 @@ def follow(entry: RegistryEntry, *, as_json: bool = False) -> int:
     # With --json, standard output has the final profile and nothing else.
     out = sys.stderr if as_json else sys.stdout
     try:
-        page = managers.page_address(entry)
+        page = managers.find_page_address(entry)
         print(f"Experiment {entry.id} is running at {page}; Ctrl-C stops it.", file=out, flush=True)
         with managers.connect(entry) as manager:
-            profile = _watched(manager, entry, quiet=as_json)
+            profile = _watch_to_end(manager, entry, quiet=as_json)
             if not as_json:
                 _show_result(manager, profile, entry)
             profile = hand_over(manager, profile, lambda sentence: print(sentence, file=out, flush=True))
@@ -63,7 +63,7 @@ def follow(entry: RegistryEntry, *, as_json: bool = False) -> int:
     is_owing = warn_of_owed(entry)
     if profile["state"] == "ERROR":
         return nnictl.FAILED
-    if profile["state"] == "DONE" and summary.none_succeeded(profile):
+    if profile["state"] == "DONE" and summary.have_none_succeeded(profile):
         return nnictl.NONE_SUCCEEDED
     return nnictl.OWING if is_owing else nnictl.DONE
 
@@ -82,16 +82,16 @@ def stop(entry: RegistryEntry, *, as_json: bool = False) -> int:
     return interrupt.INTERRUPTED
 
 
-def _watched(manager: Client, entry: RegistryEntry, *, quiet: bool) -> dict[str, Any]:
+def _watch_to_end(manager: Client, entry: RegistryEntry, *, quiet: bool) -> dict[str, Any]:
     if quiet:
         return watch(manager, entry, lambda profile, course: None)
-    if not screen.on_terminal():
+    if not screen.is_terminal():
         return watch(manager, entry, Lines())
     from rich.live import Live
 
     # The bar goes away at the end: the result below it has all that it said.
     with Live(console=screen.console(), refresh_per_second=8, transient=True) as live:
-        return watch(manager, entry, lambda profile, course: live.update(_picture(profile, course)))
+        return watch(manager, entry, lambda profile, course: live.update(_draw_picture(profile, course)))
 
 
 def watch(manager: Client, entry: RegistryEntry, show: Show) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class Lines:
         self._said, self._at_s, self._ended = said, time.monotonic(), ended
 
 
-def _picture(profile: dict[str, Any], course: progress_text.Course) -> Group:
+def _draw_picture(profile: dict[str, Any], course: progress_text.Course) -> Group:
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
@@ -175,7 +175,7 @@ def _show_result(manager: Client, profile: dict[str, Any], entry: RegistryEntry)
     summary.show_notices(profile)
     summary.show_best(profile)
     if profile["counts"].get("FAILED"):
-        _show_failure(manager, entry, whole=summary.none_succeeded(profile))
+        _show_failure(manager, entry, whole=summary.have_none_succeeded(profile))
 
 
 def _show_failure(manager: Client, entry: RegistryEntry, *, whole: bool) -> None:

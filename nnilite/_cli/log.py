@@ -41,17 +41,17 @@ def add(parser: argparse.ArgumentParser) -> None:
         _reading(log)
         log.set_defaults(command=show_log, stream=name)
     trial = groups.add_parser("trial", help="print what a trial wrote, or where the files of all trials are")
-    arguments.experiment_argument(trial)
+    arguments.add_experiment_argument(trial)
     trial.add_argument("-T", "--trial-id", "--trial_id", metavar="TRIAL", dest="trial")
     part = trial.add_mutually_exclusive_group()
     part.add_argument("--file", metavar="FILE", help="print one of its files, as `nnictl trial show` lists them")
     part.add_argument("-f", "--follow", action="store_true", help="keep printing until the trial has ended")
-    arguments.json_argument(trial)
+    arguments.add_json_argument(trial)
     trial.set_defaults(command=show_trial)
 
 
 def _reading(parser: argparse.ArgumentParser) -> None:
-    arguments.experiment_argument(parser)
+    arguments.add_experiment_argument(parser)
     part = parser.add_mutually_exclusive_group()
     part.add_argument("-T", "--tail", type=arguments.positive, metavar="N", help="only the last N lines")
     part.add_argument("-H", "--head", type=arguments.positive, metavar="N", help="only the first N lines")
@@ -73,7 +73,7 @@ def show_log(options: argparse.Namespace) -> None:
     if not path.is_file():
         raise NotFound(f"Experiment {entry.id} has no log of the {name} yet ({path}).")
     with path.open("rb") as file:
-        _print(options, _from_file(file), lambda: False, lambda: os.fstat(file.fileno()).st_size)
+        _print(options, _make_reader_of_file(file), lambda: False, lambda: os.fstat(file.fileno()).st_size)
 
 
 def show_stream(options: argparse.Namespace) -> None:
@@ -85,7 +85,11 @@ def show_stream(options: argparse.Namespace) -> None:
             folder = _folder(options, manager.trial(options.trial)["attempt"])
             _print_path(options, folder / f"trial.{options.stream}")
             return
-        _print(options, _from_trial(manager, options.trial, options.stream), lambda: _ended(manager, options.trial))
+        _print(
+            options,
+            _make_reader_of_trial(manager, options.trial, options.stream),
+            lambda: _ended(manager, options.trial),
+        )
 
 
 def show_trial(options: argparse.Namespace) -> None:
@@ -101,15 +105,15 @@ def show_trial(options: argparse.Namespace) -> None:
             _list_folders(manager, options)
             return
         if options.json:
-            pieces = {stream: _from_trial(manager, options.trial, stream) for stream in ("stdout", "stderr")}
+            pieces = {stream: _make_reader_of_trial(manager, options.trial, stream) for stream in ("stdout", "stderr")}
             screen.show_json({stream: _whole(read) for stream, read in pieces.items()})
             return
-        _both(manager, options)
+        _print_both(manager, options)
 
 
 def _list_folders(manager: Client, options: argparse.Namespace) -> None:
     entry = access.find(options, read_only=True)
-    folders = [(trial["id"], _trial_folder(entry, trial["id"])) for trial in manager.trials()]
+    folders = [(trial["id"], _find_trial_folder(entry, trial["id"])) for trial in manager.trials()]
     if options.json:
         screen.show_json([{"id": trial, "path": str(path)} for trial, path in folders])
         return
@@ -154,13 +158,13 @@ class _Text:
             screen.show_json({"name": self._name, "text": self._kept.decode(errors="replace")})
 
 
-def _both(manager: Client, options: argparse.Namespace) -> None:
+def _print_both(manager: Client, options: argparse.Namespace) -> None:
     targets = {"stdout": TrialOutput(sys.stdout.buffer), "stderr": TrialOutput(sys.stderr.buffer)}
     offsets = dict.fromkeys(targets, 0)
     ended = False
     while True:
         for stream, target in targets.items():
-            read = _from_trial(manager, options.trial, stream)
+            read = _make_reader_of_trial(manager, options.trial, stream)
             while data := read(offsets[stream]):
                 offsets[stream] += len(data)
                 target.write(data)
@@ -175,22 +179,22 @@ def _both(manager: Client, options: argparse.Namespace) -> None:
 
 def _folder(options: argparse.Namespace, attempt: int) -> Path:
     entry = access.find(options, read_only=True)
-    folder = _trial_folder(entry, options.trial)
+    folder = _find_trial_folder(entry, options.trial)
     # NNI has no attempts: the folder is that of its trial.
     return folder if entry.origin else folder / str(attempt)
 
 
-def _trial_folder(entry: RegistryEntry, trial: str) -> Path:
+def _find_trial_folder(entry: RegistryEntry, trial: str) -> Path:
     if entry.origin is None:
         return entry.directory / "trials" / trial
-    return nni_folders.trial_folder(entry.origin.directory, trial) or entry.origin.directory / "trials" / trial
+    return nni_folders.find_trial_folder(entry.origin.directory, trial) or entry.origin.directory / "trials" / trial
 
 
-def _from_trial(manager: Client, trial: str, stream: str) -> Read:
+def _make_reader_of_trial(manager: Client, trial: str, stream: str) -> Read:
     return lambda offset: manager.output(trial, stream, offset)[0]
 
 
-def _from_file(file: BinaryIO) -> Read:
+def _make_reader_of_file(file: BinaryIO) -> Read:
     def read(offset: int) -> bytes:
         file.seek(offset)
         # A log may be larger than the memory.

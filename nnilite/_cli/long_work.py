@@ -59,7 +59,7 @@ class Work:
         """Add to the amount done."""
         self.done += amount
 
-    def stands_at(self, done: int, total: int) -> None:
+    def show_at(self, done: int, total: int) -> None:
         """Set the amount done and the total."""
         self.done, self.total = done, total
 

@@ -82,7 +82,7 @@ def run(arguments: Sequence[str]) -> int:
     name = next((word for word in arguments if not word.startswith("-")), None)
     with interrupt.Quitting():
         try:
-            parser = _parser(name)
+            parser = _make_parser(name)
         except NniliteError as error:  # a command whose arguments are a plugin's, and the plugin lacks something
             complain(str(error))
             return exit_code(error)
@@ -93,11 +93,11 @@ def run(arguments: Sequence[str]) -> int:
         parser.print_help(sys.stdout if not arguments else sys.stderr)
         return DONE if not arguments else USAGE
     if not options.debug:
-        sys.excepthook = _unexpected
+        sys.excepthook = _report_unexpected
     return _carry_out(options)
 
 
-def _parser(name: str | None) -> Parser:
+def _make_parser(name: str | None) -> Parser:
     """Return the parser of all commands, in which only the named command has its options."""
     width = max(map(len, COMMANDS)) + 2
     commands = "\n".join(f"  {key:{width}}{text}" for key, text in COMMANDS.items())
@@ -186,5 +186,5 @@ def _sentence(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _report_unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     complain(f"This is a bug in nnilite: {kind.__name__}: {error}. `nnictl --debug ...` shows where.")

@@ -43,6 +43,6 @@ def _left(entry: RegistryEntry) -> list[dict[str, Any]]:
         if not (config.get("trackers") or config.get("webhooks")):
             return []
         with reading.opened(registry.entry(entry.id) or entry) as client:
-            return handing_over.owed_of(client.profile())
+            return handing_over.find_owed(client.profile())
     except (NniliteError, OSError):  # it is gone, or cannot be read, which other commands report
         return []

@@ -17,7 +17,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def show_list(options: argparse.Namespace) -> None:
-    found = [_described(name) for name in lookup.names(lookup.SERVICES)]
+    found = [_describe(name) for name in lookup.names(lookup.SERVICES)]
     if options.json:
         screen.show_json(found)
         return
@@ -25,14 +25,14 @@ def show_list(options: argparse.Namespace) -> None:
     screen.show_table(("PLATFORM", "USABLE", "DESCRIPTION"), rows, "No training service is installed.")
 
 
-def _described(name: str) -> dict[str, object]:
+def _describe(name: str) -> dict[str, object]:
     try:
         service = lookup.training_service_class(name)
     except PluginError as error:
         return {"name": name, "usable": False, "description": str(error)}
-    return {"name": name, "usable": True, "description": first_line(service)}
+    return {"name": name, "usable": True, "description": find_first_line(service)}
 
 
-def first_line(plugin: type) -> str:
+def find_first_line(plugin: type) -> str:
     """Return the first line of a plugin's docstring."""
     return (plugin.__doc__ or "").strip().partition("\n")[0]

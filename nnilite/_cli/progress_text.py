@@ -33,7 +33,7 @@ class Course:
     def note(self, now: float, profile: dict[str, Any]) -> None:
         self._now = now
         self._note_ended(now, ended(profile))
-        lines = summary.waiting_by_reason(profile)
+        lines = summary.explain_waiting(profile)
         self._waiting = {reason: self._waiting.get(reason, now) for reason in lines}
 
     def _note_ended(self, now: float, count: int) -> None:
@@ -54,16 +54,16 @@ class Course:
     def lasting(self, profile: dict[str, Any]) -> list[str]:
         """Return what holds up the experiment, such as a full disk, and why trials wait unusually long."""
         return [
-            *_held_up(profile),
+            *_explain_standstill(profile),
             *(
                 line
-                for reason, line in summary.waiting_by_reason(profile).items()
+                for reason, line in summary.explain_waiting(profile).items()
                 if self._now - self._waiting.get(reason, self._now) >= PATIENCE_S
             ),
         ]
 
 
-def _held_up(profile: dict[str, Any]) -> list[str]:
+def _explain_standstill(profile: dict[str, Any]) -> list[str]:
     """Return why nothing new begins: what holds up the experiment, or the limit that it has reached."""
     reason = screen.brief(profile["reason"])
     if not reason or profile["state"] not in ("RUNNING", *_ENDING):

@@ -82,13 +82,13 @@ def _facts(entry: RegistryEntry, found: Mapping[str, Any]) -> dict[str, str]:
     """Return all that two experiments are compared by, in one level."""
     config = load_stored(entry.directory, paths=False).json()
     told = {name: value for name, value in found.items() if name not in _APART}
-    return dict(_flat({"config": config, **told}, ""))
+    return dict(_flatten_value({"config": config, **told}, ""))
 
 
-def _flat(value: Any, prefix: str) -> Iterator[tuple[str, str]]:
+def _flatten_value(value: Any, prefix: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, dict):
         for name, part in value.items():
-            yield from _flat(part, f"{prefix}.{name}" if prefix else str(name))
+            yield from _flatten_value(part, f"{prefix}.{name}" if prefix else str(name))
     else:
         yield prefix, screen.brief(str(value))
 

@@ -18,7 +18,7 @@ def add(groups: Any) -> None:
     parser.add_argument("--tag", action="append", default=[], metavar="TAG", help="add this tag")
     parser.add_argument("--untag", action="append", default=[], metavar="TAG", help="remove this tag")
     parser.add_argument("--note", metavar="TEXT", help="replace their note with this one; '' removes it")
-    arguments.json_argument(parser)
+    arguments.add_json_argument(parser)
     parser.set_defaults(command=remark)
 
 
@@ -37,7 +37,7 @@ def remark(options: argparse.Namespace) -> None:
         screen.show_json(kept)
         return
     for one in kept:
-        print(f"Trial {one['trial']}: {tags_text(one['tags']) or 'no tags'}{', with a note' if one['note'] else ''}.")
+        print(f"Trial {one['trial']}: {join_tags(one['tags']) or 'no tags'}{', with a note' if one['note'] else ''}.")
 
 
 def _changed(manager: Client, known: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
@@ -53,5 +53,5 @@ def _separate(given: Iterable[str]) -> list[str]:
     return [tag.strip() for text in given for tag in text.split(",") if tag.strip()]
 
 
-def tags_text(tags: Iterable[str]) -> str:
+def join_tags(tags: Iterable[str]) -> str:
     return ", ".join(screen.clean(tag) for tag in tags)

@@ -129,10 +129,14 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
     for row in rows:
         states.update({"state": None} if "state" in row else {})
         remarks.update(dict.fromkeys(name for name in _REMARKS if name in row))
-        parameters.update(dict.fromkeys(_flat(row["parameter"])))
+        parameters.update(dict.fromkeys(_flatten_value(row["parameter"])))
         metrics.update(dict.fromkeys(_metrics(row["value"])))
     fixed = ["trialJobId", *states, "reward", *remarks]
-    return [*_apart(parameters, fixed, "parameter"), *fixed, *_apart(metrics, [*fixed, *parameters], "metric")]
+    return [
+        *_tell_apart(parameters, fixed, "parameter"),
+        *fixed,
+        *_tell_apart(metrics, [*fixed, *parameters], "metric"),
+    ]
 
 
 def cells(row: Row, remarks: Iterable[str] = ()) -> dict[str, Any]:
@@ -140,7 +144,7 @@ def cells(row: Row, remarks: Iterable[str] = ()) -> dict[str, Any]:
 
     `remarks`: which of `tags` and `note` have a column.
     """
-    parameters, metrics = _flat(row["parameter"]), _metrics(row["value"])
+    parameters, metrics = _flatten_value(row["parameter"]), _metrics(row["value"])
     full = {f"parameter.{name}": value for name, value in parameters.items()}
     full |= {f"metric.{name}": value for name, value in metrics.items()}
     reward = row["value"].get("default") if isinstance(row["value"], dict) else row["value"]
@@ -153,7 +157,7 @@ def cells(row: Row, remarks: Iterable[str] = ()) -> dict[str, Any]:
     return {name: _cell(value) for name, value in (found | {name: said[name] for name in remarks}).items()}
 
 
-def _apart(names: Iterable[str], taken: Iterable[str], kind: str) -> list[str]:
+def _tell_apart(names: Iterable[str], taken: Iterable[str], kind: str) -> list[str]:
     occupied = set(taken)
     return [f"{kind}.{name}" if name in occupied else name for name in names]
 
@@ -162,12 +166,12 @@ def _metrics(value: Any) -> Row:
     return {name: part for name, part in value.items() if name != "default"} if isinstance(value, dict) else {}
 
 
-def _flat(value: Any, prefix: str = "") -> Row:
+def _flatten_value(value: Any, prefix: str = "") -> Row:
     if not isinstance(value, dict):
         return {prefix or "value": value}
     found: Row = {}
     for name, part in value.items():
-        found |= _flat(part, f"{prefix}.{name}" if prefix else str(name))
+        found |= _flatten_value(part, f"{prefix}.{name}" if prefix else str(name))
     return found
 
 

@@ -10,8 +10,8 @@ from nnilite._cli import access, arguments, long_work
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", help="id of the experiment, or its start")
-    arguments.folder_argument(parser)
-    arguments.manager_arguments(parser)
+    arguments.add_folder_argument(parser)
+    arguments.add_manager_arguments(parser)
     parser.add_argument("-f", "--foreground", action="store_true", help="show the progress here until it is done")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(command=resume)
@@ -28,7 +28,7 @@ def resume(options: argparse.Namespace) -> int:
         with long_work.shown("Starting", quiet=options.json) as work:
             entry = launch.resume(
                 found,
-                options=access.manager_options(options),
+                options=access.read_manager_options(options),
                 detach=not options.foreground,
                 packing=partial(create.packed, work),
             )

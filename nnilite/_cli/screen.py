@@ -37,7 +37,7 @@ LONG_LIST = 100
 """A list of more items than this is printed as JSON with an item on each line."""
 
 
-def on_terminal() -> bool:
+def is_terminal() -> bool:
     """Return whether standard output is a terminal."""
     return sys.stdout.isatty()
 
@@ -72,13 +72,13 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: 
     cells = [[clean(value) for value in row] for row in rows]
     if not cells:
         print(empty)
-    elif on_terminal():
-        _rich_table(columns, cells, spare)
+    elif is_terminal():
+        _print_rich_table(columns, cells, spare)
     else:
-        _plain_table(columns, cells)
+        _print_plain_table(columns, cells)
 
 
-def _rich_table(columns: Sequence[str], cells: Sequence[Sequence[str]], spare: Sequence[str]) -> None:
+def _print_rich_table(columns: Sequence[str], cells: Sequence[Sequence[str]], spare: Sequence[str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -131,7 +131,7 @@ def fitting(columns: Sequence[str], cells: Sequence[Sequence[str]], spare: Seque
     return widths
 
 
-def _plain_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+def _print_plain_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     for row in (columns, *cells):
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))

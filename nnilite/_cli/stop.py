@@ -22,11 +22,11 @@ from nnilite.records import ExperimentState
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    arguments.experiment_argument(parser)
+    arguments.add_experiment_argument(parser)
     parser.add_argument("-p", "--port", type=arguments.port, help="the experiment whose manager listens on this port")
     parser.add_argument("-a", "--all", action="store_true", help="all experiments that run on this machine")
     parser.add_argument("--done", action="store_true", help="all that are DONE, whose managers only wait")
-    arguments.json_argument(parser)
+    arguments.add_json_argument(parser)
     parser.add_argument("--force", action="store_true", help="kill the manager; running trials continue")
     parser.set_defaults(command=stop)
 
@@ -36,12 +36,12 @@ def stop(options: argparse.Namespace) -> int:
     if (options.all or options.done) and not (chosen or options.json):
         print("No experiment is DONE and still running." if options.done else "No experiment is running.")
     if options.force:
-        return _killed(chosen, options)
+        return _kill_chosen(chosen, options)
     # A view has nothing to stop: what was left behind before is not its failure.
     views = {entry.id for entry in chosen if managers.is_view(entry)}
     # All are asked before the first one is waited for, so that they end at the same time.
-    asked = [entry for entry in chosen if _tried(entry, managers.ask_to_stop)]
-    ended = [entry for entry in asked if _tried(entry, managers.wait_until_ended)]
+    asked = [entry for entry in chosen if _try_step(entry, managers.ask_to_stop)]
+    ended = [entry for entry in asked if _try_step(entry, managers.wait_until_ended)]
     left = {entry.id: "" if entry.id in views else managers.left_behind(entry) for entry in ended}
     for entry in ended:
         if not options.json:
@@ -54,8 +54,8 @@ def stop(options: argparse.Namespace) -> int:
     return 0 if len(ended) == len(chosen) and not any(left.values()) else 1
 
 
-def _killed(chosen: list[RegistryEntry], options: argparse.Namespace) -> int:
-    ended = [entry for entry in chosen if _tried(entry, managers.kill)]
+def _kill_chosen(chosen: list[RegistryEntry], options: argparse.Namespace) -> int:
+    ended = [entry for entry in chosen if _try_step(entry, managers.kill)]
     if options.json:
         screen.show_json({"killed": [entry.id for entry in ended]})
     for entry in () if options.json else ended:
@@ -74,7 +74,7 @@ def warn_of_left(entry: RegistryEntry) -> None:
         warn(f"{left}.")
 
 
-def _tried(entry: RegistryEntry, step: Callable[[RegistryEntry], None]) -> bool:
+def _try_step(entry: RegistryEntry, step: Callable[[RegistryEntry], None]) -> bool:
     """Take a step for one experiment. A failure is printed, so that the other experiments are still stopped."""
     from nnilite._cli.nnictl import complain
 
@@ -93,7 +93,7 @@ def _chosen(options: argparse.Namespace) -> list[RegistryEntry]:
     if options.done:
         return [entry for entry in alive if entry.state == ExperimentState.DONE.value]
     if options.port is not None:
-        return [_at_port(alive, options)]
+        return [_find_at_port(alive, options)]
     if options.id and options.id.endswith("*"):
         matching = [entry for entry in alive if fnmatchcase(entry.id, options.id)]
         if not matching:
@@ -108,7 +108,7 @@ def _chosen(options: argparse.Namespace) -> list[RegistryEntry]:
     return [entry]
 
 
-def _at_port(alive: list[RegistryEntry], options: argparse.Namespace) -> RegistryEntry:
+def _find_at_port(alive: list[RegistryEntry], options: argparse.Namespace) -> RegistryEntry:
     for entry in alive:
         if entry.port == options.port and entry.id.startswith(options.id or ""):
             return entry

@@ -54,13 +54,13 @@ def trials(profile: dict[str, Any]) -> str:
     return (f"{total} of {limit}" if limit else str(total)) + (f": {parts}" if parts else "")
 
 
-def none_succeeded(profile: dict[str, Any]) -> bool:
+def have_none_succeeded(profile: dict[str, Any]) -> bool:
     """Return whether trials have failed, and none has come to a result."""
     counts = profile["counts"]
     return bool(counts.get("FAILED")) and not (counts.get("SUCCEEDED") or counts.get("EARLY_STOPPED"))
 
 
-def several_objectives(profile: dict[str, Any]) -> bool:
+def has_several_objectives(profile: dict[str, Any]) -> bool:
     """Return whether there is a front instead of one best trial."""
     return list(profile["objectives"]) != ["default"]
 
@@ -68,7 +68,7 @@ def several_objectives(profile: dict[str, Any]) -> bool:
 def show_best(profile: dict[str, Any]) -> None:
     """Print the best trial, its metric, and its parameters one per line."""
     best = profile["best"]
-    if several_objectives(profile):
+    if has_several_objectives(profile):
         goals = ", ".join(f"{direction} {name}" for name, direction in profile["objectives"].items())
         print(f"Objectives: {screen.clean(goals)}")
         print(f"Best: `nnictl trial ls {profile['id']} --front` lists the trials that no other one beats.")
@@ -76,7 +76,7 @@ def show_best(profile: dict[str, Any]) -> None:
     if best is None and profile["counts"].get("SUCCEEDED"):
         print(f"Best: none; no trial has a number as its final result. `nnictl trial ls {profile['id']}` says why.")
         return
-    if best is None and profile["state"] in ("DONE", "ERROR") and none_succeeded(profile):
+    if best is None and profile["state"] in ("DONE", "ERROR") and have_none_succeeded(profile):
         print("Best: none; no trial has succeeded.")
         return
     if best is None:
@@ -84,7 +84,7 @@ def show_best(profile: dict[str, Any]) -> None:
         return
     print(f"Best metric: {screen.metric(best['value'])} (trial {best['id']}, no. {best['sequence']})")
     print("Best parameters:")
-    for line in parameter_lines(best["parameters"]):
+    for line in list_parameters(best["parameters"]):
         print(f"  {line}")
 
 
@@ -95,7 +95,7 @@ def show_notices(profile: dict[str, Any]) -> None:
         print(f"Note: {screen.clean(sentence)}.")
 
 
-def parameter_lines(parameters: Any) -> list[str]:
+def list_parameters(parameters: Any) -> list[str]:
     """Return parameters, one per line. Numbers have all digits, so that they can be used again."""
     if not isinstance(parameters, dict):
         return [_whole(parameters)]
@@ -118,10 +118,10 @@ def show_waiting(profile: dict[str, Any]) -> None:
 
 def waiting(profile: dict[str, Any]) -> list[str]:
     """Return `2 trials wait: no GPU is free`, one line for each reason."""
-    return list(waiting_by_reason(profile).values())
+    return list(explain_waiting(profile).values())
 
 
-def waiting_by_reason(profile: dict[str, Any]) -> dict[str, str]:
+def explain_waiting(profile: dict[str, Any]) -> dict[str, str]:
     """Return the same sentences, by the reason in the manager's words."""
     return {
         one["reason"]: f"{one['count']} {'trial waits' if one['count'] == 1 else 'trials wait'}"
@@ -132,7 +132,7 @@ def waiting_by_reason(profile: dict[str, Any]) -> dict[str, str]:
 
 def show_owed(profile: dict[str, Any]) -> None:
     """Print what trackers and webhooks have not got yet."""
-    owed = handing_over.owed_of(profile)
+    owed = handing_over.find_owed(profile)
     if owed:
         print(f"Not sent yet: {handing_over.words(owed)}")
 
@@ -212,7 +212,7 @@ def status(profile: dict[str, Any]) -> dict[str, Any]:
         "reason": profile["reason"],
         "counts": profile["counts"],
         "waiting": profile["waiting"],
-        "owed": handing_over.owed_of(profile),
+        "owed": handing_over.find_owed(profile),
         "notes": notes(profile),
         "notices": profile.get("notices", []),
     }

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    arguments.experiment_argument(parser)
+    arguments.add_experiment_argument(parser)
     parser.add_argument(
         "-p", "--port", type=arguments.port, default=6006, help="port (default 6006; 0 picks a free one)"
     )
-    arguments.json_argument(parser, "print the folder as JSON")
+    arguments.add_json_argument(parser, "print the folder as JSON")
     parser.set_defaults(command=show)
 
 
 def show(options: argparse.Namespace) -> None:
-    folder = event_folder(access.find(options))
+    folder = find_event_folder(access.find(options))
     program = shutil.which("tensorboard")
     if program is None:
         raise NotFound("TensorBoard is not installed; `pip install tensorboard`.")
@@ -44,7 +44,7 @@ def show(options: argparse.Namespace) -> None:
     os.execv(program, [program, "--logdir", str(folder), "--port", str(options.port)])
 
 
-def event_folder(entry: RegistryEntry) -> Path:
+def find_event_folder(entry: RegistryEntry) -> Path:
     """Return the folder with the experiment's event files. Raises: NotFound if there are none yet, NniliteError."""
     from nnilite.config import load_stored
 

@@ -19,7 +19,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-t", "--time", type=arguments.positive, default=3, metavar="SECONDS", help="time between updates (default 3)"
     )
-    arguments.json_argument(parser, "print JSON, once")
+    arguments.add_json_argument(parser, "print JSON, once")
     parser.set_defaults(command=top)
 
 
@@ -27,7 +27,7 @@ def top(options: argparse.Namespace) -> None:
     if options.json:
         screen.show_json([_as_json(entry) for entry in registry.entries() if entry.alive])
         return
-    if not screen.on_terminal():
+    if not screen.is_terminal():
         _show()
         return
     try:

@@ -26,7 +26,7 @@ STATES = [state.value for state in TrialState]
 def add(parser: argparse.ArgumentParser) -> None:
     groups = parser.add_subparsers(required=True, metavar="WHAT")
     listing = groups.add_parser("ls", help="list trials", aliases=["list"])
-    arguments.experiment_argument(listing)
+    arguments.add_experiment_argument(listing)
     which = listing.add_mutually_exclusive_group()
     which.add_argument("--head", type=arguments.positive, metavar="N", help="only the N best")
     which.add_argument("--tail", type=arguments.positive, metavar="N", help="only the N worst")
@@ -59,14 +59,14 @@ def _add_again(groups: Any) -> None:
     again = groups.add_parser("again", help="run a trial's parameters as a new trial, and show both results")
     trial_names.add(again)
     again.add_argument("--timeout", type=arguments.positive, metavar="S", help="seconds to wait; default: to its end")
-    arguments.json_argument(again)
+    arguments.add_json_argument(again)
     again.set_defaults(command=run_again)
     one = groups.add_parser("reproduce", help="put a trial's code and parameters into a folder, to run it by hand")
     trial_names.add(one)
     one.add_argument(
         "--in", dest="folder", type=Path, metavar="FOLDER", help="a new folder (default: one with the trial's name)"
     )
-    arguments.json_argument(one)
+    arguments.add_json_argument(one)
     one.set_defaults(command=reproduce)
 
 
@@ -79,7 +79,7 @@ def _add_single(groups: Any) -> None:
         one = groups.add_parser(name, help=help_text)
         trial_names.add(one, several=name == "kill")
         one.set_defaults(command=command)
-        arguments.json_argument(one)
+        arguments.add_json_argument(one)
         if name == "download":
             one.add_argument(
                 "-o", "--output", type=Path, metavar="DIR", help="target folder (default: one with the trial's name)"
@@ -93,13 +93,13 @@ def _add_scale(groups: Any) -> None:
     scale.add_argument(
         "-e", "--experiment", dest="id", metavar="ID", help="id of the experiment; default: the only one that runs"
     )
-    arguments.json_argument(scale)
+    arguments.add_json_argument(scale)
     scale.set_defaults(command=scale_one)
 
 
 def _add_rerun(groups: Any) -> None:
     again = groups.add_parser("rerun", help="run ended trials again, with the same parameters")
-    arguments.experiment_argument(again)
+    arguments.add_experiment_argument(again)
     which = again.add_mutually_exclusive_group(required=True)
     which.add_argument("-T", "--trial-id", "--trial_id", nargs="+", metavar="TRIAL", dest="trials", default=[])
     which.add_argument(
@@ -109,13 +109,13 @@ def _add_rerun(groups: Any) -> None:
         metavar="STATE",
         help="all that ended in this state, for example FAILED",
     )
-    arguments.json_argument(again)
+    arguments.add_json_argument(again)
     again.set_defaults(command=rerun)
 
 
 def _add_own(groups: Any) -> None:
     own = groups.add_parser("add", help="add a trial with your own parameters to the queue")
-    arguments.experiment_argument(own)
+    arguments.add_experiment_argument(own)
     source = own.add_mutually_exclusive_group(required=True)
     source.add_argument("-p", "--parameters", metavar="JSON", help="for example '{\"lr\": 0.1}'")
     source.add_argument("-f", "--filename", type=Path, metavar="FILE", help="a JSON or YAML file")
@@ -125,7 +125,7 @@ def _add_own(groups: Any) -> None:
 
 def show_list(options: argparse.Namespace) -> None:
     with access.reading(options) as manager:
-        found = list(_selected(manager, options))
+        found = list(_select(manager, options))
         several = not options.json and len(manager.profile().get("services", ())) > 1
     if options.json:
         screen.show_json(found)
@@ -148,14 +148,14 @@ _COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
     "TIME": lambda trial: screen.span(_duration(trial)),
     "SERVICE": lambda trial: trial.get("service", ""),
     "COST": lambda trial: screen.money(trial.get("cost")),
-    "TAGS": lambda trial: remark_command.tags_text(trial.get("tags", [])),
+    "TAGS": lambda trial: remark_command.join_tags(trial.get("tags", [])),
     "PARAMETERS": lambda trial: screen.parameters(trial["parameters"]),
     "REASON": lambda trial: screen.brief(trial["reason"]),
 }
 """The text of each column. Services, cost and tags have a column only if some trial has one."""
 
 
-def _selected(manager: Client, options: argparse.Namespace) -> Iterable[dict[str, Any]]:
+def _select(manager: Client, options: argparse.Namespace) -> Iterable[dict[str, Any]]:
     if options.front:
         return _front(manager, options)
     count = options.head or options.tail
@@ -174,7 +174,7 @@ def _front(manager: Client, options: argparse.Namespace) -> list[dict[str, Any]]
     from nnilite.tuning.objectives import front, signs
 
     profile = manager.profile()
-    if not summary.several_objectives(profile):
+    if not summary.has_several_objectives(profile):
         raise ConfigError("--front: the tuner of this experiment has no `objectives` in its classArgs")
     trials = manager.trials(states=options.status or [TrialState.SUCCEEDED.value])
     best = front(((trial, trial["value"]) for trial in trials), signs(profile["objectives"]))
@@ -197,14 +197,14 @@ def show(options: argparse.Namespace) -> None:
     with access.reading(options) as manager:
         trial = manager.trial(options.trial)
         metrics = list(manager.metrics(options.trial))
-        files = _files_here(manager, options.trial)
+        files = _list_files_here(manager, options.trial)
     if options.json:
         screen.show_json({**trial, "metrics": metrics, "files": files})
         return
     # What a lost attempt has reported says nothing of the one that runs now.
     _show_facts(trial, next((m["value"] for m in reversed(metrics) if m["attempt"] == trial["attempt"]), None))
     print("\nParameters")
-    for line in summary.parameter_lines(trial["parameters"]):
+    for line in summary.list_parameters(trial["parameters"]):
         print(f"  {line}")
     print("\nAttempts")
     rows = [_attempt(attempt) for attempt in trial["attempts"]]
@@ -218,7 +218,7 @@ def show(options: argparse.Namespace) -> None:
     screen.show_table(("FILE", "BYTES"), [(one["path"], one["size"]) for one in files], "None yet.")
 
 
-def _files_here(manager: Client, trial: str) -> list[dict[str, Any]]:
+def _list_files_here(manager: Client, trial: str) -> list[dict[str, Any]]:
     """Return the files of a trial on the manager's machine. A trial that waits or runs elsewhere may have none yet."""
     try:
         return manager.files(trial, fetch=False)
@@ -239,7 +239,7 @@ def _show_facts(trial: dict[str, Any], latest: Any) -> None:
             "Cost": screen.money(trial.get("cost")) or None,
             "Source": trial["source"],
             "In use": summary.trial_use(trial.get("use")) or None,
-            "Tags": remark_command.tags_text(trial.get("tags", [])) or None,
+            "Tags": remark_command.join_tags(trial.get("tags", [])) or None,
         }
     )
     if trial.get("note"):

@@ -12,7 +12,7 @@ from nnilite._cli import access, arguments, screen
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    arguments.manager_arguments(parser, first_port=8070)
+    arguments.add_manager_arguments(parser, first_port=8070)
     parser.add_argument(
         "--require-token",
         action="store_true",
@@ -32,7 +32,7 @@ def ui(options: argparse.Namespace) -> None:
             print(f"The page of all experiments: {address}\nCtrl-C closes the page; experiments continue.")
         sys.stdout.flush()
 
-    asked = access.manager_options(options)
+    asked = access.read_manager_options(options)
     running = hub_server.link_of_running()
     if running is not None:
         if options.json:

@@ -29,7 +29,7 @@ from nnilite._cli.archive_entries import (
     check_amount,
     check_free,
     check_kind,
-    checked_parts,
+    check_parts,
     drafts,
     folds_case,
     foreign,
@@ -118,7 +118,7 @@ def _target(entry: zipfile.ZipInfo, places: Places, taken: EntryPaths) -> tuple[
 
     Raises: ConfigError for an entry that nnilite never saves.
     """
-    parts = checked_parts(entry, taken)
+    parts = check_parts(entry, taken)
     if parts == (ABOUT,):
         return None
     check_kind(entry)

@@ -72,7 +72,7 @@ def _unpack(archive: zipfile.ZipFile, places: Places, work: Work) -> None:
     names = entries.EntryPaths(entries.folds_case(places.draft))
     work.expect(sum(entry.file_size for entry in archive.infolist()))
     for entry in archive.infolist():
-        parts = entries.checked_parts(entry, names)
+        parts = entries.check_parts(entry, names)
         entries.check_kind(entry)
         if parts[0] == "experiment" and len(parts) > 1:
             entries.unpack_one(archive, entry, places.draft, "/".join(parts[1:]), work)

@@ -24,9 +24,9 @@ _KINDS: dict[str, Callable[[str], Any]] = {
 def add(parser: argparse.ArgumentParser) -> None:
     groups = parser.add_subparsers(required=True, metavar="WHAT")
     space = groups.add_parser("searchspace", help="the search space, from a JSON or YAML file")
-    arguments.experiment_argument(space)
+    arguments.add_experiment_argument(space)
     space.add_argument("-f", "--filename", type=Path, required=True, metavar="FILE")
-    arguments.json_argument(space)
+    arguments.add_json_argument(space)
     space.set_defaults(command=search_space)
     for name, field, help_text in (
         ("concurrency", "trialConcurrency", "how many trials run at once"),
@@ -38,9 +38,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         ("priority", "priority", "which experiments that share slots are served first: higher ones"),
     ):
         one = groups.add_parser(name, help=help_text)
-        arguments.experiment_argument(one)
+        arguments.add_experiment_argument(one)
         one.add_argument("-v", "--value", type=_KINDS.get(name, arguments.positive), required=True)
-        arguments.json_argument(one)
+        arguments.add_json_argument(one)
         one.set_defaults(command=limit, field=field)
 
 

@@ -9,8 +9,8 @@ from nnilite._cli import access, arguments, screen
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", help="id of the experiment, or its start")
-    arguments.folder_argument(parser)
-    arguments.manager_arguments(parser)
+    arguments.add_folder_argument(parser)
+    arguments.add_manager_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(command=view)
 
@@ -18,10 +18,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 def view(options: argparse.Namespace) -> int:
     from nnilite._running import launch, managers
 
-    entry = launch.view(access.find_with_folder(options), options=access.manager_options(options))
+    entry = launch.view(access.find_with_folder(options), options=access.read_manager_options(options))
     if options.json:
         screen.show_json({"id": entry.id, "url": entry.url, "directory": str(entry.directory)})
     else:
-        page = managers.page_address(entry)
+        page = managers.find_page_address(entry)
         print(f"Experiment {entry.id} is open, read-only, at {page}; `nnictl stop {entry.id}` closes it.")
     return 0

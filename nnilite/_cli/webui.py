@@ -15,8 +15,8 @@ from nnilite._running import launch, managers
 def add(parser: argparse.ArgumentParser) -> None:
     groups = parser.add_subparsers(required=True, metavar="WHAT")
     address = groups.add_parser("url", help="print the address")
-    arguments.experiment_argument(address)
-    arguments.json_argument(address)
+    arguments.add_experiment_argument(address)
+    arguments.add_json_argument(address)
     address.set_defaults(command=url)
 
 

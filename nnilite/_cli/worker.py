@@ -28,7 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "what", nargs="?", choices=("run", "list"), default="run", help="run: join (default); list: who has joined"
     )
     parser.add_argument("--json", action="store_true", help="of list: print JSON")
-    programs = list(lookup.worker_programs().values())
+    programs = list(lookup.find_worker_programs().values())
     if len(programs) != 1:
         raise PluginError(f"there are {len(programs)} worker programs installed, where one is needed")
     programs[0].add(parser)

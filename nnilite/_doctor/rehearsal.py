@@ -44,7 +44,7 @@ def rehearse(
             continue
         try:
             command = config.settings(name).trial_command or config.trial_command
-            single = _single(path, section, None if run_s is not None else probe(command))
+            single = _make_single(path, section, None if run_s is not None else probe(command))
             if run_s is None:
                 yield from _try(check, single, options, limit_s)
             else:
@@ -58,7 +58,7 @@ def _has_own_command(section: Any) -> bool:
     return any(given.get(word) for word in _COMMANDS)
 
 
-def _single(path: Path, section: Any, command: str | None) -> CheckedConfig:
+def _make_single(path: Path, section: Any, command: str | None) -> CheckedConfig:
     """Return the user's config with one platform, one trial, and another command if given. Raises: ConfigError."""
     config = load(path)
     config.training_service = section
@@ -78,12 +78,12 @@ def probe(command: str) -> str:
     >>> probe("LR=0.1 python3 trial.py")
     'command -v python3 >&2 || { echo python3 is not installed >&2; exit 127; }; echo "final 1" >> "$NNILITE_METRICS"'
     """
-    program = shlex.quote(program_of(command))
+    program = shlex.quote(find_program(command))
     look = f"command -v {program} >&2 || {{ echo {program} is not installed >&2; exit {MISSING}; }}"
     return f'{look}; echo "final 1" >> "$NNILITE_METRICS"'
 
 
-def program_of(command: str) -> str:
+def find_program(command: str) -> str:
     """Return the program that a shell command starts first, as far as it is clear from the words; `sh` if it is not."""
     with contextlib.suppress(ValueError):  # a quote without its end, which the shell will complain of
         for word in shlex.split(command):
@@ -96,14 +96,14 @@ def _try(check: str, config: CheckedConfig, options: ManagerOptions, limit_s: fl
     began = time.monotonic()
     with one_trial.started(config, options) as entry:
         trial = one_trial.ended(entry, limit_s)
-    yield _judged(check, trial, program_of_probe(config.trial_command), time.monotonic() - began, limit_s)
+    yield _judge_end(check, trial, find_probe_program(config.trial_command), time.monotonic() - began, limit_s)
 
 
-def program_of_probe(command: str) -> str:
+def find_probe_program(command: str) -> str:
     return shlex.split(command)[2]
 
 
-def _judged(check: str, trial: dict[str, Any], program: str, took_s: float, limit_s: float) -> Finding:
+def _judge_end(check: str, trial: dict[str, Any], program: str, took_s: float, limit_s: float) -> Finding:
     state, reason = trial["state"], " ".join(str(trial.get("reason") or "").split())
     if state == "SUCCEEDED" and trial.get("value") is not None:
         return ok(check, f"a trial ran there and reported its result after {took_s:.1f} s; {program} is there")

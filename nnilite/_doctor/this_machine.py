@@ -69,19 +69,19 @@ def check_port(host: str, port: int | None) -> Iterator[Finding]:
 
 def check_disk(folder: Path) -> Iterator[Finding]:
     """Check space, rights, locks and the speed of fsync where experiments are kept, and the clock of that disk."""
-    place = _nearest(folder)
+    place = _find_nearest(folder)
     try:
         with tempfile.TemporaryDirectory(prefix=".nnilite-doctor-", dir=place) as draft:
             yield from _free(folder, shutil.disk_usage(draft).free)
             yield from _locks(folder, Path(draft))
-            yield from _speed(folder, Path(draft))
+            yield from _measure_speed(folder, Path(draft))
             yield from _skew(folder, Path(draft))
     except OSError as error:
         cure = "set experimentWorkingDirectory or NNILITE_HOME to a folder in which you may write"
         yield fault("disk", f"{folder} cannot be written: {error.strerror or error}", cure)
 
 
-def _nearest(folder: Path) -> Path:
+def _find_nearest(folder: Path) -> Path:
     """Return the folder itself or, before the first experiment, the nearest existing one above it."""
     return next((one for one in (folder, *folder.parents) if one.exists()), folder)
 
@@ -103,7 +103,7 @@ def _locks(folder: Path, draft: Path) -> Iterator[Finding]:
         yield divided("disk", sentence, "keep experiments on a local disk (experimentWorkingDirectory)")
 
 
-def _speed(folder: Path, draft: Path) -> Iterator[Finding]:
+def _measure_speed(folder: Path, draft: Path) -> Iterator[Finding]:
     descriptor = os.open(draft / "speed", os.O_WRONLY | os.O_CREAT, 0o600)
     try:
         began = time.perf_counter()

@@ -30,11 +30,11 @@ class Asking:
             case s.Proposed():
                 self._proposed(message)
             case s.Assessed():
-                self._assessed(message)
+                self._take_assessed(message)
             case s.TunerReady():
-                self._tuner_ready(message)
+                self._take_tuner_ready(message)
             case s.TunerFailed():
-                self._tuner_failed(message)
+                self._take_tuner_failed(message)
             case s.Imported():
                 self._imported(message)
             case _:
@@ -61,11 +61,11 @@ class Asking:
         state.calls += wanted
         self._recorder.act(s.Ask(ids, self._asked_after))
 
-    def _tuner_ready(self, message: s.TunerReady) -> None:
+    def _take_tuner_ready(self, message: s.TunerReady) -> None:
         self._state.ready = True
         self._state.hears = message.hears
 
-    def _tuner_failed(self, message: s.TunerFailed) -> None:
+    def _take_tuner_failed(self, message: s.TunerFailed) -> None:
         self._state.asking = False
         self._ends.fail(message.reason)
 
@@ -82,7 +82,7 @@ class Asking:
             self._recorder.add(s.SaveCall(number, call))
             self._submissions.create(trial_id, parameters, parameter_id)
 
-    def _assessed(self, message: s.Assessed) -> None:
+    def _take_assessed(self, message: s.Assessed) -> None:
         # An advisor may propose because of an intermediate result.
         if self._state.hears:
             self._state.exhausted = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nnilite._engine import messages as s
-from nnilite._engine.live_trial import Live, Phase, error_kind, retry_delay_s
+from nnilite._engine.live_trial import Live, Phase, find_error_kind, retry_delay_s
 from nnilite._engine.recorder import Recorder, joined
 from nnilite._engine.state import State
 from nnilite.records import DRILLED, UNSTARTED, CallKind, EndCause, Exited, ExperimentState, JobState, TrialState
@@ -70,7 +70,7 @@ class Ends:
         self._recorder.put_attempt(live, message=DRILLED)
         self._recorder.act(s.Cancel(live.attempt))
 
-    def heard_of_end(self, live: Live) -> None:
+    def take_end(self, live: Live) -> None:
         """Take up how the command ended, which its keeper has reported.
 
         If the keeper has ended it, and not because the experiment had canceled the attempt or limited its time, the
@@ -198,7 +198,7 @@ class Ends:
         self._recorder.remove(live.attempt)
 
     def _count_failure(self, message: str) -> None:
-        kind = error_kind(message)
+        kind = find_error_kind(message)
         last, times = self._same_error
         self._same_error = (kind, times + 1 if kind == last else 1)
         limit = self._state.settings.stop_on_same_error

@@ -86,13 +86,13 @@ class Clock:
     """Wall time that never goes back during the manager's life, whatever happens to the machine's clock."""
 
     def __init__(self) -> None:
-        self._epoch, self._started = time.time(), _since_boot()
+        self._epoch, self._started = time.time(), _read_since_boot()
 
     def __call__(self) -> float:
-        return self._epoch + _since_boot() - self._started
+        return self._epoch + _read_since_boot() - self._started
 
 
-def _since_boot() -> float:
+def _read_since_boot() -> float:
     """Return the seconds since boot, including time in suspension; Linux leaves it out of `time.monotonic`."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)
@@ -229,7 +229,7 @@ class Engine:
             if (live.cancel is not None or live.drilled) and live.attempt is not None:
                 self.caller.put(s.Cancel(live.attempt))
         caller = asyncio.create_task(self.caller.run())
-        works = (self._tuner_task(), self._tick_task(), self._rounds())
+        works = (self._keep_calling_tuner(), self._send_ticks(), self._rounds())
         tasks = [caller, *map(asyncio.create_task, works)]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -303,7 +303,7 @@ class Engine:
                 self._parts.watcher.committed(records)
                 return
 
-    async def _tick_task(self) -> None:
+    async def _send_ticks(self) -> None:
         """Send the rules the time, and how much of it this manager could receive reports.
 
         While its process was stopped, its machine suspended or a commit held up by the disk, it received none. Such
@@ -327,20 +327,20 @@ class Engine:
 
     # ------------------------------------------------------------ the tuner
 
-    async def _tuner_task(self) -> None:
+    async def _keep_calling_tuner(self) -> None:
         """Call the tuner host, in the order of the rules' actions."""
         try:
             hears = await self._parts.tuner.open(self.rules.calls)
             self.put(s.TunerReady(hears))
             while True:
-                await self._call_tuner(await self._next_calls())
+                await self._call_tuner(await self._take_next_calls())
         except (TunerError, ConfigError) as error:
             log.error("%s", error)
             self.put(s.TunerFailed(str(error)))
         # Without a tuner, the running trials may still continue to their ends.
         await asyncio.Event().wait()
 
-    async def _next_calls(self) -> list[s.TunerCall]:
+    async def _take_next_calls(self) -> list[s.TunerCall]:
         """Return all waiting calls up to the next question for parameters.
 
         These are committed before another call is made.

@@ -112,13 +112,13 @@ class EventGate:
         if len(turn.works) >= _MOST_WAITING:
             raise ServiceError("earlier reports of this trial still wait for the disk")
         # Even if its caller gives up meanwhile, the next batch must wait for the commit of this one.
-        work = asyncio.create_task(self._in_turn(turn, key, events, over_gaps))
+        work = asyncio.create_task(self._take_in_turn(turn, key, events, over_gaps))
         for works in (turn.works, self.works):
             works.add(work)
             work.add_done_callback(works.discard)
         return await asyncio.shield(work)
 
-    async def _in_turn(self, turn: _Turn, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool) -> Taken:
+    async def _take_in_turn(self, turn: _Turn, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool) -> Taken:
         async with turn.lock:
             try:
                 return await self._take(key, events, over_gaps)

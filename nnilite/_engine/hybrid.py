@@ -132,7 +132,9 @@ class HybridService(TrainingService):
         impossible = [f"{name}: {why}" for name, why in never.items()]
         candidates = [one for one in candidates if one.name not in never]
         reasons = [
-            f"{one.name}: {why}" for one in candidates if one.name != asked and (why := _passed_over(one, self._aside))
+            f"{one.name}: {why}"
+            for one in candidates
+            if one.name != asked and (why := _explain_passing(one, self._aside))
         ]
         for name in order(self.placement, candidates, asked):
             try:
@@ -165,7 +167,7 @@ class HybridService(TrainingService):
         async with self._noting:
             [found] = [one for one in _candidates(self.notes, self._shares, self._aside, job, 0.0) if one.name == name]
             if found.is_full:
-                raise PassedOver(_passed_over(found, self._aside))
+                raise PassedOver(_explain_passing(found, self._aside))
             await self.notes.note(job, name)
 
     async def _submit_to(self, name: str, job: Job) -> Handle:
@@ -192,7 +194,9 @@ class HybridService(TrainingService):
     def aside(self) -> dict[str, str]:
         """Return the members that are set aside, and why."""
         refusing = {
-            name: f"it refuses all trials: {why}" for name in self._members if (why := self._refusals.of_all(name))
+            name: f"it refuses all trials: {why}"
+            for name in self._members
+            if (why := self._refusals.explain_for_all(name))
         }
         closed = {name: str(error) for name, error in self._closed.errors.items()}
         return {**{name: one.reason for name, one in self._aside.items()}, **refusing, **closed}
@@ -316,7 +320,7 @@ def _candidates(
     ]
 
 
-def _passed_over(one: Candidate, aside: MembersAside) -> str:
+def _explain_passing(one: Candidate, aside: MembersAside) -> str:
     """Return why a member is not asked, "" if it is."""
     if one.is_full:
         return f"it has {one.held} trials, and maxTrials is {one.share.max_trials}"

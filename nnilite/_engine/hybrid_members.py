@@ -108,7 +108,7 @@ class ClosedMembers:
             except NniliteError as error:
                 self.errors[name] = error
                 if not isinstance(error, ServiceError):
-                    self._next_try[name] = _time_to_reopen(error)
+                    self._next_try[name] = _choose_reopen_time(error)
                 log.warning("%s is set aside: %s", name, error)
         never = [error for error in self.errors.values() if not isinstance(error, ServiceError)]
         if len(self.errors) == len(self._members) > len(never):
@@ -127,12 +127,12 @@ class ClosedMembers:
             try:
                 await within(name, self._members[name].open())
             except NniliteError as error:
-                self.errors[name], self._next_try[name] = error, _time_to_reopen(error)
+                self.errors[name], self._next_try[name] = error, _choose_reopen_time(error)
                 raise
             del self.errors[name]
 
 
-def _time_to_reopen(error: NniliteError) -> float:
+def _choose_reopen_time(error: NniliteError) -> float:
     """Return when to open a member again. One that can never work is tried rarely: its machine may be repaired."""
     pause_s = _REOPEN_EVERY_S if isinstance(error, ServiceError) else _LONGEST_ASIDE_S
     return asyncio.get_running_loop().time() + pause_s

@@ -64,7 +64,7 @@ class JobMaker:
             callback=self.callback(),
             callback_ca=self.authority or None,
             report=self.report,
-            parameters=_parameter_record(trial),
+            parameters=_make_parameter_record(trial),
             command=self.command,
             grace_s=self.grace_s,
             max_output_bytes=self.max_output_bytes,
@@ -76,7 +76,7 @@ class JobMaker:
         return Job(name, self.experiment, trial.id, attempt.number, trial.sequence, spec.json(), self.gpus)
 
 
-def _parameter_record(trial: Trial) -> dict[str, Json]:
+def _make_parameter_record(trial: Trial) -> dict[str, Json]:
     """Return the content of `parameter.cfg`: NNI's parameter record."""
     return {
         "parameter_id": trial.parameter_id,

@@ -28,7 +28,7 @@ class Limits:
     def take(self, message: s.Limiting) -> None:
         match message:
             case s.Tick():
-                self._tick(message)
+                self._take_tick(message)
             case s.Changed():
                 self._changed(message)
             case s.Stop():
@@ -65,7 +65,7 @@ class Limits:
             self._recorder.tell(Call(CallKind.SPACE, value=message.space))
         self._recorder.save()
 
-    def _tick(self, message: s.Tick) -> None:
+    def _take_tick(self, message: s.Tick) -> None:
         state = self._state
         state.lived = max(state.lived, message.lived)
         # The duration is saved now and then, so that a manager that dies loses little of it.
@@ -110,7 +110,7 @@ class Limits:
             service = live.attempt.service if live.attempt is not None else ""
             # The keeper's report of the end stands, although nothing can be freed at that member.
             if live.end is not None:
-                self._ends.heard_of_end(live)
+                self._ends.take_end(live)
                 return
             self._ends.lose(live, f"{service} did not confirm for {silent_s:.0f} s whether it has the trial")
 

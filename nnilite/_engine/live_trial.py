@@ -31,7 +31,7 @@ def retry_delay_s(times: int) -> float:
     return min(2.0 ** max(times - 1, 0), _LONGEST_RETRY_DELAY_S)
 
 
-def error_kind(message: str) -> str:
+def find_error_kind(message: str) -> str:
     """Return the last line of a message without numbers and quoted values, equal for errors of the same kind."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return _VALUE.sub("...", lines[-1]) if lines else ""

@@ -29,10 +29,10 @@ class MemberRefusals:
     def note_taken(self, member: str) -> None:
         self._in_a_row[member] = 0
 
-    def of_all(self, member: str) -> str:
+    def explain_for_all(self, member: str) -> str:
         """Return why a member gets no more jobs, "" if it gets some."""
         return next(reversed(self._reasons[member].values())) if self._in_a_row[member] >= _ENOUGH else ""
 
     def of_job(self, member: str, job: str) -> str:
         """Return why a member will never take a job, as it said itself; "" if it may."""
-        return self.of_all(member) or self._reasons[member].get(job, "")
+        return self.explain_for_all(member) or self._reasons[member].get(job, "")

@@ -59,16 +59,16 @@ def _in_order(one: Candidate) -> float:
     return 0.0
 
 
-def _by_weight(one: Candidate) -> float:
+def _rank_by_weight(one: Candidate) -> float:
     return (one.held + 1) / one.share.weight
 
 
-def _by_cost(one: Candidate) -> float:
+def _rank_by_cost(one: Candidate) -> float:
     return one.share.cost or 0.0
 
 
 _RANKS: dict[Placement, Callable[[Candidate], float]] = {
     Placement.FILL: _in_order,
-    Placement.WEIGHTED: _by_weight,
-    Placement.CHEAPEST: _by_cost,
+    Placement.WEIGHTED: _rank_by_weight,
+    Placement.CHEAPEST: _rank_by_cost,
 }

@@ -95,14 +95,14 @@ class ReportReader:
             await asyncio.wait(readings, timeout=_CANCELED_S)
 
     async def _read(self, attempt: Attempt, handle: Handle, status: JobStatus) -> None:
-        known = await self._after_reports(attempt, handle, status)
+        known = await self._take_after_reports(attempt, handle, status)
         if known is None:
             return
         if known.state.ended:
             self._untaken.pop((attempt.trial, attempt.number), None)
         self._inbox.put(s.Polled(attempt.trial, attempt.number, known, self._inbox.now()))
 
-    async def _after_reports(self, attempt: Attempt, handle: Handle, status: JobStatus) -> JobStatus | None:
+    async def _take_after_reports(self, attempt: Attempt, handle: Handle, status: JobStatus) -> JobStatus | None:
         """Take what the service has read of a job. Return its status then, or None to wait for the next poll."""
         key = (attempt.trial, attempt.number)
         try:
@@ -142,7 +142,7 @@ class ReportReader:
         key = (attempt.trial, attempt.number)
         for again in (False, True):
             name = self._service.name
-            found = _checked_events(name, await guarded(name, self._service.reports(handle)))
+            found = _check_events(name, await guarded(name, self._service.reports(handle)))
             events = _in_order([*self._untaken.pop(key, ()), *found])
             try:
                 await self._inbox.take(*key, events, ended and again)
@@ -174,7 +174,7 @@ def _in_order(events: Sequence[KeeperEvent]) -> list[KeeperEvent]:
     return [known[key] for key in sorted(known)]
 
 
-def _checked_events(service: str, found: object) -> Sequence[KeeperEvent]:
+def _check_events(service: str, found: object) -> Sequence[KeeperEvent]:
     """Check the events that a plugin has read from its platform. Raises: ServiceError."""
     if not isinstance(found, (list, tuple)) or not all(isinstance(event, KeeperEvent) for event in found):
         raise ServiceError(f"{service} returned {found!r:.200} instead of a list of events")

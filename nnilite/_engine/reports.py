@@ -37,9 +37,9 @@ class Reports:
             case s.LiveEvents():
                 self._live_events(message)
             case s.Polled():
-                self._polled(message)
+                self._take_polled(message)
             case s.LateEvents():
-                self._late_events(message)
+                self._keep_late_events(message)
             case _:
                 s.assert_never(message)
 
@@ -49,7 +49,7 @@ class Reports:
         if live is None:
             self._recorder.outcome.too_late = True
             return
-        self._heard_of(live, message)
+        self._note_heard(live, message)
         self._note_run(live, message.run)
         fresh: list[Any] = []
         for event in message.events:
@@ -66,7 +66,7 @@ class Reports:
         if live.end is not None:
             self._take_end(live)
 
-    def _heard_of(self, live: Live, message: s.LiveEvents) -> None:
+    def _note_heard(self, live: Live, message: s.LiveEvents) -> None:
         live.seen = self._state.lived
         if message.events:
             live.delivered = self._state.lived
@@ -84,7 +84,7 @@ class Reports:
 
     def _take_end(self, live: Live) -> None:
         if live.phase is Phase.SUBMITTED:
-            self._ends.heard_of_end(live)
+            self._ends.take_end(live)
         # Before the service has answered there is no handle to remove the job by: `_submitted` takes up this end.
         # The keeper learns that it is stored, so the next manager must know of it, too.
         elif live.attempt is not None and live.attempt.reported_end is None:
@@ -102,7 +102,7 @@ class Reports:
         elif live.trial.value is None:
             self._recorder.put(live, value=event.value)
 
-    def _late_events(self, message: s.LateEvents) -> None:
+    def _keep_late_events(self, message: s.LateEvents) -> None:
         """Keep the metrics of a trial that has ended; its reported end replaces one that was only assumed."""
         trial = message.trial
         # The trial is being run again: the gate looks at these events again.
@@ -117,7 +117,7 @@ class Reports:
         for event in message.events:
             if isinstance(event, Reported):
                 self._recorder.add(s.SaveMetric(_metric(trial, event)))
-                trial = _with_late(trial, event)
+                trial = _add_late(trial, event)
             # Only the end of a lost attempt was an assumption. All other ends were reported, and stay.
             elif isinstance(event, Exited) and attempt.state is JobState.LOST:
                 self._reverse(trial, attempt, event)
@@ -146,7 +146,7 @@ class Reports:
             self._recorder.put(live, state=TrialState.RUNNING, started=started, reason="")
             self._recorder.put_attempt(live, state=JobState.RUNNING, started=started)
 
-    def _polled(self, message: s.Polled) -> None:
+    def _take_polled(self, message: s.Polled) -> None:
         live = self._state.current(message.trial, message.attempt)
         status = message.status
         # The status may be of an attempt that has ended since the poll began.
@@ -160,7 +160,7 @@ class Reports:
         if status.cost is not None:
             live.told_cost = status.cost
         if status.state.ended:
-            self._ended_by_platform(live, message)
+            self._end_by_platform(live, message)
             return
         # This is not a sign of life, so that `seen` stays: the attempt is abandoned if it lasts too long.
         if status.state is JobState.UNKNOWN:
@@ -174,7 +174,7 @@ class Reports:
         elif live.trial.state is TrialState.WAITING and status.reason:
             self._recorder.wait(live, status.reason)
 
-    def _ended_by_platform(self, live: Live, message: s.Polled) -> None:
+    def _end_by_platform(self, live: Live, message: s.Polled) -> None:
         status = message.status
         # One that has failed without a code never ran: 0 would make it succeed, any other would be made up.
         code = {JobState.SUCCEEDED: 0, JobState.FAILED: status.exit_code or None}.get(status.state, status.exit_code)
@@ -194,7 +194,7 @@ class Reports:
             self._ends.end(live)
 
 
-def _with_late(trial: Trial, event: Reported) -> Trial:
+def _add_late(trial: Trial, event: Reported) -> Trial:
     """Return an ended trial with one more report."""
     if event.refused:
         trial = replace(trial, reason=joined(trial.reason, _refusal(event)))

@@ -140,7 +140,7 @@ class Rules:
 
     def spent(self, now: float) -> dict[str, float]:
         """Return what has been spent at each service up to now, running attempts included."""
-        return self._state.spending.by_service(self.live.values(), now)
+        return self._state.spending.sum_by_service(self.live.values(), now)
 
     def stuck(self) -> list[Live]:
         """Return the trials that have waited in the queue of one service for longer than `moveAfter`."""

@@ -167,7 +167,7 @@ class ServiceCaller:
         next_poll = loop.time()
         while self._calls or self._refused or self._submitting or self._changing or not self._closing:
             # `wait_for` is not used: before Python 3.12 it can swallow a cancellation that comes with the wake-up.
-            timer = loop.call_at(self._next_call(next_poll), self._wake.event.set)
+            timer = loop.call_at(self._find_next_call(next_poll), self._wake.event.set)
             await self._wake.event.wait()
             timer.cancel()
             self._wake.event.clear()
@@ -190,7 +190,7 @@ class ServiceCaller:
         most = self.service.most_submits if isinstance(self.service, HybridService) else at_once
         return min(at_once, most - len(self._submitting))
 
-    def _next_call(self, next_poll: float) -> float:
+    def _find_next_call(self, next_poll: float) -> float:
         """Return when there is something to do, if nothing happens before; the end of a slow call is an event."""
         if self._looking:
             return asyncio.get_running_loop().time() + POLL_EVERY_S

@@ -37,7 +37,7 @@ class Spending:
         """Count the cost of an attempt that has ended."""
         self.settled[service] = self.settled.get(service, 0.0) + cost
 
-    def by_service(self, live: Iterable[Live], now: float) -> dict[str, float]:
+    def sum_by_service(self, live: Iterable[Live], now: float) -> dict[str, float]:
         """Return what has been spent at each service, running attempts included."""
         found = dict(self.settled)
         for one in live:
@@ -46,7 +46,7 @@ class Spending:
         return found
 
     def total(self, live: Iterable[Live], now: float) -> float:
-        return sum(self.by_service(live, now).values())
+        return sum(self.sum_by_service(live, now).values())
 
     def mean(self, ended: int) -> float:
         """Return what a trial has cost on average, 0 as long as none has ended."""

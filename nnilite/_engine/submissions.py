@@ -121,7 +121,7 @@ class Submissions:
             self._ends.forget_end(live, live.end.message)
         # A short trial may have ended before the service answered; its end waited for the handle.
         if live.end is not None:
-            self._ends.heard_of_end(live)
+            self._ends.take_end(live)
         # The cancellation came while the service was asked, when there was no handle to cancel by.
         elif live.cancel is not None:
             self._recorder.act(s.Cancel(live.attempt))
@@ -139,7 +139,7 @@ class Submissions:
         final = message.final or (message.lasting and live.refusals >= _LASTING_TRIES)
         # Its keeper has reported the end, and the service has nothing to free: it does not know the job any more.
         if live.end is not None and not live.unanswered:
-            self._ends.heard_of_end(live)
+            self._ends.take_end(live)
             return
         # Trying again cannot help, or the trial is canceled and its service most likely does not have it.
         if final or (live.cancel is not None and enough):

@@ -64,7 +64,7 @@ class Document:
         try:
             return form.read(value)
         except ValueError as error:
-            raise self._damaged(name, str(error)) from None
+            raise self._make_damaged(name, str(error)) from None
 
     def folder(self, name: str) -> Path:
         """Return an absolute path. The field must be there."""
@@ -75,9 +75,9 @@ class Document:
 
     def wrong(self, name: str, wanted: str) -> DamagedFile:
         """Return the error to raise for a field."""
-        return self._damaged(name, f"must be {wanted}")
+        return self._make_damaged(name, f"must be {wanted}")
 
-    def _damaged(self, name: str, problem: str) -> DamagedFile:
+    def _make_damaged(self, name: str, problem: str) -> DamagedFile:
         shown = _SHORT.repr(self.fields.get(name))
         return DamagedFile(self.path, f"`{name}` {problem}, not {shown:.60}", self.cure)
 

@@ -44,7 +44,7 @@ class ManagerLock:
             except OSError as error:
                 if error.errno not in _NO_FOLDER_LOCKS:
                     raise
-            self._file = self._locked_file()
+            self._file = self._lock_file()
         except OSError:
             self.release()
             raise
@@ -58,7 +58,7 @@ class ManagerLock:
             raise NotFound(f"the experiment's folder {self._directory} is gone (deleted, moved or not mounted)")
         if is_open_as(self._file, self._path):
             return False
-        old, self._file = self._file, self._locked_file()
+        old, self._file = self._file, self._lock_file()
         os.close(old)
         return True
 
@@ -68,7 +68,7 @@ class ManagerLock:
                 os.close(descriptor)
         self._file = self._folder = -1
 
-    def _locked_file(self) -> int:
+    def _lock_file(self) -> int:
         while True:
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:

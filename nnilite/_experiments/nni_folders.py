@@ -89,7 +89,7 @@ def _completed(origin: NniExperiment, known: Document) -> NniExperiment:
     return replace(origin, name=name, platform=platform, started=known.time("started"), ended=known.time("ended"))
 
 
-def trial_folder(experiment: Path, trial: str) -> Path | None:
+def find_trial_folder(experiment: Path, trial: str) -> Path | None:
     """Return a trial's folder. NNI 3 puts it below its environment, older versions and other platforms below `trials`.
 
     The name comes from NNI's database, which may be a stranger's: a name that leads out of the folder gives None.

@@ -107,7 +107,7 @@ def is_id(text: object) -> bool:
     return isinstance(text, str) and _ID.fullmatch(text) is not None
 
 
-def path_of(experiment: str) -> Path:
+def find_path(experiment: str) -> Path:
     """Return the path of the file that makes an experiment known on this machine."""
     return _folder() / f"{experiment}.json"
 
@@ -120,12 +120,12 @@ def about(experiment: str, name: str, directory: Path, platform: str, started: f
 def add(experiment: str, name: str, directory: Path, platform: str, started: float | None) -> None:
     """Make an experiment known on this machine."""
     _folder().mkdir(parents=True, exist_ok=True)
-    write_json(path_of(experiment), about(experiment, name, directory, platform, started))
+    write_json(find_path(experiment), about(experiment, name, directory, platform, started))
 
 
 def remove(experiment: str) -> None:
     """Forget an experiment; its folder stays."""
-    path_of(experiment).unlink(missing_ok=True)
+    find_path(experiment).unlink(missing_ok=True)
 
 
 def entries() -> list[RegistryEntry]:
@@ -145,11 +145,11 @@ def everything() -> list[RegistryEntry]:
     taken = {one.id: one for one in nni_folders.taken(_folder() / "nni")}
     listed = {one.id: one for one in nni_folders.listed(root()) if one.started is not None or one.id not in taken}
     left = {**taken, **listed}
-    theirs = [of_nni(one) for name, one in left.items() if is_id(name) and name not in known]
+    theirs = [make_nni_entry(one) for name, one in left.items() if is_id(name) and name not in known]
     return sorted([*ours, *theirs], key=lambda entry: entry.started or 0.0, reverse=True)
 
 
-def of_nni(origin: NniExperiment) -> RegistryEntry:
+def make_nni_entry(origin: NniExperiment) -> RegistryEntry:
     """Return an entry for an experiment of Microsoft NNI, which is read-only."""
     directory = _folder() / "nni" / origin.id
     made = RegistryEntry(origin.id, origin.name, directory, origin.platform, origin.state, origin=origin)
@@ -168,7 +168,7 @@ def at(folder: Path) -> RegistryEntry:
     folder = folder.absolute()
     origin = nni_folders.at(folder)
     if origin is not None and is_id(origin.id):
-        return of_nni(origin)
+        return make_nni_entry(origin)
     if not (folder / "config.json").is_file() or not is_id(folder.name):
         raise NotFound(f"{folder} is not the folder of an experiment.")
     known = entry(folder.name)
@@ -180,7 +180,7 @@ def at(folder: Path) -> RegistryEntry:
     return find(folder.name)
 
 
-def cannot_go_on(experiment: str) -> str:
+def explain_no_resume(experiment: str) -> str:
     """Return the message for an attempt to change an experiment of Microsoft NNI."""
     return (
         f"Experiment {experiment} was made by Microsoft NNI and can only be read: `nnictl view {experiment}` opens it. "
@@ -190,7 +190,7 @@ def cannot_go_on(experiment: str) -> str:
 
 def entry(experiment: str) -> RegistryEntry | None:
     """Return the experiment with exactly this id; None if it is not known here."""
-    known, folder = _read(path_of(experiment)), root() / experiment
+    known, folder = _read(find_path(experiment)), root() / experiment
     if (known is None or _is_gone(known)) and is_id(experiment) and own_folders.is_experiment(folder):
         return _found(folder)
     return known
@@ -211,8 +211,8 @@ def find(
         fitting = [e for e in known if e.id == prefix] or [e for e in known if e.id.startswith(prefix)]
     if len(fitting) == 1:
         if fitting[0].origin is not None and not (read_only or fitting[0].alive):
-            raise Conflict(cannot_go_on(fitting[0].id))
-        return _usable(fitting[0], damaged)
+            raise Conflict(explain_no_resume(fitting[0].id))
+        return _check_usable(fitting[0], damaged)
     if fitting:
         listed = ", ".join(f"{e.id} ({e.state})" for e in fitting)
         raise Conflict(f"Several experiments fit, please give an id: {listed}.")
@@ -222,7 +222,7 @@ def find(
     raise NotFound(f"There is no {word} {prefix!r}; `nnictl experiment list --all` shows all of them.")
 
 
-def _usable(entry: RegistryEntry, damaged: bool) -> RegistryEntry:
+def _check_usable(entry: RegistryEntry, damaged: bool) -> RegistryEntry:
     # If it cannot be read now, its folder is unknown, so it cannot be deleted either.
     if entry.damage and (not damaged or entry.state == UNREADABLE) and not entry.directory.is_dir():
         raise NniliteError(entry.damage)
@@ -285,7 +285,7 @@ def read_token(directory: Path) -> str:
     return text
 
 
-def user_token(directory: Path) -> str:
+def read_user_token(directory: Path) -> str:
     """Return the token that opens the REST interface, made at first use; readable by the user alone.
 
     Raises: DamagedFile, UnreadableFile.
@@ -367,7 +367,7 @@ def _read(path: Path) -> RegistryEntry | None:
         return None
     except (DamagedFile, UnreadableFile) as error:
         return RegistryEntry(id=path.stem, name="", directory=path, state=_state_of(error), damage=str(error))
-    return _with_word(entry)
+    return _add_own_word(entry)
 
 
 def _is_gone(entry: RegistryEntry) -> bool:
@@ -378,10 +378,10 @@ def _is_gone(entry: RegistryEntry) -> bool:
 def _found(folder: Path) -> RegistryEntry:
     """Return the experiment in a folder that the registry does not have."""
     name, platform = own_folders.name_and_platform(folder)
-    return _with_word(RegistryEntry(folder.name, name, folder, platform, started=last_word(folder).created))
+    return _add_own_word(RegistryEntry(folder.name, name, folder, platform, started=last_word(folder).created))
 
 
-def _with_word(entry: RegistryEntry) -> RegistryEntry:
+def _add_own_word(entry: RegistryEntry) -> RegistryEntry:
     """Complete an entry with what the experiment's own folder says."""
     directory = entry.directory
     try:
@@ -403,11 +403,11 @@ def _with_word(entry: RegistryEntry) -> RegistryEntry:
     if search_folder.is_search(directory):
         known = replace(known, search=True)
         if not alive:
-            return _with_searchs_word(known)
+            return _add_word_of_search(known)
     return replace(known, port=word.port, url=word.url, pid=word.pid) if alive else known
 
 
-def _with_searchs_word(entry: RegistryEntry) -> RegistryEntry:
+def _add_word_of_search(entry: RegistryEntry) -> RegistryEntry:
     try:
         state, ended = search_folder.read_state(entry.directory)
     except (DamagedFile, UnreadableFile) as error:

@@ -55,7 +55,7 @@ def read_state(directory: Path) -> tuple[ExperimentState, float | None]:
     return (ExperimentState.DONE if state == "DONE" else ExperimentState.STOPPED), found.time("ended")
 
 
-def cannot_be_resumed(experiment: str, directory: Path) -> str:
+def explain_no_resume_of_search(experiment: str, directory: Path) -> str:
     """Return the message for an attempt to resume a search with a manager."""
     return (
         f"{experiment} is a search of a Python program; only that program can continue it: "

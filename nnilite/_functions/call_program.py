@@ -130,17 +130,17 @@ def _result(value: Any, objectives: list[str]) -> Any:
         value = {str(name): _kept(str(name), part, name in objectives) for name, part in value.items()}
     wanted = _wanted(objectives)
     if not isinstance(value, dict) and objectives != ["default"]:
-        _refuse(f"it returned {_short(value)}. {wanted}")
+        _refuse(f"it returned {_shorten(value)}. {wanted}")
     if isinstance(value, dict) and not all(name in value for name in objectives):
         missing = [name for name in objectives if name not in value]
-        _refuse("it returned a dict without {}: {}. {}".format(" and ".join(missing), _short(value), wanted))
+        _refuse("it returned a dict without {}: {}. {}".format(" and ".join(missing), _shorten(value), wanted))
     for number in [value[name] for name in objectives] if isinstance(value, dict) else [value]:
         try:
             plain = nnilite._number(number)
         except TypeError:
             plain = number
         if not isinstance(plain, (int, float)):
-            _refuse(f"it returned {_short(number)}, which is not a number. {wanted}")
+            _refuse(f"it returned {_shorten(number)}, which is not a number. {wanted}")
     return value
 
 
@@ -158,7 +158,7 @@ def _kept(name: str, part: Any, counts: bool) -> Any:
         return part
     try:
         return json.loads(nnilite._text(part))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         pass
     plain = "".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in name).lstrip(".") or "result"
     folder = os.environ.get("NNI_OUTPUT_DIR") or "."
@@ -240,7 +240,7 @@ def _renamed(frame: Any, name: str) -> Any:
     return frame
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = repr(value)
     return "{} ({})".format(text if len(text) <= 100 else text[:97] + "...", type(value).__name__)
 

@@ -287,14 +287,14 @@ def running(
     entry = experiment.begin(ManagerOptions(port=0))
     run = None
     try:
-        tell(f"Experiment {entry.id} is at {managers.page_address(entry)}, kept in {entry.directory}")
+        tell(f"Experiment {entry.id} is at {managers.find_page_address(entry)}, kept in {entry.directory}")
         run = FunctionRun(entry, managers.connect(entry), ended)
         yield run
         with suppress(Unreachable):  # it was stopped meanwhile
             if handing_over.may_owe(run.client.profile()):
                 handing_over.wait_until_sent(run.client, tell)
     finally:
-        with launch.interrupts_held():
+        with launch.hold_interrupts():
             if run is not None:
                 run.client.close()
             managers.stop(run.entry if run is not None else entry)

@@ -60,7 +60,7 @@ class Hub:
         with self._locks[experiment]:
             entry = self.find(experiment)
             if entry.origin is not None:
-                raise Conflict(registry.cannot_go_on(entry.id))
+                raise Conflict(registry.explain_no_resume(entry.id))
             if entry.alive and entry.state == ExperimentState.VIEWED.value:
                 with managers.connect(entry) as manager:
                     manager.resume()

@@ -16,7 +16,7 @@ from nnilite._experiments import registry
 from nnilite._experiments.address import Address
 from nnilite._experiments.documents import write_json
 from nnilite._experiments.locking import ManagerLock
-from nnilite._experiments.registry import RegistryEntry, user_token
+from nnilite._experiments.registry import RegistryEntry, read_user_token
 from nnilite._hub.handlers import ID, HubSite
 from nnilite._hub.hub import Hub
 from nnilite._hub.hub_routes import ROUTES
@@ -35,7 +35,7 @@ PAGE = "hub.html"
 COMMAND = "nnictl ui"
 
 
-def unknown_token(job: str) -> str:
+def make_unknown_token(job: str) -> str:
     """Return a new random token, which no request has: the hub has no jobs, so it refuses every callback."""
     return secrets.token_urlsafe(32)
 
@@ -74,7 +74,7 @@ def make_application(hub: Hub, token: str, options: ManagerOptions, *, require_t
         page=PAGE,
         sign_in_command=COMMAND,
     )
-    gate = AccessGate(token, unknown_token, settings)
+    gate = AccessGate(token, make_unknown_token, settings)
     guard_server_logs([token])
     about = document(ROUTES, settings.prefix, "All experiments of a user on a machine.")
     return assembled(HubSite(gate=gate, options=settings, hub=hub), ROUTES, about)
@@ -87,12 +87,12 @@ def run(options: ManagerOptions, *, require_token: bool, ready: Callable[[str], 
     """
     directory = folder()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _locked(directory):
+    with _hold_lock(directory):
         asyncio.run(_serve(directory, options, require_token, ready))
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
+def _hold_lock(directory: Path) -> Iterator[None]:
     lock = ManagerLock(directory)
     try:
         lock.take()
@@ -110,7 +110,7 @@ async def _serve(directory: Path, options: ManagerOptions, require_token: bool, 
         asyncio.get_running_loop().add_signal_handler(number, over.set)
     # The managers that are started from the page take any free port; the port that was asked for is the page's.
     hub = Hub(replace(options, port=None, url_prefix=""))
-    token = user_token(directory)
+    token = read_user_token(directory)
     # An experiment that is read here puts its own filter on the server's loggers, in place of the page's.
     for handler in logging.getLogger().handlers:
         handler.addFilter(SecretFilter([token]))

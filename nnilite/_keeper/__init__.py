@@ -177,12 +177,12 @@ def build(target: Path, with_storage: bool = False, with_nodes: bool = False) ->
     optional = (*(() if with_storage else _FOR_STORAGE), *(() if with_nodes else _FOR_NODES))
     left_out = ("attempt_files", "ending", "folder_looks", "tar_stream", *optional)
     modules = [path for path in sorted(_PACKAGE.glob("[a-z]*.py")) if path.stem not in left_out]
-    files.update((f"nnilite/_keeper/{path.name}", _without_prose(path.read_text("ascii"))) for path in modules)
-    files.update({"nnilite/__init__.py": b"", _CPYTHON: _without_prose(_cpython())})
+    files.update((f"nnilite/_keeper/{path.name}", _strip_prose(path.read_text("ascii"))) for path in modules)
+    files.update({"nnilite/__init__.py": b"", _CPYTHON: _strip_prose(_cpython())})
     sdk = sdk_sources()
     places = {name: name if name == _CPYTHON else f"sdk/{name}" for name in sorted(sdk)}
     texts = ((place, sdk[name].decode("ascii")) for name, place in places.items() if place not in files)
-    files.update((place, _without_prose(text)) for place, text in texts)
+    files.update((place, _strip_prose(text)) for place, text in texts)
     digest = hashlib.sha256()
     for name in sorted(files):
         digest.update(f"{name}\0{len(files[name])}\0".encode() + files[name])
@@ -233,7 +233,7 @@ def bootstrap_source() -> str:
     """Return the text of the bootstrap, for platforms that only run a command."""
     program = (_PACKAGE / "bootstrap_program.py").read_text(encoding="ascii")
     before, _, after = program.partition("from nnilite._cpython import loads, sha256, signal\n")
-    return _without_prose(before + _cpython().replace(_FUTURE, "") + after).decode("ascii")
+    return _strip_prose(before + _cpython().replace(_FUTURE, "") + after).decode("ascii")
 
 
 def bootstrap_shell() -> str:
@@ -252,7 +252,7 @@ def version() -> str:
     return text.partition('"')[2].partition('"')[0]
 
 
-def _without_prose(source: str) -> bytes:
+def _strip_prose(source: str) -> bytes:
     """Return the source with empty docstrings, without comments, and with each line where it was for tracebacks.
 
     Each start of an experiment does this, and to parse the sources would take 0.1 s of it. A docstring follows a colon

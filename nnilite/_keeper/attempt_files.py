@@ -151,7 +151,7 @@ class AttemptFiles:
         wanted = os.path.realpath(self._lock)
         if os.path.exists("/proc/self/stat"):
             return next((pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _opens(pid, wanted)), 0)
-        return _holder_by_lsof(wanted)
+        return _find_holder_by_lsof(wanted)
 
 
 def deliver_command(python: str, keeper: str, files: AttemptFiles) -> List[str]:
@@ -206,7 +206,7 @@ def _opens(pid: int, path: str) -> bool:
         return False
 
 
-def _holder_by_lsof(path: str) -> int:
+def _find_holder_by_lsof(path: str) -> int:
     """Return the process that has the file open, on macOS."""
     try:
         found = subprocess.run([_LSOF, "-t", path], stdout=subprocess.PIPE, check=False, timeout=10)

@@ -18,7 +18,7 @@ from .exit_code import sentence, status
 from .folder import Folder, is_gone
 from .niceness import Niceness
 from .output import OutputFile
-from .saving import saver_of
+from .saving import choose_saver
 from .starting import NotStarted
 
 TYPE_CHECKING = False
@@ -95,7 +95,7 @@ def _run(spec: Spec, wake: Wake, folder: Folder) -> int:
         first = folder.reserve(attempt.run_id)
     except OSError as error:
         text = "the trial's folder {} cannot be written: {}".format(spec.directory, error.strerror)
-        code = attempt.not_started(text, by_machine=True)
+        code = attempt.report_not_started(text, by_machine=True)
         folder.give_back()
         return code
     return attempt.run() if first else attempt.go_on()
@@ -127,7 +127,7 @@ class AttemptRun:
         self.run_id = spec.run or os.urandom(8).hex()
         self._made: Optional[Courier] = None
         self._courier_works = False
-        self._saver = saver_of(spec, folder)
+        self._saver = choose_saver(spec, folder)
         self._why = ""  # the sentence on why the trial is being ended
         self._cause = ""  # the same as a value of `nnilite.records.EndCause`
         self._kill_at: Optional[float] = None
@@ -142,7 +142,7 @@ class AttemptRun:
         try:
             pid = self._start()
         except NotStarted as error:
-            return self.not_started(str(error), error.by_machine)
+            return self.report_not_started(str(error), error.by_machine)
         niceness = Niceness(pid, self._spec.niceness)
         started = dict(process.identity(pid), time=self._began[0], run=self.run_id)
         self._folder.write("started", started)
@@ -155,7 +155,7 @@ class AttemptRun:
         self._look()
         if self._spec.distributed and not self._why:
             self._why, self._cause = _reason_of_nodes(self._folder)
-        message = self._message(code)
+        message = self._make_message(code)
         if not self._courier.fenced:
             asked = max(self._wake.terminations, 1)  # the first signal may have been meant for the trial only
             unsaved = self._saver.finish(
@@ -168,7 +168,7 @@ class AttemptRun:
         self._linger()
         return status(code)
 
-    def not_started(self, message: str, by_machine: bool = False) -> int:
+    def report_not_started(self, message: str, by_machine: bool = False) -> int:
         """Report to the manager why the command cannot be started, and whether that is this machine's fault."""
         self._folder.note(message)
         if by_machine and not self._cause:
@@ -181,7 +181,7 @@ class AttemptRun:
     def go_on(self) -> int:
         """Continue an attempt whose command an earlier keeper has started. Otherwise the same as `run`."""
         self.deliver()
-        exited = self._recorded("exit")
+        exited = self._read_record("exit")
         if exited is None:
             return ABANDONED
         code = exited.get("code")
@@ -193,12 +193,12 @@ class AttemptRun:
         Only its keeper could have known how the trial ended, so without an exit file no end is reported.
         """
         self.run_id = _read_patiently(self._folder, self._wake, "the identity of the run", self._folder.run) or ""
-        started = self._recorded("started")
+        started = self._read_record("started")
         if started is not None and process.is_running(started):
             process.end_group(int(started["pid"]), self._spec.grace_s)
-        for group in process.groups_of(self._spec.job, self._spec.directory):
+        for group in process.find_groups(self._spec.job, self._spec.directory):
             process.end_group(group, self._spec.grace_s)
-        exited = self._recorded("exit")
+        exited = self._read_record("exit")
         if started is not None:
             self._courier.notify(started)
         self._courier.close(exited)
@@ -208,7 +208,7 @@ class AttemptRun:
             return FENCED
         return 0 if self._courier.outbox.complete else UNDELIVERED
 
-    def _recorded(self, name: str) -> Optional[Dict[str, Any]]:
+    def _read_record(self, name: str) -> Optional[Dict[str, Any]]:
         """Return a record that an earlier keeper has written; None if there is none."""
         return _read_patiently(self._folder, self._wake, name, lambda: self._folder.read(name))
 
@@ -219,7 +219,7 @@ class AttemptRun:
             outputs = self._outputs if self._spec.send_output else {}
             given = (self._spec, self._folder, outputs, self.run_id, self._wake.poke)
             self._made = _read_patiently(
-                self._folder, self._wake, "this program", lambda: _new_courier(*given), _IMPORT_S
+                self._folder, self._wake, "this program", lambda: _make_courier(*given), _IMPORT_S
             )
             if self._made is None:
                 raise OSError("the keeper's own modules cannot be read")
@@ -322,8 +322,8 @@ class AttemptRun:
             code = process.reap(pid)
             if code is not None:
                 starting.ended(pid, code)
-                if code and not self._why and _sigterm_came(self._wake, code):
-                    self._why, self._cause = self._reason(time.monotonic())
+                if code and not self._why and _has_sigterm_come(self._wake, code):
+                    self._why, self._cause = self._find_reason(time.monotonic())
                 return code
             niceness.apply()
             self._end_if_wanted(pid)
@@ -354,7 +354,7 @@ class AttemptRun:
             self._why, self._cause = "fenced: its manager has begun another run of this trial, or is over", "fenced"
             process.signal_group(group, signals.SIGKILL)
         elif self._kill_at is None:
-            self._why, self._cause = self._reason(now)
+            self._why, self._cause = self._find_reason(now)
             if self._why:
                 self._kill_at = now + self._spec.grace_s
                 process.signal_group(group, signals.SIGTERM)
@@ -362,7 +362,7 @@ class AttemptRun:
             process.signal_group(group, signals.SIGKILL)
             self._kill_at = now + 1
 
-    def _reason(self, now: float) -> Tuple[str, str]:
+    def _find_reason(self, now: float) -> Tuple[str, str]:
         """Return why the trial must end, as a sentence and as an end cause; both empty if it may continue."""
         asked = self._asked()
         if asked:
@@ -370,7 +370,7 @@ class AttemptRun:
         limit = self._spec.max_duration_s
         if limit and now - self._began[1] > limit:
             return "went over its time limit of {:g} s".format(limit), "duration"
-        orphaned = self._orphaned(now)
+        orphaned = self._explain_orphan(now)
         return orphaned, "orphaned" if orphaned else ""
 
     def _asked(self) -> str:
@@ -379,7 +379,7 @@ class AttemptRun:
             return "canceled"
         return "interrupted" if self._wake.terminations else ""
 
-    def _orphaned(self, now: float) -> str:
+    def _explain_orphan(self, now: float) -> str:
         """Return why the trial counts as orphaned; "" if it does not."""
         limit = self._spec.orphan_s
         if limit and self._courier.silence_s() > limit:
@@ -397,21 +397,21 @@ class AttemptRun:
         trial would cost too much.
         """
         if process.signal_group(group, 0):
-            process.end_group(group, self._grace_s())
+            process.end_group(group, self._compute_grace_s())
         if self._why:
-            for other in process.groups_of(self._spec.job, self._spec.directory):
-                process.end_group(other, self._grace_s())
+            for other in process.find_groups(self._spec.job, self._spec.directory):
+                process.end_group(other, self._compute_grace_s())
 
-    def _grace_s(self) -> float:
+    def _compute_grace_s(self) -> float:
         """Return the seconds that remain of the grace."""
         if self._courier.fenced:
             return 0.0
         return self._spec.grace_s if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
 
-    def _message(self, code: int) -> str:
+    def _make_message(self, code: int) -> str:
         """Return one sentence on the end, and after a failure the last lines of the trial's standard error."""
         parts = [self._why or sentence(code)] if code or self._why else []
-        if code and self._folder.disk_is_full():
+        if code and self._folder.is_disk_full():
             parts.append("the disk of the trial's folder {} is full".format(self._folder.path))
         if code and not self._why:
             parts.append(self._outputs["stderr"].last(_MESSAGE_CHARS))
@@ -436,7 +436,7 @@ class AttemptRun:
         while not self._courier.done and left_s > 0 and not _is_deleted(self._spec, self._folder):
             pause = min(_LOOK_EVERY_S, left_s)
             # Time in which this process was stopped does not count: nothing could be delivered in it.
-            left_s -= _lived(self._wake, pause)
+            left_s -= _wait_and_measure(self._wake, pause)
             self._write_end()
             if self._wake.terminations > asked:
                 asked = self._wake.terminations
@@ -456,7 +456,7 @@ class AttemptRun:
         )
 
 
-def _new_courier(
+def _make_courier(
     spec: Spec, folder: Folder, outputs: Dict[str, OutputFile], run_id: str, poke: Callable[[], None]
 ) -> Courier:
     """Import what reports need, which a trial's start did not wait for, and make the courier."""
@@ -503,14 +503,14 @@ def _is_deleted(spec: Spec, folder: Folder) -> bool:
     return address is not None and is_gone(address) and is_gone(folder.inner)
 
 
-def _lived(wake: Wake, pause_s: float) -> float:
+def _wait_and_measure(wake: Wake, pause_s: float) -> float:
     """Wait, and return the seconds that count: those in which this process was not stopped."""
     before = time.monotonic()
     wake.wait(pause_s)
     return min(time.monotonic() - before, pause_s)
 
 
-def _sigterm_came(wake: Wake, code: int) -> bool:
+def _has_sigterm_come(wake: Wake, code: int) -> bool:
     """Return whether the keeper got a SIGTERM, too, when the command has ended with a code other than 0.
 
     A platform may send the signal to all processes of a job at once, and then the command may be gone before the signal

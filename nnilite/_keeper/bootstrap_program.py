@@ -140,7 +140,7 @@ def _start(options: Mapping[str, str], words: Sequence[str]) -> int:
         except Failed as error:
             start["failed"] = str(error)  # the keeper reports it to the manager
         start["files"] = files
-        hidden = _secret_variables(options["from"], start)
+        hidden = _list_secret_variables(options["from"], start)
         if hidden:
             _write_start(place, start)
     except OSError as error:
@@ -173,7 +173,7 @@ def _be_replaced(command: Sequence[str], hidden: Sequence[str]) -> None:
     os.execve(sys.executable, [sys.executable, "-I", "-S", *command], environment)
 
 
-def _secret_variables(place: str, start: Mapping[str, Any]) -> List[str]:
+def _list_secret_variables(place: str, start: Mapping[str, Any]) -> List[str]:
     """Return the environment variables that the trial must not inherit."""
     kind, _, name = place.partition(":")
     entries = [start["keeper"], start.get("code") or {}]
@@ -235,12 +235,12 @@ def _fetch(what: str, entry: Mapping[str, Any], files: str, target: str) -> None
         patiently(what, path, lambda: _copy(path, target), _FILE_LIMIT_S)
     if entry.get("packed"):
         try:
-            write_private(target, _unpacked(_read(target)))
+            write_private(target, _unpack_bytes(_read(target)))
         except (zlib.error, ImportError, OSError, ValueError) as error:
             raise Failed("{} that the platform has handed over cannot be unpacked: {}".format(what, error)) from error
 
 
-def _unpacked(data: bytes) -> bytes:
+def _unpack_bytes(data: bytes) -> bytes:
     """Decompress. Raises: zlib.error, ValueError, OSError, ImportError where this Python was built without bz2."""
     if not data.startswith(b"BZh"):
         return zlib.decompress(data)

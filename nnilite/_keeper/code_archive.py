@@ -47,7 +47,7 @@ def entries(path: str) -> Iterator[ArchiveEntry]:
     try:
         return iter(_plain(path))
     except (_NotPlain, ValueError, zlib.error):  # `tarfile` finds out, and says, what is wrong
-        return _by_tarfile(path)
+        return _read_by_tarfile(path)
 
 
 def damage() -> "tuple[type[BaseException], ...]":
@@ -57,7 +57,7 @@ def damage() -> "tuple[type[BaseException], ...]":
     return (tarfile.TarError, EOFError, zlib.error, UnicodeError)
 
 
-def _by_tarfile(path: str) -> Iterator[ArchiveEntry]:
+def _read_by_tarfile(path: str) -> Iterator[ArchiveEntry]:
     import tarfile
 
     with tarfile.open(path, "r:gz") as tar:

@@ -15,7 +15,7 @@ import time
 from nnilite._cpython import loads
 
 from . import working_copy
-from .storage import StorageError, code_name
+from .storage import StorageError, make_code_name
 from .storage_choice import open_storage
 
 TYPE_CHECKING = False
@@ -54,7 +54,7 @@ def fetch_code(entry: Mapping[str, Any], archive: str) -> str:
 
     def fetch() -> None:
         try:
-            if open_storage(entry).get(code_name(name), draft, progress):
+            if open_storage(entry).get(make_code_name(name), draft, progress):
                 working_copy.check(draft, name)
                 os.replace(draft, archive)
             else:

@@ -198,7 +198,7 @@ class EnclosedFolder:
         folder, name = self._place(path)
         for _ in range(3):
             try:
-                return _ordinary(os.open(name, _UPDATE_FLAGS, 0o600, dir_fd=folder), path, "r+b")
+                return _open_ordinary(os.open(name, _UPDATE_FLAGS, 0o600, dir_fd=folder), path, "r+b")
             except (NoOrdinaryFile, IsADirectoryError):
                 self._clear(folder, name)
             except OSError as error:
@@ -210,9 +210,9 @@ class EnclosedFolder:
     def open(self, path: str) -> IO[bytes]:
         """Open an ordinary file to read. Raises: UnsafeName, FileNotFoundError, NoOrdinaryFile, OSError."""
         parts = parts_of(path)
-        folder = self._walked(parts[:-1], make=False)
+        folder = self._walk_to(parts[:-1], make=False)
         try:
-            return _ordinary(os.open(parts[-1] if parts else ".", _READ_FLAGS, dir_fd=folder), path, "rb")
+            return _open_ordinary(os.open(parts[-1] if parts else ".", _READ_FLAGS, dir_fd=folder), path, "rb")
         except OSError as error:
             if error.errno in _NO_FOLDER:
                 raise NoOrdinaryFile(errno.EINVAL, "it is not a regular file", path) from error
@@ -224,7 +224,7 @@ class EnclosedFolder:
     def look(self, path: str) -> os.stat_result:
         """Return the facts of an entry itself, not of what a link leads to. Raises: UnsafeName, OSError."""
         parts = parts_of(path)
-        folder = self._walked(parts[:-1], make=False)
+        folder = self._walk_to(parts[:-1], make=False)
         try:
             return os.stat(parts[-1] if parts else ".", dir_fd=folder, follow_symlinks=False)
         finally:
@@ -254,7 +254,7 @@ class EnclosedFolder:
         self._forget_last()
         for depth in range(len(parts), len(parts) - 1 - folders, -1):
             try:
-                folder = self._walked(parts[: depth - 1], make=False)
+                folder = self._walk_to(parts[: depth - 1], make=False)
             except FileNotFoundError:
                 return
             try:
@@ -277,7 +277,7 @@ class EnclosedFolder:
             raise UnsafeName("the folder itself cannot be removed")
         self._forget_last()
         try:
-            folder = self._walked(parts[:-1], make=False)
+            folder = self._walk_to(parts[:-1], make=False)
         except FileNotFoundError:
             return
         try:
@@ -317,7 +317,7 @@ class EnclosedFolder:
             return self._root
         key = tuple(parts)
         if self._last is None or self._last[0] != key:
-            found = self._walked(parts, make=True)
+            found = self._walk_to(parts, make=True)
             self._forget_last()
             self._last = (key, found)
         return self._last[1]
@@ -327,7 +327,7 @@ class EnclosedFolder:
             os.close(self._last[1])
             self._last = None
 
-    def _walked(self, parts: Sequence[str], make: bool) -> int:
+    def _walk_to(self, parts: Sequence[str], make: bool) -> int:
         """Return an open folder, to be closed unless it is the root."""
         folder = self._root
         try:
@@ -461,7 +461,7 @@ def _made(folder: int, name: str, mode: int) -> int:
     raise NotADirectoryError(errno.ENOTDIR, "something else is put in its place again and again", name)
 
 
-def _ordinary(file: int, path: str, mode: str) -> IO[bytes]:
+def _open_ordinary(file: int, path: str, mode: str) -> IO[bytes]:
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise NoOrdinaryFile(errno.EINVAL, "it is not a regular file", path)

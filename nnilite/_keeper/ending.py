@@ -19,7 +19,7 @@ _TURN_S = 0.02
 
 def running_groups(job: str, directory: str, started: Optional[Mapping[str, Any]]) -> List[int]:
     """Return the process groups of a trial that run here. `started` is the record of its start, if that is known."""
-    groups = process.groups_of(job, directory)
+    groups = process.find_groups(job, directory)
     if started is not None and process.is_running(started) and started["pid"] != os.getpgrp():
         groups.append(started["pid"])
     return sorted(set(groups))

@@ -137,7 +137,7 @@ class Folder:
         self._fill(path + ".new", dumps(parameters).encode("utf-8"))
         os.replace(path + ".new", path)
 
-    def disk_is_full(self) -> bool:
+    def is_disk_full(self) -> bool:
         """Return whether there is no space left for the trial's files."""
         try:
             disk = os.statvfs(self.path)
@@ -149,7 +149,7 @@ class Folder:
         """Add a line to the keeper's log, if possible: a failure here must not affect the trial."""
         line = "{} {}\n".format(time.strftime("%Y-%m-%d %H:%M:%S"), text)
         try:
-            with open(self.log, "ab", opener=_private) as file:
+            with open(self.log, "ab", opener=_open_private) as file:
                 if file.tell() < _MAX_LOG_BYTES:
                     file.write(line.encode("utf-8", "replace"))
         except OSError:
@@ -187,5 +187,5 @@ def _lock(file: int) -> None:
     return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK, 0o600)

@@ -284,7 +284,7 @@ def _be_keeper(spec: Spec, link: Optional[socket.socket]) -> NoReturn:
             sys.stderr = server_log
             if link is None or not can_go_on or wake.terminations:
                 break
-            following = _next_job(link, wake, code)
+            following = _await_next_job(link, wake, code)
             code = _CRASHED
             if following is None:
                 break
@@ -296,7 +296,7 @@ def _be_keeper(spec: Spec, link: Optional[socket.socket]) -> NoReturn:
         os._exit(code)
 
 
-def _next_job(link: socket.socket, wake: Wake, code: int) -> Optional[Spec]:
+def _await_next_job(link: socket.socket, wake: Wake, code: int) -> Optional[Spec]:
     """Report the end of the last job, and wait for the next. None: this keeper is to leave, or the server has gone."""
     data = b""
     try:

@@ -62,7 +62,7 @@ def run(words: Sequence[str]) -> int:
             start = loads(file.read())
         os.unlink(words[0])
     except OSError as error:
-        return _not_started(bootstrap_program.read_options(words[1:]), error, by_machine=True)
+        return _report_not_started(bootstrap_program.read_options(words[1:]), error, by_machine=True)
     return attend(start, os.path.dirname(words[0]), words[1:])
 
 
@@ -74,16 +74,16 @@ def attend(start: Mapping[str, Any], place: str, words: Sequence[str]) -> int:
     try:
         return _do(start, options, place, wake)
     except starting.NotStarted as error:
-        return _not_started(options, error, error.by_machine)
+        return _report_not_started(options, error, error.by_machine)
     except (SpecError, OSError) as error:
-        return _not_started(options, error, isinstance(error, OSError))
+        return _report_not_started(options, error, isinstance(error, OSError))
     finally:
         import shutil
 
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _not_started(options: Mapping[str, str], error: Exception, by_machine: bool) -> int:
+def _report_not_started(options: Mapping[str, str], error: Exception, by_machine: bool) -> int:
     """Report an attempt that cannot be run, and whether that is this machine's fault. Return the exit code."""
     end = {"code": None, "message": str(error), "cause": "machine" if by_machine else ""}
     bootstrap_program.tell_end(options.get("message"), end)
@@ -160,7 +160,7 @@ def _run(spec: Spec, failed: str, wake: Wake) -> int:
         return attempt_run.run(spec, wake)
     folder = Folder(spec.directory)
     folder.create()
-    return attempt_run.AttemptRun(spec, folder, wake).not_started(failed, by_machine=True)
+    return attempt_run.AttemptRun(spec, folder, wake).report_not_started(failed, by_machine=True)
 
 
 def _write_outcome(directory: str, message_file: Optional[str]) -> None:

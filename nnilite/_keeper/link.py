@@ -49,14 +49,14 @@ class RestLink:
     def post(self, events: List[Dict[str, Any]]) -> ManagerAnswer:
         """Deliver a batch. Raises: LinkDown."""
         body = json.dumps({"events": events}, separators=(",", ":")).encode("ascii")
-        status, content = self._exchange("POST", self._callback_path(), body)
+        status, content = self._exchange("POST", self._make_callback_path(), body)
         return read_answer(status, _parsed(content))
 
     def prepare(self) -> None:
         """Connect, so that the next request is faster. Raises: LinkDown."""
         try:
             self._connect()
-        except _network_errors() as error:
+        except _list_network_errors() as error:
             raise LinkDown(_sentence(error)) from error
 
     def download(self, name: str, target: IO[bytes]) -> None:
@@ -65,7 +65,7 @@ class RestLink:
         try:
             try:
                 response = self._send("GET", path, None)
-            except _network_errors() as error:
+            except _list_network_errors() as error:
                 raise LinkDown(_sentence(error)) from error
             if response.status != 200:
                 raise LinkDown("the manager answers {} to {}".format(response.status, path))
@@ -74,7 +74,7 @@ class RestLink:
         finally:
             self.close()
 
-    def _current_address(self) -> str:
+    def _read_current_address(self) -> str:
         """Return the manager's base URL as it is now; "" if none is known."""
         if self._spec.callback_file:
             try:
@@ -94,13 +94,13 @@ class RestLink:
         kept = self._connection is not None
         try:
             return self._request(method, path, body)
-        except _network_errors() as error:
+        except _list_network_errors() as error:
             self.close()
             if not kept or isinstance(error, socket.timeout):
                 raise LinkDown(_sentence(error)) from error
         try:
             return self._request(method, path, body)
-        except _network_errors() as error:
+        except _list_network_errors() as error:
             self.close()
             raise LinkDown(_sentence(error)) from error
 
@@ -121,17 +121,17 @@ class RestLink:
             "Content-Type": "application/json",
             "X-Nnilite-Job": self._spec.job,  # the job of the token, which the path of a download does not have
         }
-        connection.request(method, self._base_path() + path, body, headers)
+        connection.request(method, self._find_base_path() + path, body, headers)
         return connection.getresponse()
 
     def _connect(self) -> http.client.HTTPConnection:
         """Return a connection whose other end has proven to be the manager."""
-        address = self._current_address()
+        address = self._read_current_address()
         if self._connection is not None and address == self._address:
             return self._connection
         self.close()
         self._address = address
-        self._connection = self._new_connection()
+        self._connection = self._make_connection()
         try:
             self._meet(self._connection)
         except BaseException:
@@ -139,14 +139,16 @@ class RestLink:
             raise
         return self._connection
 
-    def _new_connection(self) -> http.client.HTTPConnection:
+    def _make_connection(self) -> http.client.HTTPConnection:
         import http.client
 
         url = urlsplit(self._address)
         if url.scheme not in ("http", "https") or not url.hostname:
             raise ValueError("there is no usable address of the manager: {!r}".format(self._address))
         if url.scheme == "https":
-            return http.client.HTTPSConnection(url.hostname, url.port, timeout=_TIMEOUT_S, context=self._trust())
+            return http.client.HTTPSConnection(
+                url.hostname, url.port, timeout=_TIMEOUT_S, context=self._make_tls_settings()
+            )
         return http.client.HTTPConnection(url.hostname, url.port, timeout=_TIMEOUT_S)
 
     def _meet(self, connection: http.client.HTTPConnection) -> None:
@@ -160,7 +162,7 @@ class RestLink:
         watch.daemon = True
         watch.start()
         try:
-            path = "{}{}/proof?nonce={}".format(self._base_path(), self._callback_path(), self._session.nonce)
+            path = "{}{}/proof?nonce={}".format(self._find_base_path(), self._make_callback_path(), self._session.nonce)
             connection.request("GET", path)
             response = connection.getresponse()
             content = response.read(_MAX_PROOF_BYTES)
@@ -173,7 +175,7 @@ class RestLink:
         if response.will_close:
             raise Unproven("what answers at {} closes its connections".format(self._address))
 
-    def _trust(self) -> Any:
+    def _make_tls_settings(self) -> Any:
         import ssl
 
         context = ssl.create_default_context(cadata=self._spec.callback_ca)
@@ -182,10 +184,10 @@ class RestLink:
             context.check_hostname = False
         return context
 
-    def _base_path(self) -> str:
+    def _find_base_path(self) -> str:
         return urlsplit(self._address).path.rstrip("/")
 
-    def _callback_path(self) -> str:
+    def _make_callback_path(self) -> str:
         return _API + "/callback/" + quote(self._spec.job, safe="")
 
     def _copy(self, response: http.client.HTTPResponse, target: IO[bytes]) -> str:
@@ -196,7 +198,7 @@ class RestLink:
         while True:
             try:
                 chunk = response.read(_CHUNK_BYTES)
-            except _network_errors() as error:
+            except _list_network_errors() as error:
                 raise LinkDown(_sentence(error)) from error
             if not chunk:
                 return found.hexdigest()
@@ -305,7 +307,7 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _network_errors() -> "Tuple[type[BaseException], ...]":
+def _list_network_errors() -> "Tuple[type[BaseException], ...]":
     import http.client
 
     return (OSError, http.client.HTTPException, ValueError)

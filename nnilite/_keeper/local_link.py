@@ -86,7 +86,7 @@ class LocalLink(RestLink):
                 return None
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             connection.settimeout(_TIMEOUT_S)
-            with_short_name(self._path, connection.connect)
+            call_with_short_name(self._path, connection.connect)
         except OSError:  # there is none, or its manager has gone
             if connection is not None:
                 connection.close()
@@ -95,7 +95,7 @@ class LocalLink(RestLink):
         return connection
 
 
-def with_short_name(path: str, use: Any) -> None:
+def call_with_short_name(path: str, use: Any) -> None:
     """Call `use` with a name of the socket that is short enough for the system. Raises: OSError."""
     if len(os.fsencode(path)) <= _LONGEST_NAME:
         use(path)

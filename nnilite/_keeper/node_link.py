@@ -152,13 +152,13 @@ class NodeConnection:
             raise LinkBroken("a message is too long")
         if lines:
             self.heard = time.monotonic()
-        return [_object(line) for line in lines]
+        return [_read_object(line) for line in lines]
 
     def close(self) -> None:
         self.socket.close()
 
 
-def _object(line: bytes) -> Dict[str, Any]:
+def _read_object(line: bytes) -> Dict[str, Any]:
     try:
         found = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -225,7 +225,7 @@ class Caller:
         while True:
             for address in self._addresses:
                 try:
-                    line = self._connected(address)
+                    line = self._ensure_connected(address)
                 except OSError as error:
                     self.trouble = "{} port {}: {}".format(address[0], address[1], error)
                     continue
@@ -235,18 +235,18 @@ class Caller:
                 return
             time.sleep(_AGAIN_S)
 
-    def _connected(self, address: Tuple[str, int]) -> NodeConnection:
+    def _ensure_connected(self, address: Tuple[str, int]) -> NodeConnection:
         """Connect and prove both ends to each other. Raises: OSError."""
         connection = socket.create_connection(address, _TRY_S)
         try:
             connection.settimeout(_TRY_S)
             with connection.makefile("rb", buffering=0) as answers:
-                theirs = str(_object(answers.readline(_UNPROVEN_BYTES)).get("nonce"))
+                theirs = str(_read_object(answers.readline(_UNPROVEN_BYTES)).get("nonce"))
                 mine = os.urandom(16).hex()
                 proof = code(self._secret, "node", theirs, mine, self._node, self._run)
                 hello = {"nonce": mine, "node": self._node, "run": self._run, "proof": proof}
                 connection.sendall(json.dumps(hello).encode("ascii") + b"\n")
-                answer = _object(answers.readline(_UNPROVEN_BYTES))
+                answer = _read_object(answers.readline(_UNPROVEN_BYTES))
             if not _equal(code(self._secret, "first", mine, theirs), answer.get("proof")):
                 raise LinkBroken("it is not the first node of this trial")
             connection.setblocking(False)

@@ -87,7 +87,7 @@ def signal_group(group: int, number: int) -> bool:
     return True
 
 
-def group_runs(group: int) -> bool:
+def is_group_alive(group: int) -> bool:
     """Return whether a process of the group runs. Zombies do not count; a container without an init keeps them."""
     if not signal_group(group, 0):
         return False
@@ -105,7 +105,7 @@ def end_group(group: int, grace_s: float) -> None:
     """Send SIGTERM to the group, and SIGKILL to what is left after the grace. Return when the group is gone."""
     deadline = time.monotonic() + grace_s
     signal_group(group, signals.SIGTERM)
-    while group_runs(group):
+    while is_group_alive(group):
         if time.monotonic() >= deadline:
             signal_group(group, signals.SIGKILL)
             _await_end(group, 5)
@@ -115,11 +115,11 @@ def end_group(group: int, grace_s: float) -> None:
 
 def _await_end(group: int, limit_s: float) -> None:
     deadline = time.monotonic() + limit_s
-    while group_runs(group) and time.monotonic() < deadline:
+    while is_group_alive(group) and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
-def groups_of(job: str, directory: str) -> List[int]:
+def find_groups(job: str, directory: str) -> List[int]:
     """Return the process groups of this attempt that run on this machine, found by their environment (Linux)."""
     groups = set()
     name_mark, place_mark = os.fsencode("NNILITE_JOB=" + job), os.fsencode("NNI_SYS_DIR=" + directory)

@@ -28,7 +28,7 @@ from . import plain_file
 from .enclosed import EnclosedFolder
 from .folder import Folder
 from .spec import Spec
-from .storage import Storage, StorageError, checked_object, code_name
+from .storage import Storage, StorageError, check_object_name, make_code_name
 from .storage_choice import open_storage
 
 CHECKPOINTS = "checkpoint"  # in the attempt's folder, where the service has no place for them
@@ -67,7 +67,7 @@ class Saver:
         `wanted` says whether the trial is still to start.
         """
         if "checkpoints" in self._parts and self._spec.attempt:
-            trouble = self._bounded(self._restore, wanted)
+            trouble = self._run_bounded(self._restore, wanted)
             if trouble:
                 self._tell("the trial starts without the checkpoints of its earlier attempts: " + trouble)
 
@@ -79,9 +79,9 @@ class Saver:
         found: List[bool] = []
 
         def fetch() -> None:
-            found.append(self._open().get(code_name(name), path, self._moved))
+            found.append(self._open().get(make_code_name(name), path, self._moved))
 
-        trouble = self._bounded(fetch, wanted, patience_s=0.0)
+        trouble = self._run_bounded(fetch, wanted, patience_s=0.0)
         if trouble:
             self._folder.note("the code comes from the manager: " + trouble)
         return path if found == [True] else None
@@ -99,11 +99,11 @@ class Saver:
         told = []
         for part, save in (("checkpoints", self._save_checkpoints), ("outputs", self._save_outputs)):
             if part in self._parts:
-                trouble = self._bounded(save, wanted)
+                trouble = self._run_bounded(save, wanted)
                 if trouble:
                     told.append("its {} stay in {} on its machine: {}".format(part, self._place_of(part), trouble))
         if succeeded and not told and self._entry.get("keep") == "none":
-            trouble = self._bounded(self._forget, wanted)
+            trouble = self._run_bounded(self._forget, wanted)
             if trouble:
                 self._tell("its checkpoints stay in the shared storage, against checkpoint.keep: " + trouble)
         for sentence in told:
@@ -113,7 +113,9 @@ class Saver:
     def _place_of(self, part: str) -> str:
         return self.checkpoint_dir if part == "checkpoints" else self._spec.directory
 
-    def _bounded(self, work: Callable[[], None], wanted: Callable[[], bool], patience_s: Optional[float] = None) -> str:
+    def _run_bounded(
+        self, work: Callable[[], None], wanted: Callable[[], bool], patience_s: Optional[float] = None
+    ) -> str:
         """Do some work in a thread, with patience while the storage is unreachable.
 
         Return why it was not done, or "".
@@ -193,7 +195,7 @@ class Saver:
         for number in range(self._spec.attempt - 1, max(-1, self._spec.attempt - 1 - _MOST_EARLIER), -1):
             known = self._list_of(storage, number)
             if known is not None:
-                if known["saved"] > _newest(self.checkpoint_dir):
+                if known["saved"] > _find_newest_time(self.checkpoint_dir):
                     self._bring(storage, known["files"])
                 return
 
@@ -282,7 +284,7 @@ class Saver:
             return {"link": os.readlink(here)}
         self._number += 1
         name = self._own_name("{}/{}".format(self._number, path))
-        with _pinned(here, self._folder.inner) as source:
+        with _pin(here, self._folder.inner) as source:
             state = _state(source)
             if state is None:
                 return None
@@ -303,7 +305,7 @@ class Saver:
             known = self._list_of(storage, number)
             if known is not None:
                 objects = [facts["object"] for facts in known["files"].values() if facts.get("object")]
-                for name in [checked_object(self._spec.trial, name) for name in objects]:
+                for name in [check_object_name(self._spec.trial, name) for name in objects]:
                     storage.delete(name)
                 storage.delete(self._list_name(number))
 
@@ -333,7 +335,7 @@ class Saver:
 
 
 @contextlib.contextmanager
-def _pinned(path: str, folder: str) -> Iterator[str]:
+def _pin(path: str, folder: str) -> Iterator[str]:
     """Yield another name of a file, which stays the same file after the trial renames a newer one to `path`.
 
     A trial that saves faster than the storage copies would otherwise never have a checkpoint there. Where a file
@@ -389,6 +391,6 @@ def _state(path: str) -> Optional[_State]:
     return (facts.st_size, facts.st_mtime_ns) if stat.S_ISREG(facts.st_mode) or stat.S_ISLNK(facts.st_mode) else None
 
 
-def _newest(folder: str) -> float:
+def _find_newest_time(folder: str) -> float:
     """Return the time of the newest file of a folder, in seconds; 0 if it has none."""
     return max((state[1] for state in _states(folder).values()), default=0) / 1e9

@@ -32,7 +32,7 @@ class NoStorage:
         return ""
 
 
-def saver_of(spec: Spec, folder: Folder) -> "Union[Saver, NoStorage]":
+def choose_saver(spec: Spec, folder: Folder) -> "Union[Saver, NoStorage]":
     """Return what keeps the attempt's files. The modules for storages are loaded only where one is used."""
     if not spec.storage:
         return NoStorage(spec.checkpoint_dir)

@@ -58,7 +58,7 @@ def start(command: str, directory: str, env: Mapping[str, str], stdout: str, std
     Of a command of plain words the shell would only start the program and replace itself by it. So it is started
     without a shell, which takes less time. If that fails, the shell is started after all, and says why.
     """
-    words = plain_words(command, env)
+    words = split_plain_words(command, env)
     if words:
         try:
             # A shell would set this, too.
@@ -69,7 +69,7 @@ def start(command: str, directory: str, env: Mapping[str, str], stdout: str, std
     return _spawn([shell, "-c", command], directory, env, stdout, stderr)
 
 
-def plain_words(command: str, env: Mapping[str, str]) -> List[str]:
+def split_plain_words(command: str, env: Mapping[str, str]) -> List[str]:
     """Return the words of a command that needs no shell; [] if it may need one."""
     words = command.split()
     if not words or not _PLAIN.issuperset(command) or words[0] in _OF_THE_SHELL or "=" in words[0]:

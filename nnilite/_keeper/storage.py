@@ -65,7 +65,7 @@ class Storage:
         raise NotImplementedError
 
 
-def code_name(package: str) -> str:
+def make_code_name(package: str) -> str:
     """Return the name of a code package in the storage, by its hash."""
     return "code/{}.tar.gz".format(package)
 
@@ -138,7 +138,7 @@ class FolderStorage(Storage):
         return StorageError("{}: {}; {}".format(path, what, cure), away=not isinstance(error, PermissionError))
 
 
-def checked_object(trial: str, name: Any) -> str:
+def check_object_name(trial: str, name: Any) -> str:
     """Return the name of a checkpoint file of a trial, as a list has it. Raises: ValueError for any other name."""
     parts = name.split("/") if isinstance(name, str) else []
     own = len(parts) > 3 and parts[:2] == ["checkpoints", trial] and parts[2].isdigit()

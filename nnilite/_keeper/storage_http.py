@@ -145,7 +145,7 @@ class S3Storage(_HttpStorage):
         request = "\n".join([method, path, "", "".join(lines), names, digest])
         hashed = hashlib.sha256(request.encode("utf-8")).hexdigest()
         text = "\n".join(["AWS4-HMAC-SHA256", now, "/".join(scope), hashed])
-        signature = _hmac_chain(("AWS4" + self._secret).encode("utf-8"), [*scope, text]).hex()
+        signature = _chain_hmac(("AWS4" + self._secret).encode("utf-8"), [*scope, text]).hex()
         signed = "AWS4-HMAC-SHA256 Credential={}/{}, SignedHeaders={}, Signature={}".format(
             self._key, "/".join(scope), names, signature
         )
@@ -217,7 +217,7 @@ def _receive(answer: http.client.HTTPResponse, path: str, progress: Callable[[in
         raise OSError("the connection broke off")
 
 
-def _hmac_chain(key: bytes, words: List[str]) -> bytes:
+def _chain_hmac(key: bytes, words: List[str]) -> bytes:
     for word in words:
         key = hmac.new(key, word.encode("utf-8"), hashlib.sha256).digest()
     return key

@@ -162,7 +162,7 @@ def _member(block: bytes, kind: bytes, more: Dict[str, str]) -> TarMember:
         found = SPECIAL
     if kind == b"\0" and name.endswith("/"):
         found = FOLDER
-    size = _decimal(more["size"]) if "size" in more else _number(block[124:136])
+    size = _parse_decimal(more["size"]) if "size" in more else _number(block[124:136])
     head = (size, _number(block[100:108]) & 0o7777, more.get("linkpath", _text(block[157:257])))
     return TarMember(name, found, head, _time(block[136:148], more.get("mtime")))
 
@@ -181,7 +181,7 @@ def _number(field: bytes) -> int:
     return value
 
 
-def _decimal(text: str) -> int:
+def _parse_decimal(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise DamagedTar("one of its headers has {!a:.40} in the place of a size".format(text))
     return int(text)

@@ -92,9 +92,9 @@ class TrialMeter:
         first = stat_of(self._pid, self._proc)
         if len(first) < 22:
             return []
-        children = self._children_of
+        children = self._list_children
         if not os.path.exists("{0}/{1}/task/{1}/children".format(self._proc, self._pid)):
-            children = self._by_parent().get  # type: ignore[assignment]
+            children = self._list_by_parent().get  # type: ignore[assignment]
         found, waiting = [first], list(children(self._pid) or ())
         known = {self._pid}
         while waiting:
@@ -106,7 +106,7 @@ class TrialMeter:
                 waiting.extend(children(pid) or ())
         return found
 
-    def _children_of(self, pid: int) -> List[int]:
+    def _list_children(self, pid: int) -> List[int]:
         """Return the children of all threads of a process, as the system lists them.
 
         No other processes need to be examined.
@@ -121,7 +121,7 @@ class TrialMeter:
             return found
         return found
 
-    def _by_parent(self) -> Dict[int, List[int]]:
+    def _list_by_parent(self) -> Dict[int, List[int]]:
         """Return all processes by their parents, for a system without those lists."""
         found: Dict[int, List[int]] = {}
         for name in os.listdir(self._proc):

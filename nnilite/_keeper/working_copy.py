@@ -61,7 +61,7 @@ def check(archive: str, name: str) -> None:
     digest = sha256(_HASH_START)
     try:
         for entry in entries(archive):
-            digest.update(_header(entry))
+            digest.update(_make_header(entry))
             if entry.data is not None:
                 _copy(entry.data, None, digest)
     except damage() as error:
@@ -101,7 +101,7 @@ def _extract(archive: str, target: str) -> str:
     links: List[Tuple[str, str]] = []
     for entry in entries(archive):
         path = _place(target, entry.name)
-        digest.update(_header(entry))
+        digest.update(_make_header(entry))
         if entry.kind == LINK:
             links.append((entry.linkname, path))
         elif entry.kind == FOLDER:
@@ -122,7 +122,7 @@ def _place(target: str, name: str) -> str:
     return os.path.join(target, *parts)
 
 
-def _header(entry: ArchiveEntry) -> bytes:
+def _make_header(entry: ArchiveEntry) -> bytes:
     kind = stat.S_IFLNK if entry.kind == LINK else stat.S_IFDIR if entry.kind == FOLDER else stat.S_IFREG
     return b"\0".join(
         (

@@ -26,7 +26,7 @@ from nnilite._experiments import registry, search_folder
 from nnilite._experiments.address import Address
 from nnilite._experiments.file_guard import Guard, Kept
 from nnilite._experiments.locking import ManagerLock
-from nnilite._experiments.registry import user_token
+from nnilite._experiments.registry import read_user_token
 from nnilite._keeper.niceness import go_first
 from nnilite._logging.secret_filter import SecretFilter
 from nnilite._manager import assembly, standing_by
@@ -43,11 +43,11 @@ from nnilite._rest import CallbackSocket, Options, Premises, listen, make_applic
 from nnilite._side_processes.keeping import Feeder, keep_fed
 from nnilite._store.settings_of_config import is_maximizing
 from nnilite._store.writer import Store, open_store
-from nnilite._trackers import trackers_of
+from nnilite._trackers import list_trackers
 from nnilite._tuner_host.tuner_process import TunerProcess
 from nnilite._views.experiment_view import assemble_view, located
 from nnilite._views.viewer import Viewer
-from nnilite._webhooks import webhooks_of
+from nnilite._webhooks import list_webhooks
 from nnilite.config import CheckedConfig, load_stored
 from nnilite.errors import ConfigError, Conflict, NniliteError, ServiceError, StoreError
 from nnilite.records import ExperimentState
@@ -106,13 +106,13 @@ class Program:
             await self._show_nni()
             return
         if self._options.mode == "resume" and search_folder.is_search(self._directory):
-            raise Conflict(search_folder.cannot_be_resumed(self._directory.name, self._directory))
+            raise Conflict(search_folder.explain_no_resume_of_search(self._directory.name, self._directory))
         registry.make_folders(self._directory)
         if self._options.mode == "view":
             await self._view()
             return
         # The tuner's process loads what it needs while everything else is put together.
-        tuner = await assembly.tuner_process_ahead(self._directory)
+        tuner = await assembly.start_tuner_ahead(self._directory)
         try:
             await self._manage(lock, tuner)
         finally:
@@ -156,7 +156,7 @@ class Program:
         given = [config.nni_manager_ip, *(config.settings(name).nni_manager_ip for name, _, _ in config.services)]
         self._names = [name for name in given if name]
         maximize = is_maximizing(config.json().get("tuner") or {})
-        self._feeders = [*trackers_of(self._directory, config), *webhooks_of(self._directory, config, maximize)]
+        self._feeders = [*list_trackers(self._directory, config), *list_webhooks(self._directory, config, maximize)]
         self._obey_signals()
         return token
 
@@ -170,7 +170,7 @@ class Program:
         # All requests through a proxy come from the user who runs the proxy, which proves nothing about the sender.
         behind_proxy = bool(self._options.url_prefix.strip("/"))
         self._own_user = is_loopback(self._options.host) and not require_token and not behind_proxy
-        token = user_token(self._directory)
+        token = read_user_token(self._directory)
         for handler in logging.getLogger().handlers:
             handler.addFilter(SecretFilter([*secrets, token]))
         return token
@@ -179,12 +179,12 @@ class Program:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
         if self._options.with_parent:
-            asyncio.get_running_loop().add_reader(0, self._parent_ended)
+            asyncio.get_running_loop().add_reader(0, self._note_parent_end)
 
     async def _show_nni(self) -> None:
         """Show an experiment of Microsoft NNI. Raises: NniliteError if it cannot be read, or is to be resumed."""
         if self._options.mode != "view":
-            raise Conflict(registry.cannot_go_on(self._directory.name))
+            raise Conflict(registry.explain_no_resume(self._directory.name))
         from nnilite._nni import nni_view
 
         self._end_when_idle(CheckedConfig.idle_timeout)  # NNI's configuration has no such field
@@ -204,12 +204,12 @@ class Program:
         self._files.write_state(ExperimentState.VIEWED, ended)
         self._ready()
         beside = [asyncio.create_task(reading.watch()), asyncio.create_task(keep_logs_small(self._limits()))]
-        self.resumed = await self._resumed_or_stopped(reading)
+        self.resumed = await self._await_resume_or_stop(reading)
         await end_tasks(beside)
         await server.end()
         self._files.write_state(state, ended)
 
-    async def _resumed_or_stopped(self, reading: Viewer) -> bool:
+    async def _await_resume_or_stop(self, reading: Viewer) -> bool:
         """Wait until a user resumes or stops the view. Return whether the experiment is to be resumed."""
         waits: list[asyncio.Task[Any]] = [
             asyncio.create_task(event.wait()) for event in (self._stopping, reading.control.resuming)
@@ -350,7 +350,7 @@ class Program:
             log.warning("asked to stop: %s", error)
 
     async def _close(self, parts: assembly.Assembled) -> None:
-        left = [_unconfirmed(parts.engine.rules.abandoned)] if parts.engine.rules.abandoned else []
+        left = [_describe_unconfirmed(parts.engine.rules.abandoned)] if parts.engine.rules.abandoned else []
         for closing in (parts.tuner.close(committed=parts.store.settled), parts.service.close()):
             try:
                 await asyncio.wait_for(closing, _CLOSE_TIMEOUT_S)
@@ -393,13 +393,13 @@ class Program:
         log.info("experiment %s is served at %s", self._directory.name, self._address.url)
         self._starter.answer({"ready": "yes", "url": self._address.url})
 
-    def _parent_ended(self) -> None:
+    def _note_parent_end(self) -> None:
         if not os.read(0, 4096):
             asyncio.get_running_loop().remove_reader(0)
             self._stopping.set()
 
 
-def _unconfirmed(trials: Sequence[str]) -> str:
+def _describe_unconfirmed(trials: Sequence[str]) -> str:
     """Return a sentence on trials whose end the platform did not confirm in time."""
     named = ", ".join(trials[:_MOST_NAMED]) + (f" and {len(trials) - _MOST_NAMED} more" * (len(trials) > _MOST_NAMED))
     return f"the end of trial {named} was not confirmed by its platform, where it may still run: look there, and end it"
@@ -439,7 +439,7 @@ def begin(words: list[str]) -> int:
     """Become the manager that a command line describes. Return the exit code."""
     if words[:1] == ["--stand-by"]:
         lookup.installed()  # to find them takes a while, too
-        told = standing_by.told_words()
+        told = standing_by.await_told_words()
         if not told:
             return 0
         words = [*told, "--ready-fd", words[1]]

@@ -12,7 +12,7 @@ from pathlib import Path
 from nnilite import codedir
 from nnilite._checkpoints.checkpoint_folders import CheckpointFolders
 from nnilite._checkpoints.checkpoint_rule import CheckpointPlace, CheckpointRule
-from nnilite._checkpoints.checkpoint_tidying import CheckpointTidier, starting_after
+from nnilite._checkpoints.checkpoint_tidying import CheckpointTidier, make_after_tidying
 from nnilite._checkpoints.shared_storage import shared_storage
 from nnilite._engine import messages as s
 from nnilite._engine.engine import Clock, Engine, Parts
@@ -24,17 +24,17 @@ from nnilite._engine.service_caller import WakeSignal
 from nnilite._experiments.address import Address
 from nnilite._experiments.file_guard import KeeperFile
 from nnilite._manager import known_results, search_from
-from nnilite._manager.machinery import Machinery, Publisher, new_trial_id
+from nnilite._manager.machinery import Machinery, Publisher, make_trial_id
 from nnilite._manager.manager import Manager
 from nnilite._plugins import lookup
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.notices import TEACHES_NOTHING
 from nnilite._store.reader import Reader
-from nnilite._store.settings_of_config import is_maximizing, settings_of
+from nnilite._store.settings_of_config import is_maximizing, make_settings
 from nnilite._store.writer import Store
 from nnilite._tuner_host.tuner_client import TunerHost, TunerPlan
 from nnilite._tuner_host.tuner_process import TunerProcess
-from nnilite._views.experiment_view import about_experiment
+from nnilite._views.experiment_view import collect_about
 from nnilite.config import CheckedConfig, ServiceShare
 from nnilite.errors import NniliteError
 from nnilite.records import CallKind, ExperimentState, Json, Trial
@@ -83,7 +83,7 @@ def add_first_trials(config: CheckedConfig, store: Store) -> None:
     """Let a new experiment begin with the trials of `firstTrials`, as if a person had added them."""
     trials = [
         Trial(
-            id=new_trial_id(),
+            id=make_trial_id(),
             sequence=number,
             parameters=parameters,
             source="customized",
@@ -124,17 +124,17 @@ def assemble(
     `packing` is called in another thread, with how much of the code is packed. Raises: NniliteError.
     """
     maximize = is_maximizing(config.json().get("tuner") or {})
-    settings = store.settings(settings_of(config, maximize))
+    settings = store.settings(make_settings(config, maximize))
     clock = Clock()
     store.claim()
     rules = Rules(settings, store.snapshot(maximize), clock())
     async_store = AsyncStore(store, directory)
-    jobs = job_maker(directory, config, store, address)
+    jobs = make_job_maker(directory, config, store, address)
     keeper = KeeperFile(directory / KEEPER, config.shared_storage is not None, config.distributed is not None)
     wake = WakeSignal()
     service = make_service(directory, config, address, wake.ring, packing)
-    tuner = TunerHost(tuner_plan(directory, config), async_store.calls, async_store.histories)
-    tidiers = checkpoint_tidiers(directory, config, store, rules)
+    tuner = TunerHost(make_tuner_plan(directory, config), async_store.calls, async_store.histories)
+    tidiers = make_checkpoint_tidiers(directory, config, store, rules)
     publisher = Publisher(rules, tidiers, state_changed)
     engine = Engine(
         Parts(
@@ -143,16 +143,16 @@ def assemble(
             tuner,
             service,
             publisher,
-            starting_after(tidiers, keeper.before(jobs)),
-            new_trial_id,
+            make_after_tidying(tidiers, keeper.before(jobs)),
+            make_trial_id,
             clock,
             wake,
             config.grace_period,
-            services_by_log(config),
+            list_services_by_log(config),
             config.max_output_size,
         )
     )
-    about = about_experiment(directory, config, store, maximize)
+    about = collect_about(directory, config, store, maximize)
     reader = Reader(store.path)
     manager = Manager(about, Machinery(engine, jobs, service, async_store, tuner, publisher), reader, token)
     return Assembled(
@@ -160,7 +160,7 @@ def assemble(
     )
 
 
-def checkpoint_tidiers(
+def make_checkpoint_tidiers(
     directory: Path, config: CheckedConfig, store: Store, rules: Rules
 ) -> Sequence[CheckpointTidier]:
     """Return what tidies up the checkpoints; nothing if all are kept."""
@@ -175,7 +175,7 @@ def checkpoint_tidiers(
     return [CheckpointTidier(rules, rule, place, store.ended_trials()) for place in places]
 
 
-def job_maker(directory: Path, config: CheckedConfig, store: Store, address: Address) -> JobMaker:
+def make_job_maker(directory: Path, config: CheckedConfig, store: Store, address: Address) -> JobMaker:
     # With several services, the hybrid service gives each job the settings of its own service.
     own = config.settings(config.services[0].name)
     storage = shared_storage(config, directory.name)
@@ -189,7 +189,7 @@ def job_maker(directory: Path, config: CheckedConfig, store: Store, address: Add
         max_output_bytes=config.max_output_size,
         linger_s=_LINGER_S,
         checkpoints=directory / CHECKPOINTS,
-        report="stdout" if config.services[0].name in services_by_log(config) else "rest",
+        report="stdout" if config.services[0].name in list_services_by_log(config) else "rest",
         callback=lambda: address.url,
         authority=address.certificate.read_text("ascii") if address.certificate else "",
         storage=lambda: None if storage is None else storage.entry,
@@ -205,7 +205,7 @@ def nodes_of(config: CheckedConfig) -> Mapping[str, Json] | None:
     return {"nodes": given.nodes, "processes": given.processes_per_node, "launcher": given.launcher}
 
 
-def services_by_log(config: CheckedConfig) -> frozenset[str]:
+def list_services_by_log(config: CheckedConfig) -> frozenset[str]:
     """Return the names of the services whose trials report by their logs: `callback: log`, where it has an effect."""
     if config.callback != "log":
         return frozenset()
@@ -213,7 +213,7 @@ def services_by_log(config: CheckedConfig) -> frozenset[str]:
     return frozenset(name for name, cls in classes.items() if cls.honours("callback"))
 
 
-def tuner_plan(directory: Path, config: CheckedConfig) -> TunerPlan:
+def make_tuner_plan(directory: Path, config: CheckedConfig) -> TunerPlan:
     raw = config.json(secrets=True)
     gpus = config.tuner_gpu_indices
     return TunerPlan(
@@ -227,7 +227,7 @@ def tuner_plan(directory: Path, config: CheckedConfig) -> TunerPlan:
     )
 
 
-async def tuner_process_ahead(directory: Path) -> TunerProcess | None:
+async def start_tuner_ahead(directory: Path) -> TunerProcess | None:
     """Start a process for the tuner.
 
     Return None if it cannot be started now: the tuner host tries again, and says why.
@@ -250,7 +250,7 @@ def make_service(
     limits = codedir.PackageLimits(config.code_limits.max_files, config.code_limits.max_size)
     keeper = directory / KEEPER
     storage = shared_storage(config, directory.name)
-    by_log = services_by_log(config)
+    by_log = list_services_by_log(config)
     members: list[Member] = []
     for name, platform, section in config.services:
         own = config.settings(name)

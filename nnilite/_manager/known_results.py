@@ -124,13 +124,15 @@ class _Fitting:
 
     def _read(self, given: Json, expected: Sequence[Parameter], prefix: Key, found: dict[Key, int | float]) -> None:
         if not isinstance(given, Mapping):
-            raise SpaceError(f"{_dotted(prefix) or 'the parameters'}: {given!r:.100} is not an object")
+            raise SpaceError(f"{_join_dotted(prefix) or 'the parameters'}: {given!r:.100} is not an object")
         names = {one.name for one in expected}
         aside: Collection[str] = {"_name"} if prefix else EXTRAS
-        self.dropped += [_dotted((*prefix, str(name))) for name in given if name not in names and name not in aside]
+        self.dropped += [
+            _join_dotted((*prefix, str(name))) for name in given if name not in names and name not in aside
+        ]
         for one in expected:
             if one.name not in given:
-                self.added.append(_dotted(one.path))
+                self.added.append(_join_dotted(one.path))
                 continue
             raw = found[one.path] = one.raw(given[one.name])
             if one.nested:
@@ -148,6 +150,6 @@ def _names(counts: Counter[str]) -> str:
     return named if len(counts) <= _NAMED else f"{named} and {len(counts) - _NAMED} more"
 
 
-def _dotted(path: Key) -> str:
+def _join_dotted(path: Key) -> str:
     """Return a path for people: the names without the options."""
     return ".".join(str(part) for part in path[::2])

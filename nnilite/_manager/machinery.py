@@ -26,7 +26,7 @@ _PROFILE_EVERY_S = 0.3
 _HOSTS_EVERY_S = 10.0  # how busy hosts are is reported also while nothing else changes
 
 
-def new_trial_id() -> str:
+def make_trial_id() -> str:
     """Return 8 characters of [a-z0-9], beginning with a letter. They are unique even where case does not count."""
     letters = string.ascii_lowercase
     return secrets.choice(letters) + "".join(secrets.choice(letters + string.digits) for _ in range(7))
@@ -45,14 +45,14 @@ class Publisher:
         state_changed: Callable[[ExperimentState, float | None], None],
     ) -> None:
         self.changes = Changes()
-        self.progress = _progress_of(rules)
+        self.progress = _make_progress(rules)
         self._rules = rules
         self._tidiers = tidiers
         self._state_changed = state_changed
         self._dirty = asyncio.Event()
 
     def committed(self, records: Sequence[s.Record]) -> None:
-        self.progress = _progress_of(self._rules)
+        self.progress = _make_progress(self._rules)
         for record in records:
             if isinstance(record, s.SaveTrial):
                 self.changes.publish(record.trial)
@@ -86,7 +86,7 @@ class Machinery:
     publisher: Publisher
 
 
-def _progress_of(rules: Rules) -> ExperimentProgress:
+def _make_progress(rules: Rules) -> ExperimentProgress:
     return ExperimentProgress(
         state=rules.state,
         reason=rules.reason,

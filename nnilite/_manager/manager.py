@@ -14,7 +14,7 @@ from nnilite._manager.keeper_callbacks import KeeperCallbacks
 from nnilite._manager.machinery import Machinery
 from nnilite._manager.manager_control import ManagerControl
 from nnilite._manager.stop_reserve import StopReserve
-from nnilite._manager.use_answers import shown_uses
+from nnilite._manager.use_answers import show_uses
 from nnilite._manager.worker_files import WorkerFiles
 from nnilite._store.reader import Reader
 from nnilite._store.tables import BulkReader
@@ -95,7 +95,7 @@ class Manager:
 
     async def uses(self) -> Mapping[str, TrialUse]:
         known = self.engine.uses.known(self.engine.now())
-        return shown_uses(known, self.engine.rules.live, self._parts.service.hosts()) if known else {}
+        return show_uses(known, self.engine.rules.live, self._parts.service.hosts()) if known else {}
 
     async def others(self) -> Sequence[Listed]:
         return await list_experiments()

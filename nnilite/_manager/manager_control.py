@@ -10,7 +10,7 @@ from dataclasses import replace
 from nnilite._answers.backend import TrialQuery, TrialRemarks
 from nnilite._engine import messages as s
 from nnilite._manager import known_results
-from nnilite._manager.machinery import Machinery, new_trial_id
+from nnilite._manager.machinery import Machinery, make_trial_id
 from nnilite._manager.stop_reserve import StopReserve
 from nnilite._store.reader import Reader
 from nnilite._store.trial_remarks import write_remarks
@@ -105,7 +105,7 @@ class ManagerControl:
         most = rules.settings.max_trials
         if most is not None and rules.next_sequence >= most:
             raise Conflict(f"maxTrialNumber ({most}) is reached; raise it, then add the trial.")
-        trial = new_trial_id()
+        trial = make_trial_id()
         await self._engine.do(s.Customized(trial, parameters, self._engine.now()))
         return (await self._reader.trial(trial))[0]
 

@@ -68,5 +68,5 @@ def files_of(directory: Path, config: CheckedConfig, token: str, about: About) -
     return {
         directory / "config.json": Kept(as_json(stored(config))),
         directory / "token": Kept(token.encode("ascii")),
-        registry.path_of(about.id): Kept(as_json(known), exactly=True),
+        registry.find_path(about.id): Kept(as_json(known), exactly=True),
     }

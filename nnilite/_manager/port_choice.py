@@ -25,7 +25,7 @@ def listening(listen: Callable[[int], T], asked: int | None, directory: Path, fi
         try:
             return listen(asked)
         except Conflict as error:
-            raise _by_whom(error, asked) from error
+            raise _explain_by_whom(error, asked) from error
     for port in _candidates(directory, first):
         try:
             return listen(port)
@@ -41,7 +41,7 @@ def _candidates(directory: Path, first: int) -> Iterator[int]:
     yield from (port for port in range(first, first + _TRIED) if port != former)
 
 
-def _by_whom(error: Conflict, port: int) -> Conflict:
+def _explain_by_whom(error: Conflict, port: int) -> Conflict:
     for entry in registry.entries():
         if entry.alive and entry.port == port:
             name = f" ({entry.name})" if entry.name else ""

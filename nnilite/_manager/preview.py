@@ -46,21 +46,23 @@ class Preview:
 
 async def preview(directory: Path, config: CheckedConfig, address: Address) -> Preview:
     """Put a manager together in an empty folder, and return what it would do first. Raises: NniliteError."""
-    async with _assembled(directory, config, address) as parts:
+    async with _open_assembled(directory, config, address) as parts:
         await parts.tuner.open(0)
         proposed = await parts.tuner.call(Ask((0,), 0))
         parameters = proposed[0] if proposed else None
-        job = _without_secrets(parts.jobs(Trial("trial", 0, parameters, parameter_id=0), Attempt("trial", 0)))
+        job = _hide_secrets(parts.jobs(Trial("trial", 0, parameters, parameter_id=0), Attempt("trial", 0)))
         described = parts.service.describe(job)
-        unchecked = await _platform_unchecked(parts.service)
+        unchecked = await _explain_unchecked_platform(parts.service)
         notes = [note for host in parts.service.hosts() if isinstance(note := host.details.get("note"), str)]
-    unchecked = unchecked or await asyncio.to_thread(_storage_unchecked, directory, config)
+    unchecked = unchecked or await asyncio.to_thread(_explain_unchecked_storage, directory, config)
     names = [name for name, _, _ in config.services]
     return Preview(parameters, {names[0]: described} if len(names) == 1 else described, unchecked, tuple(notes))
 
 
 @asynccontextmanager
-async def _assembled(directory: Path, config: CheckedConfig, address: Address) -> AsyncIterator[assembly.Assembled]:
+async def _open_assembled(
+    directory: Path, config: CheckedConfig, address: Address
+) -> AsyncIterator[assembly.Assembled]:
     """Open a store and assemble the manager on it; close what was opened at the end."""
     with contextlib.closing(open_store(directory, True, time.time())) as store:
         parts = assembly.assemble(directory, config, store, address, "", lambda state, ended: None)
@@ -72,11 +74,11 @@ async def _assembled(directory: Path, config: CheckedConfig, address: Address) -
             parts.store.close()
 
 
-def _without_secrets(job: Job) -> Job:
+def _hide_secrets(job: Job) -> Job:
     return replace(job, spec={**job.spec, "token": _HIDDEN, "storage": without_secrets(job.spec["storage"])})
 
 
-async def _platform_unchecked(service: TrainingService) -> str:
+async def _explain_unchecked_platform(service: TrainingService) -> str:
     """Return why the platform could not be asked whether it would take trials; "" if it would. Raises: ConfigError."""
     try:
         with patience_of_at_most(OUTAGE_S):
@@ -88,7 +90,7 @@ async def _platform_unchecked(service: TrainingService) -> str:
     return ""
 
 
-def _storage_unchecked(directory: Path, config: CheckedConfig) -> str:
+def _explain_unchecked_storage(directory: Path, config: CheckedConfig) -> str:
     """Return why the shared storage could not be asked; "" if it can be used or there is none. Raises: ConfigError."""
     storage = shared_storage(config, directory.name)
     try:

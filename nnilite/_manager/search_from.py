@@ -15,7 +15,7 @@ from nnilite._experiments import nni_folders, registry
 from nnilite._experiments.documents import read_json
 from nnilite._experiments.nni_folders import NniExperiment
 from nnilite._nni import nni_taken
-from nnilite._store.results import results_of
+from nnilite._store.results import read_succeeded
 from nnilite._store.writer import FILE_NAME
 from nnilite.errors import ConfigError, DamagedFile, NotFound, Place
 from nnilite.records import ExperimentState, Json
@@ -39,13 +39,13 @@ def results(source: str) -> list[Json]:
     """Return the results of one source. Raises: NotFound, NniliteError if it cannot be read."""
     path = Path(source)
     if path.is_dir():
-        return _of_folder(path)
+        return _collect_from_folder(path)
     if path.is_file():
         return read_results(path)
     if "/" in source:
         raise NotFound(f"there is no experiment folder or file {source!r}")
     entry = registry.find(source, read_only=True)
-    return _of_nni(entry.origin, entry.directory) if entry.origin else results_of(entry.directory / FILE_NAME)
+    return _of_nni(entry.origin, entry.directory) if entry.origin else read_succeeded(entry.directory / FILE_NAME)
 
 
 def read_results(path: Path) -> list[Json]:
@@ -54,10 +54,10 @@ def read_results(path: Path) -> list[Json]:
     data = read_json(path, cure)
     if not isinstance(data, list) or not all(isinstance(item, dict) and "parameter" in item for item in data):
         raise DamagedFile(path, 'it is not a list of {"parameter": {...}, "value": ...}', cure)
-    return [with_number(item) for item in data]
+    return [unwrap_metric(item) for item in data]
 
 
-def with_number(item: Json) -> Json:
+def unwrap_metric(item: Json) -> Json:
     """Return a result with its metric as a number, as tuners need it.
 
     NNI exports metrics as JSON texts, such as "0.98".
@@ -70,9 +70,9 @@ def with_number(item: Json) -> Json:
         return item
 
 
-def _of_folder(folder: Path) -> list[Json]:
+def _collect_from_folder(folder: Path) -> list[Json]:
     if (folder / FILE_NAME).is_file():
-        return results_of(folder / FILE_NAME)
+        return read_succeeded(folder / FILE_NAME)
     origin = nni_folders.at(folder)
     if origin is None:
         raise NotFound(
@@ -83,9 +83,9 @@ def _of_folder(folder: Path) -> list[Json]:
     with tempfile.TemporaryDirectory(prefix="nnilite-") as copy:
         database = Path(copy, FILE_NAME)
         nni_copy.make(origin.directory, database, origin.id, ExperimentState.STOPPED)
-        return results_of(database)
+        return read_succeeded(database)
 
 
 def _of_nni(origin: NniExperiment, directory: Path) -> list[Json]:
     nni_taken.prepare(origin, directory)
-    return results_of(directory / FILE_NAME)
+    return read_succeeded(directory / FILE_NAME)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 
-def told_words() -> list[str]:
+def await_told_words() -> list[str]:
     """Return the words of the command line, a JSON line on standard input; none if the starter ended first."""
     line = sys.stdin.readline()
     return [str(word) for word in json.loads(line)] if line.endswith("\n") else []

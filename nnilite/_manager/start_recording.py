@@ -143,7 +143,7 @@ def _git(folder: Path, secrets: frozenset[str]) -> dict[str, Json] | None:
     return {
         "commit": commit,
         "branch": _git_says(folder, "rev-parse", "--abbrev-ref", "HEAD").strip(),
-        "diff": _without_secrets(diff, secrets),
+        "diff": _hide_secrets(diff, secrets),
         "isCut": len(diff.encode()) >= _MOST_DIFF_BYTES,
         "untracked": len(untracked),
     }
@@ -153,7 +153,7 @@ def _git_says(folder: Path, *words: str, most: int = 1 << 20) -> str:
     return _output(["git", "-c", "core.fsmonitor=false", "-C", str(folder), *words], most)
 
 
-def _without_secrets(text: str, secrets: frozenset[str]) -> str:
+def _hide_secrets(text: str, secrets: frozenset[str]) -> str:
     for secret in secrets:
         text = text.replace(secret, HIDDEN) if len(secret) > 3 else text
     return "".join(map(masked_text, text.splitlines(keepends=True)))

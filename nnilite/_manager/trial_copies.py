@@ -151,7 +151,7 @@ class TrialCopies:
         await self._tidy(attempt)
         async with self._scratch() as scratch:
             work = self._service.fetch(attempt.handle or {}, scratch)
-            await asyncio.wait_for(_bounded(work, scratch.parent), _FILE_TIMEOUT_S)
+            await asyncio.wait_for(_run_bounded(work, scratch.parent), _FILE_TIMEOUT_S)
             await asyncio.to_thread(_move, scratch, self._target(attempt))
         self._lists[key] = (time.monotonic(), ())
         if attempt.ended is not None:
@@ -252,7 +252,7 @@ def _is_small(folder: Path) -> bool:
     return True
 
 
-async def _bounded(work: Awaitable[None], folder: Path) -> None:
+async def _run_bounded(work: Awaitable[None], folder: Path) -> None:
     """Let a service copy, but end it if it brings too much. Raises: Conflict, NoRoom, and what `work` raises."""
     room = DiskRoom(folder)
     copying = asyncio.ensure_future(work)

@@ -10,7 +10,7 @@ from nnilite._engine.trial_uses import LastUse
 from nnilite.records import Host, Json
 
 
-def shown_uses(known: Mapping[str, LastUse], live: Mapping[str, Live], hosts: Iterable[Host]) -> dict[str, TrialUse]:
+def show_uses(known: Mapping[str, LastUse], live: Mapping[str, Live], hosts: Iterable[Host]) -> dict[str, TrialUse]:
     """Return the use by trial.
 
     A keeper reports which GPUs its trial has; their load is known from the service anyway.

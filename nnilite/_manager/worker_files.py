@@ -26,7 +26,7 @@ class WorkerFiles(FolderFiles):
         self._copies = TrialCopies(folder / "trials", service)
 
     async def list_files(self, trial: str, elsewhere: bool) -> FileListing:
-        attempt = await self._latest(trial) if elsewhere else None
+        attempt = await self._find_latest(trial) if elsewhere else None
         found, note = ([], "") if attempt is None else await self._copies.listed(attempt)
         here: FileListing | None = None
         with contextlib.suppress(NotFound):
@@ -36,7 +36,7 @@ class WorkerFiles(FolderFiles):
         return merged(here or FileListing(()), found, note)
 
     async def bring(self, trial: str) -> None:
-        attempt = await self._latest(trial)
+        attempt = await self._find_latest(trial)
         if attempt is not None:
             await self._copies.bring(attempt)
 
@@ -47,7 +47,7 @@ class WorkerFiles(FolderFiles):
             if str(attempt.number) == number and attempt.handle is not None and inner:
                 await self._copies.bring_file(attempt, inner)
 
-    async def _latest(self, trial: str) -> Attempt | None:
+    async def _find_latest(self, trial: str) -> Attempt | None:
         """Return the latest attempt that a platform has had."""
         _, attempts = await self._reader.trial(trial)
         return next((attempt for attempt in reversed(attempts) if attempt.handle is not None), None)

@@ -42,7 +42,7 @@ class UnprovenCallers(Generic[Caller]):
         if caller in self._heard:
             return None
         self._silent.pop(caller, None)
-        closed = _one_of(self._heard) if len(self._heard) >= self._most // 2 else None
+        closed = _choose_one_of(self._heard) if len(self._heard) >= self._most // 2 else None
         self._heard[caller] = None
         return closed
 
@@ -51,7 +51,7 @@ class UnprovenCallers(Generic[Caller]):
 
         Return None if there is none.
         """
-        return _one_of(self._silent or self._heard)
+        return _choose_one_of(self._silent or self._heard)
 
     def remove(self, caller: Caller) -> None:
         """Remove one that has gone, or has proven who it is."""
@@ -59,7 +59,7 @@ class UnprovenCallers(Generic[Caller]):
         self._heard.pop(caller, None)
 
 
-def _one_of(callers: dict[Caller, None]) -> Caller | None:
+def _choose_one_of(callers: dict[Caller, None]) -> Caller | None:
     if not callers:
         return None
     found = random.choice(list(callers)[: (len(callers) + 1) // 2])

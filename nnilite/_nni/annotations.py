@@ -69,12 +69,12 @@ def expand(text: bytes, module: str, file: str) -> Expanded:
     except (SyntaxError, ValueError):
         return Expanded(text)
     work = _Expansion(text, module, file)
-    for block in _blocks(tree):
+    for block in _list_blocks(tree):
         work.expand_block(block)
     return work.result(tree)
 
 
-def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
+def _list_blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
     for node in ast.walk(tree):
         for name in ("body", "orelse", "finalbody"):
             block = getattr(node, name, None)
@@ -82,7 +82,7 @@ def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
                 yield block
 
 
-def _annotation(statement: ast.stmt) -> str:
+def _find_annotation(statement: ast.stmt) -> str:
     """Return the call that a statement stands for, without `@`; "" if it is no annotation."""
     if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
         return ""
@@ -105,25 +105,25 @@ class _Expansion:
 
     def expand_block(self, block: list[ast.stmt]) -> None:
         for place, statement in enumerate(block):
-            annotation = _annotation(statement)
+            annotation = _find_annotation(statement)
             if not annotation:
                 continue
             call = self._call(annotation, statement)
-            name = self._function(call, statement)
+            name = self._expand_function(call, statement)
             following = block[place + 1] if place + 1 < len(block) else None
             if name in _CALLS:
                 self._replace(statement, ast.unparse(call))
             elif name == "variable":
                 self._variable(call, statement, following)
             elif name == "function_choice":
-                self._function_choice(call, statement, following)
+                self._expand_function_choice(call, statement, following)
             else:
                 raise self._fault(statement, f"nni.{name} searches architectures, which nnilite does not")
 
     def result(self, tree: ast.Module) -> Expanded:
         if not self._edits:
             return Expanded(self._text)
-        first = self._first_line(tree)
+        first = self._find_import_line(tree)
         text = self._text
         for start, end, new in sorted(self._edits, reverse=True):
             text = text[:start] + new.encode() + text[end:]
@@ -137,11 +137,11 @@ class _Expansion:
         if not (isinstance(following, ast.Assign) and ast.unparse(following.targets[0]) == name):
             raise self._fault(at, f"must stand before the assignment to {name}")
         kind = call.args[0] if len(call.args) == 1 else None
-        if not isinstance(kind, ast.Call) or self._function(kind, at) not in _TYPES:
+        if not isinstance(kind, ast.Call) or self._expand_function(kind, at) not in _TYPES:
             raise self._fault(at, f"needs one of {', '.join(f'nni.{one}' for one in _TYPES)}")
-        word = self._function(kind, at)
+        word = self._expand_function(kind, at)
         key = f"{self._module}/{name}/{word}"
-        before = self._segment(following.value)
+        before = self._cut_segment(following.value)
         drawn = f"nni.get_next_parameter().get({key!r}, {before})"
         if word == "choice":
             options = {_key(argument): argument for argument in kind.args}
@@ -155,7 +155,7 @@ class _Expansion:
         self._replace(at, f"# {ast.unparse(call)}")
         self._replace(following.value, drawn)
 
-    def _function_choice(self, call: ast.Call, at: ast.stmt, following: ast.stmt | None) -> None:
+    def _expand_function_choice(self, call: ast.Call, at: ast.stmt, following: ast.stmt | None) -> None:
         key = f"{self._module}/{self._name(call, at)}/function_choice"
         options = {ast.unparse(argument): argument for argument in call.args}
         found = [node for node in ast.walk(following or at) if isinstance(node, ast.Call)]
@@ -185,7 +185,7 @@ class _Expansion:
             raise self._fault(at, "is no call")
         return found
 
-    def _function(self, call: ast.Call, at: ast.stmt) -> str:
+    def _expand_function(self, call: ast.Call, at: ast.stmt) -> str:
         function = call.func
         if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "nni":
             return function.attr
@@ -210,21 +210,21 @@ class _Expansion:
 
     # The text
 
-    def _span(self, node: ast.stmt | ast.expr) -> tuple[int, int]:
+    def _find_span(self, node: ast.stmt | ast.expr) -> tuple[int, int]:
         last, column = node.end_lineno or node.lineno, node.end_col_offset or 0
         return self._starts[node.lineno - 1] + node.col_offset, self._starts[last - 1] + column
 
-    def _segment(self, node: ast.expr) -> str:
-        start, end = self._span(node)
+    def _cut_segment(self, node: ast.expr) -> str:
+        start, end = self._find_span(node)
         return self._text[start:end].decode()
 
     def _replace(self, node: ast.stmt | ast.expr, new: str) -> None:
-        self._edits.append((*self._span(node), new))
+        self._edits.append((*self._find_span(node), new))
 
-    def _first_line(self, tree: ast.Module) -> int:
+    def _find_import_line(self, tree: ast.Module) -> int:
         """Return the line before which `import nni` may stand: behind the docstring and imports from `__future__`."""
         for place, statement in enumerate(tree.body):
-            is_docstring = place == 0 and ast.get_docstring(tree) is not None and not _annotation(statement)
+            is_docstring = place == 0 and ast.get_docstring(tree) is not None and not _find_annotation(statement)
             if not is_docstring and not (isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
                 lines: list[int] = [one.lineno for one in getattr(statement, "decorator_list", [])]
                 return min([statement.lineno, *lines])

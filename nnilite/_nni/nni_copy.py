@@ -13,7 +13,7 @@ from pathlib import Path
 from nnilite._engine import messages as s
 from nnilite._experiments.nni_folders import DATABASE
 from nnilite._nni.nni_rows import NniProfile, NniRows
-from nnilite._store.contents import foreign_objects
+from nnilite._store.contents import list_foreign_objects
 from nnilite._store.trouble import translated
 from nnilite._store.writer import Store
 from nnilite.errors import NotFound, ServiceError, StoreError
@@ -64,7 +64,7 @@ def _read(db: sqlite3.Connection) -> tuple[NniProfile, list[s.Record]]:
     damage = [str(row[0]) for row in db.execute("PRAGMA quick_check(1)")]
     if damage != ["ok"]:
         raise StoreError(f"it is damaged ({damage[0]:.100}), or NNI was writing to it; try again")
-    foreign = foreign_objects(db)
+    foreign = list_foreign_objects(db)
     if foreign:
         raise StoreError(f"it holds what NNI did not make: {foreign[0]}")
     rows = NniRows(db)

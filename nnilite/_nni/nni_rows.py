@@ -91,7 +91,7 @@ class NniRows:
         """Return all trials with their metrics, and the imported results, as the store takes them."""
         trials = self._trials()
         self._read_metrics(trials)
-        given = _parameters_by_id(trials.values())
+        given = _collect_parameters(trials.values())
         numbers = _numbers(trials.values())
         found: list[s.Record] = []
         for one in trials.values():
@@ -99,7 +99,7 @@ class NniRows:
             found.append(s.SaveTrial(trial))
             found.append(s.SaveAttempt(_attempt(trial)))
             found.extend(s.SaveMetric(metric) for metric in one.metrics)
-        return [*found, *self._imports()]
+        return [*found, *self._read_imports()]
 
     def _trials(self) -> dict[str, _Seen]:
         found: dict[str, _Seen] = {}
@@ -107,7 +107,7 @@ class NniRows:
             if isinstance(trial, str) and trial and event in {*_STATES, "ADD_RESUMED"}:
                 one = found.setdefault(trial, _Seen(trial, len(found), created=seconds(time) or 0.0))
                 _take(one, str(event), seconds(time))
-                one.record = _object(data) or one.record
+                one.record = _read_object(data) or one.record
                 one.number = number if type(number) is int and 0 <= number <= _LARGEST else one.number
                 one.message = message if isinstance(message, str) else one.message
         return found
@@ -122,9 +122,9 @@ class NniRows:
             number = sequence if type(sequence) is int and 0 <= sequence <= _LARGEST else 0
             at = seconds(time) or one.created
             one.metrics.append(Metric(one.id, 0, len(one.metrics), MetricKind(kind), number, value, at))
-            one.reported.add(_parameter_id(parameter))
+            one.reported.add(_read_parameter_id(parameter))
 
-    def _imports(self) -> Iterator[s.SaveCall]:
+    def _read_imports(self) -> Iterator[s.SaveCall]:
         rows = (data for _, _, event, data, _, _ in self._rows("TrialJobEvent") if event == "IMPORT_DATA")
         for number, data in enumerate(rows, 1):
             pairs = read_value(data)[0] if isinstance(data, str) else None
@@ -152,14 +152,14 @@ def _take(one: _Seen, event: str, time: float | None) -> None:
         one.ended = time
 
 
-def _parameters_by_id(trials: Any) -> dict[str | None, list[Json]]:
+def _collect_parameters(trials: Any) -> dict[str | None, list[Json]]:
     """Return the different parameters under each parameter id.
 
     After a resume NNI uses ids twice.
     """
     found: dict[str | None, list[Json]] = {}
     for one in trials:
-        same = found.setdefault(_parameter_id(one.record.get("parameter_id")), [])
+        same = found.setdefault(_read_parameter_id(one.record.get("parameter_id")), [])
         if one.record.get("parameters") not in same:
             same.append(one.record.get("parameters"))
     return found
@@ -205,7 +205,7 @@ def _trial(one: _Seen, number: int, given: Mapping[str | None, list[Json]]) -> T
 
 def _put_right(trial: Trial, one: _Seen, given: Mapping[str | None, list[Json]]) -> Trial:
     """Give a trial the parameters that it reported with, if NNI recorded others."""
-    recorded = _parameter_id(one.record.get("parameter_id"))
+    recorded = _read_parameter_id(one.record.get("parameter_id"))
     if one.reported <= {recorded}:
         return trial
     other = next(iter(one.reported)) if len(one.reported) == 1 else None
@@ -222,7 +222,7 @@ def _attempt(trial: Trial) -> Attempt:
     return Attempt(trial.id, 0, state=state, started=trial.started, ended=trial.ended, message=trial.reason)
 
 
-def _parameter_id(value: Any) -> str | None:
+def _read_parameter_id(value: Any) -> str | None:
     """Return a parameter id as text: NNI has numbers in records and texts in metrics.
 
     None: customized, so without one.
@@ -230,6 +230,6 @@ def _parameter_id(value: Any) -> str | None:
     return None if value in (None, "", "null", "None") else str(value)
 
 
-def _object(text: Any) -> Mapping[str, Json] | None:
+def _read_object(text: Any) -> Mapping[str, Json] | None:
     value = read_value(text)[0] if isinstance(text, str) else None
     return value if isinstance(value, dict) and "parameters" in value else None

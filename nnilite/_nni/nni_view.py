@@ -44,7 +44,7 @@ class NniFiles(FolderFiles):
 
     async def directory(self, trial: str) -> Path:
         found, _ = await self._reader.trial(trial)
-        folder = await asyncio.to_thread(nni_folders.trial_folder, self._folder, found.id)
+        folder = await asyncio.to_thread(nni_folders.find_trial_folder, self._folder, found.id)
         if folder is None:
             raise NotFound(f"NNI left no folder of trial {trial} on this machine.")
         return folder
@@ -55,7 +55,7 @@ class NniControl(ViewControl):
 
     @property
     def cannot_resume(self) -> str:
-        return registry.cannot_go_on(self._about.id)
+        return registry.explain_no_resume(self._about.id)
 
     async def resume(self) -> None:
         raise Conflict(self.cannot_resume)

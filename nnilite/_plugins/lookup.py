@@ -117,7 +117,7 @@ def is_installed(group: str, name: str) -> bool:
 
 def is_own(group: str, name: str) -> bool:
     """Return whether a name stands for code of the user's: it is registered, or the path of a class."""
-    point = _entry_point(group, name)
+    point = _find_entry_point(group, name)
     return "." in name if point is None else not is_installed(group, point.name)
 
 
@@ -177,7 +177,7 @@ def address(scheme: str) -> AddressReader:
     return cast(AddressReader, found)
 
 
-def worker_programs() -> dict[str, WorkerProgram]:
+def find_worker_programs() -> dict[str, WorkerProgram]:
     """Return the installed worker programs by name.
 
     Raises: PluginError if one of them cannot be imported, because its extra is not installed.
@@ -188,14 +188,14 @@ def worker_programs() -> dict[str, WorkerProgram]:
 
 def check_class(group: str, point: EntryPoint) -> None:
     """Check the class of a plugin. Raises: PluginError if it cannot be imported or is not a class of its group."""
-    _of_group(group, point.name, _loaded(group, point))
+    _load_of_group(group, point.name, _loaded(group, point))
 
 
 def _checked(group: str, name: str) -> type:
-    return _of_group(group, name, _import(group, name))
+    return _load_of_group(group, name, _import(group, name))
 
 
-def _of_group(group: str, name: str, found: object) -> type:
+def _load_of_group(group: str, name: str, found: object) -> type:
     module, name_of_base = _BASE[group]
     base: type = getattr(importlib.import_module(module), name_of_base)
     if not (isinstance(found, type) and issubclass(found, base)):
@@ -204,7 +204,7 @@ def _of_group(group: str, name: str, found: object) -> type:
 
 
 def _import(group: str, name: str) -> object:
-    point = _entry_point(group, name)
+    point = _find_entry_point(group, name)
     if point is None and "." in name:
         return import_class(name)
     if point is None:
@@ -223,7 +223,7 @@ def _loaded(group: str, point: EntryPoint) -> object:
         raise PluginError(f"{_WORD[group]} {point.name!r} needs the module {missing!r}.{extra}") from error
 
 
-def _entry_point(group: str, name: str) -> EntryPoint | None:
+def _find_entry_point(group: str, name: str) -> EntryPoint | None:
     key = name.lower()
     suffix = _SUFFIX[group]
     found = _found(group)
@@ -246,7 +246,7 @@ _NO_MORE = {
 """NNI's names that nothing is installed for, and why, or what to write."""
 
 
-def why_missing(group: str, name: str) -> str | None:
+def explain_missing(group: str, name: str) -> str | None:
     """Return why a name that NNI has is missing here, or what to write in its place; None for any other name."""
     return _NO_MORE.get(group, {}).get(name.lower().removesuffix(_SUFFIX[group]))
 
@@ -255,7 +255,7 @@ def _unknown(group: str, name: str) -> str:
     import difflib
 
     known = names(group)
-    why = why_missing(group, name)
+    why = explain_missing(group, name)
     if why:
         return f"there is no {_WORD[group]} {name!r}: {why}. Installed: {', '.join(known) or 'none'}."
     close = difflib.get_close_matches(name.lower(), [n.lower() for n in known], n=1)

@@ -67,7 +67,7 @@ def _read(entry: Any, path: Path, cure: str) -> Registered:
     return found
 
 
-def from_meta(meta: Any, file: Path) -> list[Registered]:
+def read_meta(meta: Any, file: Path) -> list[Registered]:
     """Return the registrations of one of NNI's meta files: one, or a list under `algorithms`. Raises: ConfigError."""
     entries = meta.get("algorithms", [meta]) if isinstance(meta, Mapping) else meta
     if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):

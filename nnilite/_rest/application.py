@@ -81,11 +81,11 @@ def _rules(site: Premises, routes: Sequence[Route]) -> list[URLSpec]:
         URLSpec(f"{prefix}/api/v1{route.pattern}", route.handler, {"site": site, "route": route}) for route in routes
     ]
     rules.append(URLSpec(rf"{prefix}/api(?:/.*)?", Answering, {"site": site}))
-    rules.append(_web_rule(site, prefix, routes))
+    rules.append(_make_web_rule(site, prefix, routes))
     return rules
 
 
-def _web_rule(site: Premises, prefix: str, routes: Sequence[Route]) -> URLSpec:
+def _make_web_rule(site: Premises, prefix: str, routes: Sequence[Route]) -> URLSpec:
     pattern = rf"{prefix}(?:/(?P<path>.*))?"
     if (site.options.web_folder / site.options.page).is_file():
         return URLSpec(pattern, WebHandler, {"site": site})
@@ -125,7 +125,7 @@ def listen(
     options = application.site.options
     if options.own_user and not is_loopback(host):
         raise ConfigError(f"listening on '{host or 'all addresses'}' needs a token, since others can connect there")
-    tls = None if certificate is None else _tls(certificate, key)
+    tls = None if certificate is None else _make_tls(certificate, key)
     sockets = bind([host, *ADDRESSES] if options.page_name else [host], port)
     server = RestServer(
         application,
@@ -142,7 +142,7 @@ def listen(
     return server
 
 
-def _tls(certificate: Path, key: Path | None) -> ssl.SSLContext:
+def _make_tls(certificate: Path, key: Path | None) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(certificate, key)

@@ -112,7 +112,7 @@ class AccessGate:
         if is_former(request.host_name, self.page_name):
             raise HttpRefusal(421, "the server has restarted since this page was loaded; load the page again")
         origin = request.headers.get("Origin")
-        if origin is not None and urlsplit_netloc(origin) != request.host.lower():
+        if origin is not None and split_netloc(origin) != request.host.lower():
             raise HttpRefusal(403, "a page of another origin may not use this server")
         site = request.headers.get("Sec-Fetch-Site", "none")
         if site not in ("none", "same-origin") and not _follows_a_link(request):
@@ -125,7 +125,7 @@ class AccessGate:
         """
         if self.has_token(request):
             return None
-        signed = self._page_signature(request)
+        signed = self._check_page_signature(request)
         if signed is not None:
             if request.method not in _SAFE and "Origin" not in request.headers:
                 raise HttpRefusal(403, "a signed-in browser must send its origin to change anything")
@@ -133,12 +133,12 @@ class AccessGate:
             raise HttpRefusal(401, f"sign in first: `{self._command}` prints a link, scripts send the manager's token")
         return signed
 
-    def _page_signature(self, request: HTTPServerRequest) -> Signed | None:
+    def _check_page_signature(self, request: HTTPServerRequest) -> Signed | None:
         """Return the signature of a signed-in page's request that was not taken before; None if there is none."""
         name, authorization = request.headers.get(SESSION_HEADER, ""), request.headers.get("Authorization", "")
-        return self.sign_in.signed(name, authorization, request.method or "", self._signed_path(request))
+        return self.sign_in.signed(name, authorization, request.method or "", self._find_signed_path(request))
 
-    def _signed_path(self, request: HTTPServerRequest) -> str:
+    def _find_signed_path(self, request: HTTPServerRequest) -> str:
         """Return the path that requests sign, with the query, without any prefix that a proxy has added."""
         return (request.uri or "").removeprefix(self._prefix)
 
@@ -152,7 +152,7 @@ class AccessGate:
             return False
         return self._peers is not None and await self._peers.is_own(request)
 
-    async def better_host(self, request: HTTPServerRequest) -> str | None:
+    async def find_better_host(self, request: HTTPServerRequest) -> str | None:
         """Return the host under which a browser should open this page instead, with its port; None if it need not.
 
         The user's own browser goes to the page name, and a page of an earlier start to one that says what to do.
@@ -185,7 +185,7 @@ class AccessGate:
         if same(bearer(request), token):
             return None
         authorization = request.headers.get("Authorization", "")
-        signed = self.proofs.read(authorization, token, request.method or "", self._signed_path(request))
+        signed = self.proofs.read(authorization, token, request.method or "", self._find_signed_path(request))
         if signed is None:
             raise HttpRefusal(401, "this is not the token of this job")
         return signed
@@ -205,7 +205,7 @@ def _follows_a_link(request: HTTPServerRequest) -> bool:
     return request.method in _SAFE and request.headers.get("Sec-Fetch-Mode") == "navigate"
 
 
-def urlsplit_netloc(origin: str) -> str:
+def split_netloc(origin: str) -> str:
     """Return host and port of an Origin header; "" if it has none, as "null" has."""
     try:
         return urlsplit(origin).netloc.lower()

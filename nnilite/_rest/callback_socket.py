@@ -20,11 +20,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nnilite._answers.backend import Backend
-from nnilite._keeper.local_link import SUFFIX, with_short_name
+from nnilite._keeper.local_link import SUFFIX, call_with_short_name
 from nnilite._logging.sparse_log import SparseLog
 from nnilite._rest import wire
 from nnilite._rest.body_room import BodyHold, BodyRoom
-from nnilite._rest.events import events_of, parse_body
+from nnilite._rest.events import parse_body, read_events
 from nnilite._rest.handler import JOB_NAME
 from nnilite._rest.refusal import HttpRefusal, body_of, status_of
 from nnilite._rest.route_definition import BODY_MAX
@@ -104,7 +104,7 @@ class CallbackSocket:
                 self._path.unlink()
             listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             listening.setblocking(False)
-            with_short_name(str(self._path), listening.bind)
+            call_with_short_name(str(self._path), listening.bind)
             self._path.chmod(0o600)
             listening.listen(_BACKLOG)
         except OSError as error:
@@ -191,7 +191,7 @@ class CallbackSocket:
         data, caller.pending = caller.pending, b""
         while (end := data.find(b"\n")) < 0:
             if len(data) >= _HEAD_BYTES:
-                return await self._long_line(caller, data, hold)
+                return await self._read_long_line(caller, data, hold)
             piece = await caller.read(most)
             if not piece:
                 return None
@@ -199,7 +199,7 @@ class CallbackSocket:
         caller.pending = data[end + 1 :]
         return data[:end]
 
-    async def _long_line(self, caller: _SocketCaller, begin: bytes, hold: BodyHold) -> bytes | None:
+    async def _read_long_line(self, caller: _SocketCaller, begin: bytes, hold: BodyHold) -> bytes | None:
         """Read the rest of a line whose begin proves the job. Raises: HttpRefusal, OSError."""
         found = _HEAD.match(begin)
         if found is None:
@@ -227,11 +227,11 @@ class CallbackSocket:
         job = ""
         try:
             request = parse_body(line)
-            job = self._job_of(request)
+            job = self._prove_job(request)
             self._unproven.pop(caller, None)
             if not hold.size:
                 hold.add(job, len(line))
-            answer = to_json(await self._backend.callbacks.events(job, events_of(request)))
+            answer = to_json(await self._backend.callbacks.events(job, read_events(request)))
         except NniliteError as error:
             status = status_of(error)
             if job and (more := self._refusals.more(job, str(status))) is not None:
@@ -243,7 +243,7 @@ class CallbackSocket:
             return 500, body_of(None, 500)
         return 200, answer
 
-    def _job_of(self, request: Json) -> str:
+    def _prove_job(self, request: Json) -> str:
         """Return the job that the request proves to be from. Raises: HttpRefusal."""
         job, token = (request.get("job"), request.get("token")) if isinstance(request, dict) else (None, None)
         if not isinstance(job, str) or not isinstance(token, str) or not JOB_NAME.fullmatch(job):

@@ -22,7 +22,7 @@ def _count(value: Json, most: int = _COUNT_MAX) -> int:
     return value
 
 
-def _priority(value: Json) -> int:
+def _check_priority(value: Json) -> int:
     if type(value) is not int or abs(value) > PRIORITY_MAX:
         raise ValueError(
             f"must be a whole number from {-PRIORITY_MAX} to {PRIORITY_MAX}, or null for that of the config"
@@ -42,7 +42,7 @@ def _money(value: Json) -> float:
     return value
 
 
-def _object(value: Json) -> Mapping[str, Json]:
+def _read_object(value: Json) -> Mapping[str, Json]:
     if not isinstance(value, dict):
         raise ValueError("must be an object")
     return value
@@ -75,8 +75,8 @@ CHANGEABLE: Mapping[str, Changeable] = {
     "maxTrialDuration": Changeable("max_trial_duration_s", _DURATION, _duration),
     "maxCost": Changeable("max_cost", {"type": ["number", "null"], "minimum": 0, "maximum": _COUNT_MAX}, _money),
     "maxSlots": Changeable("max_slots", _COUNT, _count),
-    "priority": Changeable("priority", _PRIORITY, _priority),
-    "searchSpace": Changeable("search_space", {"type": "object"}, _object, may_be_null=False),
+    "priority": Changeable("priority", _PRIORITY, _check_priority),
+    "searchSpace": Changeable("search_space", {"type": "object"}, _read_object, may_be_null=False),
 }
 
 CHANGES: Schema = {
@@ -90,7 +90,7 @@ CHANGES: Schema = {
 
 def read_changes(body: Json) -> dict[str, Json]:
     """Return the requested changes, by the fields of ExperimentLimits, and `search_space`. Raises: ConfigError."""
-    given = wire.strict_object(body, list(CHANGEABLE))
+    given = wire.check_strict_object(body, list(CHANGEABLE))
     if not given:
         raise ConfigError(f"say what to change: {', '.join(CHANGEABLE)}")
     return {CHANGEABLE[wire_name].name: _read(wire_name, _whole(value)) for wire_name, value in given.items()}

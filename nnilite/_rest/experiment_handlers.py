@@ -36,7 +36,7 @@ class StopHandler(ApiHandler):
     """Stops the experiment."""
 
     async def post(self) -> None:
-        wire.strict_object(self.json(), [])
+        wire.check_strict_object(self.json(), [])
         await self.backend.control.stop()
         self.send_json({"stopping": True}, 202)
 
@@ -45,7 +45,7 @@ class ResumeHandler(ApiHandler):
     """Resumes an experiment that is only viewed."""
 
     async def post(self) -> None:
-        wire.strict_object(self.json(), [])
+        wire.check_strict_object(self.json(), [])
         await self.backend.control.resume()
         self.send_json({"resuming": True}, 202)
 

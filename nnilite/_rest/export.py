@@ -28,10 +28,10 @@ class ExportHandler(ApiHandler):
         if kind == "csv":
             self.set_header("Content-Type", "text/csv; charset=utf-8")
             columns = await columns_of(self.backend.results.ended())
-            await self._send(csv_lines(self.backend.results.ended(), columns, known))
+            await self._send(write_csv_lines(self.backend.results.ended(), columns, known))
         else:
             self.set_header("Content-Type", "application/json")
-            await self._send(json_lines(self.backend.results.ended(), known))
+            await self._send(write_json_lines(self.backend.results.ended(), known))
 
     async def _send(self, texts: AsyncIterator[str]) -> None:
         await send_texts(self, texts)
@@ -50,7 +50,7 @@ async def send_texts(handler: ApiHandler, texts: AsyncIterator[str]) -> None:
     handler.finish("".join(waiting).encode())
 
 
-async def json_lines(trials: AsyncIterator[Trial], known: wire.Remarked) -> AsyncIterator[str]:
+async def write_json_lines(trials: AsyncIterator[Trial], known: wire.Remarked) -> AsyncIterator[str]:
     """Yield one JSON array, a line for each trial."""
     separator = "[\n"
     async for trial in trials:
@@ -63,38 +63,40 @@ async def columns_of(trials: AsyncIterator[Trial]) -> list[str]:
     """Return the parameters and metrics that occur: nested choices give different trials different ones."""
     found: dict[str, None] = {}
     async for trial in trials:
-        found.update(dict.fromkeys(name for name, _ in cells_of(trial)))
+        found.update(dict.fromkeys(name for name, _ in list_cells(trial)))
     return sorted(found)
 
 
-async def csv_lines(trials: AsyncIterator[Trial], columns: Sequence[str], known: wire.Remarked) -> AsyncIterator[str]:
+async def write_csv_lines(
+    trials: AsyncIterator[Trial], columns: Sequence[str], known: wire.Remarked
+) -> AsyncIterator[str]:
     yield _row([*_FIXED, *columns])
     async for trial in trials:
         item = wire.remarked(trial, known)
         item["tags"] = ", ".join(item["tags"])
-        cells = dict(cells_of(trial))
-        main = wire.default_metric(trial.value)
+        cells = dict(list_cells(trial))
+        main = wire.find_default_metric(trial.value)
         fixed = [*(item[name] for name in _FIXED[:-1]), main]
         yield _row([*map(_cell, fixed), *(_cell(cells.get(name)) for name in columns)])
 
 
-def cells_of(trial: Trial) -> list[tuple[str, Json]]:
+def list_cells(trial: Trial) -> list[tuple[str, Json]]:
     """Return the cells by column: `parameter.<name>` and, for metrics that are objects, `metric.<name>`.
 
     The names are dotted.
     """
-    cells = list(_flat("parameter", trial.parameters))
+    cells = list(_flatten_value("parameter", trial.parameters))
     if isinstance(trial.value, dict):
-        cells += _flat("metric", trial.value)
+        cells += _flatten_value("metric", trial.value)
     return cells
 
 
-def _flat(prefix: str, value: Json) -> Iterable[tuple[str, Json]]:
+def _flatten_value(prefix: str, value: Json) -> Iterable[tuple[str, Json]]:
     if not isinstance(value, dict):
         yield prefix, value
         return
     for name, inner in value.items():
-        yield from _flat(f"{prefix}.{name}", inner)
+        yield from _flatten_value(f"{prefix}.{name}", inner)
 
 
 def _cell(value: Json) -> Any:

@@ -63,7 +63,7 @@ def is_private(parts: Sequence[str]) -> bool:
     return any(part in PRIVATE for part in parts[:2])
 
 
-async def in_folder(root: Path, work: Callable[[], T]) -> T:
+async def run_in_folder(root: Path, work: Callable[[], T]) -> T:
     """Return what `work` finds in a trial's folder. Raises: ServiceError if that hangs, and what `work` raises."""
     try:
         return await in_thread(lambda: cast(T, _LOOKS.look(str(root), "", work)))
@@ -82,10 +82,10 @@ def open_inside(root: Path, relative: str) -> BinaryIO:
 
 async def send_inside(handler: Answering, root: Path, relative: str) -> None:
     """Answer with a file that a trial made."""
-    file = await in_folder(root, lambda: open_inside(root, relative))
+    file = await run_in_folder(root, lambda: open_inside(root, relative))
     media = _SHOWN.get(Path(relative).suffix.lower(), _DOWNLOADED)
     handler.set_header("Content-Security-Policy", _FILE_POLICY)
-    handler.set_header("Content-Disposition", _disposition(Path(relative).name, media == _DOWNLOADED))
+    handler.set_header("Content-Disposition", _make_disposition(Path(relative).name, media == _DOWNLOADED))
     await _send(handler, file, media, root)
 
 
@@ -104,7 +104,7 @@ async def _send(handler: Answering, file: BinaryIO, media: str, root: Path) -> N
         if handler.signed is not None:
             prove(handler, handler.signed, await _digest(file, left, root))
         while left > 0:
-            chunk = await in_folder(root, partial(file.read, min(CHUNK_BYTES, left)))
+            chunk = await run_in_folder(root, partial(file.read, min(CHUNK_BYTES, left)))
             if not chunk:  # the file was cut short, and the answer must be recognizable as incomplete
                 hang_up(handler.request)
                 return
@@ -118,7 +118,7 @@ async def _send(handler: Answering, file: BinaryIO, media: str, root: Path) -> N
 async def _digest(file: BinaryIO, size: int, root: Path) -> str:
     """Return the SHA-256 of the first `size` bytes, in hex. Afterwards the file is at its beginning again."""
     found = hashlib.sha256()
-    while size > 0 and (taken := await in_folder(root, partial(_hash_piece, file, found.update, size))):
+    while size > 0 and (taken := await run_in_folder(root, partial(_hash_piece, file, found.update, size))):
         size -= taken
     file.seek(0)
     return found.hexdigest()
@@ -133,7 +133,7 @@ def _hash_piece(file: BinaryIO, update: Callable[[bytes], None], most: int) -> i
     return taken
 
 
-def _disposition(name: str, download: bool) -> str:
+def _make_disposition(name: str, download: bool) -> str:
     """Return the Content-Disposition header. It can have any name, percent-encoded in UTF-8 (RFC 6266)."""
     kind = "attachment" if download else "inline"
     return f"{kind}; filename*=UTF-8''{quote(name.encode('utf-8', 'surrogateescape'), safe='')}"

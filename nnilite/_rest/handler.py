@@ -117,7 +117,7 @@ class Answering(RequestHandler):
 
     async def prepare(self) -> None:
         try:
-            host = await self.site.gate.better_host(self.request)
+            host = await self.site.gate.find_better_host(self.request)
             if host is not None:
                 _send_to(self, host)
                 return

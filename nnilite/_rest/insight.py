@@ -26,7 +26,7 @@ class RowsHandler(ApiHandler):
 
     async def get(self) -> None:
         page = await self.backend.bulk.rows(self.table, read_cursor(self.query["after"]), self.query["limit"])
-        text = rows_text(self.table, page).encode()
+        text = write_rows(self.table, page).encode()
         self.set_header("Content-Type", "application/json")
         if self.signed is not None:
             prove(self, self.signed, digest(text))
@@ -76,7 +76,7 @@ def read_cursor(text: str | None) -> PageCursor:
     return PageCursor(int(found[1]), int(found[2]))
 
 
-def rows_text(table: Table, page: RowPage) -> str:
+def write_rows(table: Table, page: RowPage) -> str:
     """Return the answer as text, since its rows are JSON already."""
     cursor = f"{max(page.next.major, 0)}-{max(page.next.minor, 0)}" if page.next != PageCursor() else None
     about = wire.dumps({"columns": list(table.columns), "count": page.count, "next": cursor})

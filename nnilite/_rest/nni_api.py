@@ -129,7 +129,7 @@ class NniTrialsHandler(ApiHandler):
         directory = (await self.backend.profile()).directory
         state = self.query["status"]
         query = TrialQuery(() if state is None else (TrialState(state),), limit=PAGE)
-        await send_list(self, (nni_wire.trial(item, directory) async for item in all_trials(self.backend, query)))
+        await send_list(self, (nni_wire.trial(item, directory) async for item in read_all_trials(self.backend, query)))
 
     async def post(self) -> None:
         parameters = self.json()
@@ -164,9 +164,9 @@ class NniLatestMetricsHandler(ApiHandler):
     """All final metrics, then the last intermediate one of each trial."""
 
     async def get(self) -> None:
-        await send_list(self, self._latest())
+        await send_list(self, self._find_latest())
 
-    async def _latest(self) -> AsyncIterator[Json]:
+    async def _find_latest(self) -> AsyncIterator[Json]:
         for query in (MetricQuery(kind=MetricKind.FINAL), MetricQuery(kind=MetricKind.PERIODICAL, last=True)):
             async for record in records(self.backend, query):
                 yield record
@@ -180,7 +180,9 @@ class NniMetricRangeHandler(ApiHandler):
 
     async def _range(self, low: int, high: int) -> AsyncIterator[Json]:
         # Sequence numbers count from 0 without gaps, so the first trial is at its own number.
-        async for trial in all_trials(self.backend, TrialQuery(offset=low, limit=min(PAGE, max(1, high - low + 1)))):
+        async for trial in read_all_trials(
+            self.backend, TrialQuery(offset=low, limit=min(PAGE, max(1, high - low + 1)))
+        ):
             if trial.sequence > high:
                 return
             async for record in records(self.backend, MetricQuery(trial.id)):
@@ -237,7 +239,7 @@ def send_nothing(handler: ApiHandler) -> None:
     handler.finish()
 
 
-async def all_trials(backend: Backend, query: TrialQuery) -> AsyncIterator[Trial]:
+async def read_all_trials(backend: Backend, query: TrialQuery) -> AsyncIterator[Trial]:
     """Yield every trial from `query.offset` on, by sequence, read page by page."""
     offset = query.offset
     while True:

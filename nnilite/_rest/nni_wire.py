@@ -126,12 +126,12 @@ def metric(metric: Metric, parameter_id: int | None) -> Object:
         "parameterId": "" if parameter_id is None else str(parameter_id),
         "type": metric.kind.value,
         "sequence": metric.sequence,
-        "data": json.dumps(value_text(metric.value)),
+        "data": json.dumps(write_value(metric.value)),
     }
 
 
 def exported(trial: Trial) -> Object:
-    return {"parameter": trial.parameters, "value": value_text(trial.value), "trialJobId": trial.id}
+    return {"parameter": trial.parameters, "value": write_value(trial.value), "trialJobId": trial.id}
 
 
 def imported(pairs: Sequence[tuple[Json, Json]]) -> str:
@@ -139,6 +139,6 @@ def imported(pairs: Sequence[tuple[Json, Json]]) -> str:
     return wire.dumps([{"parameter": parameter, "value": value} for parameter, value in pairs])
 
 
-def value_text(value: Any) -> str:
+def write_value(value: Any) -> str:
     """Return a metric as the JSON text that the trial sent, which may have NaN."""
     return json.dumps(value)

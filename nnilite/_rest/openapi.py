@@ -55,11 +55,11 @@ def document(routes: Sequence[Route], prefix: str, about: str = "One experiment.
         },
         "servers": [{"url": f"{prefix}/api/v1"}],
         "paths": {route.path: _path(route) for route in routes},
-        "components": {"schemas": COMPONENTS, "securitySchemes": _security()},
+        "components": {"schemas": COMPONENTS, "securitySchemes": _describe_security()},
     }
 
 
-def _security() -> Object:
+def _describe_security() -> Object:
     return {
         "manager": {"type": "http", "scheme": "bearer", "description": "the manager's token"},
         "browser": {"type": "apiKey", "in": "header", "name": SESSION_HEADER, "description": "from a one-time link"},
@@ -73,17 +73,17 @@ def _security() -> Object:
 
 
 def _path(route: Route) -> Object:
-    return {method.lower(): _operation(route, method, item) for method, item in route.operations.items()}
+    return {method.lower(): _describe_operation(route, method, item) for method, item in route.operations.items()}
 
 
-def _operation(route: Route, method: str, operation: Operation) -> Object:
+def _describe_operation(route: Route, method: str, operation: Operation) -> Object:
     described: Object = {
         "summary": operation.text,
-        "operationId": _operation_id(method, route.path),
-        "parameters": [_param(param, "path") for param in route.params]
-        + [_param(param, "query") for param in operation.query]
-        + _job_header(route),
-        "responses": _responses(route, operation),
+        "operationId": _name_operation(method, route.path),
+        "parameters": [_describe_param(param, "path") for param in route.params]
+        + [_describe_param(param, "query") for param in operation.query]
+        + _describe_job_header(route),
+        "responses": _describe_responses(route, operation),
         "security": _SCHEMES[route.access],
     }
     if operation.body is not None:
@@ -94,12 +94,12 @@ def _operation(route: Route, method: str, operation: Operation) -> Object:
     return described
 
 
-def _operation_id(method: str, path: str) -> str:
+def _name_operation(method: str, path: str) -> str:
     words = path.replace("{", "").replace("}", "").replace(".", "-").strip("/").replace("/", "-")
     return f"{method.lower()}-{words}"
 
 
-def _param(param: Param, place: str) -> Object:
+def _describe_param(param: Param, place: str) -> Object:
     return {
         "name": param.wire_name,
         "in": place,
@@ -109,7 +109,7 @@ def _param(param: Param, place: str) -> Object:
     }
 
 
-def _job_header(route: Route) -> list[Object]:
+def _describe_job_header(route: Route) -> list[Object]:
     if route.access is not Access.TRIAL or any(param.name == "job" for param in route.params):
         return []
     text = "name of the job whose token it is"
@@ -117,7 +117,7 @@ def _job_header(route: Route) -> list[Object]:
     return [{"name": "X-Nnilite-Job", "in": "header", "required": True, "description": text, "schema": schema}]
 
 
-def _responses(route: Route, operation: Operation) -> Object:
+def _describe_responses(route: Route, operation: Operation) -> Object:
     answer = operation.answer
     success: Object = {"description": answer.text}
     if answer.schema is not None:
@@ -127,11 +127,11 @@ def _responses(route: Route, operation: Operation) -> Object:
     refused = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
     return {
         str(answer.status): success,
-        **{str(status): {"description": _MEANINGS[status], **refused} for status in refusals_of(route, operation)},
+        **{str(status): {"description": _MEANINGS[status], **refused} for status in list_refusals(route, operation)},
     }
 
 
-def refusals_of(route: Route, operation: Operation) -> list[int]:
+def list_refusals(route: Route, operation: Operation) -> list[int]:
     """Return the error statuses an operation may answer with."""
     found = {*_ALWAYS, *operation.refusals}
     if route.params:

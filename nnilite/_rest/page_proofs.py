@@ -21,7 +21,7 @@ EXCHANGES_MAX = 1000  # of so many the counts taken are known, by half a kilobyt
 Clock = Callable[[], float]
 
 
-def _moments(clock: Clock) -> Iterator[int]:
+def _count_moments(clock: Clock) -> Iterator[int]:
     """Yield numbers for nonces that show their age: milliseconds of the clock, each larger than the one before."""
     last = 0
     while True:
@@ -34,7 +34,7 @@ class PageProofs:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._proofs = Proofs(_moments(clock))
+        self._proofs = Proofs(_count_moments(clock))
         self._taken: dict[int, int] = {}  # the counts taken, as bits, by the number of the exchange
         self._forgotten = 0  # exchanges up to this number are not taken any more
 

@@ -134,7 +134,7 @@ def _listed(table: Path, wanted: Iterable[Ends]) -> dict[Ends, TheirSocket]:
     """Return the sockets by this table, without those that have no row that can be believed."""
     wide = table.name == "tcp6"
     fitting = [ends for ends in wanted if wide or ":" not in ends[0][0]]
-    keys = {" ".join(_as_listed(*end, wide) for end in ends).encode("ascii"): ends for ends in fitting}
+    keys = {" ".join(_spell_as_listed(*end, wide) for end in ends).encode("ascii"): ends for ends in fitting}
     length = len(next(iter(keys), b""))
     try:
         with table.open("rb", buffering=0) as file:
@@ -152,7 +152,7 @@ def _listed(table: Path, wanted: Iterable[Ends]) -> dict[Ends, TheirSocket]:
     return found
 
 
-def _as_listed(address: str, port: int, wide: bool) -> str:
+def _spell_as_listed(address: str, port: int, wide: bool) -> str:
     """Return an address and port as the kernel prints them: words of four bytes in the machine's order, in hex.
 
     A program may reach an IPv4 address by an IPv6 socket, which is listed with ::ffff:127.0.0.1.

@@ -41,7 +41,7 @@ def _bound(hosts: Sequence[str], port: int) -> list[socket.socket]:
     except OSError as error:
         for one in sockets:
             one.close()
-        raise _reason(error, host, port) from error
+        raise _find_reason(error, host, port) from error
     if not sockets:
         raise ConfigError(f"'{host}' has no address to listen on")
     return sockets
@@ -81,7 +81,7 @@ def _listening(family: socket.AddressFamily, address: tuple[Any, ...]) -> list[s
     return [one]
 
 
-def _reason(error: OSError, host: str, port: int) -> NniliteError:
+def _find_reason(error: OSError, host: str, port: int) -> NniliteError:
     where = f"port {port} of {host or 'this machine'}"
     if isinstance(error, socket.gaierror):
         return ConfigError(f"'{host}' is not an address of this machine: {error.strerror}")

@@ -40,7 +40,7 @@ class _Collected:
         counts = {state.value: float(profile.counts.get(state, 0)) for state in TrialState}
         yield _states("nnilite_trials", "Trials by state", labels, counts)
         for name, text, value in _numbers(profile):
-            yield _gauge(name, text, labels, value)
+            yield _make_gauge(name, text, labels, value)
 
 
 def _of(current: ExperimentState) -> dict[str, float]:
@@ -61,7 +61,7 @@ def _numbers(profile: Profile) -> Iterator[tuple[str, str, float | None]]:
     yield "nnilite_hosts_down", "Machines of the training services that are not up", down
 
 
-def _gauge(name: str, text: str, labels: dict[str, str], value: float | None) -> Metric:
+def _make_gauge(name: str, text: str, labels: dict[str, str], value: float | None) -> Metric:
     from prometheus_client.core import GaugeMetricFamily
 
     found = GaugeMetricFamily(name, text, labels=list(labels))

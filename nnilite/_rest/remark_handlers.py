@@ -21,7 +21,7 @@ class TrialRemarksHandler(ApiHandler):
 
     async def get(self, id: str) -> None:
         await self.backend.results.trial(id)
-        self.send_json(to_json(await remarks_of(self.backend, id)))
+        self.send_json(to_json(await find_remarks_of(self.backend, id)))
 
     async def put(self, id: str) -> None:
         self.send_json(to_json(await self.backend.control.remark(read_remarks(id, self.json()))))
@@ -35,7 +35,7 @@ class RemarksHandler(ApiHandler):
         self.send_json({"remarks": [to_json(one) for one in await self.backend.results.remarks(query)]})
 
 
-async def remarks_of(backend: Backend, trial: str) -> TrialRemarks:
+async def find_remarks_of(backend: Backend, trial: str) -> TrialRemarks:
     """Return the remarks of one trial, empty if none have been written."""
     found = await backend.results.remarks(RemarksQuery(trials=[trial]))
     return found[0] if found else TrialRemarks(trial)
@@ -43,7 +43,7 @@ async def remarks_of(backend: Backend, trial: str) -> TrialRemarks:
 
 def read_remarks(trial: str, body: Json) -> TrialRemarks:
     """Return the remarks in a request. Raises: ConfigError."""
-    given = wire.strict_object(body, _FIELDS)
+    given = wire.check_strict_object(body, _FIELDS)
     for name in _FIELDS:
         if name not in given:
             raise ConfigError("is needed", Place(field=name))

@@ -52,20 +52,20 @@ class Param:
 
     def _read_one(self, text: str, schema: Schema) -> Json:
         if schema["type"] == "integer":
-            return self._integer(text, schema)
+            return self._read_integer(text, schema)
         if schema["type"] == "boolean":
             if text not in ("true", "false"):
                 raise self._wrong("must be true or false")
             return text == "true"
-        return self._string(text, schema)
+        return self._read_string(text, schema)
 
-    def _integer(self, text: str, schema: Schema) -> int:
+    def _read_integer(self, text: str, schema: Schema) -> int:
         low, high = schema["minimum"], schema["maximum"]
         if re.fullmatch(r"-?[0-9]{1,18}", text) and low <= int(text) <= high:
             return int(text)
         raise self._wrong(f"must be a whole number from {low} to {high}")
 
-    def _string(self, text: str, schema: Schema) -> str:
+    def _read_string(self, text: str, schema: Schema) -> str:
         if "enum" in schema and text not in schema["enum"]:
             raise self._wrong(f"must be one of {', '.join(schema['enum'])}")
         if "pattern" in schema and not re.search(schema["pattern"], text):

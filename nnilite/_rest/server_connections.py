@@ -240,7 +240,7 @@ class RestServer(HTTPServer):
     def _full(self, listening: socket.socket) -> str:
         """Return why no further connection may be accepted; "" if one may. Raises: OSError."""
         count = len(self._open)
-        if count >= self._most or (count >= _LEAST and _next_descriptor(listening) >= self._most):
+        if count >= self._most or (count >= _LEAST and _find_next_descriptor(listening) >= self._most):
             return (
                 f"all of the {self._most} file descriptors that may be used for connections are in use; "
                 f"if that many are expected, raise the limit of open files (ulimit -n)"
@@ -298,7 +298,7 @@ class _Accepting:
             self._loop.remove_timeout(self._pause)
 
 
-def _next_descriptor(listening: socket.socket) -> int:
+def _find_next_descriptor(listening: socket.socket) -> int:
     """Return the number of the next file, the lowest free one: a high number means that few are free.
 
     Raises: OSError.

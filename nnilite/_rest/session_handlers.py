@@ -23,7 +23,7 @@ class SignInLinkHandler(RouteHandler):
     """A one-time link to the user interface."""
 
     def post(self) -> None:
-        wire.strict_object(self.json(), [])
+        wire.check_strict_object(self.json(), [])
         path = f"{self.site.options.prefix}/#key={self.site.gate.sign_in.link()}"
         self.send_json({"path": path, "host": self.site.options.page_name}, 201)
 
@@ -33,7 +33,7 @@ class SessionHandler(RouteHandler):
 
     async def post(self) -> None:
         gate = self.site.gate
-        name, mine, proof = texts_of(self.json(), "link", "nonce", "proof")
+        name, mine, proof = read_texts(self.json(), "link", "nonce", "proof")
         if re.fullmatch(_NONCE, mine) is None:
             raise ConfigError("must be 32 to 64 hex digits", Place(field="nonce"))
         # Where the browser needs no key, there is none that could get lost.
@@ -57,7 +57,7 @@ class SignOutHandler(RouteHandler):
     """Ends the session of a request."""
 
     def post(self) -> None:
-        wire.strict_object(self.json(), [])
+        wire.check_strict_object(self.json(), [])
         if self.signed is not None:
             self.site.gate.sign_in.sign_out(self.request.headers[SESSION_HEADER])
         self.send_json({"signedOut": True})
@@ -67,14 +67,14 @@ class TicketHandler(RouteHandler):
     """Makes a ticket for one GET of one path of the API."""
 
     def post(self) -> None:
-        (path,) = texts_of(self.json(), "path")
+        (path,) = read_texts(self.json(), "path")
         ticket = self.site.gate.sign_in.ticket(f"{self.site.options.prefix}/api/v1/{path}")
         self.send_json({"ticket": ticket}, 201)
 
 
-def texts_of(body: Json, *names: str) -> list[str]:
+def read_texts(body: Json, *names: str) -> list[str]:
     """Return the fields of a body, which are all texts. Raises: ConfigError."""
-    fields = wire.strict_object(body, names)
+    fields = wire.check_strict_object(body, names)
     for name in names:
         if not isinstance(fields.get(name), str):
             raise ConfigError("is needed, and must be text", Place(field=name))

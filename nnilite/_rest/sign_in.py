@@ -36,7 +36,7 @@ TICKETS_MAX = 1000
 SESSIONS_MAX = 100
 
 
-def public_name(secret: str) -> str:
+def name_secret(secret: str) -> str:
     """Return a code that says which secret is meant, and nothing more about it."""
     return code(secret, "name")
 
@@ -81,7 +81,7 @@ class Links:
         secret = secrets.token_hex(32)
         while len(self._kept) >= LINKS_MAX:
             self._kept.popitem(last=False)
-        self._kept[public_name(secret)] = (self._clock() + LINK_LIFE_S, secret)
+        self._kept[name_secret(secret)] = (self._clock() + LINK_LIFE_S, secret)
         return secret
 
     def use(self, name: str, mine: str, proof: str) -> str | None:
@@ -112,7 +112,7 @@ class Sessions:
         now = self._clock()
         while len(self._kept) >= SESSIONS_MAX:
             self._kept.popitem(last=False)
-        self._kept[public_name(key)] = _SignedIn(key, now, now)
+        self._kept[name_secret(key)] = _SignedIn(key, now, now)
 
     def key(self, name: str) -> str | None:
         """Return the key of the session of this name; None if there is none, or not any more."""

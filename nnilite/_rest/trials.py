@@ -9,7 +9,7 @@ from nnilite._answers.backend import MetricQuery, Piece, RemarksQuery, TrialQuer
 from nnilite._rest import wire
 from nnilite._rest.files import parts_of, send_inside
 from nnilite._rest.handler import ApiHandler
-from nnilite._rest.remark_handlers import remarks_of
+from nnilite._rest.remark_handlers import find_remarks_of
 from nnilite.errors import ConfigError, Place, SpaceError
 from nnilite.records import Json, MetricKind, TrialState
 from nnilite.records.shapes import to_json
@@ -24,18 +24,18 @@ class TrialsHandler(ApiHandler):
     """All trials, and the addition of one with the user's own parameters."""
 
     async def get(self) -> None:
-        page = await self.backend.results.trials(trial_query(self.query))
+        page = await self.backend.results.trials(read_trial_query(self.query))
         known = await self.backend.results.remarks(RemarksQuery(trials=[trial.id for trial in page.trials]))
-        self.send_json(wire.trial_page(page, {one.trial: one for one in known}))
+        self.send_json(wire.describe_trial_page(page, {one.trial: one for one in known}))
 
     async def post(self) -> None:
-        body = wire.strict_object(self.json(), ["parameters"])
+        body = wire.check_strict_object(self.json(), ["parameters"])
         parameters = body.get("parameters")
         if not isinstance(parameters, dict):
             raise ConfigError("must be an object", Place(field="parameters"))
         trial = await self.backend.control.add_trial(parameters)
         space = (await self.backend.profile()).space
-        self.send_json({**to_json(trial), "warning": _oddity(space, parameters)}, 201)
+        self.send_json({**to_json(trial), "warning": _describe_oddity(space, parameters)}, 201)
 
 
 class TrialHandler(ApiHandler):
@@ -44,7 +44,7 @@ class TrialHandler(ApiHandler):
     async def get(self, id: str) -> None:
         trial, attempts = await self.backend.results.trial(id)
         use = (await self.backend.uses()).get(id)
-        self.send_json(wire.trial_details(trial, attempts, {id: await remarks_of(self.backend, id)}, use))
+        self.send_json(wire.describe_trial(trial, attempts, {id: await find_remarks_of(self.backend, id)}, use))
 
     async def delete(self, id: str) -> None:
         self.send_json(to_json(await self.backend.control.cancel_trial(id)))
@@ -61,7 +61,7 @@ class WorkersHandler(ApiHandler):
     """The number of workers of an elastic trial."""
 
     async def put(self, id: str) -> None:
-        workers = workers_wanted(self.json())
+        workers = read_workers_wanted(self.json())
         self.send_json(to_json(await self.backend.control.scale_trial(id, workers)))
 
 
@@ -69,7 +69,7 @@ class InterruptHandler(ApiHandler):
     """Ends the running attempt of a trial as the loss of its machine would."""
 
     async def post(self, id: str) -> None:
-        wire.strict_object(self.json(), [])
+        wire.check_strict_object(self.json(), [])
         self.send_json(to_json(await self.backend.control.interrupt_trial(id)), 202)
 
 
@@ -88,7 +88,7 @@ class MetricsHandler(ApiHandler):
     async def get(self, id: str | None = None) -> None:
         if id is not None:
             await self.backend.results.trial(id)
-        page = await self.backend.results.metrics(metric_query(id, self.query))
+        page = await self.backend.results.metrics(read_metric_query(id, self.query))
         self.send_json(to_json(page))
 
 
@@ -107,7 +107,7 @@ class FilesHandler(ApiHandler):
         self.send_json(to_json(await self.backend.files.list_files(id, self.query["fetch"])))
 
     async def post(self, id: str) -> None:
-        wire.strict_object(self.json(), [])
+        wire.check_strict_object(self.json(), [])
         await self.backend.files.bring(id)
         self.send_json(to_json(await self.backend.files.list_files(id, False)))
 
@@ -122,19 +122,19 @@ class FileHandler(ApiHandler):
         await send_inside(self, await self.backend.files.directory(id), path)
 
 
-def _oddity(space: Json, given: Json) -> str:
+def _describe_oddity(space: Json, given: Json) -> str:
     """Return a sentence on parameters outside of the search space; "" if all are inside."""
     try:
         known = SearchSpace.parse(space)
     except SpaceError:  # the user's own tuner has a search space of its own kind
         return ""
-    why = known.contains(_without_extras(given))
+    why = known.contains(_drop_extras(given))
     if why is None:
         return ""
     return f"the parameters lie outside of the search space ({why}), so the tuner may not learn"
 
 
-def _without_extras(parameters: Json) -> Json:
+def _drop_extras(parameters: Json) -> Json:
     if not isinstance(parameters, Mapping):
         return parameters
     return {key: value for key, value in parameters.items() if key not in EXTRAS}
@@ -149,7 +149,7 @@ def send_piece(handler: ApiHandler, piece: Piece) -> None:
     handler.finish(piece.data)
 
 
-def trial_query(query: Any) -> TrialQuery:
+def read_trial_query(query: Any) -> TrialQuery:
     return TrialQuery(
         states=tuple(TrialState(state) for state in query["state"]),
         sort=TrialSort(query["sort"]),
@@ -162,16 +162,16 @@ def trial_query(query: Any) -> TrialQuery:
     )
 
 
-def metric_query(trial: str | None, query: Any) -> MetricQuery:
+def read_metric_query(trial: str | None, query: Any) -> MetricQuery:
     kind = query["kind"]
     return MetricQuery(
         trial, None if kind is None else MetricKind(kind), query["attempt"], query["after"], query["limit"]
     )
 
 
-def workers_wanted(body: Json) -> int:
+def read_workers_wanted(body: Json) -> int:
     """Return the number of workers that a request sets."""
-    workers: Any = wire.strict_object(body, ["workers"]).get("workers")
+    workers: Any = wire.check_strict_object(body, ["workers"]).get("workers")
     number = isinstance(workers, int | float) and not isinstance(workers, bool)
     if not number or workers % 1 or not 1 <= workers <= WORKERS_MAX:  # 3.0 is a whole number in JSON
         raise ConfigError(f"must be a whole number from 1 to {WORKERS_MAX}", Place(field="workers"))
@@ -180,18 +180,18 @@ def workers_wanted(body: Json) -> int:
 
 def rerun_choice(body: Json) -> tuple[list[str], TrialState | None]:
     """Return trial ids, or a state, but not both."""
-    choice = wire.strict_object(body, ["ids", "state"])
+    choice = wire.check_strict_object(body, ["ids", "state"])
     if len(choice) != 1:
         raise ConfigError('say which trials: {"ids": [...]} or {"state": "FAILED"}')
     if "state" in choice:
-        return [], _ended_state(choice["state"])
+        return [], _read_ended_state(choice["state"])
     ids = choice["ids"]
     if not isinstance(ids, list) or not 0 < len(ids) <= RERUN_MAX or not all(isinstance(one, str) for one in ids):
         raise ConfigError("must be a list of trial ids", Place(field="ids"))
     return ids, None
 
 
-def _ended_state(name: Json) -> TrialState:
+def _read_ended_state(name: Json) -> TrialState:
     known = [state.value for state in TrialState if state.ended]
     if name not in known:
         raise ConfigError(f"must be one of {', '.join(known)}", Place(field="state"))

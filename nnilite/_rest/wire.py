@@ -34,16 +34,16 @@ def dumps(value: Json) -> str:
     try:
         return _ENCODER.encode(value)
     except ValueError:
-        return _ENCODER.encode(_finite(value))
+        return _ENCODER.encode(_check_finite(value))
 
 
-def _finite(value: Json) -> Json:
+def _check_finite(value: Json) -> Json:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: _check_finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [_check_finite(item) for item in value]
     return value
 
 
@@ -57,12 +57,12 @@ def remarked(item: Trial, known: Remarked) -> Object:
     return {**to_json(item), "tags": list(mine.tags), "note": mine.note}
 
 
-def trial_details(item: Trial, attempts: Sequence[Attempt], known: Remarked, use: TrialUse | None) -> Object:
+def describe_trial(item: Trial, attempts: Sequence[Attempt], known: Remarked, use: TrialUse | None) -> Object:
     shown = None if use is None else to_json(use)
     return {**remarked(item, known), "attempts": [to_json(one) for one in attempts], "use": shown}
 
 
-def trial_page(page: TrialPage, known: Remarked) -> Object:
+def describe_trial_page(page: TrialPage, known: Remarked) -> Object:
     trials = [{**remarked(item, known), "latest": page.latest.get(item.id)} for item in page.trials]
     return {"trials": trials, "total": page.total, "revision": page.revision}
 
@@ -80,7 +80,7 @@ def change(item: Change) -> Object:
     return {"type": "reset"}
 
 
-def default_metric(value: Json) -> Json:
+def find_default_metric(value: Json) -> Json:
     """Return the number of a metric by NNI's rule: the metric itself, or its `default` if it is an object."""
     return value.get("default") if isinstance(value, dict) else value
 
@@ -98,7 +98,7 @@ def _int(digits: str) -> int:
     return int(digits)
 
 
-def _no_constant(name: str) -> Json:
+def _refuse_constant(name: str) -> Json:
     raise _BadNumber(f"{name} is not JSON; write it as a string")
 
 
@@ -109,7 +109,7 @@ def _float(digits: str) -> float:
     return value
 
 
-_STRICT = json.JSONDecoder(parse_int=_int, parse_float=_float, parse_constant=_no_constant)
+_STRICT = json.JSONDecoder(parse_int=_int, parse_float=_float, parse_constant=_refuse_constant)
 
 
 def loads(data: bytes) -> Json:
@@ -131,7 +131,7 @@ def loads(data: bytes) -> Json:
     return value
 
 
-def strict_object(value: Json, known: Sequence[str], what: str = "the body") -> Object:
+def check_strict_object(value: Json, known: Sequence[str], what: str = "the body") -> Object:
     """Check that a value is an object without unknown fields. Raises: ConfigError."""
     if not isinstance(value, dict):
         raise ConfigError(f"{what} must be a JSON object")

@@ -31,7 +31,7 @@ def wait_until_sent(manager: Client, tell: Callable[[str], None]) -> dict[str, A
     told, told_s, least = "", began + _UNTOLD_S - _TOLD_EVERY_S, None
     while True:
         profile = manager.profile()
-        owed, now = owed_of(profile), time.monotonic()
+        owed, now = find_owed(profile), time.monotonic()
         left = sum(amounts(one) for one in owed)
         if least is None or left < least:
             least, still_since = left, now
@@ -50,7 +50,7 @@ def may_owe(profile: Mapping[str, Any]) -> bool:
     return bool(config.get("trackers") or config.get("webhooks")) and profile["state"] != "STOPPED"
 
 
-def owed_of(profile: Mapping[str, Any]) -> list[dict[str, Any]]:
+def find_owed(profile: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return what is owed by the profile of a manager; one of an earlier version does not have it."""
     return list(profile.get("owed") or [])
 

@@ -70,13 +70,13 @@ def create(
         raise ConfigError(f"an experiment cannot have the id {experiment!r}; use letters, digits, - and _")
     directory = Path(checked.experiment_working_directory) / experiment
     try:
-        with interrupts_held():
+        with hold_interrupts():
             _make(checked, experiment, directory)
             if fill is not None:
                 fill(directory)
         return _start(experiment, directory, "create", options or ManagerOptions(), detach, packing, process)
     except KeyboardInterrupt:
-        with interrupts_held(again=False):
+        with hold_interrupts(again=False):
             # If the manager runs already, the interruption came too late to undo the start.
             if not registry.is_alive(directory):
                 _forget(experiment, directory)
@@ -84,7 +84,7 @@ def create(
     except FileExistsError:
         raise Conflict(f"{directory} exists already; choose another experiment id.") from None
     except (NniliteError, OSError) as error:
-        with interrupts_held():
+        with hold_interrupts():
             _forget(experiment, directory)
         if isinstance(error, ConfigError):
             raise checked.located(error) from None
@@ -120,7 +120,7 @@ def make_folder(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def interrupts_held(again: bool = True) -> Iterator[None]:
+def hold_interrupts(again: bool = True) -> Iterator[None]:
     """Hold Ctrl-C back until the block's end, so that nothing is left half done. Without `again` it is then dropped."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
@@ -148,9 +148,9 @@ def resume(
     Raises: NniliteError if it has one or cannot start.
     """
     if entry.origin is not None:
-        raise Conflict(registry.cannot_go_on(entry.id))
+        raise Conflict(registry.explain_no_resume(entry.id))
     if entry.search:
-        raise Conflict(search_folder.cannot_be_resumed(entry.id, entry.directory))
+        raise Conflict(search_folder.explain_no_resume_of_search(entry.id, entry.directory))
     return _start(entry.id, entry.directory, "resume", options or ManagerOptions(), detach, packing)
 
 
@@ -200,13 +200,13 @@ def _start(
     words += ["--detach"] if detach else ["--with-parent"]
     is_alive = partial(registry.is_alive, directory)
     with contextlib.ExitStack() as kept:
-        with interrupts_held():
+        with hold_interrupts():
             process = kept.enter_context(process or manager_process.stand_by())
         try:
             process.begin(words, detach=detach)
             answer = process.answer(packing)
         except KeyboardInterrupt:
-            with interrupts_held(again=False):
+            with hold_interrupts(again=False):
                 if not process.is_ready():
                     process.end(is_alive)
             raise

@@ -221,7 +221,7 @@ class Client(ManagerConnection):
         `fetch`: it is copied to the manager's machine first, unless it is there.
         """
         query = {"fetch": "true" if fetch else "false"}
-        self.stream(f"/trials/{_part(trial)}/files/{_quoted(path, '/')}", query, write)
+        self.stream(f"/trials/{_part(trial)}/files/{_find_quoted(path, '/')}", query, write)
 
     # The wire
 
@@ -233,10 +233,10 @@ def _part(text: str) -> str:
     """
     if text in ("", ".", ".."):
         raise NotFound(f"There is no {text!r}.")
-    return _quoted(text, "")
+    return _find_quoted(text, "")
 
 
-def _quoted(text: str, safe: str) -> str:
+def _find_quoted(text: str, safe: str) -> str:
     """Return a text as a part of an address, which is always UTF-8. Raises: NotFound."""
     try:
         return quote(text, safe=safe)

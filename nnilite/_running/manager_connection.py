@@ -113,7 +113,7 @@ class ManagerConnection:
         except (http.client.HTTPException, OSError) as error:
             self._drop()
             if fresh or isinstance(error, TimeoutError):
-                raise self._unreachable(error) from error
+                raise self._describe_unreachable(error) from error
             response = self._guarded(lambda: self._attempt(method, target, body))
         if response.status >= 400:
             raise self._refusal(response)
@@ -136,21 +136,23 @@ class ManagerConnection:
         host, port = self._address
         if not self._secure:
             return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
-        return http.client.HTTPSConnection(host, port, timeout=self._timeout_s, context=_trust(self._certificate))
+        return http.client.HTTPSConnection(
+            host, port, timeout=self._timeout_s, context=_make_tls_settings(self._certificate)
+        )
 
     def _guarded(self, call: Callable[[], _T]) -> _T:
         try:
             return call()
         except (http.client.HTTPException, OSError) as error:
             self._drop()
-            raise self._unreachable(error) from error
+            raise self._describe_unreachable(error) from error
 
     def _drop(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
-    def _unreachable(self, error: Exception) -> Unreachable:
+    def _describe_unreachable(self, error: Exception) -> Unreachable:
         if isinstance(error, TimeoutError):
             return Unreachable(f"The manager at {self.url} did not answer within {self._timeout_s:g} s.")
         cause = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -173,7 +175,7 @@ def _error(status: int, sentence: str, field: str | None) -> NniliteError:
     return kinds.get(status, ManagerError)(sentence)
 
 
-def _trust(certificate: Path | None) -> Any:
+def _make_tls_settings(certificate: Path | None) -> Any:
     """Return a TLS context that trusts the manager's own certificate, known by its file, whatever host name it has."""
     import ssl
 
@@ -186,16 +188,16 @@ def _trust(certificate: Path | None) -> Any:
 
 
 @lru_cache
-def _encoder(indent: int | None) -> json.JSONEncoder:
+def _make_encoder(indent: int | None) -> json.JSONEncoder:
     return json.JSONEncoder(indent=indent, ensure_ascii=False, allow_nan=False)
 
 
 def dumps(value: Any, indent: int | None = None) -> str:
     """Return strict JSON; NaN and infinities become strings, as on the wire."""
     try:
-        return _encoder(indent).encode(value)
+        return _make_encoder(indent).encode(value)
     except (TypeError, ValueError):
-        return _encoder(indent).encode(plain(value))
+        return _make_encoder(indent).encode(plain(value))
 
 
 def plain(value: Any) -> Any:

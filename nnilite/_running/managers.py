@@ -38,7 +38,7 @@ def connect(entry: RegistryEntry, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Cli
     if entry.alive and entry.damage:
         raise NniliteError(entry.damage)
     if entry.search and not entry.alive:
-        raise NotRunning(search_folder.cannot_be_resumed(entry.id, entry.directory))
+        raise NotRunning(search_folder.explain_no_resume_of_search(entry.id, entry.directory))
     if not entry.alive or entry.url is None:
         raise NotRunning(f"Experiment {entry.id} is not running; `nnictl resume {entry.id}` resumes it.")
     return Client(entry.url, launch.token(entry), timeout_s=timeout_s, certificate=_certificate(entry))
@@ -49,7 +49,7 @@ def _certificate(entry: RegistryEntry) -> Path | None:
     return Path(path) if path else None
 
 
-def page_address(entry: RegistryEntry) -> str:
+def find_page_address(entry: RegistryEntry) -> str:
     """Return the address at which this user opens the web page. If a token is needed, it has a key that signs in once.
 
     A user who has logged in from another machine opens it there, through a forwarded port, and so needs the key. It is
@@ -132,7 +132,7 @@ def wait_until_ended(entry: RegistryEntry, timeout_s: float = END_TIMEOUT_S) -> 
         if now > began + timeout_s:
             raise NniliteError(
                 f"The manager of experiment {entry.id} (process {entry.pid}) has not ended within {timeout_s:g} s; "
-                f"{_hindrance(entry)}. {_force(entry)}"
+                f"{_find_hindrance(entry)}. {_force(entry)}"
             )
         time.sleep(_POLL_S)
 
@@ -191,7 +191,7 @@ def _force(entry: RegistryEntry) -> str:
     return f"`nnictl stop --force {entry.id}` ends its manager at once and leaves its trials as they are."
 
 
-def _hindrance(entry: RegistryEntry) -> str:
+def _find_hindrance(entry: RegistryEntry) -> str:
     """Return what keeps a manager from ending: its own reason, or else where to look for one."""
     said = _word(entry)
     return f"it says: {said}" if said else f"{entry.directory / 'log' / 'manager.log'} may show why"

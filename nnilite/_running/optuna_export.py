@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 def study_of(manager: Client) -> Study:
     """Return all trials of the experiment, with its name, objectives and directions. Raises: NniliteError."""
     profile = manager.profile()
-    return optuna_study.study_of(profile["id"], profile["searchSpace"], profile["objectives"], _ran(manager))
+    return optuna_study.study_of(profile["id"], profile["searchSpace"], profile["objectives"], _read_ran(manager))
 
 
-def _ran(manager: Client) -> Iterator[Ran]:
+def _read_ran(manager: Client) -> Iterator[Ran]:
     reported: dict[tuple[str, int], list[object]] = {}
     for metric in manager.metrics(kind="PERIODICAL"):
         reported.setdefault((metric["trial"], metric["attempt"]), []).append(metric["value"])

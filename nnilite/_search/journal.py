@@ -26,7 +26,7 @@ from nnilite._experiments.documents import write_json
 from nnilite._experiments.search_folder import Presence
 from nnilite._search.plan import Plan
 from nnilite._store import shared
-from nnilite._store.settings_of_config import is_maximizing, settings_of
+from nnilite._store.settings_of_config import is_maximizing, make_settings
 from nnilite._store.shared import News, SharedCursor, SharedStore
 from nnilite._store.writer import FILE_NAME
 from nnilite.config import CheckedConfig, load_stored, stored
@@ -70,9 +70,9 @@ class Journal:
         self._seen = SharedCursor()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with self._alone():
+            with self._keep_others_out():
                 if not (self.folder / "config.json").exists():
-                    _make(self.folder, plan.with_tuner())
+                    _make(self.folder, plan.choose_tuner())
                 _check_kind(self.folder)
                 self.config = load_stored(self.folder, paths=False)
                 self.plan = plan.agreed(self.config, self.folder)
@@ -112,7 +112,7 @@ class Journal:
     @contextlib.contextmanager
     def turn(self) -> Iterator[News]:
         """Take the turn of this process; yield what others have written since its last one. Raises: StoreError."""
-        with self._alone():
+        with self._keep_others_out():
             store = self._use()
             now = store.cursor()
             news = store.after(self._seen) if now != self._seen else News([], [], [])
@@ -130,7 +130,7 @@ class Journal:
         self._runs += 1
         whole = False
         try:
-            with self._alone():
+            with self._keep_others_out():
                 self._look_busy()
                 self._say(ExperimentState.RUNNING, None)
             yield
@@ -138,7 +138,7 @@ class Journal:
         finally:
             self._runs -= 1
             if whole:
-                with self._alone():
+                with self._keep_others_out():
                     if not (self._runs or self._use().running()):
                         self._say(ExperimentState.DONE, time.time())
             self._look_busy()
@@ -182,9 +182,9 @@ class Journal:
         self._write(records)
         self._mine.discard(trial.id)
 
-    def next_numbers(self) -> tuple[int, int]:
+    def find_next_numbers(self) -> tuple[int, int]:
         """Return the next trial's sequence and parameter id."""
-        return self._use().next_numbers()
+        return self._use().find_next_numbers()
 
     # ------------------------------------------------------------ parts
 
@@ -219,7 +219,7 @@ class Journal:
         return self._attempt(trial) if found is None else found[1]
 
     def _say(self, state: ExperimentState, ended: float | None) -> None:
-        settings = settings_of(self.config, is_maximizing(self.config.json().get("tuner") or {}))
+        settings = make_settings(self.config, is_maximizing(self.config.json().get("tuner") or {}))
         duration_s = self._use().busy_s()
         self._use().write([s.SaveExperiment(state, "", duration_s, ended, settings)])
         search_folder.write_state(self.folder, state, ended)
@@ -239,7 +239,7 @@ class Journal:
         return self._store
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _keep_others_out(self) -> Iterator[None]:
         """Keep all other processes of the search out. Raises: StoreError, OSError."""
         try:
             lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -272,12 +272,12 @@ _OWN = ("_store", "_presence", "_mine", "_runs")
 _ALL: weakref.WeakSet[Journal] = weakref.WeakSet()
 
 
-def _after_fork() -> None:
+def _leave_after_fork() -> None:
     for journal in _ALL:
         journal.leave_to_parent()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_leave_after_fork)
 
 
 def _make(folder: Path, plan: Plan) -> None:

@@ -88,7 +88,7 @@ class Plan:
         config.search_space_file = None
         named = config.tuner if self.tuner == "" and (config.tuner.name or config.tuner.class_name) else None
         if named is None:
-            self.with_tuner()._fill(config)
+            self.choose_tuner()._fill(config)
             return
         for word, here in self._goal().items():
             there = named.class_args.get(word, here)
@@ -103,7 +103,7 @@ class Plan:
 
     def _fill(self, config: ExperimentConfig) -> None:
         config.tuner = _algorithm(self.tuner)
-        config.tuner.class_args = self._class_args()
+        config.tuner.class_args = self._make_class_args()
         self._fill_others(config)
 
     def _fill_others(self, config: ExperimentConfig) -> None:
@@ -116,7 +116,7 @@ class Plan:
                 cls = lookup.assessor_class(self.assessor)
                 assessor.class_args = _known(cls, optimize_mode=self.optimize)
 
-    def with_tuner(self) -> Plan:
+    def choose_tuner(self) -> Plan:
         """Return this plan with the default tuner, if none is named."""
         return self if self.tuner != "" else replace(self, tuner=lookup.DEFAULT_TUNER)
 
@@ -126,7 +126,7 @@ class Plan:
         Raises: Conflict if that is another search, ConfigError
         """
         named = stored.tuner.name
-        plan = replace(self, tuner=named) if self.tuner == "" and named is not None else self.with_tuner()
+        plan = replace(self, tuner=named) if self.tuner == "" and named is not None else self.choose_tuner()
         seed = plan._compare(stored, folder)
         return replace(plan, seed=seed) if plan.seed is None and isinstance(plan.tuner, str) else plan
 
@@ -155,7 +155,7 @@ class Plan:
                 )
         return seed if isinstance(seed, int) else None
 
-    def _class_args(self) -> dict[str, Json]:
+    def _make_class_args(self) -> dict[str, Json]:
         goal = self._goal()
         if isinstance(self.tuner, Tuner):
             return goal

@@ -94,12 +94,12 @@ def _row(trial: Trial) -> dict[str, Any]:
         "duration_s": duration,
         "reason": trial.reason,
     }
-    return row | dict(_leaves("parameters", trial.parameters))
+    return row | dict(_list_leaves("parameters", trial.parameters))
 
 
-def _leaves(name: str, value: Json) -> Iterator[tuple[str, Json]]:
+def _list_leaves(name: str, value: Json) -> Iterator[tuple[str, Json]]:
     if not isinstance(value, Mapping):
         yield name, value
         return
     for key, inner in value.items():
-        yield from _leaves(f"{name}.{key}", inner)
+        yield from _list_leaves(f"{name}.{key}", inner)

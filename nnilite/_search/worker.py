@@ -33,13 +33,13 @@ GO_ON, STOP, TIME_UP, REFUSED = "go on", "stop", "time is up", "refused"
 def work(link: Connection, objective: bytes, takes_report: bool) -> None:
     """Serve until the search says that it is over, or has gone."""
     # A handler, and not SIG_IGN, which programs that the function starts would inherit. Ctrl-C is for the search.
-    signal.signal(signal.SIGINT, _nothing)
+    signal.signal(signal.SIGINT, _do_nothing)
     try:
         function = pickle.loads(objective)
     except Exception as error:  # noqa: BLE001  whatever the import of the user's modules raises
         link.send(("unusable", told(error)))
         return
-    arguments = [_reporter(link)] if takes_report else []
+    arguments = [_make_reporter(link)] if takes_report else []
     # An OSError or EOFError means that the search has gone.
     try:
         link.send(("ready",))
@@ -49,7 +49,7 @@ def work(link: Connection, objective: bytes, takes_report: bool) -> None:
         return
 
 
-def _nothing(*_: object) -> None:
+def _do_nothing(*_: object) -> None:
     """Ignore SIGINT."""
 
 
@@ -62,7 +62,7 @@ def _outcome(function: Callable[..., Any], parameters: Json, arguments: list[Any
         return ("failed", told(error), traceback.format_exc())
 
 
-def _reporter(link: Connection) -> Callable[[Json], None]:
+def _make_reporter(link: Connection) -> Callable[[Json], None]:
     turn = threading.Lock()  # the function may have threads of its own
 
     def report(value: Json) -> None:

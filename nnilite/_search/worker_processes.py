@@ -70,7 +70,7 @@ class WorkerProcesses:
 
     def __init__(self, objective: Callable[..., Json], takes_report: bool) -> None:
         """Set up the workers. Raises: Conflict if the function cannot be sent to other processes."""
-        self._objective = _pickled(objective)
+        self._objective = _pickle(objective)
         self._takes_report = takes_report
         self._context = multiprocessing.get_context("spawn")
         self._workers: list[_WorkerProcess] = []
@@ -164,16 +164,18 @@ class WorkerProcesses:
         one.link.close()
         self._workers.remove(one)
         if one.is_ready:
-            return End(one.trial, TrialOutcome(error=ObjectiveFailed(f"its worker process {_how(code)}")))
+            return End(one.trial, TrialOutcome(error=ObjectiveFailed(f"its worker process {_describe_code(code)}")))
         self._false_starts += 1
         if (code is not None and code > 0) or self._false_starts >= _MOST_FALSE_STARTS:
             self.broken = True
-            raise NniliteError(f"a worker process {_how(code)} before it could start; see its output. {_GUARD}")
+            raise NniliteError(
+                f"a worker process {_describe_code(code)} before it could start; see its output. {_GUARD}"
+            )
         self.begin(one.trial, one.parameters)
         return None
 
 
-def _pickled(objective: Callable[..., Json]) -> bytes:
+def _pickle(objective: Callable[..., Json]) -> bytes:
     main = sys.modules.get("__main__")
     in_main = getattr(objective, "__module__", "") == "__main__"
     if in_main and not hasattr(main, "__file__"):
@@ -198,7 +200,7 @@ def _send(link: Connection, message: object) -> None:
         link.send(message)
 
 
-def _how(code: int | None) -> str:
+def _describe_code(code: int | None) -> str:
     """Describe how a process ended."""
     if code is None:
         return "has closed its connection"

@@ -58,11 +58,11 @@ class AsyncStore:
             return None
         trial, attempt, metrics = known
         try:
-            sizes = await self._run(self._output_sizes, key)
+            sizes = await self._run(self._measure_output, key)
         except OSError as error:
             problem = f"the output of trial {key[0]} cannot be read ({error.strerror}); retrying"
             raise StoreError(problem, busy=True) from error
-        return trial, attempt, MetricCursor(metrics, *_milestones(attempt), sizes, attempt.run)
+        return trial, attempt, MetricCursor(metrics, *_read_milestones(attempt), sizes, attempt.run)
 
     async def append_output(self, key: JobKey, chunks: Sequence[Output], *, sync: bool) -> None:
         """Write output to its place, and with `sync` wait until it is on the disk. Raises: StoreError."""
@@ -102,7 +102,7 @@ class AsyncStore:
             raise closed(self._directory)
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
-    def _output_sizes(self, key: JobKey) -> dict[str, int]:
+    def _measure_output(self, key: JobKey) -> dict[str, int]:
         paths = {stream: _path(key, stream) for stream in ("stdout", "stderr")}
         sizes = {stream: size_below(self._trials, path) for stream, path in paths.items()}
         return {stream: size for stream, size in sizes.items() if size is not None}
@@ -123,7 +123,7 @@ def _path(key: JobKey, stream: str) -> str:
     return f"{key[0]}/{key[1]}/trial.{stream}"
 
 
-def _milestones(attempt: Attempt) -> tuple[bool, bool]:
+def _read_milestones(attempt: Attempt) -> tuple[bool, bool]:
     """Return whether the keeper has reported the attempt's start and its end.
 
     An assumed end (LOST) was not reported.

@@ -18,7 +18,7 @@ from operator import attrgetter
 from typing import Annotated, Any, get_args, get_origin
 
 from nnilite._store import stored_values as checks
-from nnilite._store.stored_values import Check, stored_value
+from nnilite._store.stored_values import Check, read_stored_value
 from nnilite.records import COUNT, RUN_MAX, Attempt, Exited, Trial, TrialState, storable
 from nnilite.records.shapes import TIME, Form, to_json
 
@@ -60,7 +60,7 @@ class RecordTable:
     ) -> None:
         hints = typing.get_type_hints(record, include_extras=True)
         own = [one for one in dataclasses.fields(record) if one.name not in beside]
-        kept = {one.name: special.get(one.name) or _stored_as(hints[one.name], _is_required(one)) for one in own}
+        kept = {one.name: special.get(one.name) or _choose_stored_as(hints[one.name], _is_required(one)) for one in own}
         known = {**kept, **beside}
         order = dict.fromkeys((*first, *added, *kept))
         self.name = name
@@ -110,13 +110,13 @@ class RecordTable:
 
 def check_types(row: Sequence[Any], kinds: tuple[tuple[type, ...], ...]) -> None:
     """Check the types of a row. Raises: ValueError."""
-    misfit = _misfit(tuple(map(type, row)), kinds)
+    misfit = _find_misfit(tuple(map(type, row)), kinds)
     if misfit is not None:
         raise ValueError(f"a row has {row[misfit]!r:.50} where that cannot be")
 
 
 @lru_cache(maxsize=1000)  # thousands of rows have the same few combinations of types
-def _misfit(found: tuple[type, ...], kinds: tuple[tuple[type, ...], ...]) -> int | None:
+def _find_misfit(found: tuple[type, ...], kinds: tuple[tuple[type, ...], ...]) -> int | None:
     """Return the first column with a value of a wrong type."""
     pairs = zip(found, kinds, strict=True)
     return next((column for column, (one, kind) in enumerate(pairs) if not issubclass(one, kind)), None)
@@ -124,13 +124,13 @@ def _misfit(found: tuple[type, ...], kinds: tuple[tuple[type, ...], ...]) -> int
 
 # ---------------------------------------------------------------- how each type is kept
 
-_VALUE = StoredAs("TEXT", (str,), checks.text, json.dumps, stored_value)
+_VALUE = StoredAs("TEXT", (str,), checks.text, json.dumps, read_stored_value)
 _KINDS = {
     str: StoredAs("TEXT", (str,), checks.text, storable),
-    int: StoredAs("INTEGER", (int,), checks.any_whole),
+    int: StoredAs("INTEGER", (int,), checks.is_any_whole),
     float: StoredAs("REAL", (int, float), checks.amount),
-    Mapping: StoredAs("TEXT", (str,), checks.json_object, lambda value: json.dumps(dict(value)), json.loads),
-    Exited: StoredAs("TEXT", (str,), checks.end, lambda end: json.dumps(to_json(end)), checks.stored_end),
+    Mapping: StoredAs("TEXT", (str,), checks.is_json_object, lambda value: json.dumps(dict(value)), json.loads),
+    Exited: StoredAs("TEXT", (str,), checks.end, lambda end: json.dumps(to_json(end)), checks.read_stored_end),
 }
 _BY_FORM = {
     COUNT: StoredAs("INTEGER", (int,), checks.whole),
@@ -138,7 +138,7 @@ _BY_FORM = {
 }
 
 
-def _stored_as(hint: Any, required: bool) -> StoredAs:
+def _choose_stored_as(hint: Any, required: bool) -> StoredAs:
     """Return how values of a type hint are kept. Raises: TypeError for one that has no place in a column."""
     marks: tuple[Any, ...] = ()
     if get_origin(hint) is Annotated:
@@ -165,11 +165,11 @@ def enum(words: type[Enum]) -> StoredAs:
 
 def optional(kind: StoredAs) -> StoredAs:
     """Store the same, or NULL for None."""
-    write, read = (None if convert is None else _unless_none(convert) for convert in (kind.write, kind.read))
+    write, read = (None if convert is None else _convert_unless_none(convert) for convert in (kind.write, kind.read))
     return StoredAs(kind.sql, (*kind.types, type(None)), checks.maybe(kind.check), write, read)
 
 
-def _unless_none(convert: Convert) -> Convert:
+def _convert_unless_none(convert: Convert) -> Convert:
     return lambda value: None if value is None else convert(value)
 
 
@@ -219,7 +219,7 @@ ATTEMPTS = RecordTable(
     special={
         "cancel": _MAYBE_STATE,
         "service": _WORD,
-        "run": replace(_WORD, check=checks.at_most(RUN_MAX)),
+        "run": replace(_WORD, check=checks.is_at_most(RUN_MAX)),
     },
     # The number of its trial instead of the trial's id.
     beside={"trial": _NUMBER},

@@ -2,7 +2,7 @@
 
 SQLite keeps any type in any column, so a stranger's file may hold texts where numbers belong, an unknown state, or a
 trial whose id is a path. All code that reads the database later can rely on these checks. Only the values of users
-are not checked here: `rows.stored_value` reads them, and reads a bad one as None.
+are not checked here: `rows.read_stored_value` reads them, and reads a bad one as None.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nnilite.records import PRIORITY_MAX, CallKind, ExperimentLimits, Experiment
 from nnilite.services.keeper_events import read_value
 
 
-def foreign_objects(db: sqlite3.Connection) -> list[str]:
+def list_foreign_objects(db: sqlite3.Connection) -> list[str]:
     """Return objects that nnilite never makes, and that may run code or hide rows: triggers, views, ..."""
     found = db.execute(
         "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view') OR sql LIKE 'CREATE VIRTUAL%'"
@@ -59,7 +59,7 @@ def check_rows(db: sqlite3.Connection) -> None:
             raise StoreError(f"its table {table} has rows of a trial that does not exist")
 
 
-def checked_limits(text: str | None) -> Mapping[str, Any]:
+def check_limits(text: str | None) -> Mapping[str, Any]:
     """Return the limits as the user last changed them, named like the rules' settings. Raises: ValueError."""
     limits = json.loads(text or "{}")
     if not isinstance(limits, dict) or not all(name in _LIMITS and _LIMITS[name](v) for name, v in limits.items()):
@@ -67,7 +67,7 @@ def checked_limits(text: str | None) -> Mapping[str, Any]:
     return limits
 
 
-def moment_of(text: str | None) -> float | None:
+def read_moment(text: str | None) -> float | None:
     """Return a time of the table `meta`. Raises: ValueError."""
     value = json.loads(text or "null")
     if not checks.maybe(checks.time)(value):
@@ -80,15 +80,15 @@ def _objects(db: sqlite3.Connection) -> dict[str, tuple[str, str, str]]:
     return {str(name): (kind, table, " ".join(str(sql).split())) for name, kind, table, sql in rows}
 
 
-def _tags(value: Any) -> bool:
-    return isinstance(value, str) and _remarked(read_value(value)[0], "")
+def _are_tags(value: Any) -> bool:
+    return isinstance(value, str) and _can_be_remarks(read_value(value)[0], "")
 
 
 def _note(value: Any) -> bool:
-    return _remarked([], value)
+    return _can_be_remarks([], value)
 
 
-def _remarked(tags: Any, note: Any) -> bool:
+def _can_be_remarks(tags: Any, note: Any) -> bool:
     try:
         checked("", tags, note)
     except ConfigError:
@@ -96,14 +96,14 @@ def _remarked(tags: Any, note: Any) -> bool:
     return True
 
 
-def _meta_time(text: str) -> bool:
+def _is_meta_time(text: str) -> bool:
     value, problem = read_value(text)
     return not problem and checks.maybe(checks.time)(value)
 
 
-def _meta_limits(text: str) -> bool:
+def _are_meta_limits(text: str) -> bool:
     try:
-        checked_limits(text)
+        check_limits(text)
     except (ValueError, RecursionError):
         return False
     return True
@@ -118,11 +118,11 @@ _LIMITS: dict[str, Check] = {
     "priority": checks.maybe(lambda value: type(value) is int and abs(value) <= PRIORITY_MAX),
 }
 _META: dict[str, Check] = {
-    "created": _meta_time,
-    "ended": _meta_time,
-    "duration_s": _meta_time,
+    "created": _is_meta_time,
+    "ended": _is_meta_time,
+    "duration_s": _is_meta_time,
     "state": checks.one_of(*(state.value for state in ExperimentState)),
-    "limits": _meta_limits,
+    "limits": _are_meta_limits,
     NOTICES: are_sentences,
 }
 _COLUMNS: dict[str, dict[str, Check]] = {
@@ -146,5 +146,5 @@ _COLUMNS: dict[str, dict[str, Check]] = {
         "customized": checks.truth,
     },
     "removals": {"trial": checks.whole, "number": checks.whole},
-    "remarks": {"tags": _tags, "note": _note, "revision": checks.whole},
+    "remarks": {"tags": _are_tags, "note": _note, "revision": checks.whole},
 }

@@ -54,11 +54,11 @@ def columns(trials: Sequence[Json]) -> dict[str, list[Json]]:
     """Return the values of each parameter that varies, one for each trial, without gaps."""
     flat = [flatten(parameters) for parameters in trials]
     names = sorted({name for one in flat for name in one})
-    found = {name: _filled([one.get(name, _ABSENT) for one in flat]) for name in names}
+    found = {name: _fill([one.get(name, _ABSENT) for one in flat]) for name in names}
     return {name: values for name, values in found.items() if len(set(values)) > 1}
 
 
-def _filled(values: list[Json]) -> list[Json]:
+def _fill(values: list[Json]) -> list[Json]:
     present = [value for value in values if value != _ABSENT]
     if all(_is_number(value) for value in present):
         middle = statistics.median_low(present)

@@ -19,7 +19,7 @@ _SUFFIXES = ("", "-wal", "-shm")
 FileId = tuple[int, int]
 
 
-def file_id(path: Path) -> FileId | None:
+def find_file_id(path: Path) -> FileId | None:
     """Return device and inode, None if there is no such file. Raises: OSError if the file cannot be examined."""
     try:
         found = path.stat()
@@ -58,7 +58,7 @@ class PlaceOf:
         _sync(self._path.parent)
 
     def _check_free(self) -> None:
-        found = file_id(self._path)
+        found = find_file_id(self._path)
         if found is not None and found != self._known[0]:
             raise StoreError(
                 f"{self._path} was replaced by another file while the experiment runs; move the other file "
@@ -69,7 +69,7 @@ class PlaceOf:
             raise StoreError(f"{self._path.parent}, the experiment's folder, is gone", busy=True)
 
     def _look(self) -> list[FileId | None]:
-        return [file_id(self._at(suffix)) for suffix in _SUFFIXES]
+        return [find_file_id(self._at(suffix)) for suffix in _SUFFIXES]
 
     def _at(self, suffix: str) -> Path:
         return self._path.with_name(self._path.name + suffix)

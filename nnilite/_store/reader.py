@@ -21,17 +21,17 @@ from nnilite._answers.backend import (
     TrialRemarks,
     TrialSort,
 )
-from nnilite._store.place import file_id
+from nnilite._store.place import find_file_id
 from nnilite._store.rows import (
     ATTEMPT_COLUMNS,
     LATEST,
     METRIC_COLUMNS,
     TRIAL_COLUMNS,
-    attempt_from,
-    metric_from,
-    trial_from,
+    make_attempt,
+    make_metric,
+    make_trial,
 )
-from nnilite._store.stored_values import stored_value
+from nnilite._store.stored_values import read_stored_value
 from nnilite._store.trial_remarks import WITH_TAG, find_remarks
 from nnilite._store.trouble import closed, understood
 from nnilite.errors import NotFound
@@ -131,7 +131,7 @@ class Reader:
     def _connection(self) -> sqlite3.Connection:
         """Return the connection of this thread. Only `close` uses those of other threads, after their end."""
         db: sqlite3.Connection | None = getattr(self._local, "db", None)
-        place = file_id(self._path)
+        place = find_file_id(self._path)
         if db is not None and place in (None, self._local.place):
             return db
         uri = f"file:{quote(str(self._path))}?mode=ro"
@@ -162,9 +162,11 @@ class Reader:
             query.offset,
         )
         revision = self._rows("SELECT COALESCE(MAX(revision), 0) FROM trials")[0][0]
-        trials = [trial_from(row[1:]) for row in rows]
+        trials = [make_trial(row[1:]) for row in rows]
         latest = {
-            trial.id: stored_value(text) for trial, (text, *_) in zip(trials, rows, strict=True) if text is not None
+            trial.id: read_stored_value(text)
+            for trial, (text, *_) in zip(trials, rows, strict=True)
+            if text is not None
         }
         return TrialPage(trials, total, revision, latest)
 
@@ -172,10 +174,10 @@ class Reader:
         rows = self._rows(f"SELECT {TRIAL_COLUMNS} FROM trials WHERE id = ?", trial)
         if not rows:
             raise NotFound(f"There is no trial {trial!r} in this experiment.")
-        found = trial_from(rows[0])
+        found = make_trial(rows[0])
         query = f"SELECT {ATTEMPT_COLUMNS} FROM attempts a WHERE a.trial = ? ORDER BY a.number"
         attempts = self._rows(query, found.sequence)
-        return found, [attempt_from(trial, row) for row in attempts]
+        return found, [make_attempt(trial, row) for row in attempts]
 
     def _metrics(self, query: MetricQuery) -> MetricPage:
         conditions, values = ["m.rowid > ?"], [query.after]
@@ -197,7 +199,7 @@ class Reader:
             query.limit,
         )
         rows = list(_within(query.size, found))
-        metrics = [metric_from(row[2:]) for row in rows]
+        metrics = [make_metric(row[2:]) for row in rows]
         return MetricPage(metrics, rows[-1][0] if rows else query.after, [row[1] for row in rows])
 
     def _ended(self, after: int) -> list[Trial]:
@@ -206,7 +208,7 @@ class Reader:
             after,
             _EXPORT_CHUNK,
         )
-        return [trial_from(row) for row in rows]
+        return [make_trial(row) for row in rows]
 
     def _imported(self) -> list[list[tuple[Json, Json]]]:
         rows = self._rows("SELECT value FROM calls WHERE kind = 'import' ORDER BY number")

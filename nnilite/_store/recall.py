@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._engine import messages as s
-from nnilite._store.contents import checked_limits, moment_of
-from nnilite._store.rows import ATTEMPT_COLUMNS, TRIAL_COLUMNS, attempt_from, call_from, trial_from
-from nnilite._store.stored_values import stored_value
+from nnilite._store.contents import check_limits, read_moment
+from nnilite._store.rows import ATTEMPT_COLUMNS, TRIAL_COLUMNS, call_from, make_attempt, make_trial
+from nnilite._store.stored_values import read_stored_value
 from nnilite._store.trouble import understood
 from nnilite.errors import StoreError
 from nnilite.records import DRILLED, UNSTARTED, Attempt, ExperimentState, JobState, Json, Trial, TrialState
@@ -44,12 +44,12 @@ class Recall:
     def settings(self, defaults: s.Settings) -> s.Settings:
         """Return the limits of the config, with the user's later changes."""
         with understood(self.path):
-            return replace(defaults, **checked_limits(self.meta("limits")))
+            return replace(defaults, **check_limits(self.meta("limits")))
 
     def moment(self, key: str) -> float | None:
         """Return `created` or `ended`, in seconds since the epoch."""
         with understood(self.path):
-            return moment_of(self.meta(key))
+            return read_moment(self.meta(key))
 
     def snapshot(self, maximize: bool) -> s.Snapshot:
         """Return what the rules need to continue."""
@@ -64,7 +64,7 @@ class Recall:
                 calls=int(self._one("SELECT COALESCE(MAX(number), 0) FROM calls")),
                 counts={TrialState(state): number for state, number in counts},
                 best=self._best(maximize),
-                spent=dict(self._spent()),
+                spent=dict(self._sum_spent()),
                 live=tuple(self._live()),
                 removals=tuple(self._removals()),
             )
@@ -80,14 +80,14 @@ class Recall:
             )
             .fetchone()
         )
-        return trial_from(row) if row else None
+        return make_trial(row) if row else None
 
     def _live(self) -> Iterator[s.LiveTrial]:
         db = self._use()
         query = f"SELECT {TRIAL_COLUMNS} FROM trials WHERE state IN {_UNENDED} ORDER BY sequence"
-        for trial in [trial_from(row) for row in db.execute(query).fetchall()]:
+        for trial in [make_trial(row) for row in db.execute(query).fetchall()]:
             rows = db.execute(_ATTEMPTS + "ORDER BY a.number", (trial.sequence,)).fetchall()
-            attempts = [attempt_from(trial.id, row) for row in rows]
+            attempts = [make_attempt(trial.id, row) for row in rows]
             last, intermediates = self._last_intermediate(trial)
             yield s.LiveTrial(
                 trial,
@@ -106,7 +106,7 @@ class Recall:
         with understood(self.path):
             return [(str(trial), int(attempt)) for trial, attempt in self._use().execute(query)]
 
-    def _spent(self) -> Iterator[tuple[str, float]]:
+    def _sum_spent(self) -> Iterator[tuple[str, float]]:
         """Yield what the attempts of each service have cost."""
         query = "SELECT service, SUM(cost) FROM attempts WHERE cost IS NOT NULL GROUP BY service"
         yield from ((str(service), float(cost)) for service, cost in self._use().execute(query))
@@ -118,14 +118,14 @@ class Recall:
             "JOIN trials t ON t.sequence = r.trial ORDER BY r.trial, r.number"
         )
         for trial, *row in self._use().execute(query).fetchall():
-            yield attempt_from(trial, tuple(row))
+            yield make_attempt(trial, tuple(row))
 
     def _last_intermediate(self, trial: Trial) -> tuple[Json, int]:
         """Return the last intermediate result of the current attempt (None if there is none), and their number."""
         where = "FROM metrics WHERE trial = ? AND attempt = ? AND final = 0"
         at = (trial.sequence, trial.attempt)
         last = self._one(f"SELECT value {where} ORDER BY idx DESC LIMIT 1", *at)
-        return stored_value(last), int(self._one(f"SELECT COUNT(*) {where}", *at))
+        return read_stored_value(last), int(self._one(f"SELECT COUNT(*) {where}", *at))
 
     def attempt(self, trial: str, number: int) -> tuple[Trial, Attempt, int] | None:
         """Return a trial, its attempt with that number, and how many metrics that has reported; None if missing."""
@@ -133,13 +133,13 @@ class Recall:
             row = self._use().execute(f"SELECT {TRIAL_COLUMNS} FROM trials WHERE id = ?", (trial,)).fetchone()
             if row is None:
                 return None
-            found = trial_from(row)
+            found = make_trial(row)
             at = (found.sequence, number)
             row = self._use().execute(_ATTEMPTS + "AND a.number = ?", at).fetchone()
             if row is None:
                 return None
             metrics = self._one("SELECT COALESCE(MAX(idx) + 1, 0) FROM metrics WHERE trial = ? AND attempt = ?", *at)
-            return found, attempt_from(trial, row), int(metrics)
+            return found, make_attempt(trial, row), int(metrics)
 
     def calls(self, until: int) -> list[Call]:
         """Return the first `until` calls of the tuner, in order."""
@@ -153,7 +153,9 @@ class Recall:
     def last_space(self) -> Json:
         """Return the search space as the user last changed it; None if it was never changed."""
         with understood(self.path):
-            return stored_value(self._one("SELECT value FROM calls WHERE kind = 'space' ORDER BY number DESC LIMIT 1"))
+            return read_stored_value(
+                self._one("SELECT value FROM calls WHERE kind = 'space' ORDER BY number DESC LIMIT 1")
+            )
 
     def busy_s(self) -> float:
         """Return for how long at least one trial was running, in seconds."""
@@ -177,5 +179,5 @@ class Recall:
             for trial, attempt, state, value in self._use().execute(query):
                 ended = TrialState(state).ended
                 entry = found.setdefault(trial, (trial, attempt, [], ended, state == "SUCCEEDED"))
-                entry[2].append(stored_value(value))
+                entry[2].append(read_stored_value(value))
         return list(found.values())

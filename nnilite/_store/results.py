@@ -8,13 +8,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 from nnilite._experiments.nni_folders import is_uncertain
-from nnilite._store.stored_values import stored_value
+from nnilite._store.stored_values import read_stored_value
 from nnilite._store.trouble import understood
 from nnilite.errors import NotFound
 from nnilite.records import Json
 
 
-def results_of(path: Path) -> list[Json]:
+def read_succeeded(path: Path) -> list[Json]:
     """Return the results of the trials that succeeded, as `{"parameter": ..., "value": ...}`, in order.
 
     Trials of Microsoft NNI whose parameters are not known are left out. Raises: NotFound, StoreError.
@@ -29,4 +29,4 @@ def results_of(path: Path) -> list[Json]:
             "ORDER BY sequence"
         )
         known = [(parameters, value) for parameters, value, reason in rows if not is_uncertain(reason)]
-        return [{"parameter": stored_value(given), "value": stored_value(value)} for given, value in known]
+        return [{"parameter": read_stored_value(given), "value": read_stored_value(value)} for given, value in known]

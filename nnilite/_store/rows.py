@@ -8,7 +8,7 @@ from typing import Any
 
 from nnilite._answers.queries import TrialRemarks
 from nnilite._store.columns import ATTEMPTS, TRIALS, check_types
-from nnilite._store.stored_values import stored_value
+from nnilite._store.stored_values import read_stored_value
 from nnilite.records import Attempt, CallKind, Metric, MetricKind, Trial
 from nnilite.tuner import Call
 
@@ -28,22 +28,22 @@ _REMARK_TYPES = ((str,), (str,), (str,), (int,))
 _CALL_TYPES = ((str,), _WHOLE, _TEXT, _TEXT, _TEXT, _WHOLE, (int,))
 
 
-def trial_from(row: Sequence[Any]) -> Trial:
+def make_trial(row: Sequence[Any]) -> Trial:
     return Trial(*TRIALS.values(row))
 
 
-def attempt_from(trial: str, row: Sequence[Any]) -> Attempt:
+def make_attempt(trial: str, row: Sequence[Any]) -> Attempt:
     return Attempt(trial, *ATTEMPTS.values(row))
 
 
-def metric_from(row: tuple[Any, ...]) -> Metric:
+def make_metric(row: tuple[Any, ...]) -> Metric:
     check_types(row, _METRIC_TYPES)
     trial, attempt, index, final, sequence, value, time = row
     kind = MetricKind.FINAL if final else MetricKind.PERIODICAL
-    return Metric(trial, attempt, index, kind, sequence, stored_value(value), time)
+    return Metric(trial, attempt, index, kind, sequence, read_stored_value(value), time)
 
 
-def remarks_from(row: tuple[Any, ...]) -> TrialRemarks:
+def make_remarks(row: tuple[Any, ...]) -> TrialRemarks:
     check_types(row, _REMARK_TYPES)
     trial, tags, note, revision = row
     words = json.loads(tags)
@@ -60,8 +60,8 @@ def call_from(row: tuple[Any, ...]) -> Call:
         kind=CallKind(kind),
         parameter_id=parameter_id,
         trial_job_id=trial,
-        parameters=stored_value(parameters),
-        value=stored_value(value),
+        parameters=read_stored_value(parameters),
+        value=read_stored_value(value),
         success=None if success is None else bool(success),
         customized=bool(customized),
     )

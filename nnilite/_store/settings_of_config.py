@@ -13,7 +13,7 @@ from nnilite.tuning.class_args import default_of
 from nnilite.tuning.objectives import configured
 
 
-def settings_of(config: CheckedConfig, maximize: bool) -> s.Settings:
+def make_settings(config: CheckedConfig, maximize: bool) -> s.Settings:
     """Return the settings of the rules, from the config."""
     return s.Settings(
         concurrency=config.trial_concurrency,

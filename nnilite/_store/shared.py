@@ -12,10 +12,10 @@ from nnilite._store.rows import (
     ATTEMPT_COLUMNS,
     METRIC_COLUMNS,
     TRIAL_COLUMNS,
-    attempt_from,
     call_from,
-    metric_from,
-    trial_from,
+    make_attempt,
+    make_metric,
+    make_trial,
 )
 from nnilite._store.trouble import understood
 from nnilite._store.writer import Store
@@ -84,13 +84,13 @@ class SharedStore(Store):
         open_ = f"SELECT {TRIAL_COLUMNS} FROM trials WHERE state IN ('WAITING', 'RUNNING', 'UNKNOWN') ORDER BY sequence"
         with understood(self.path):
             found: list[tuple[Trial, Attempt]] = []
-            for trial in [_sound(trial_from(row)) for row in self._use().execute(open_).fetchall()]:
+            for trial in [_check_sound(make_trial(row)) for row in self._use().execute(open_).fetchall()]:
                 row = self._use().execute(query, (trial.sequence, trial.attempt)).fetchone()
-                attempt = Attempt(trial.id, trial.attempt) if row is None else attempt_from(trial.id, row)
+                attempt = Attempt(trial.id, trial.attempt) if row is None else make_attempt(trial.id, row)
                 found.append((trial, attempt))
             return found
 
-    def next_numbers(self) -> tuple[int, int]:
+    def find_next_numbers(self) -> tuple[int, int]:
         """Return the next trial's sequence and parameter id."""
         with understood(self.path):
             return (
@@ -100,7 +100,7 @@ class SharedStore(Store):
 
     def _trials(self, seen: SharedCursor) -> Iterator[Trial]:
         query = f"SELECT {TRIAL_COLUMNS} FROM trials WHERE revision > ? ORDER BY sequence"
-        yield from (_sound(trial_from(row)) for row in self._use().execute(query, (seen.revision,)))
+        yield from (_check_sound(make_trial(row)) for row in self._use().execute(query, (seen.revision,)))
 
     def _calls(self, seen: SharedCursor) -> Iterator[Call]:
         query = (
@@ -114,10 +114,10 @@ class SharedStore(Store):
             f"SELECT {METRIC_COLUMNS} FROM metrics m JOIN trials t ON t.sequence = m.trial "
             "WHERE m.rowid > ? AND m.final = 0 ORDER BY m.rowid"
         )
-        yield from (metric_from(row) for row in self._use().execute(query, (seen.metric,)))
+        yield from (make_metric(row) for row in self._use().execute(query, (seen.metric,)))
 
 
-def _sound(trial: Trial) -> Trial:
+def _check_sound(trial: Trial) -> Trial:
     parameters: Json = trial.parameters
     if parameters is None:
         raise ValueError(f"the parameters of trial {trial.id} cannot be read")

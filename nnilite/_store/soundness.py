@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from nnilite._store.contents import check_rows, check_schema, foreign_objects
+from nnilite._store.contents import check_rows, check_schema, list_foreign_objects
 from nnilite._store.database_schema import SCHEMA, SCHEMA_VERSION
-from nnilite._store.stored_values import stored_value
+from nnilite._store.stored_values import read_stored_value
 from nnilite._store.trouble import understood
 from nnilite.errors import StoreError
 from nnilite.records import ExperimentState
@@ -95,7 +95,7 @@ class SoundnessCheck:
             self.counts = {table: self._rows(f"SELECT COUNT(*) FROM {table}")[0][0] for table in tables}
             yield from _identity(self._rows, experiment)
             for check in _CHECKS:
-                yield from _capped(check(self._rows))
+                yield from _limit_findings(check(self._rows))
 
     def attempts(self) -> Iterator[StoredAttempt]:
         """Yield all attempts that have ended, in order."""
@@ -106,18 +106,18 @@ class SoundnessCheck:
         )
         with understood(self._path):
             for trial, number, sequence, parameters, *rest in self._rows(query):
-                yield StoredAttempt(trial, number, sequence, stored_value(parameters), *rest)
+                yield StoredAttempt(trial, number, sequence, read_stored_value(parameters), *rest)
 
     def metrics(self, attempt: StoredAttempt) -> dict[int, tuple[bool, str]]:
         """Return the attempt's metrics by their index: whether it is the final one, and its value as JSON text."""
         query = "SELECT idx, final, value FROM metrics WHERE trial = ? AND attempt = ?"
         with understood(self._path):
             rows = self._rows(query, attempt.sequence, attempt.number)
-            return {index: (bool(final), json.dumps(stored_value(value))) for index, final, value in rows}
+            return {index: (bool(final), json.dumps(read_stored_value(value))) for index, final, value in rows}
 
     def state(self) -> str:
         """Return the state of the experiment, as last committed."""
-        return _meta(self._rows).get("state", "")
+        return _read_meta(self._rows).get("state", "")
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
         if self._db is None:
@@ -130,7 +130,7 @@ class SoundnessCheck:
         found = [str(row[0]) for row in self._rows("PRAGMA integrity_check(3)")]
         if found != ["ok"]:
             yield Defect("database", f"its pages or indices are damaged: {'; '.join(found):.300}")
-        for name in foreign_objects(self._db):
+        for name in list_foreign_objects(self._db):
             yield Defect("database", f"it contains {name}, which nnilite did not create")
         for check in (lambda db: check_schema(db, SCHEMA), check_rows):
             with _told() as told:
@@ -147,7 +147,7 @@ def _told() -> Iterator[list[Defect]]:
         found.append(Defect("database", str(error)))
 
 
-def _capped(findings: Iterator[Defect]) -> Iterator[Defect]:
+def _limit_findings(findings: Iterator[Defect]) -> Iterator[Defect]:
     for count, finding in enumerate(findings):
         if count == _MOST:
             yield Defect(finding.place, "... and more of the same kind")
@@ -155,12 +155,12 @@ def _capped(findings: Iterator[Defect]) -> Iterator[Defect]:
         yield finding
 
 
-def _meta(rows: Rows) -> dict[str, str]:
+def _read_meta(rows: Rows) -> dict[str, str]:
     return dict(rows("SELECT key, value FROM meta"))
 
 
 def _identity(rows: Rows, experiment: str) -> Iterator[Defect]:
-    known = _meta(rows)
+    known = _read_meta(rows)
     if known.get("id") != experiment:
         yield Defect("database", f"it belongs to experiment {known.get('id')!r:.80}")
     if known.get("state") in _OVER:
@@ -168,20 +168,20 @@ def _identity(rows: Rows, experiment: str) -> Iterator[Defect]:
             yield Defect(_place(sequence, trial), f"it is {state}, and the experiment is {known['state']}")
 
 
-def _trial_numbers(rows: Rows) -> Iterator[Defect]:
+def _check_trial_numbers(rows: Rows) -> Iterator[Defect]:
     query = "SELECT sequence, id, LAG(sequence, 1, -1) OVER (ORDER BY sequence) FROM trials"
     for sequence, trial, before in rows(f"WITH numbered(a, b, c) AS ({query}) SELECT * FROM numbered WHERE a <> c + 1"):
         missing = f"{before + 1}" if sequence == before + 2 else f"{before + 1} to {sequence - 1}"
         yield Defect(_place(sequence, trial), f"the trials before it are missing: {missing}")
 
 
-def _parameter_ids(rows: Rows) -> Iterator[Defect]:
+def _check_parameter_ids(rows: Rows) -> Iterator[Defect]:
     query = "SELECT parameter_id, COUNT(*) FROM trials WHERE parameter_id IS NOT NULL GROUP BY parameter_id"
     for number, count in rows(f"{query} HAVING COUNT(*) > 1"):
         yield Defect(f"parameters {number}", f"{count} trials have this number, which belongs to one")
 
 
-def _attempt_numbers(rows: Rows) -> Iterator[Defect]:
+def _check_attempt_numbers(rows: Rows) -> Iterator[Defect]:
     query = (
         "SELECT t.sequence, t.id, t.state, t.attempt, COUNT(a.number), MAX(a.number) FROM trials t "
         "LEFT JOIN attempts a ON a.trial = t.sequence GROUP BY t.sequence"
@@ -217,7 +217,7 @@ def _states(rows: Rows) -> Iterator[Defect]:
         yield Defect(_place(sequence, trial, number), f"the trial is {state}, and this attempt is {told}")
 
 
-def _metric_numbers(rows: Rows) -> Iterator[Defect]:
+def _check_metric_numbers(rows: Rows) -> Iterator[Defect]:
     query = (
         "SELECT t.sequence, t.id, m.attempt, MIN(m.idx), MAX(m.idx), COUNT(*) FROM metrics m "
         "JOIN trials t ON t.sequence = m.trial GROUP BY m.trial, m.attempt HAVING MIN(m.idx) > 0 "
@@ -243,8 +243,8 @@ def _values(rows: Rows) -> Iterator[Defect]:
     for sequence, trial, value, score, reported in rows(f"SELECT sequence, id, value, score, ({first}) FROM trials t"):
         place = _place(sequence, trial)
         if value != reported:
-            yield Defect(place, f"its result is {_short(value)}, but it reported {_short(reported)}")
-        wanted = scalar(stored_value(value))
+            yield Defect(place, f"its result is {_shorten(value)}, but it reported {_shorten(reported)}")
+        wanted = scalar(read_stored_value(value))
         if score != wanted:
             yield Defect(place, f"its score is {score}, and {wanted} follows from its result")
 
@@ -267,16 +267,16 @@ def _calls(rows: Rows) -> Iterator[Defect]:
         "(SELECT MAX(number) FROM calls l WHERE l.trial = t.id AND l.kind = 'result') AND c.value IS NOT t.value"
     )
     for sequence, trial, value, said in rows(results):
-        yield Defect(_place(sequence, trial), f"its result is {_short(value)}, but the tuner got {_short(said)}")
+        yield Defect(_place(sequence, trial), f"its result is {_shorten(value)}, but the tuner got {_shorten(said)}")
 
 
 _CHECKS: tuple[Callable[[Rows], Iterator[Defect]], ...] = (
-    _trial_numbers,
-    _parameter_ids,
-    _attempt_numbers,
+    _check_trial_numbers,
+    _check_parameter_ids,
+    _check_attempt_numbers,
     _ends,
     _states,
-    _metric_numbers,
+    _check_metric_numbers,
     _values,
     _calls,
 )
@@ -287,5 +287,5 @@ def _place(sequence: int, trial: str, attempt: int | None = None) -> str:
     return text if attempt is None else f"{text}, attempt {attempt}"
 
 
-def _short(value: str | None) -> str:
+def _shorten(value: str | None) -> str:
     return "nothing" if value is None else value if len(value) <= 60 else f"{value[:57]}..."

@@ -30,12 +30,12 @@ def text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def at_most(length: int) -> Check:
+def is_at_most(length: int) -> Check:
     """Check a text of at most `length` characters."""
     return lambda value: isinstance(value, str) and len(value) <= length
 
 
-def any_whole(value: Any) -> bool:
+def is_any_whole(value: Any) -> bool:
     return type(value) is int
 
 
@@ -71,19 +71,19 @@ def trial_id(value: Any) -> bool:
     return isinstance(value, str) and _TRIAL_ID.fullmatch(value) is not None
 
 
-def json_object(value: Any) -> bool:
+def is_json_object(value: Any) -> bool:
     return isinstance(value, str) and isinstance(read_value(value)[0], dict)
 
 
 def end(value: Any) -> bool:
     try:
-        stored_end(value)
+        read_stored_end(value)
     except (ValueError, TypeError):
         return False
     return True
 
 
-def stored_end(text: str) -> Exited:
+def read_stored_end(text: str) -> Exited:
     """Return an end that a keeper has reported. Raises: ValueError."""
     fields = read_value(text)[0]
     event = parse_event({**fields, "type": "exit"} if isinstance(fields, dict) else None)
@@ -92,6 +92,6 @@ def stored_end(text: str) -> Exited:
     return event
 
 
-def stored_value(text: str | None) -> Json:
+def read_stored_value(text: str | None) -> Json:
     """Return a user's value as it was stored; None if it is no longer allowed, as earlier versions accepted more."""
     return None if text is None else read_value(text)[0]

@@ -27,7 +27,7 @@ from nnilite._answers.bulk_queries import (
 )
 from nnilite._store.reader import Reader
 from nnilite._store.rows import LATEST
-from nnilite._store.stored_values import stored_value
+from nnilite._store.stored_values import read_stored_value
 from nnilite.errors import ServiceError
 from nnilite.records import Json
 
@@ -88,7 +88,7 @@ class BulkReader:
             known = await self._reader.ask(_read_state_of_results, stopped)
             kept = self._importance.get((method, key, stopped))
             if kept is None or kept[0] != known:
-                scored = await self._reader.ask(_scored, key, stopped)
+                scored = await self._reader.ask(_read_scored, key, stopped)
                 found = await _compute(method, scored, self._objectives.get(key, "minimize"))
                 if len(self._importance) >= _ANSWERS_MAX:
                     self._importance.clear()
@@ -102,10 +102,10 @@ def _page(rows: Rows, query: str, after: PageCursor, limit: int) -> RowPage:
 
 
 def _curves(rows: Rows, trials: Sequence[str], points: int, key: str) -> list[Curve]:
-    return [found for trial in trials if (found := _curve(rows, trial, points, key)) is not None]
+    return [found for trial in trials if (found := _get_curve(rows, trial, points, key)) is not None]
 
 
-def _curve(rows: Rows, trial: str, points: int, key: str) -> Curve | None:
+def _get_curve(rows: Rows, trial: str, points: int, key: str) -> Curve | None:
     place = rows("SELECT sequence, attempt FROM trials WHERE id = ?", trial)
     if not place:
         return None
@@ -117,7 +117,7 @@ def _curve(rows: Rows, trial: str, points: int, key: str) -> Curve | None:
         "AND (idx % ? = 0 OR idx = ?) ORDER BY idx",
         *(*place[0], every, last),
     )
-    return Curve(trial, [step for step, _ in found], [_number(stored_value(text), key) for _, text in found])
+    return Curve(trial, [step for step, _ in found], [_number(read_stored_value(text), key) for _, text in found])
 
 
 def _number(value: Json, key: str) -> float | None:
@@ -138,14 +138,14 @@ def _read_state_of_results(rows: Rows, stopped: bool) -> tuple[int, int]:
     return int(found[0][0]), int(found[0][1])
 
 
-def _scored(rows: Rows, key: str, stopped: bool) -> list[tuple[str, float]]:
+def _read_scored(rows: Rows, key: str, stopped: bool) -> list[tuple[str, float]]:
     """Return parameters (JSON) and the number `key` of all trials that have it, evenly spread ones if they are many."""
     found = rows(
         f"SELECT parameters, COALESCE(value, {LATEST}) FROM (SELECT t.*, ROW_NUMBER() OVER (ORDER BY t.sequence) "
         f"AS place FROM trials t WHERE {_WITH_RESULT}) t WHERE place % ? = 0",
         *(stopped, max(math.ceil(_read_state_of_results(rows, stopped)[0] / _SAMPLE_MAX), 1)),
     )
-    numbers = ((parameters, _number(stored_value(text), key)) for parameters, text in found if text is not None)
+    numbers = ((parameters, _number(read_stored_value(text), key)) for parameters, text in found if text is not None)
     return [(parameters, number) for parameters, number in numbers if number is not None]
 
 

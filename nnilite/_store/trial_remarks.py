@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from nnilite._answers.queries import RemarksQuery, TrialRemarks
-from nnilite._store.rows import REMARK_COLUMNS, remarks_from
+from nnilite._store.rows import REMARK_COLUMNS, make_remarks
 from nnilite._store.trouble import translated
 from nnilite.errors import Conflict, NotFound, StoreError
 from nnilite.records import storable
@@ -41,7 +41,7 @@ def find_remarks(rows: Callable[..., list[Any]], query: RemarksQuery) -> list[Tr
         f"WHERE r.revision > ? {condition}ORDER BY r.revision LIMIT ?",
         *(query.after, *values, -1 if query.limit is None else query.limit),
     )
-    return [remarks_from(row) for row in found]
+    return [make_remarks(row) for row in found]
 
 
 def write_remarks(path: Path, remarks: TrialRemarks) -> TrialRemarks:
@@ -49,7 +49,7 @@ def write_remarks(path: Path, remarks: TrialRemarks) -> TrialRemarks:
 
     Raises: NotFound, Conflict if they have been changed meanwhile, StoreError.
     """
-    with translated(path), _transaction(path) as db:
+    with translated(path), _begin_transaction(path) as db:
         place = db.execute("SELECT sequence FROM trials WHERE id = ?", (remarks.trial,)).fetchone()
         if place is None:
             raise NotFound(f"There is no trial {remarks.trial!r} in this experiment.")
@@ -64,7 +64,7 @@ def write_remarks(path: Path, remarks: TrialRemarks) -> TrialRemarks:
 
 
 @contextlib.contextmanager
-def _transaction(path: Path) -> Iterator[sqlite3.Connection]:
+def _begin_transaction(path: Path) -> Iterator[sqlite3.Connection]:
     """Yield a connection in a transaction.
 
     It is on the disk after the end of the block, or undone after an error.

@@ -25,9 +25,9 @@ def translated(path: Path) -> Iterator[None]:
             cure = "free some disk space, then it continues" if "full" in text else "retrying"
             raise StoreError(f"{path} cannot be written ({text}); {cure}", busy=True) from error
         # A table is missing, for example, or a text is not UTF-8.
-        raise _damaged(path, error) from error
+        raise _make_damaged(path, error) from error
     except sqlite3.DatabaseError as error:
-        raise _damaged(path, error) from error
+        raise _make_damaged(path, error) from error
 
 
 @contextmanager
@@ -49,5 +49,5 @@ def closed(path: Path) -> StoreError:
     return StoreError(sentence, busy=True)
 
 
-def _damaged(path: Path, error: Exception) -> StoreError:
+def _make_damaged(path: Path, error: Exception) -> StoreError:
     return StoreError(f"{path} is damaged or not a database ({error}); restore it from a copy.")

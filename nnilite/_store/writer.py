@@ -19,7 +19,7 @@ from typing import Any
 
 from nnilite._engine import messages as s
 from nnilite._store.columns import ATTEMPTS, TRIALS
-from nnilite._store.contents import foreign_objects
+from nnilite._store.contents import list_foreign_objects
 from nnilite._store.database_schema import MIGRATIONS, SCHEMA, SCHEMA_VERSION
 from nnilite._store.notices import NOTICES
 from nnilite._store.place import PlaceOf
@@ -110,7 +110,7 @@ class Store(Recall):
         version = int(self._one("PRAGMA user_version"))
         if version > SCHEMA_VERSION:
             raise StoreError(f"{self.path} was written by a newer nnilite (schema {version}); update nnilite.")
-        foreign = foreign_objects(self._use())
+        foreign = list_foreign_objects(self._use())
         if foreign:
             raise StoreError(
                 f"{self.path} contains {foreign[0]}, which nnilite did not create; "
@@ -191,7 +191,7 @@ class Store(Recall):
                 db.executemany(_ADD_REMOVAL, [key for key, pending in removals.items() if pending])
                 db.executemany(_DROP_REMOVAL, [key for key, pending in removals.items() if not pending])
                 if experiment is not None:
-                    db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", _experiment_rows(experiment))
+                    db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", _make_experiment_rows(experiment))
                 db.execute("COMMIT")
             except (sqlite3.Error, StoreError):
                 if db.in_transaction:
@@ -283,7 +283,7 @@ def _call_row(record: s.SaveCall) -> tuple[Any, ...]:
     return (record.number, CallKind(c.kind).value, c.trial_job_id, c.parameter_id, value, c.success, c.customized)
 
 
-def _experiment_rows(record: s.SaveExperiment) -> Iterable[tuple[str, str]]:
+def _make_experiment_rows(record: s.SaveExperiment) -> Iterable[tuple[str, str]]:
     yield "state", record.state.value
     yield "reason", storable(record.reason)
     yield "duration_s", repr(record.duration_s)

@@ -20,7 +20,7 @@ from nnilite._side_processes.keeping import Feeder
 from nnilite.config import CheckedConfig
 
 
-def trackers_of(directory: Path, config: CheckedConfig) -> list[Feeder]:
+def list_trackers(directory: Path, config: CheckedConfig) -> list[Feeder]:
     """Return the processes that feed the trackers of a config."""
     return [
         Feeder(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nnilite._side_processes.side_process import is_alone, is_over, prepared
 from nnilite._store.writer import FILE_NAME
-from nnilite._trackers.feed import FOLDER, Feed, position_of
+from nnilite._trackers.feed import FOLDER, Feed, find_position_file
 from nnilite._trackers.runs import Runs
 from nnilite.config import CheckedConfig, TrackerConfig
 
@@ -22,7 +22,7 @@ log = logging.getLogger("nnilite.tracker")
 _LAST_S = 60
 
 
-def runs_of(tracker: TrackerConfig, config: CheckedConfig, directory: Path) -> Runs:
+def make_runs(tracker: TrackerConfig, config: CheckedConfig, directory: Path) -> Runs:
     """Return the tracker that a config describes.
 
     Raises: ImportError if its library is missing, and what that raises.
@@ -50,11 +50,11 @@ def main() -> int:
     config = prepared(options.directory)
     tracker = config.trackers[options.number]
     (options.directory / FOLDER).mkdir(exist_ok=True)
-    position = position_of(options.directory, options.number, tracker.name)
+    position = find_position_file(options.directory, options.number, tracker.name)
     lock = position.with_suffix(".lock").open("w")
     if not is_alone(lock):
         return 0
-    runs = runs_of(tracker, config, options.directory)
+    runs = make_runs(tracker, config, options.directory)
     feed = Feed(options.directory / FILE_NAME, position, options.directory.name, runs)
     feed.open()
     log.info("%s is fed", tracker.name)

@@ -18,8 +18,8 @@ from typing import Any
 from urllib.parse import quote
 
 from nnilite._experiments.documents import read_document, write_json
-from nnilite._store.stored_values import stored_value
-from nnilite._trackers.runs import CurvePoint, Run, Runs, flat, points_of
+from nnilite._store.stored_values import read_stored_value
+from nnilite._trackers.runs import CurvePoint, Run, Runs, flat, list_points
 from nnilite.errors import DamagedFile
 
 FOLDER = "trackers"
@@ -57,7 +57,7 @@ class Feed:
         if (revision, row) == (self._revision, self._row):
             return False
         noted_s = time.monotonic()
-        for count, trial in enumerate(self._touched(revision, row), 1):
+        for count, trial in enumerate(self._find_touched(revision, row), 1):
             self._hand_over(*trial)
             if time.monotonic() > noted_s + _NOTED_EVERY_S:
                 # The position stays where everything before it has been taken; this is for people who wait.
@@ -67,7 +67,7 @@ class Feed:
         write_json(self._position, {"revision": revision, "row": row})
         return True
 
-    def _touched(self, revision: int, row: int) -> list[tuple[Any, ...]]:
+    def _find_touched(self, revision: int, row: int) -> list[tuple[Any, ...]]:
         """Return all trials that have changed, or have reported, since the position."""
         return self._rows(
             f"{_TRIALS} WHERE revision > ? AND revision <= ? OR sequence IN "
@@ -81,7 +81,7 @@ class Feed:
         if sequence in self._begun and self._begun[sequence][0].attempt != attempt:
             self._finish(sequence, "LOST")
         if sequence not in self._begun:
-            run = Run(self._experiment, trial, sequence, attempt, flat(stored_value(parameters)), created)
+            run = Run(self._experiment, trial, sequence, attempt, flat(read_stored_value(parameters)), created)
             # Another process may have left the run of an earlier attempt open.
             for earlier in range(attempt):
                 self._begin(replace(run, attempt=earlier))
@@ -116,7 +116,7 @@ class Feed:
             points = [
                 point
                 for step, final, value, time in rows
-                for point in points_of(stored_value(value), step, time, final=bool(final))
+                for point in list_points(read_stored_value(value), step, time, final=bool(final))
             ]
             yield rows[-1][0], points
             index = rows[-1][0] + 1
@@ -127,7 +127,7 @@ class Feed:
         return self._db.execute(query, values).fetchall()
 
 
-def position_of(directory: Path, number: int, name: str) -> Path:
+def find_position_file(directory: Path, number: int, name: str) -> Path:
     """Return the file that keeps the position of a tracker of an experiment; `number` is its place in the config."""
     return directory / FOLDER / f"{number}-{name}.json"
 
@@ -139,10 +139,10 @@ def unsent(database: Path, position: Path) -> tuple[int, int]:
         changed = "SELECT COUNT(*) FROM trials WHERE revision > ? AND NOT (state = 'WAITING' AND attempt = 0)"
         (trials,) = db.execute(changed, (revision,)).fetchone()
         (last,) = db.execute("SELECT COALESCE(MAX(rowid), 0) FROM metrics").fetchone()
-    return max(trials - _handed(position), 0), max(last - row, 0)
+    return max(trials - _read_handed(position), 0), max(last - row, 0)
 
 
-def _handed(position: Path) -> int:
+def _read_handed(position: Path) -> int:
     """Return how many of the trials after the position have been handed over already."""
     with contextlib.suppress(FileNotFoundError, DamagedFile):
         return read_document(position, _CURE).whole("handed", 0, 2**53) or 0

@@ -70,10 +70,10 @@ class Runs(ABC):
         """Finish writing. Runs that have not ended stay open for the next process."""
 
 
-def points_of(value: Json, step: int, time: float, *, final: bool) -> Iterator[CurvePoint]:
+def list_points(value: Json, step: int, time: float, *, final: bool) -> Iterator[CurvePoint]:
     """Yield the numbers in a reported value. A final result has curves of its own, with one point each.
 
-    >>> [point.key for point in points_of({"default": 0.5, "loss": 1}, 3, 0.0, final=False)]
+    >>> [point.key for point in list_points({"default": 0.5, "loss": 1}, 3, 0.0, final=False)]
     ['default', 'loss']
     """
     given = value if isinstance(value, Mapping) else {DEFAULT: value}

@@ -45,7 +45,7 @@ def read_answer(line: bytes, number: int, request: Mapping[str, Any]) -> Any:
     if answer["number"] != number:
         raise WrongAnswer(f"its process gave answer {answer['number']} instead of answer {number}")
     if "error" in answer:
-        return _failure(answer)
+        return _make_failure(answer)
     if "ok" not in answer:
         raise WrongAnswer(f"its process gave an answer without a value: {line[:_SHOWN]!r}")
     value = answer["ok"]
@@ -67,7 +67,7 @@ def read_choice(line: bytes) -> str:
 
 def _parsed(line: bytes) -> Any:
     try:
-        answer = json.loads(line, parse_int=_whole_number, parse_float=_number, parse_constant=_number)
+        answer = json.loads(line, parse_int=_parse_whole_number, parse_float=_number, parse_constant=_number)
     except RecursionError:
         raise WrongAnswer(f"its process wrote something that is nested more than {MAX_DEPTH} deep") from None
     except ValueError as error:
@@ -78,7 +78,7 @@ def _parsed(line: bytes) -> Any:
     return answer
 
 
-def _whole_number(digits: str) -> int:
+def _parse_whole_number(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
         raise ValueError(f"it contains a whole number of more than {MAX_DIGITS} digits")
     return int(digits)
@@ -100,14 +100,14 @@ def _parameters(value: Any, most: int) -> list[Any]:
     return value
 
 
-def _failure(answer: Mapping[str, Any]) -> Failure:
+def _make_failure(answer: Mapping[str, Any]) -> Failure:
     text, fatal, traceback = answer["error"], answer.get("fatal"), answer.get("traceback", "")
     field = answer.get("field", "")
     if not (all(isinstance(one, str) for one in (text, traceback, field)) and type(fatal) is bool):
         raise WrongAnswer(f"its process reported an error in a wrong form: {answer!r:.{_SHOWN}}")
-    return Failure(_shortened(text), fatal, _shortened(traceback), _shortened(field))
+    return Failure(_cut_start(text), fatal, _cut_start(traceback), _cut_start(field))
 
 
-def _shortened(text: str) -> str:
+def _cut_start(text: str) -> str:
     """Keep the end, which says what is wrong."""
     return storable(text if len(text) <= _LONGEST_TEXT else f"[...]{text[-_LONGEST_TEXT:]}")

@@ -68,11 +68,15 @@ class Child:
         except (ConfigError, PluginError) as error:
             field = (error.place.field or "") if isinstance(error, ConfigError) else ""
             said = error.message if isinstance(error, ConfigError) and field else str(error)
-            return {"error": f"{said}\n{_user_traceback(error.__cause__)}".rstrip(), "fatal": True, "field": field}
+            return {
+                "error": f"{said}\n{_format_user_traceback(error.__cause__)}".rstrip(),
+                "fatal": True,
+                "field": field,
+            }
         # The user's code may raise anything.
         except (Exception, SystemExit) as error:
             logging.getLogger("tuner").exception("%s failed", request["do"])
-            return {"error": _sentence(error), "fatal": False, "traceback": _user_traceback(error)}
+            return {"error": _sentence(error), "fatal": False, "traceback": _format_user_traceback(error)}
 
     # ------------------------------------------------------------ coming to life
 
@@ -222,7 +226,7 @@ def _sentence(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _user_traceback(error: BaseException | None) -> str:
+def _format_user_traceback(error: BaseException | None) -> str:
     """Return the traceback without frames of the manager, the base classes and Python's import; "" if empty."""
     if error is None:
         return ""

@@ -78,7 +78,7 @@ class LaterTrials(Tuner):
 
     def _ask(self, wanted: int) -> None:
         if type(self._tuner).generate_multiple_parameters is not Tuner.generate_multiple_parameters:
-            ids = [self._new_id() for _ in range(wanted)]
+            ids = [self._make_id() for _ in range(wanted)]
             try:
                 found = self._tuner.generate_multiple_parameters(ids, st_callback=self._send)
             except NoMoreTrialError:
@@ -89,13 +89,13 @@ class LaterTrials(Tuner):
                 self._send(own_id, parameters)
             return
         for _ in range(wanted):
-            own_id = self._new_id()
+            own_id = self._make_id()
             try:
                 self._send(own_id, self._tuner.generate_parameters(own_id, st_callback=self._send))
             except NoMoreTrialError:
                 return
 
-    def _new_id(self) -> int:
+    def _make_id(self) -> int:
         own_id, self._next = self._next, self._next + 1
         self._owed.add(own_id)
         return own_id

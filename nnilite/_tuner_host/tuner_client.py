@@ -185,10 +185,10 @@ class TunerHost:
             except _Broken as error:
                 broken = error
                 await self._end()
-                log.warning("%s failed (%d of %d): %s", self._who(request), attempt + 1, _TRIES, error)
-        raise TunerError(f"{self._who(request)} failed {_TRIES} times in a row on {_named(request)}: {broken}")
+                log.warning("%s failed (%d of %d): %s", self._name_who(request), attempt + 1, _TRIES, error)
+        raise TunerError(f"{self._name_who(request)} failed {_TRIES} times in a row on {_named(request)}: {broken}")
 
-    def _who(self, request: dict[str, Any]) -> str:
+    def _name_who(self, request: dict[str, Any]) -> str:
         if request["do"] in ("assess", "assess_end"):
             return "the assessor"
         return "the tuner or the assessor" if request["do"] == "nothing" and self._plan.assessor else "the tuner"

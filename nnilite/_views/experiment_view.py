@@ -10,7 +10,7 @@ from nnilite._answers.queries import ServiceState
 from nnilite._experiments import experiment_remarks, search_folder
 from nnilite._experiments.address import Address
 from nnilite._store.reader import Reader
-from nnilite._store.settings_of_config import is_maximizing, settings_of
+from nnilite._store.settings_of_config import is_maximizing, make_settings
 from nnilite._store.writer import Store
 from nnilite._views.about import About, ExperimentProgress
 from nnilite._views.search_view import SearchView
@@ -22,7 +22,7 @@ from nnilite.tuning.objectives import directions
 def assemble_view(directory: Path, config: CheckedConfig, store: Store, token: str) -> Viewer:
     """Put a read-only manager together."""
     maximize = is_maximizing(config.json().get("tuner") or {})
-    about, reader = about_experiment(directory, config, store, maximize), Reader(store.path)
+    about, reader = collect_about(directory, config, store, maximize), Reader(store.path)
     if search_folder.is_search(directory):
         return SearchView(
             about, lambda: replace(_progress(config, store, maximize), duration_s=store.busy_s()), reader, token
@@ -31,7 +31,7 @@ def assemble_view(directory: Path, config: CheckedConfig, store: Store, token: s
 
 
 def _progress(config: CheckedConfig, store: Store, maximize: bool) -> ExperimentProgress:
-    settings = store.settings(settings_of(config, maximize))
+    settings = store.settings(make_settings(config, maximize))
     known = store.snapshot(maximize)
     return ExperimentProgress(
         state=known.state,
@@ -46,7 +46,7 @@ def _progress(config: CheckedConfig, store: Store, maximize: bool) -> Experiment
     )
 
 
-def about_experiment(directory: Path, config: CheckedConfig, store: Store, maximize: bool) -> About:
+def collect_about(directory: Path, config: CheckedConfig, store: Store, maximize: bool) -> About:
     return About(
         id=directory.name,
         directory=directory,
@@ -57,13 +57,13 @@ def about_experiment(directory: Path, config: CheckedConfig, store: Store, maxim
         space=store.last_space() or config.search_space,
         objectives=directions(config.tuner.class_args, "maximize" if maximize else "minimize"),
         pid=os.getpid(),
-        services=service_states(config),
+        services=list_service_states(config),
         without_effect=tuple(one.sentence for one in config.without_effect),
         name=experiment_remarks.read(directory).name,
     )
 
 
-def service_states(config: CheckedConfig) -> tuple[ServiceState, ...]:
+def list_service_states(config: CheckedConfig) -> tuple[ServiceState, ...]:
     """Return the services of an experiment as its config has them."""
     shares = [(name, platform, config.share(name)) for name, platform, _ in config.services]
     return tuple(

@@ -14,7 +14,7 @@ from nnilite.service import TrialFile
 _SAME_TIME_S = 2.0
 
 
-def listing_of(folder: Path) -> FileListing:
+def list_folder(folder: Path) -> FileListing:
     """List a trial's folder on this machine. Blocks. Raises: NotFound."""
     found = list_below(folder, is_private)
     files = [FileEntry(one.path, one.size, one.modified) for one in found if one.kind == FILE]

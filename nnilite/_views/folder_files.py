@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 
 from nnilite._answers.backend import FileListing, Piece
-from nnilite._rest.files import in_folder
+from nnilite._rest.files import run_in_folder
 from nnilite._store.reader import Reader
-from nnilite._views.file_listing import listing_of
+from nnilite._views.file_listing import list_folder
 from nnilite.errors import NotFound
 from nnilite.foreign_files import open_below
 
@@ -32,11 +32,11 @@ class FolderFiles:
         number = found.attempt if attempt is None else attempt
         trials, folder = self._folder / "trials", f"{found.id}/{number}"
         path = f"{folder}/trial.{stream}"
-        return await in_folder(trials / folder, lambda: read_piece(trials, path, offset, limit))
+        return await run_in_folder(trials / folder, lambda: read_piece(trials, path, offset, limit))
 
     async def list_files(self, trial: str, elsewhere: bool) -> FileListing:
         folder = await self.directory(trial)
-        return await in_folder(folder, lambda: listing_of(folder))
+        return await run_in_folder(folder, lambda: list_folder(folder))
 
     async def bring(self, trial: str) -> None:
         """Do nothing, as nothing is elsewhere that could be copied."""
@@ -49,7 +49,7 @@ class FolderFiles:
     async def directory(self, trial: str) -> Path:
         found, _ = await self._reader.trial(trial)
         path = self._folder / "trials" / found.id
-        if not await in_folder(path, path.is_dir):
+        if not await run_in_folder(path, path.is_dir):
             raise NotFound(f"Trial {trial} has no folder on this machine yet.")
         return path
 

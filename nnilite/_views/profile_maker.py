@@ -56,12 +56,12 @@ class ProfileMaker:
             cannot_resume=cannot_resume,
             next_sequence=now.next_sequence,
             owed=owed,
-            services=[_with_spent(one, now.spent) for one in about.services],
+            services=[_add_spent(one, now.spent) for one in about.services],
             spent=sum(now.spent.values()) if now.spent or about.has_prices else None,
         )
 
 
-def _with_spent(service: ServiceState, spent: Mapping[str, float]) -> ServiceState:
+def _add_spent(service: ServiceState, spent: Mapping[str, float]) -> ServiceState:
     return replace(service, spent=spent.get(service.name, None if service.cost is None else 0.0))
 
 

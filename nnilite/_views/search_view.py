@@ -95,7 +95,7 @@ class SearchControl(ViewControl):
 
     @property
     def cannot_resume(self) -> str:
-        return search_folder.cannot_be_resumed(self._about.id, self._about.directory)
+        return search_folder.explain_no_resume_of_search(self._about.id, self._about.directory)
 
     async def resume(self) -> None:
         raise Conflict(self.cannot_resume)

@@ -18,7 +18,7 @@ from nnilite._side_processes.keeping import Feeder
 from nnilite.config import CheckedConfig
 
 
-def webhooks_of(directory: Path, config: CheckedConfig, maximize: bool) -> list[Feeder]:
+def list_webhooks(directory: Path, config: CheckedConfig, maximize: bool) -> list[Feeder]:
     """Return the processes for the webhooks of a config. Their messages to the user go to the manager's log."""
     better = "maximize" if maximize else "minimize"
     return [

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nnilite._answers.queries import Owed
-from nnilite._trackers.feed import position_of, unsent
+from nnilite._trackers.feed import find_position_file, unsent
 from nnilite._webhooks.news import NewsReader, read_position
 from nnilite.errors import UnreadableFile
 from nnilite.records import Json
@@ -27,7 +27,7 @@ class Debts:
 
     def __init__(self, directory: Path, config: Mapping[str, Json], maximize: bool) -> None:
         self._directory, self._maximize = directory, maximize
-        self._trackers, self._webhooks = _sections(config, "trackers"), _sections(config, "webhooks")
+        self._trackers, self._webhooks = _read_sections(config, "trackers"), _read_sections(config, "webhooks")
         self._known: tuple[Owed, ...] = ()
         self._look_after = -math.inf
 
@@ -49,12 +49,14 @@ class Debts:
     def _all(self, database: Path) -> Iterator[Owed]:
         for number, tracker in enumerate(self._trackers):
             name = str(tracker.get("name"))
-            trials, results = unsent(database, position_of(self._directory, number, name))
+            trials, results = unsent(database, find_position_file(self._directory, number, name))
             yield Owed(f"{name} (tracker)", trials=trials, results=results)
         for number, hook in enumerate(self._webhooks):
-            yield Owed(f"webhook {number + 1}", messages=self._messages(database, number, hook.get("events") or ()))
+            yield Owed(
+                f"webhook {number + 1}", messages=self._count_messages(database, number, hook.get("events") or ())
+            )
 
-    def _messages(self, database: Path, number: int, kinds: Sequence[str]) -> int:
+    def _count_messages(self, database: Path, number: int, kinds: Sequence[str]) -> int:
         reached = read_position(self._directory / FOLDER / f"{number}.json")
         count = 0
         with contextlib.closing(NewsReader(database, self._directory.name, "", self._maximize)) as news:
@@ -65,6 +67,6 @@ class Debts:
         return count
 
 
-def _sections(config: Mapping[str, Json], name: str) -> list[Mapping[str, Json]]:
+def _read_sections(config: Mapping[str, Json], name: str) -> list[Mapping[str, Json]]:
     found = config.get(name)
     return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from nnilite._experiments.documents import read_document, write_json
-from nnilite._store.stored_values import stored_value
+from nnilite._store.stored_values import read_stored_value
 from nnilite.errors import DamagedFile
 from nnilite.records import Json
 
@@ -59,10 +59,10 @@ class NewsReader:
         """Yield what has happened after the position, in order, each with the position once it is sent."""
         while found := self._trials(position):
             for row in found:
-                message, position = self._of_trial(row, position)
+                message, position = self._find_news_of_trial(row, position)
                 yield message, position
         # The state is read last: no trial ends after the experiment, so the end is the last message.
-        state = self._meta("state")
+        state = self._read_meta("state")
         if state in _ENDED and not position.over:
             if self._trials(position):
                 return
@@ -83,7 +83,7 @@ class NewsReader:
         query = f"SELECT {_COLUMNS} FROM trials WHERE (revision, sequence) > (?, ?) ORDER BY revision, sequence LIMIT ?"
         return self._db.execute(query, (position.revision, position.sequence, _BATCH)).fetchall()
 
-    def _of_trial(self, row: tuple[Any, ...], position: Position) -> tuple[Message | None, Position]:
+    def _find_news_of_trial(self, row: tuple[Any, ...], position: Position) -> tuple[Message | None, Position]:
         revision, sequence, trial, state, reason, *_, score = row
         reached = replace(position, revision=revision, sequence=sequence)
         failure = f"{self._experiment}-failure-{trial}"
@@ -106,7 +106,7 @@ class NewsReader:
             f"SELECT {_COLUMNS} FROM trials WHERE state = 'SUCCEEDED' AND score IS NOT NULL "
             f"ORDER BY score {order}, sequence LIMIT 1"
         ).fetchone()
-        reason = self._meta("reason")
+        reason = self._read_meta("reason")
         counted = ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "no trials"
         text = f"{self._title()} is {state}{f' ({_plain(reason)})' if reason else ''}: {counted}"
         data: dict[str, Json] = {"experiment": self._about(), "state": state, "reason": reason, "trials": counts}
@@ -116,7 +116,7 @@ class NewsReader:
     def _data(self, row: tuple[Any, ...]) -> dict[str, Json]:
         _, sequence, trial, state, reason, parameters, value, service, started, ended, _ = row
         about = {"id": trial, "sequence": sequence, "state": state, "reason": reason, "service": service}
-        about |= {"parameters": stored_value(parameters), "value": stored_value(value)}
+        about |= {"parameters": read_stored_value(parameters), "value": read_stored_value(value)}
         about |= {"started": _written(started), "ended": _written(ended)}
         return {"experiment": self._about(), "trial": about}
 
@@ -126,7 +126,7 @@ class NewsReader:
     def _title(self) -> str:
         return f"{self._name} ({self._experiment})" if self._name else f"Experiment {self._experiment}"
 
-    def _meta(self, key: str) -> str:
+    def _read_meta(self, key: str) -> str:
         found = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return str(found[0]) if found else ""
 

@@ -47,7 +47,7 @@ class IgnoreRules:
         """Return the rules of an ignore file in `folder` ("" is the root), which win over those of `outer`."""
         from pathspec import GitIgnoreSpec
 
-        patterns = GitIgnoreSpec.from_lines([_as_git_reads(line) for line in lines]).patterns
+        patterns = GitIgnoreSpec.from_lines([_rewrite_as_git_reads(line) for line in lines]).patterns
         rules = tuple(_Rule(p.regex, p.include) for p in patterns if p.include is not None and p.regex is not None)
         return cls(f"{folder}/" if folder else "", rules, outer)
 
@@ -60,7 +60,7 @@ class IgnoreRules:
         return self.outer is not None and self.outer.leave_out(path, is_folder)
 
 
-def _as_git_reads(line: str) -> str:
+def _rewrite_as_git_reads(line: str) -> str:
     """Return the line without what pathspec reads differently from git: a carriage return, and "a/**/".
 
     For git, "a/**/" means the folders below a but not a itself.
@@ -69,6 +69,6 @@ def _as_git_reads(line: str) -> str:
     return f"{line}*/" if line.endswith("/**/") else line
 
 
-def lines_of(text: bytes) -> list[str]:
+def split_lines(text: bytes) -> list[str]:
     """Return the lines of an ignore file; names that are not UTF-8 come as Python's file functions give them."""
     return text.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape").split("\n")

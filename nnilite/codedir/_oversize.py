@@ -65,7 +65,7 @@ class Tree:
             folder = part
         self._sizes[folder] += size
 
-    def _weight(self, part: str) -> float:
+    def _compute_weight(self, part: str) -> float:
         """Return the size in units of the cap, counting only what exceeds it."""
         size = self._sizes[part]
         weight = self._over.files * size.files / max(self._cap.files, 1)
@@ -75,16 +75,16 @@ class Tree:
         """Return the parts to leave out, largest first, until the rest fits; at most five. Folders end in "/"."""
         found: list[tuple[str, Size]] = []
         while self._inside[""] and not self._sizes[""].fits(self._cap) and len(found) < _LINES:
-            part = self._heaviest()
+            part = self._find_heaviest()
             found.append((part, self._sizes[part]))
             self._remove(part)
         return found
 
-    def _heaviest(self) -> str:
+    def _find_heaviest(self) -> str:
         part = ""
         while inside := self._inside.get(part):
-            best = max(sorted(inside), key=self._weight)
-            if part and self._weight(best) < _DOMINATES * self._weight(part):
+            best = max(sorted(inside), key=self._compute_weight)
+            if part and self._compute_weight(best) < _DOMINATES * self._compute_weight(part):
                 break
             part = best
         return part

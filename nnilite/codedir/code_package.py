@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from nnilite._keeper.plain_file import open_ordinary
-from nnilite.codedir._nniignore import FILE_NAME, IgnoreRules, lines_of
+from nnilite.codedir._nniignore import FILE_NAME, IgnoreRules, split_lines
 from nnilite.codedir._oversize import Size, advice, shown
 from nnilite.disk_room import DiskRoom, NoRoom
 from nnilite.errors import CodeDirError
@@ -224,7 +224,7 @@ class _Walk:
         try:
             if not place.is_file():
                 return outer
-            return IgnoreRules.of(lines_of(place.read_bytes()), folder, outer)
+            return IgnoreRules.of(split_lines(place.read_bytes()), folder, outer)
         except OSError:  # the walk comes to this file and reports it
             return outer
 
@@ -254,14 +254,14 @@ class _Walk:
         if not os.path.exists(real):  # noqa: PTH110 - Path.exists raises for a loop of links
             self._note(path, f"is left out: it is a link to {shown(real)}, which does not exist")
         elif inside != ".." and not inside.startswith("../"):
-            self._inner_link(path, "" if inside == "." else inside, sent)
+            self._add_inner_link(path, "" if inside == "." else inside, sent)
         elif os.path.isfile(real):  # noqa: PTH113
             self._note(path, f"is a link to {shown(real)}, outside the code directory: sent as a file")
             self._file(path)
         else:
             self._note(path, f"is left out: it is a link to {shown(real)}, outside the code directory")
 
-    def _inner_link(self, path: str, target: str, sent: set[str]) -> None:
+    def _add_inner_link(self, path: str, target: str, sent: set[str]) -> None:
         if target in sent:
             text = os.path.relpath(target or ".", os.path.dirname(path) or ".")  # noqa: PTH120
             self.files.append(CodeFile(path, 0, stat.S_IFLNK | 0o777, text))
@@ -338,7 +338,7 @@ def _reading(listing: FileList, file: CodeFile, digest: hashlib._Hash, counter: 
             raise _ChangedError(file.path)
 
 
-def _header(file: CodeFile) -> bytes:
+def _make_header(file: CodeFile) -> bytes:
     """Return the identity of this entry without its bytes: its parts cannot run into each other."""
     parts = (os.fsencode(file.path), b"%o" % file.mode, b"%d" % file.size, os.fsencode(file.target or ""))
     return b"\0".join(parts) + b"\0"
@@ -347,7 +347,7 @@ def _header(file: CodeFile) -> bytes:
 def _digest(listing: FileList, counter: _Counter) -> str:
     digest = hashlib.sha256(b"nnilite code 1\0")
     for file in listing.files:
-        digest.update(_header(file))
+        digest.update(_make_header(file))
         if stat.S_ISREG(file.mode):
             with _reading(listing, file, digest, counter) as source:
                 while source.read():
@@ -379,7 +379,7 @@ def _fill(listing: FileList, target: IO[bytes], counter: _Counter) -> str:
     with gzip.GzipFile("", "wb", _GZIP_LEVEL, target, mtime=0) as packed:
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT, bufsize=_CHUNK) as archive:
             for file in listing.files:
-                digest.update(_header(file))
+                digest.update(_make_header(file))
                 _add(archive, listing, file, digest, counter)
     target.flush()
     return digest.hexdigest()

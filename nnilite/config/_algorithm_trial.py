@@ -21,8 +21,8 @@ def construct_all(config: ExperimentConfig, source: ConfigSource) -> list[str]:
     A user's own algorithm is left to the tuner host, as its constructor may do anything.
     """
     reading = ConfigReading(source, config._base)
-    tuner = _constructed("tuner", config.tuner, At(reading, ("tuner",)))
-    assessor = _constructed("assessor", config.assessor, At(reading, ("assessor",)))
+    tuner = _construct("tuner", config.tuner, At(reading, ("tuner",)))
+    assessor = _construct("assessor", config.assessor, At(reading, ("assessor",)))
     reading.finish()
     modes = (_mode(config.tuner, tuner), _mode(config.assessor, assessor))
     if None in modes or modes[0] == modes[1]:
@@ -32,7 +32,7 @@ def construct_all(config: ExperimentConfig, source: ConfigSource) -> list[str]:
     ]
 
 
-def _constructed(word: str, algorithm: Any, here: At) -> type | None:
+def _construct(word: str, algorithm: Any, here: At) -> type | None:
     """Return the class of an installed algorithm, after one instance was made of it."""
     if not algorithm or not algorithm.name:
         return None

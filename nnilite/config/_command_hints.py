@@ -15,7 +15,7 @@ _MOST_BYTES = 1 << 20
 _SHELL = set("$`*?[]{}~<>|&;()")
 
 
-def command_hints(command: str, code: Path) -> list[str]:
+def find_command_hints(command: str, code: Path) -> list[str]:
     """Return sentences on a trial command that runs in a copy of the folder `code`."""
     hints = []
     curly = next((sign for sign in command if sign in _CURLY_QUOTES), None)

@@ -70,7 +70,7 @@ class At:
         self.reading.misspelt |= misspelt
         return INVALID
 
-    def space_fault(self, message: str, source: ConfigSource | None = None) -> None:
+    def note_space_fault(self, message: str, source: ConfigSource | None = None) -> None:
         """Note a fault of the search space, which may have a file of its own."""
         place = (source or self.reading.source).place(self.path)
         self.reading.errors.append(SpaceError(message, place))

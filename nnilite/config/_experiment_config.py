@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from nnilite.config._command_hints import command_hints
+from nnilite.config._command_hints import find_command_hints
 from nnilite.config._config_reading import At, ConfigReading
 from nnilite.config._environment_hints import environment_hints
 from nnilite.config._fields import Fields, camel, did_you_mean
-from nnilite.config._ignored_options import OptionWithoutEffect, options_without_effect
+from nnilite.config._ignored_options import OptionWithoutEffect, find_options_without_effect
 from nnilite.config._kinds import Free, ListOf, Union
 from nnilite.config._nested_configs import (
     AlgorithmConfig,
@@ -34,7 +34,7 @@ from nnilite.config._services import (
     ServiceKind,
     ServiceShare,
     TrialSettings,
-    service_object,
+    make_service_object,
     shortcuts,
 )
 from nnilite.config._source import ConfigSource
@@ -192,7 +192,7 @@ class ExperimentConfig(Fields):
         if entry is None:
             raise AttributeError(f"ExperimentConfig has no field {key!r}{did_you_mean(key, _names())}")
         if value is not None:
-            setattr(self, entry.name, _object(entry.name, value))
+            setattr(self, entry.name, _read_object(entry.name, value))
 
     def __repr__(self) -> str:
         services = self.training_service if isinstance(self.training_service, list) else [self.training_service]
@@ -210,9 +210,9 @@ class ExperimentConfig(Fields):
     @classmethod
     def load(cls, path: str | Path) -> ExperimentConfig:
         """Read a YAML or JSON file, NNI's older format too. Raises: ConfigError."""
-        from nnilite.config._filling import filled_from_file
+        from nnilite.config._filling import fill_from_file
 
-        return filled_from_file(cls(), path)
+        return fill_from_file(cls(), path)
 
     def checked(self, *, paths: bool = True) -> CheckedConfig:
         """Return the parsed config: all values in their units, paths absolute and secrets resolved.
@@ -380,7 +380,7 @@ class CheckedConfig(ExperimentConfig):
     def warnings(self) -> list[str]:
         """Sentences on fields that are set but have no effect, or another one, those of the services included."""
         said = [warning for service in self.services for warning in getattr(service.config, "warnings", ())]
-        hints = [hint for command, code in self._commands() for hint in command_hints(command, code)]
+        hints = [hint for command, code in self._commands() for hint in find_command_hints(command, code)]
         hints += environment_hints(self.json())
         hints += find_placeholders(self.json().get("trainingService"), "trainingService")
         return [*super().warnings, *said, *hints, *(one.sentence for one in self.without_effect)]
@@ -393,7 +393,7 @@ class CheckedConfig(ExperimentConfig):
     @property
     def without_effect(self) -> list[OptionWithoutEffect]:
         """What was set and has no effect, with the reasons."""
-        return options_without_effect(self)
+        return find_options_without_effect(self)
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -420,11 +420,11 @@ _OBJECTS = {
 }
 
 
-def _object(name: str, value: Any) -> Any:
+def _read_object(name: str, value: Any) -> Any:
     """Return the object that a mapping describes. `checked` reports what is wrong with other values."""
     if name == "training_service":
         several = isinstance(value, (list, tuple))
-        return [service_object(item) for item in value] if several else service_object(value)
+        return [make_service_object(item) for item in value] if several else make_service_object(value)
     cls = _OBJECTS.get(name)
     if cls is None or not isinstance(value, Mapping):
         return value

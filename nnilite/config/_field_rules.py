@@ -41,7 +41,7 @@ def complete(values: Values, at: At) -> CheckedServices:
     if values.get("use_annotation") is True:
         cure = "`nnictl config expand FILE` makes a program with calls and its search space of them"
         at.below("useAnnotation").fault(f"annotations are not read at the start; {cure}, and a configuration for both")
-    _advisor(values, at)
+    _convert_advisor(values, at)
     for word in ("tuner", "assessor"):
         _algorithm(word, values, at)
     _space(values, at)
@@ -85,7 +85,7 @@ def _checkpoints(values: Values, at: At) -> None:
         here.below("maxSize").fault(f"requires that this machine mounts the storage: {cure}")
 
 
-def _advisor(values: Values, at: At) -> None:
+def _convert_advisor(values: Values, at: At) -> None:
     advisor = values.pop("advisor", None)
     if advisor and "tuner" in values:
         at.below("advisor").fault("is the older name of tuner; give only one of the two")
@@ -117,7 +117,7 @@ def _algorithm(word: str, values: Values, at: At) -> None:
         _own(algorithm, here)
 
 
-def _spelled(word: str, name: str) -> str | None:
+def _spell_as_plugin(word: str, name: str) -> str | None:
     """Return the name as its plugin spells it; None if there is no such plugin."""
     known = {plain(item): item for item in lookup.names(_GROUPS[word])}
     return known.get(plain(name)) or known.get(plain(name).removesuffix(word))
@@ -125,7 +125,7 @@ def _spelled(word: str, name: str) -> str | None:
 
 def _installed(word: str, name: str, here: At) -> str:
     """Return the name as its plugin spells it. The plugin is not imported here; the tuner host does that."""
-    if (spelling := _spelled(word, name)) is not None:
+    if (spelling := _spell_as_plugin(word, name)) is not None:
         return spelling
     try:
         getattr(lookup, _LOOKUPS[word])(masked_text(name))
@@ -165,21 +165,21 @@ def _space(values: Values, at: At) -> None:
     if file is not None and given is not None:
         at.below("searchSpaceFile").fault("give either searchSpace or searchSpaceFile, not both")
     elif file is not None:
-        _space_file(file, values, at)
+        _read_space_file(file, values, at)
     elif given is None and not _needs_no_space(values):
         at.fault("there is no search space; give searchSpace or searchSpaceFile")
     elif given is not None:
-        _space_content(given, values, at.reading.source, at.below("searchSpace"))
+        _check_space_content(given, values, at.reading.source, at.below("searchSpace"))
 
 
 def _needs_no_space(values: Values) -> bool:
     """Return whether a fault that names the cure is there already: of annotations, or a tuner of architectures."""
     tuner = values["tuner"]
     name = "" if tuner is INVALID else tuner.name or ""
-    return values.get("use_annotation") is True or lookup.why_missing(lookup.TUNERS, name) is not None
+    return values.get("use_annotation") is True or lookup.explain_missing(lookup.TUNERS, name) is not None
 
 
-def _space_file(file: Path, values: Values, at: At) -> None:
+def _read_space_file(file: Path, values: Values, at: At) -> None:
     from nnilite.config.text import read_space
 
     try:
@@ -190,19 +190,19 @@ def _space_file(file: Path, values: Values, at: At) -> None:
     values["search_space"] = content
     # What a tuner says against the space later has a place, too.
     at.reading.source.origins = {**at.reading.source.origins, ("searchSpace",): ("searchSpaceFile",)}
-    _space_content(content, values, source, At(at.reading))
+    _check_space_content(content, values, source, At(at.reading))
 
 
-def _space_content(space: Json, values: Values, source: ConfigSource, at: At) -> None:
+def _check_space_content(space: Json, values: Values, source: ConfigSource, at: At) -> None:
     """Check NNI's types, unless the tuner is the user's own, which may accept anything.
 
     Where the tuner is not known, a type that resembles none of NNI's may be one of that tuner.
     """
     tuner = values["tuner"]
-    known = tuner is not INVALID and bool(tuner.class_name or _spelled("tuner", tuner.name or ""))
+    known = tuner is not INVALID and bool(tuner.class_name or _spell_as_plugin("tuner", tuner.name or ""))
     if known and tuner.class_name:
         if space is None:
-            at.space_fault("is null", source)
+            at.note_space_fault("is null", source)
         return
     faults = check(space)[1]
     if not faults:
@@ -213,7 +213,7 @@ def _space_content(space: Json, values: Values, source: ConfigSource, at: At) ->
     for path, message in faults and (check(masked_space(space))[1] or faults):
         # A type that is nearly one of NNI's is a slip, whatever the tuner is.
         if known or path[-1:] != ("_type",) or message.endswith("?"):
-            at.below(*path).space_fault(message, source)
+            at.below(*path).note_space_fault(message, source)
 
 
 def _services(values: Values, at: At) -> CheckedServices:
@@ -238,13 +238,13 @@ def _services(values: Values, at: At) -> CheckedServices:
     _settle(values, list(settings.values()))
     classes = [lookup.training_service_class(section.platform) for section in sections]
     for service, cls in zip(services, classes, strict=True):
-        _distribution(values, service.platform, getattr(cls, "launchers", ()), settings[service.name].gpus, at)
+        _make_distribution(values, service.platform, getattr(cls, "launchers", ()), settings[service.name].gpus, at)
     reported = any(getattr(cls, "tells_cost", False) for cls in classes)
     _money(values, shares, reported, at)
     return CheckedServices(tuple(services), settings, shares)
 
 
-def _distribution(values: Values, platform: str, launchers: Sequence[str], gpus: int | None, at: At) -> None:
+def _make_distribution(values: Values, platform: str, launchers: Sequence[str], gpus: int | None, at: At) -> None:
     """Check that a platform can run the trials on several nodes."""
     given = values.get("distributed")
     if given in (None, INVALID):
@@ -276,13 +276,13 @@ def _settings(section: ServiceConfig, values: Values, at: At) -> TrialSettings:
         own = getattr(section._settings, entry.name)
         found[entry.name] = values.get(entry.name) if own in (None, "") else own
     if found["trial_command"] is None:
-        found["trial_command"] = _plugin_default(section)
+        found["trial_command"] = _find_plugin_default(section)
     if found["trial_command"] is None:
         at.fault("trialCommand is not set; it is what a trial runs, such as `python3 trial.py`")
     return TrialSettings(**found)
 
 
-def _plugin_default(section: ServiceConfig) -> str | None:
+def _find_plugin_default(section: ServiceConfig) -> str | None:
     cls: type = type(section._config)
     entry = record_of(cls).entry("trial_command")
     return None if entry is None or entry.required else entry.default

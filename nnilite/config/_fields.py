@@ -36,7 +36,7 @@ _OLDER = {
 """Names of NNI's older format that do not resemble today's, or resemble a wrong one."""
 
 
-def meant_by(given: str, known: Iterable[str]) -> str | None:
+def guess_meant(given: str, known: Iterable[str]) -> str | None:
     """Return the known name that is nearest to a misspelt one; None if none is near."""
     by_plain = {plain(name): name for name in known}
     older = by_plain.get(plain(_OLDER.get(plain(given), "")))
@@ -49,7 +49,7 @@ def meant_by(given: str, known: Iterable[str]) -> str | None:
 def did_you_mean(given: str, known: Iterable[str]) -> str:
     """Return the end of a sentence on an unknown name: the nearest known one, or all of them."""
     names = list(known)
-    meant = meant_by(given, names)
+    meant = guess_meant(given, names)
     if meant:
         return f"; did you mean {meant}?"
     return f"; the fields here are {', '.join(names)}" if names else ""

@@ -21,7 +21,7 @@ MARK = "defaults"
 """A field only of kept configs (see `_stored`), which people may copy. It says nothing of the experiment."""
 
 
-def filled_from_file(config: ExperimentConfig, path: str | Path) -> ExperimentConfig:
+def fill_from_file(config: ExperimentConfig, path: str | Path) -> ExperimentConfig:
     """Fill an empty config with what a file says. Raises: ConfigError."""
     from nnilite.config.text import read_yaml
 

@@ -95,20 +95,20 @@ def answer(path: Sequence[str | int], name: str, known: Iterable[str], value: An
     said = _COMMAND if word == "precommand" else said
     if said:
         return f"; {'it ' if said.startswith(('has', 'is')) else ''}{said}"
-    successor = next((new for new in _successors().get(word, ()) if new in names), "")
+    successor = next((new for new in _list_successors().get(word, ()) if new in names), "")
     if successor:
         return f"; did you mean {successor}?"
-    if word in _dropped():
+    if word in _list_dropped():
         return f"; it {_NO_MEANING}"
     if not _is_algorithm(path) and word in _find_elsewhere():
         found = (f"{new} ({', '.join(platforms)})" for new, platforms in _find_elsewhere()[word].items())
         return f"; in trainingService it is {' or '.join(found)}"
     if len(names) <= _MOST_NAMED:
         return did_you_mean(name, names)
-    return _short(did_you_mean(name, names))
+    return _shorten(did_you_mean(name, names))
 
 
-def _short(hint: str) -> str:
+def _shorten(hint: str) -> str:
     return hint if hint.endswith("?") else "; `nnictl config schema` shows all fields"
 
 
@@ -117,7 +117,7 @@ def _is_algorithm(path: Sequence[str | int]) -> bool:
 
 
 @cache
-def _successors() -> dict[str, list[str]]:
+def _list_successors() -> dict[str, list[str]]:
     """Return the present names of the older format's fields, by the last part of the older name."""
     from nnilite.config import _v1
 
@@ -145,7 +145,7 @@ def _find_elsewhere() -> dict[str, dict[str, list[str]]]:
 
 
 @cache
-def _dropped() -> frozenset[str]:
+def _list_dropped() -> frozenset[str]:
     from nnilite.config import _v1
 
-    return frozenset(map(plain, _v1.without_meaning()))
+    return frozenset(map(plain, _v1.list_without_meaning()))

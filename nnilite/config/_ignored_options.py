@@ -92,9 +92,9 @@ class OptionWithoutEffect(NamedTuple):
         return f"{self.option} has no effect{where}: {self.why}"
 
 
-def options_without_effect(config: CheckedConfig) -> list[OptionWithoutEffect]:
+def find_options_without_effect(config: CheckedConfig) -> list[OptionWithoutEffect]:
     """Return what was set in a checked config and has no effect, each option once for each service."""
-    found = [*_of_the_manager(config)]
+    found = [*_find_of_manager(config)]
     shown = config.json()
     for service in config.services:
         cls = lookup.training_service_class(service.platform)
@@ -147,23 +147,23 @@ def _entry(value: object, key: str) -> ConfigField | None:
     return record_of(cls).entry(key)
 
 
-def _of_the_manager(config: CheckedConfig) -> Iterator[OptionWithoutEffect]:
+def _find_of_manager(config: CheckedConfig) -> Iterator[OptionWithoutEffect]:
     """Yield what the manager itself ignores, whatever the platforms."""
-    of_a_service = any(section._settings.debug for section in _sections(config))
+    of_a_service = any(section._settings.debug for section in _read_sections(config))
     if config.debug and config.log_level != "debug" and not of_a_service:
         yield OptionWithoutEffect("debug", "", f"logLevel counts, and is {config.log_level}")
-    if config.tuner_gpu_indices and not any(_is_own(*one) for one in _algorithms(config)):
+    if config.tuner_gpu_indices and not any(_is_own(*one) for one in _list_algorithms(config)):
         yield OptionWithoutEffect("tunerGpuIndices", "", _FOR_TUNERS)
     if len(config.services) == 1:
         alone = "there is one training service; name several in trainingService"
         for option, value in (("placement", config.placement != "weighted"), ("moveAfter", config.move_after)):
             if value:
                 yield OptionWithoutEffect(option, "", alone)
-    for section, service in zip(_sections(config), config.services, strict=True):
-        yield from _of_a_section(config, section, service)
+    for section, service in zip(_read_sections(config), config.services, strict=True):
+        yield from _find_of_section(config, section, service)
 
 
-def _algorithms(config: CheckedConfig) -> Iterator[tuple[str, AlgorithmConfig]]:
+def _list_algorithms(config: CheckedConfig) -> Iterator[tuple[str, AlgorithmConfig]]:
     groups = {lookup.TUNERS: config.tuner, lookup.ASSESSORS: config.assessor}
     yield from ((group, one) for group, one in groups.items() if one is not None)
 
@@ -172,12 +172,12 @@ def _is_own(group: str, algorithm: AlgorithmConfig) -> bool:
     return algorithm.name is None or lookup.is_own(group, algorithm.name)
 
 
-def _sections(config: CheckedConfig) -> Sequence[Any]:
+def _read_sections(config: CheckedConfig) -> Sequence[Any]:
     given: Any = config.training_service
     return given if isinstance(given, list) else [given]
 
 
-def _of_a_section(config: CheckedConfig, section: Any, service: Service) -> Iterator[OptionWithoutEffect]:
+def _find_of_section(config: CheckedConfig, section: Any, service: Service) -> Iterator[OptionWithoutEffect]:
     if section._settings.debug:
         yield OptionWithoutEffect("debug", service.name, "set it, or logLevel, at the top level")
     weighted = len(config.services) > 1 and config.placement == "weighted"

@@ -2,7 +2,7 @@
 
 A kind reads, writes and describes a value, and shows it to editors.
 
-kind_of(hint) -> Kind         int, str, bool, float, Literal, Enum, list, dict, Optional, nested dataclasses,
+find_kind(hint) -> Kind         int, str, bool, float, Literal, Enum, list, dict, Optional, nested dataclasses,
                               the aliases of `nnilite.units`
 kind.read(raw, at)            the value; or INVALID, after a fault was noted at `at`
 kind.write(value, secrets)    JSON that reads back as the same value
@@ -291,7 +291,7 @@ class Union(FieldKind):
         fitting = [kind for kind in self.kinds if kind.fits(raw)]
         if not fitting:
             return at.fault(f"must be {self.words}, not {masked(raw, at.path)!r}")
-        best = min(fitting, key=lambda kind: _faults(kind, raw, at))
+        best = min(fitting, key=lambda kind: _count_faults(kind, raw, at))
         return best.read(raw, at)
 
     def write(self, value: Any, secrets: bool) -> Json:
@@ -304,7 +304,7 @@ class Union(FieldKind):
         return {"anyOf": [kind.json_schema() for kind in self.kinds]}
 
 
-def _faults(kind: FieldKind, raw: Any, at: At) -> int:
+def _count_faults(kind: FieldKind, raw: Any, at: At) -> int:
     # The faults of kinds that are not chosen must not be reported, so they are noted elsewhere.
     trial = ConfigReading(at.reading.source, at.reading.base, shortcuts=at.reading.shortcuts)
     kind.read(raw, At(trial, at.path))

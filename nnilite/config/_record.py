@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from nnilite.config._config_reading import INVALID, At
-from nnilite.config._fields import as_mapping, camel, meant_by, plain
+from nnilite.config._fields import as_mapping, camel, guess_meant, plain
 from nnilite.config._former_fields import answer
 from nnilite.config._kinds import (
     INTEGER,
@@ -106,10 +106,12 @@ class Record(FieldKind):
         raw = as_mapping(raw)
         if not isinstance(raw, Mapping):
             shown = masked(raw, at.path)
-            return at.fault(f"must be a mapping with {self._outline()}, not {shown!r}{self._likely(shown)}")
+            return at.fault(
+                f"must be a mapping with {self._describe_outline()}, not {shown!r}{self._guess_likely(shown)}"
+            )
         values: dict[str, Any] = {}
         misspelt = [key for key, value in raw.items() if not self._read_one(key, value, values, at)]
-        meant = {meant_by(str(key), [entry.key for entry in self.entries]) for key in misspelt}
+        meant = {guess_meant(str(key), [entry.key for entry in self.entries]) for key in misspelt}
         for entry in self.entries:
             if not entry.required or entry.name in values:
                 continue
@@ -140,10 +142,10 @@ class Record(FieldKind):
                 return entry
         return None
 
-    def _outline(self) -> str:
+    def _describe_outline(self) -> str:
         return ", ".join(entry.key for entry in self.entries[:4]) + (", ..." if len(self.entries) > 4 else "")
 
-    def _likely(self, raw: Any) -> str:
+    def _guess_likely(self, raw: Any) -> str:
         """Return a hint for a text in place of a mapping.
 
         It was mostly meant as the first field, such as a tuner's name.
@@ -164,14 +166,14 @@ class Record(FieldKind):
         """Return the JSON Schema of an object with some of the fields."""
         schema: dict[str, Any] = {
             "type": "object",
-            "properties": {entry.key: property_schema(entry) for entry in entries},
+            "properties": {entry.key: describe_property(entry) for entry in entries},
             "additionalProperties": False,
         }
         required = [entry.key for entry in entries if entry.required]
         return {**schema, "required": required} if required else schema
 
 
-def property_schema(entry: ConfigField) -> dict[str, Any]:
+def describe_property(entry: ConfigField) -> dict[str, Any]:
     """Return the JSON Schema of one field, with its description and default.
 
     Null is the same as leaving it out.
@@ -196,7 +198,7 @@ def _entry(field: dataclasses.Field[Any], hint: Any) -> ConfigField:
     described = [item for item in get_args(hint)[1:] if isinstance(item, str)] if _annotated(hint) else []
     text = field.metadata.get("description") or " ".join(described)
     aliases = tuple(field.metadata.get("aliases", ()))
-    return ConfigField(field.name, camel(field.name), kind_of(hint), required, make_default, text, aliases)
+    return ConfigField(field.name, camel(field.name), find_kind(hint), required, make_default, text, aliases)
 
 
 def _annotated(hint: Any) -> bool:
@@ -209,27 +211,27 @@ def record_of(cls: type) -> Record:
     return Record(cls)
 
 
-def kind_of(hint: Any) -> FieldKind:
+def find_kind(hint: Any) -> FieldKind:
     """Return the kind of a type hint. Raises: PluginError for a type that YAML cannot hold."""
     if _annotated(hint):
-        return _kind_of_annotated(hint)
+        return _find_kind_of_annotated(hint)
     if hint in _SIMPLE:
         return _SIMPLE[hint]
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is typing.Union or origin is types.UnionType:
-        kinds = [kind_of(argument) for argument in arguments if argument is not type(None)]
+        kinds = [find_kind(argument) for argument in arguments if argument is not type(None)]
         return kinds[0] if len(kinds) == 1 else Union(kinds)
     if origin is Literal:
         return OneOf({value: value for value in arguments})
     if (origin or hint) in _LISTS:
         make = tuple if (origin or hint) is tuple else list
-        return ListOf(kind_of(arguments[0]) if arguments else Free(), make)
+        return ListOf(find_kind(arguments[0]) if arguments else Free(), make)
     if (origin or hint) in _DICTS:
-        return DictOf(kind_of(arguments[1])) if arguments else Free()
-    return _kind_of_class(hint)
+        return DictOf(find_kind(arguments[1])) if arguments else Free()
+    return _find_kind_of_class(hint)
 
 
-def _kind_of_annotated(hint: Any) -> FieldKind:
+def _find_kind_of_annotated(hint: Any) -> FieldKind:
     base, *marks = get_args(hint)
     for mark in marks:
         if isinstance(mark, FieldKind):
@@ -238,10 +240,10 @@ def _kind_of_annotated(hint: Any) -> FieldKind:
             return Quantity(mark)
         if isinstance(mark, PathRule):
             return Located(mark)
-    return kind_of(base)
+    return find_kind(base)
 
 
-def _kind_of_class(hint: Any) -> FieldKind:
+def _find_kind_of_class(hint: Any) -> FieldKind:
     if isinstance(hint, type) and issubclass(hint, Enum):
         return OneOf({member.value: member for member in hint})
     if isinstance(hint, type) and issubclass(hint, Path):

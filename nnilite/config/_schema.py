@@ -15,7 +15,7 @@ from nnilite.config._nested_configs import (
     ElasticNodes,
 )
 from nnilite.config._record import ConfigField, record_of
-from nnilite.config._services import SHARE, SHORTCUTS, platforms, service_record
+from nnilite.config._services import SHARE, SHORTCUTS, find_service_record, platforms
 from nnilite.config.shared_storage_config import SharedStorageConfig
 from nnilite.errors import ConfigError
 from nnilite.space import ParameterKind
@@ -35,11 +35,14 @@ def json_schema() -> dict[str, Any]:
         **schema,
         "if": {"properties": {"tuner": {"required": ["className"]}}, "required": ["tuner"]},
         "else": {"properties": {"searchSpace": _SPACE}},  # a user's own tuner may accept anything
-        "$defs": {"searchSpace": _space_schema(), "parameter": {"oneOf": [_parameter(kind) for kind in ParameterKind]}},
+        "$defs": {
+            "searchSpace": _describe_space(),
+            "parameter": {"oneOf": [_parameter(kind) for kind in ParameterKind]},
+        },
     }
 
 
-def _space_schema() -> dict[str, Any]:
+def _describe_space() -> dict[str, Any]:
     return {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/parameter"}}
 
 
@@ -87,37 +90,37 @@ _PARTS = (
 
 def reference_markdown() -> str:
     """Return all fields as Markdown tables, for the reference documentation."""
-    parts = [_section("The experiment", record_of(ExperimentConfig).entries)]
-    parts += [_section(title, record_of(cls).entries) for title, cls in _PARTS]
-    parts.append(_section("trainingService, on every platform", (*SHORTCUTS.entries, *SHARE.entries)))
+    parts = [_describe_section("The experiment", record_of(ExperimentConfig).entries)]
+    parts += [_describe_section(title, record_of(cls).entries) for title, cls in _PARTS]
+    parts.append(_describe_section("trainingService, on every platform", (*SHORTCUTS.entries, *SHARE.entries)))
     described: dict[type, str] = {}
     for platform in platforms():
-        parts += _platform_sections(platform, described)
+        parts += _describe_platform_sections(platform, described)
     return "\n\n".join(parts) + "\n"
 
 
-def _platform_sections(platform: str, described: dict[type, str]) -> list[str]:
+def _describe_platform_sections(platform: str, described: dict[type, str]) -> list[str]:
     """Return the fields of one platform's section.
 
     `described`: the platforms before, by the classes of their sections.
     """
     try:
-        record = service_record(platform)
+        record = find_service_record(platform)
     except ConfigError as error:
         return [f"## trainingService, platform `{platform}`\n\n{error}"]
     entries, same = record.entries, described.setdefault(record.cls, platform)
     if same != platform:
         return [f"## trainingService, platform `{platform}`\n\nAnother name of `{same}`."]
-    found = [_section(f"trainingService, platform `{platform}`", entries)]
+    found = [_describe_section(f"trainingService, platform `{platform}`", entries)]
     for entry in entries:
         inner = getattr(entry.kind, "item", entry.kind)
         below = getattr(inner, "entries", None)
         if below:
-            found.append(_section(f"`{entry.key}` of platform `{platform}`", below))
+            found.append(_describe_section(f"`{entry.key}` of platform `{platform}`", below))
     return found
 
 
-def _section(title: str, entries: tuple[ConfigField, ...]) -> str:
+def _describe_section(title: str, entries: tuple[ConfigField, ...]) -> str:
     rows = [
         f"| `{entry.key}` | {entry.kind.words} | {_default(entry)} | {entry.description.replace('|', '&#124;')} |"
         for entry in entries

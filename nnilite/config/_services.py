@@ -19,7 +19,7 @@ from nnilite.config._config_reading import INVALID, At
 from nnilite.config._fields import as_mapping, camel, did_you_mean, find, plain
 from nnilite.config._former_fields import answer
 from nnilite.config._kinds import FieldKind, ListOf
-from nnilite.config._record import Record, property_schema, record_of
+from nnilite.config._record import Record, describe_property, record_of
 from nnilite.config.secrets import HIDDEN, masked, masked_text
 from nnilite.errors import ConfigError, Place, PluginError
 from nnilite.records import Json
@@ -124,7 +124,7 @@ class ServiceConfig:
     platform: str
 
     def __init__(self, platform: str, **fields: Any) -> None:
-        service_record(platform)
+        find_service_record(platform)
         # Not by assignment, which takes all names but these for fields of the platform.
         self.__dict__.update(platform=platform, _values={}, _lists={}, _config=None, _settings=None, _share=None)
         for name, value in fields.items():
@@ -134,7 +134,7 @@ class ServiceConfig:
         if name == "platform" or name.startswith("_"):
             self.__dict__[name] = value
             return
-        entries = (*service_record(self.platform).entries, *SHORTCUTS.entries, *SHARE.entries)
+        entries = (*find_service_record(self.platform).entries, *SHORTCUTS.entries, *SHARE.entries)
         found = [entry for entry in entries if plain(entry.name) == plain(name)]
         if not found:
             known = [entry.name for entry in entries]
@@ -149,7 +149,7 @@ class ServiceConfig:
             raise AttributeError(name)
         if name in self._values:
             return self._values[name]
-        for entry in (*service_record(self.platform).entries, *SHORTCUTS.entries, *SHARE.entries):
+        for entry in (*find_service_record(self.platform).entries, *SHORTCUTS.entries, *SHARE.entries):
             if entry.name == name and isinstance(entry.kind, ListOf) and entry.default is None:
                 # So that `machine_list.append(...)` works, as in NNI. What is still empty later is not set.
                 return self._lists.setdefault(name, [])
@@ -173,7 +173,7 @@ class ServiceConfig:
         return {"platform": self.platform, **given}
 
 
-def service_object(raw: Any) -> Any:
+def make_service_object(raw: Any) -> Any:
     """Return the ServiceConfig of a mapping. Other values are returned unchanged, for `checked` to report them."""
     platform = find(raw, "platform") if isinstance(raw, Mapping) else None
     try:
@@ -193,7 +193,7 @@ def shortcuts(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {entry.name: raw[entry.key] for entry in SHORTCUTS.entries if entry.key in raw}
 
 
-def service_record(platform: str) -> Record:
+def find_service_record(platform: str) -> Record:
     """Return the fields of a platform's Config. Raises: ConfigError if there is no such platform."""
     try:
         return record_of(lookup.training_service_class(platform).Config)
@@ -224,7 +224,7 @@ class ServiceKind(FieldKind):
         if not isinstance(platform, str):
             return at.fault(f"platform is not set; installed are {', '.join(platforms()) or 'none'}")
         try:
-            record = service_record(masked_text(platform))
+            record = find_service_record(masked_text(platform))
         except ConfigError as error:
             return at.below("platform").fault(error.message)
         own, settings, part = self._parts(raw, record)
@@ -232,7 +232,7 @@ class ServiceKind(FieldKind):
         config = record.read(_completed(record, own, at), at)
         if INVALID in (config, shared, share):
             return INVALID
-        return _checked_section(_canonical(platform), config, (shared, share), {**settings, **part})
+        return _make_checked_section(_spell_platform(platform), config, (shared, share), {**settings, **part})
 
     @staticmethod
     def _parts(raw: Mapping[Any, Any], record: Record) -> tuple[dict[Any, Any], dict[str, Any], dict[str, Any]]:
@@ -250,7 +250,7 @@ class ServiceKind(FieldKind):
         return own, settings, share
 
     def write(self, value: Any, secrets: bool) -> Json:
-        record = service_record(value.platform)
+        record = find_service_record(value.platform)
         # Before the check, nothing says which of the values are secrets.
         if value._config is None:
             return value.as_mapping() if secrets else _hidden(record, value.as_mapping())
@@ -259,7 +259,7 @@ class ServiceKind(FieldKind):
         return {"platform": value.platform, **shared, **record.write(value._config, secrets)}
 
     def json_schema(self) -> dict[str, Any]:
-        return {"anyOf": [section_schema(platform) for platform in platforms()]}
+        return {"anyOf": [describe_section(platform) for platform in platforms()]}
 
 
 def _hidden(record: Record, mapping: Mapping[str, Any]) -> dict[str, Any]:
@@ -284,12 +284,12 @@ def _completed(record: Record, own: dict[Any, Any], at: At) -> dict[Any, Any]:
     return known
 
 
-def _canonical(platform: str) -> str:
+def _spell_platform(platform: str) -> str:
     # Files of NNI spell platforms in several ways; lists and messages have one.
     return next((name for name in platforms() if name.lower() == platform.lower()), platform)
 
 
-def _checked_section(
+def _make_checked_section(
     platform: str, config: Any, shared: tuple[TrialOverrides, ServiceShare], given: Mapping[str, Any]
 ) -> ServiceConfig:
     # The values have been checked: `__init__` would look the platform up and check the names again.
@@ -306,17 +306,17 @@ def _checked_section(
     return section
 
 
-def section_schema(platform: str) -> dict[str, Any]:
+def describe_section(platform: str) -> dict[str, Any]:
     """Return the JSON Schema of one platform's section.
 
     It allows anything if the platform's libraries are missing.
     """
     try:
-        record = service_record(platform)
+        record = find_service_record(platform)
     except ConfigError:
         return {"type": "object", "properties": {"platform": {"const": platform}}, "required": ["platform"]}
     own = record.json_schema()
-    shared = {entry.key: property_schema(entry) for entry in (*SHORTCUTS.entries, *SHARE.entries)}
+    shared = {entry.key: describe_property(entry) for entry in (*SHORTCUTS.entries, *SHARE.entries)}
     properties = {"platform": {"const": platform}, **shared, **own["properties"]}
     required = ["platform", *(key for key in own.get("required", []) if key not in shared)]
     return {**own, "title": platform, "properties": properties, "required": required}

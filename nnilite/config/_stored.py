@@ -35,7 +35,7 @@ def from_stored(fields: Mapping[str, Json], base: Path) -> ExperimentConfig:
     """Make a config, not checked yet, from what was kept. Raises: ConfigError."""
     given = dict(fields)
     if MARK not in given and "trainingService" in given:
-        given["trainingService"] = _with_new_defaults(given["trainingService"])
+        given["trainingService"] = _add_new_defaults(given["trainingService"])
     return from_dict(given, base)
 
 
@@ -64,9 +64,9 @@ def read_stored(directory: Path) -> ExperimentConfig:
         raise DamagedFile(directory / _FILE, "it is gone", _CURE) from None
 
 
-def _with_new_defaults(services: Any) -> Any:
+def _add_new_defaults(services: Any) -> Any:
     if isinstance(services, list):
-        return [_with_new_defaults(one) for one in services]
+        return [_add_new_defaults(one) for one in services]
     if isinstance(services, dict) and services.get("platform") == "local" and services.get("niceness") == _NICENESS:
         return {name: value for name, value in services.items() if name != "niceness"}
     return services

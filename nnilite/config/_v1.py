@@ -93,12 +93,12 @@ _TASK = {
 }
 
 
-def _under(prefix: str, table: Mapping[str, str]) -> dict[str, str]:
+def _put_under(prefix: str, table: Mapping[str, str]) -> dict[str, str]:
     return {f"{prefix}.{old}": new for old, new in table.items()}
 
 
 _PLATFORMS: dict[str, tuple[str, dict[str, str]]] = {
-    "local": ("local", _under("localConfig", _GPUS)),
+    "local": ("local", _put_under("localConfig", _GPUS)),
     "remote": ("remote", {"remoteConfig.reuse": "reuseMode"}),
     "pai": (
         "openpai",
@@ -135,21 +135,21 @@ _PLATFORMS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "kubeflow": (
         "kubeflow",
-        {"kubeflowConfig.operator": "operator", **_under("kubeflowConfig", _KUBERNETES_STORAGE)},
+        {"kubeflowConfig.operator": "operator", **_put_under("kubeflowConfig", _KUBERNETES_STORAGE)},
     ),
     "frameworkcontroller": (
         "frameworkcontroller",
         {
             "frameworkcontrollerConfig.serviceAccountName": "serviceAccountName",
             "frameworkcontrollerConfig.configPath": "configPath",
-            **_under("frameworkcontrollerConfig", _KUBERNETES_STORAGE),
+            **_put_under("frameworkcontrollerConfig", _KUBERNETES_STORAGE),
         },
     ),
     "dlts": (
         "dlts",
         {
             "trial.image": "image",
-            **_under("dltsConfig", {name: name for name in ("dashboard", "cluster", "team", "email", "password")}),
+            **_put_under("dltsConfig", {name: name for name in ("dashboard", "cluster", "team", "email", "password")}),
         },
     ),
     "adl": (
@@ -158,7 +158,7 @@ _PLATFORMS: dict[str, tuple[str, dict[str, str]]] = {
             "trial.image": "dockerImage",
             "trial.cpuNum": "cpuNumber",
             "trial.memorySize": "memorySize",
-            **_under(
+            **_put_under(
                 "trial",
                 {name: name for name in ("namespace", "imagePullSecrets", "nfs", "adaptive", "checkpoint")},
             ),
@@ -223,7 +223,7 @@ def list_by_platform() -> list[tuple[str, Mapping[str, str]]]:
     return [(name, {**table, **lists.get(name, {})}) for name, table in _PLATFORMS.values()]
 
 
-def without_meaning() -> tuple[str, ...]:
+def list_without_meaning() -> tuple[str, ...]:
     """Return the names of fields that had a meaning once."""
     return (*_DROPPED, *_DROPPED_BELOW)
 
@@ -260,10 +260,10 @@ class _V1Converter:
         for word in ("tuner", "assessor", "advisor"):
             self._algorithm(word)
         if platform == "hybrid":
-            self._hybrid()
+            self._convert_hybrid()
         else:
             self._service(platform, ("trainingService",))
-        self._leftovers()
+        self._report_leftovers()
         return self.new
 
     def _platform(self) -> str:
@@ -350,7 +350,7 @@ class _V1Converter:
                 self._fault((word, "classFileName"), "must name the Python file of className, such as tuner.py")
             self._put((word, "className"), f"{str(file)[:-3]}.{name}", (word, "className"))
 
-    def _hybrid(self) -> None:
+    def _convert_hybrid(self) -> None:
         names = self._get(("hybridConfig", "trainingServicePlatforms"))
         if not isinstance(names, list) or not names:
             self._fault(("hybridConfig",), "needs trainingServicePlatforms, a list such as [local, remote]")
@@ -405,10 +405,10 @@ class _V1Converter:
         if new not in self.new.origins:
             self._put(new, value, ("trainingServicePlatform",))
 
-    def _leftovers(self) -> None:
+    def _report_leftovers(self) -> None:
         """Report fields that were not read; those known to have no meaning today only get a warning."""
         known = {plain(str(part)): str(part) for old in self._known() for part in old}
-        for path in _leaves(self.old, ()):
+        for path in _list_leaves(self.old, ()):
             if any(path[: len(taken)] == taken for taken in self.taken):
                 continue
             if plain(str(path[-1])) in map(plain, _DROPPED_BELOW):
@@ -434,7 +434,7 @@ def _unknown(platform: str, known: Iterable[str]) -> str:
     """Return why a platform cannot be carried over."""
     if platform.lower() in _NO_MORE:
         return _NO_MORE[platform.lower()]
-    why = lookup.why_missing(lookup.SERVICES, platform)
+    why = lookup.explain_missing(lookup.SERVICES, platform)
     return f"there is no {platform!r}" + (f": {why}" if why else did_you_mean(platform, known))
 
 
@@ -458,9 +458,9 @@ def _child(node: Any, part: str | int, empty: Any) -> Any:
     return node.setdefault(part, empty)
 
 
-def _leaves(value: Any, path: Where) -> list[Where]:
+def _list_leaves(value: Any, path: Where) -> list[Where]:
     if isinstance(value, Mapping) and value:
-        return [leaf for key, item in value.items() for leaf in _leaves(item, (*path, str(key)))]
+        return [leaf for key, item in value.items() for leaf in _list_leaves(item, (*path, str(key)))]
     if isinstance(value, list) and value:
-        return [leaf for k, item in enumerate(value) for leaf in _leaves(item, (*path, k))]
+        return [leaf for k, item in enumerate(value) for leaf in _list_leaves(item, (*path, k))]
     return [path]

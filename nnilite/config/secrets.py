@@ -54,13 +54,13 @@ def masked_space(space: Json) -> Json:
     A parameter may be called `token`, but then it is an object.
     """
     if isinstance(space, Mapping):
-        return {key: _masked_parameter(str(key), item) for key, item in space.items()}
+        return {key: _mask_parameter(str(key), item) for key, item in space.items()}
     if isinstance(space, list):
         return [masked_space(item) for item in space]
     return masked_text(space) if isinstance(space, str) else space
 
 
-def _masked_parameter(name: str, item: Json) -> Json:
+def _mask_parameter(name: str, item: Json) -> Json:
     is_secret = not isinstance(item, Mapping) and plain(name).endswith(_TELLING)
     return HIDDEN if is_secret else masked_space(item)
 

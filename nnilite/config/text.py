@@ -77,7 +77,7 @@ def _loaded(text: str, path: Path) -> tuple[Any, ConfigSource | None]:
     try:
         value = _JSON.decode(text)
     except json.JSONDecodeError as error:
-        return _lenient(text, path, error)
+        return _read_leniently(text, path, error)
     except _EndlessNumber as error:
         raise ConfigError(str(error), Place(str(path))) from None
     except RecursionError:
@@ -87,7 +87,7 @@ def _loaded(text: str, path: Path) -> tuple[Any, ConfigSource | None]:
     return value, None
 
 
-def _lenient(text: str, path: Path, error: json.JSONDecodeError) -> tuple[Any, ConfigSource]:
+def _read_leniently(text: str, path: Path, error: json.JSONDecodeError) -> tuple[Any, ConfigSource]:
     """Read YAML, or JSON with trailing commas. For text that was meant as JSON, the error is that of JSON."""
     try:
         return parse_yaml(text, str(path), numbers=True)

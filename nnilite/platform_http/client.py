@@ -217,7 +217,7 @@ class PlatformHttp:
                     in_thread(lambda: self._exchange(request, token, deadline)), timeout_s + 1
                 )
             except asyncio.TimeoutError:
-                raise _NoAnswer(self._outage(request, f"has not answered within {timeout_s:g} s")) from None
+                raise _NoAnswer(self._make_outage(request, f"has not answered within {timeout_s:g} s")) from None
         patience_s = retry_after_s(answer.headers.get("Retry-After", ""))
         if answer.status in (429, 503) and patience_s:
             self._requested_pause.begin(patience_s)
@@ -233,11 +233,11 @@ class PlatformHttp:
             with session as used:
                 return self._follow(_Sending(used, request, headers, self._verify, deadline), url)
         except requests.exceptions.SSLError as error:
-            raise _NoAnswer(self._untrusted(error), unsent=True) from None
+            raise _NoAnswer(self._make_untrusted(error), unsent=True) from None
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             unsent = any(isinstance(each, _UNSENT) for each in chain(error))
             what = f"cannot be reached: {words(error)}; check that its address is right, and no firewall blocks it"
-            raise _NoAnswer(self._outage(request, what), unsent) from None
+            raise _NoAnswer(self._make_outage(request, what), unsent) from None
 
     def _follow(self, sending: _Sending, url: str) -> HttpAnswer:
         """Send a request, and again where it is redirected to within the platform's address."""
@@ -249,28 +249,28 @@ class PlatformHttp:
                 url, query = urljoin(url, response.headers["Location"]), {}
             if request.method not in ("GET", "HEAD") or _origin(url) != _origin(self._address):
                 raise _NoAnswer(
-                    self._outage(request, f"sends to {_origin(url)} instead; check that the address is right")
+                    self._make_outage(request, f"sends to {_origin(url)} instead; check that the address is right")
                 )
-        raise _NoAnswer(self._outage(request, "sends from one address to the next without an end"))
+        raise _NoAnswer(self._make_outage(request, "sends from one address to the next without an end"))
 
     def _read(self, sending: _Sending, response: requests.Response) -> HttpAnswer:
         request, content = sending.request, bytearray()
         for chunk in response.iter_content(_CHUNK_BYTES):
             content += chunk
             if len(content) > request.max_bytes:
-                raise _NoAnswer(self._outage(request, f"answers with more than {request.max_bytes} bytes"))
+                raise _NoAnswer(self._make_outage(request, f"answers with more than {request.max_bytes} bytes"))
             if time.monotonic() > sending.deadline:
-                raise _NoAnswer(self._outage(request, "has not finished its answer in time"))
+                raise _NoAnswer(self._make_outage(request, "has not finished its answer in time"))
         return HttpAnswer(response.status_code, response.headers, bytes(content), self._place(request))
 
     def _place(self, request: HttpRequest) -> str:
         """Return a request as messages name it: what it asks for may be a secret."""
         return redact(f"{request.method} {self._address}/{request.path.lstrip('/')}")
 
-    def _outage(self, request: HttpRequest, what: str) -> Outage:
+    def _make_outage(self, request: HttpRequest, what: str) -> Outage:
         return Outage(redact(f"{self._name} {what} ({self._place(request)})"))
 
-    def _untrusted(self, error: BaseException) -> Untrusted:
+    def _make_untrusted(self, error: BaseException) -> Untrusted:
         return Untrusted(
             f"the certificate of {self._name} at {self._address} is not trusted ({words(error)}): name the authority "
             f"that has signed it in caCert, as a PEM file"

@@ -45,7 +45,7 @@ def study_of(name: str, space: Mapping[str, Any], objectives: Mapping[str, str],
     import optuna
 
     names = _ParameterNames(SearchSpace.parse(dict(space)))
-    trials = [_frozen(one, names, objectives) for one in _with_domains(list(ran), names)]
+    trials = [_freeze(one, names, objectives) for one in _add_domains(list(ran), names)]
     with _quiet():
         study = optuna.create_study(study_name=name, directions=list(objectives.values()))  # type: ignore[arg-type]
         if list(objectives) != ["default"]:
@@ -166,7 +166,7 @@ def _option(parameter: Parameter, number: int) -> Any:
     return option if isinstance(option, _SCALARS) else json.dumps(option)
 
 
-def _with_domains(ran: list[Ran], names: _ParameterNames) -> list[Ran]:
+def _add_domains(ran: list[Ran], names: _ParameterNames) -> list[Ran]:
     for one in ran:
         for name, value in names.params(one.trial.parameters).items():
             if isinstance(value, float):
@@ -174,7 +174,7 @@ def _with_domains(ran: list[Ran], names: _ParameterNames) -> list[Ran]:
     return ran
 
 
-def _frozen(one: Ran, names: _ParameterNames, objectives: Mapping[str, str]) -> FrozenTrial:
+def _freeze(one: Ran, names: _ParameterNames, objectives: Mapping[str, str]) -> FrozenTrial:
     from optuna.trial import TrialState as State
     from optuna.trial import create_trial
 
@@ -185,8 +185,8 @@ def _frozen(one: Ran, names: _ParameterNames, objectives: Mapping[str, str]) -> 
         values=values,
         params=params,
         distributions={name: names.distribution(name) for name in params},
-        user_attrs=dict(_attributes(trial, bool(params))),
-        intermediate_values=_steps(one, objectives),
+        user_attrs=dict(_list_attributes(trial, bool(params))),
+        intermediate_values=_read_steps(one, objectives),
     )
     made.datetime_start = None if state == "WAITING" else datetime.fromtimestamp(trial.started or trial.created)
     made.datetime_complete = datetime.fromtimestamp(trial.ended or trial.created) if trial.state.ended else None
@@ -199,21 +199,21 @@ def _state(one: Ran, objectives: Mapping[str, str]) -> tuple[str, list[float] | 
     if reached is not None:
         return "COMPLETE", [gain * sign for gain, sign in zip(reached, signs(objectives).values(), strict=True)]
     if trial.state is TrialState.EARLY_STOPPED:
-        last = list(_steps(one, objectives).values())
+        last = list(_read_steps(one, objectives).values())
         return "PRUNED", last[-1:] if last and len(objectives) == 1 else None
     if not trial.state.ended:
         return ("WAITING" if trial.state is TrialState.WAITING else "RUNNING"), None
     return "FAIL", None
 
 
-def _steps(one: Ran, objectives: Mapping[str, str]) -> dict[int, float]:
+def _read_steps(one: Ran, objectives: Mapping[str, str]) -> dict[int, float]:
     """Return the intermediate results of the first objective."""
     first = next(iter(objectives))
     found = ((step, scalar(value, first)) for step, value in enumerate(one.intermediate))
     return {step: number for step, number in found if number is not None}
 
 
-def _attributes(trial: Trial, in_space: bool) -> Iterator[tuple[str, Json]]:
+def _list_attributes(trial: Trial, in_space: bool) -> Iterator[tuple[str, Json]]:
     yield "trial", trial.id
     yield "state", trial.state.value
     if trial.reason:

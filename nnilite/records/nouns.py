@@ -40,13 +40,13 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "")
 
 
-def _json_text(value: Json) -> str:
+def _check_json_text(value: Json) -> str:
     if type(value) is not str:
         raise ValueError("must be a string with the JSON text of the metric")
     return value
 
 
-def _processors(value: Json) -> float:
+def _read_processors(value: Json) -> float:
     # NaN is not at least 0, either
     if type(value) not in (int, float) or not 0 <= value <= PROCESSORS_MAX:
         raise ValueError(f"must be a number from 0 to {PROCESSORS_MAX:g}")
@@ -60,14 +60,15 @@ def _gpus(value: Json) -> tuple[int, ...]:
     return tuple(value)
 
 
-_PROCESSORS = Form({"type": "number", "minimum": 0, "maximum": PROCESSORS_MAX}, read=_processors)
+_PROCESSORS = Form({"type": "number", "minimum": 0, "maximum": PROCESSORS_MAX}, read=_read_processors)
 _GPU = {"type": "integer", "minimum": 0, "maximum": GPUS_MAX - 1}
 _GPUS = Form({"type": "array", "items": _GPU, "maxItems": GPUS_MAX}, write=list, read=_gpus)
 _INTEGER = whole_number(0, INTEGER_MAX)
 _EVENT_TIME = seconds_since_epoch(TIME_MAX)
 _EXIT_CODE = whole_number(-EXIT_CODE_MAX, EXIT_CODE_MAX)
 _METRIC_TEXT = Form(
-    {"type": "string", "description": "the metric as JSON text; NaN and Infinity may stand in it"}, read=_json_text
+    {"type": "string", "description": "the metric as JSON text; NaN and Infinity may stand in it"},
+    read=_check_json_text,
 )
 
 

@@ -129,7 +129,7 @@ def choice(values: type[Enum] | tuple[str, ...]) -> Form:
     return Form({"type": "string", "enum": list(known)}, write, read)
 
 
-def _from_base64(value: Json) -> bytes:
+def _read_base64(value: Json) -> bytes:
     if type(value) is not str:
         raise ValueError("must be a string in base64")
     import base64
@@ -140,13 +140,13 @@ def _from_base64(value: Json) -> bytes:
         raise ValueError("is not base64") from None
 
 
-def _to_base64(data: bytes) -> str:
+def _write_base64(data: bytes) -> str:
     import base64
 
     return base64.b64encode(data).decode("ascii")
 
 
-BYTES = Form({"type": "string", "contentEncoding": "base64"}, _to_base64, _from_base64)
+BYTES = Form({"type": "string", "contentEncoding": "base64"}, _write_base64, _read_base64)
 TEXT = Form({"type": "string"}, read=_read_text)
 ANYTHING = Form({"description": "any JSON value, with NaN and infinities as strings"})
 TIME = seconds_since_epoch()
@@ -160,7 +160,7 @@ _SIMPLE: dict[Any, Form] = {
 }
 
 
-def _optional(form: Form) -> Form:
+def _make_optional(form: Form) -> Form:
     write, read = form.write, form.read
     schema = dict(form.schema)
     if isinstance(schema.get("type"), str):
@@ -199,7 +199,7 @@ def form_of(hint: Any) -> Form:
         return _SIMPLE[hint]
     if origin in (typing.Union, types.UnionType):
         (inner,) = [argument for argument in arguments if argument is not type(None)]
-        return _optional(form_of(inner))
+        return _make_optional(form_of(inner))
     if origin in (list, tuple, collections.abc.Sequence):
         return _array(form_of(arguments[0]))
     if origin in (dict, collections.abc.Mapping):
@@ -216,7 +216,7 @@ def _annotated(hint: Any, marks: tuple[Any, ...]) -> Form:
     described = [mark for mark in marks if isinstance(mark, str)]
     form = forms[0] if forms else form_of(hint)
     if forms and type(None) in get_args(hint) and not form.is_optional:
-        form = _optional(form)
+        form = _make_optional(form)
     return dataclasses.replace(form, schema={**form.schema, "description": described[0]}) if described else form
 
 

@@ -15,7 +15,7 @@ import socket
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from nnilite._keeper.local_link import SUFFIX, with_short_name
+from nnilite._keeper.local_link import SUFFIX, call_with_short_name
 from nnilite._keeper.proof import proves
 from nnilite._logging.sparse_log import SparseLog
 from nnilite._network.host_names import is_loopback
@@ -57,7 +57,7 @@ def connect_to_socket(path: Path) -> socket.socket:
     # Where too many wait already, that is an error: its server may be this event loop, which would wait for itself.
     connection.setblocking(False)
     try:
-        with_short_name(str(path), connection.connect)
+        call_with_short_name(str(path), connection.connect)
     except BaseException:
         connection.close()
         raise

@@ -67,12 +67,12 @@ def choose(
     """
     jobs = Counter(index for indices in booked.values() for index in indices)
     admitted = [gpu for gpu in gpus if rules.admits(gpu)]
-    obstacles = {gpu.index: _obstacle(gpu, rules, jobs[gpu.index], own) for gpu in admitted}
+    obstacles = {gpu.index: _find_obstacle(gpu, rules, jobs[gpu.index], own) for gpu in admitted}
     free = [gpu for gpu in admitted if not obstacles[gpu.index]]
     if len(free) < wanted:
         never = impossible(gpus, wanted, rules)
-        raise NoCapacity(never or _waits(wanted, len(free), obstacles, rules))
-    free.sort(key=lambda gpu: _preference(gpu, jobs[gpu.index], own))
+        raise NoCapacity(never or _explain_wait(wanted, len(free), obstacles, rules))
+    free.sort(key=lambda gpu: _rank_gpu(gpu, jobs[gpu.index], own))
     return tuple(sorted(gpu.index for gpu in free[:wanted]))
 
 
@@ -116,7 +116,7 @@ def use_of(gpus: Iterable[Gpu]) -> list[dict[str, Any]]:
     ]
 
 
-def _obstacle(gpu: Gpu, rules: GpuRules, jobs: int, own: Callable[[int], bool]) -> str:
+def _find_obstacle(gpu: Gpu, rules: GpuRules, jobs: int, own: Callable[[int], bool]) -> str:
     """Return why this GPU is not free, or ""."""
     if gpu.fault:
         return gpu.fault
@@ -128,13 +128,13 @@ def _obstacle(gpu: Gpu, rules: GpuRules, jobs: int, own: Callable[[int], bool]) 
     return ""
 
 
-def _preference(gpu: Gpu, jobs: int, own: Callable[[int], bool]) -> tuple[float, ...]:
+def _rank_gpu(gpu: Gpu, jobs: int, own: Callable[[int], bool]) -> tuple[float, ...]:
     memory = gpu.memory_used_mb / gpu.memory_total_mb if gpu.memory_total_mb else 0.0
     others = sum(not own(pid) for pid in gpu.processes)
     return (jobs, others, round(memory, 2), gpu.utilization_percent or 0, gpu.index)
 
 
-def _waits(wanted: int, free: int, obstacles: Mapping[int, str], rules: GpuRules) -> str:
+def _explain_wait(wanted: int, free: int, obstacles: Mapping[int, str], rules: GpuRules) -> str:
     grouped: dict[str, list[int]] = {}
     for index, obstacle in obstacles.items():
         if obstacle:

@@ -177,7 +177,7 @@ class JobWatch(ABC, Generic[JobT]):
             return self.over
         try:
             found = jobs.get(self.id)
-            found = await self._fetched() if found is None else found
+            found = await self._fetch_job() if found is None else found
             status = await self._found(found) if self.is_this(found) else self.missing()
         except NotFound:
             status = self.missing()
@@ -189,7 +189,7 @@ class JobWatch(ABC, Generic[JobT]):
             self.over = status
         return status
 
-    async def _fetched(self) -> JobT:
+    async def _fetch_job(self) -> JobT:
         found = await self.fetch()
         if not self.is_this(found):
             raise NotFound(f"{self.platform} has a different job with this id")
@@ -265,7 +265,7 @@ class JobWatch(ABC, Generic[JobT]):
         if self.over is not None or self._cancel_at is not None:
             return
         try:
-            seen = self.words(await self._fetched())
+            seen = self.words(await self._fetch_job())
         except NotFound:
             # The platform may know it again later; then it is ended at once.
             self._cancel_at = time.monotonic()
@@ -286,17 +286,17 @@ class JobWatch(ABC, Generic[JobT]):
         except NotFound:
             return
         except (ConfigError, Conflict) as problem:
-            if not _has_ended(self.words(await self._fetched())):
+            if not _has_ended(self.words(await self._fetch_job())):
                 raise ServiceError(str(problem)) from problem
         self.canceled = self.canceled or not softly
 
     async def remove(self) -> None:
         """End it, if it has not ended or still holds something. Raises: ServiceError while it still runs, Problem."""
         try:
-            seen = self.words(await self._fetched())
+            seen = self.words(await self._fetch_job())
             if seen.holds or not (_has_ended(seen) or seen.is_stopping):
                 await self._end()
-                seen = self.words(await self._fetched())
+                seen = self.words(await self._fetch_job())
         except NotFound:
             return
         if not _has_ended(seen):

@@ -166,11 +166,11 @@ def deeper(value: Json, depth: int) -> bool:
     """Return whether a value is nested more than `depth` deep."""
     level = [value]
     for _ in range(depth + 1):
-        level = [item for box in level if isinstance(box, dict | list) for item in _items(box)]
+        level = [item for box in level if isinstance(box, dict | list) for item in _read_items(box)]
         if not level:
             return False
     return True
 
 
-def _items(box: dict[str, Json] | list[Json]) -> list[Json]:
+def _read_items(box: dict[str, Json] | list[Json]) -> list[Json]:
     return list(box.values()) if isinstance(box, dict) else box

@@ -282,10 +282,10 @@ def read_events(directory: Path) -> list[KeeperEvent]:
     end = _event("exit", exited, directory)
     reader, run = SpoolReader(folder.metrics), folder.run()
     reports = list(_reported(reader, bool(end), run))
-    return [*start, *reports, *(_with_remark(event, reader.remark()) for event in end)]
+    return [*start, *reports, *(_add_remark(event, reader.remark()) for event in end)]
 
 
-def _with_remark(event: KeeperEvent, remark: str) -> KeeperEvent:
+def _add_remark(event: KeeperEvent, remark: str) -> KeeperEvent:
     """Return the end as its keeper would report it: with what could not be read of the reports."""
     if not remark or not isinstance(event, Exited):
         return event

@@ -236,7 +236,7 @@ class SlotDesk:
             return ""
         self._own.priority = terms.priority
         try:
-            with self._locked():
+            with self._hold_lock():
                 return self._take(job, directory, terms.limit)
         except _Busy:
             return _LOCKED
@@ -250,11 +250,11 @@ class SlotDesk:
         is_news |= self._own.line.ask(job, since, now)
         others = self._others.parts()
         mine = self._own.first(self._experiment, now)
-        firsts = [claim for name, part in others.items() for claim in part.first(_experiment_of(name), now)] + mine
+        firsts = [claim for name, part in others.items() for claim in part.first(_find_experiment_of(name), now)] + mine
         claim = Claim(job, self._experiment, self._own.priority, since)
         # Who has to wait in any case needs the holders for the words alone.
         is_next = all(claim.place <= first.place for first in firsts)
-        reason = reason_to_wait(claim, firsts, self._holders(now, others, 0.0 if is_next else _LOOKED_S), limit)
+        reason = reason_to_wait(claim, firsts, self._list_holders(now, others, 0.0 if is_next else _LOOKED_S), limit)
         if not reason:
             self._hold(job, str(directory), (since, now))
         elif is_news or mine != self._told[1] or self._is_overdue(now):
@@ -295,7 +295,7 @@ class SlotDesk:
         if not self._place.is_dir():
             return
         with contextlib.suppress(_Busy, SlotTrouble):  # all of it ends by itself, too
-            with self._locked():
+            with self._hold_lock():
                 self._load()
                 self._asked, self._own.line = {}, _Line({})
                 self._save()
@@ -312,14 +312,14 @@ class SlotDesk:
 
     def _write(self) -> None:
         try:
-            with self._locked():
+            with self._hold_lock():
                 self._save()
         except _Busy:
             log.warning("%s has been locked by another manager for a long time", self._place)
         except SlotTrouble as error:
             log.warning("%s", error)
 
-    def _holders(self, now: float, others: Mapping[str, _Part], most_age_s: float) -> List[str]:
+    def _list_holders(self, now: float, others: Mapping[str, _Part], most_age_s: float) -> List[str]:
         """Return the experiment of each slot that is taken, or was taken some time ago."""
         looked_at, changes, known = self._taken
         if changes == self._others.changes and abs(now - looked_at) < most_age_s:
@@ -327,7 +327,7 @@ class SlotDesk:
         found: List[str] = []
         for name, part in [*others.items(), (self._file.name, self._own)]:
             held = part.held.values()
-            found += [_experiment_of(name) for place, since in held if self._is_held(Path(place), now - since)]
+            found += [_find_experiment_of(name) for place, since in held if self._is_held(Path(place), now - since)]
         self._taken = (now, self._others.changes, found)
         return found
 
@@ -365,7 +365,7 @@ class SlotDesk:
         self._told = (now, own.first(self._experiment, now))
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _hold_lock(self) -> Iterator[None]:
         """Hold the lock. Raises: _Busy if another manager has the lock for long, SlotTrouble."""
         lock = self._take_lock()
         try:
@@ -417,7 +417,7 @@ def _lock(descriptor: int, end: float) -> None:
             return
 
 
-def _experiment_of(name: str) -> str:
+def _find_experiment_of(name: str) -> str:
     return name.partition(".")[0]
 
 

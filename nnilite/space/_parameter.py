@@ -140,9 +140,9 @@ class Parameter:
             return rng.randrange(len(self.values))
         if self.kind is ParameterKind.RANDINT:
             return rng.randrange(int(self.low or 0), int(self.high or 0))
-        return self.legal(self._drawn(rng))
+        return self.legal(self._draw_raw(rng))
 
-    def _drawn(self, rng: random.Random) -> float:
+    def _draw_raw(self, rng: random.Random) -> float:
         if self.mu is not None and self.sigma is not None:
             drawn = rng.gauss(self.mu, self.sigma)
             return math.exp(min(drawn, _LARGEST_EXPONENT)) if self.log else drawn
@@ -175,7 +175,7 @@ class Parameter:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
             raise SpaceError(f"{shown(self.path)}: {brief(value)} is not a number")
         if self.kind is ParameterKind.RANDINT:
-            return self._integer(value)
+            return self._read_integer(value)
         legal = self.legal(value)
         if not math.isclose(legal, value, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE * (self.q or 0.0)):
             raise SpaceError(f"{shown(self.path)}: {value} is not {self.domain}")
@@ -183,7 +183,7 @@ class Parameter:
             raise SpaceError(f"{shown(self.path)}: {value} is not {self.domain}")
         return legal
 
-    def _integer(self, value: float) -> int:
+    def _read_integer(self, value: float) -> int:
         number = whole(value)
         if number is None or not int(self.low or 0) <= number < int(self.high or 0):
             raise SpaceError(f"{shown(self.path)}: {value} is not {self.domain}")
@@ -194,7 +194,7 @@ class Parameter:
         if self.nested:
             sought = value.get("_name") if isinstance(value, Mapping) else None
         try:
-            found = self._numbers.get(text_of(sought))
+            found = self._numbers.get(write_canonical(sought))
         except (TypeError, ValueError):  # not JSON
             found = None
         if found is None and not self.nested:
@@ -207,7 +207,7 @@ class Parameter:
     def _numbers(self) -> dict[str, int]:
         """The number of each option, by its JSON text (of a subspace: that of its name)."""
         options = (option["_name"] if self.nested else option for option in self.values)
-        return {text_of(option): k for k, option in enumerate(options)}
+        return {write_canonical(option): k for k, option in enumerate(options)}
 
     @property
     def domain(self) -> str:
@@ -227,7 +227,7 @@ class Parameter:
         return f"{what} from {self.low:g} to {self.high:g}"
 
 
-def text_of(value: Json) -> str:
+def write_canonical(value: Json) -> str:
     """Return a JSON text that is the same for equal values, in any order of keys; 1, 1.0 and true are three."""
     return json.dumps(value, sort_keys=True)
 

@@ -109,7 +109,7 @@ class Constraints:
         )
 
 
-def _shortened(text: str) -> str:
+def _cut_start(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
 
 
@@ -121,9 +121,9 @@ def _parsed(text: str, names: set[str]) -> ast.expr:
         _check(tree, names)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise SpaceError(f"{_shortened(text)} is not an expression: {reason}; write for example 'x + y <= 1'") from None
+        raise SpaceError(f"{_cut_start(text)} is not an expression: {reason}; write for example 'x + y <= 1'") from None
     except _NotAllowed as error:
-        raise SpaceError(f"{_shortened(text)}: {error}") from None
+        raise SpaceError(f"{_cut_start(text)}: {error}") from None
     return tree
 
 

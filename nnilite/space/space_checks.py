@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from nnilite.space._parameter import MOST_STEPS, Key, Parameter, ParameterKind, brief, text_of
+from nnilite.space._parameter import MOST_STEPS, Key, Parameter, ParameterKind, brief, write_canonical
 
 if TYPE_CHECKING:
     from nnilite.records import Json
@@ -69,7 +69,7 @@ def _drop_repeated_options(given: Json, told: list[Fault] | None, at: Key) -> Js
         if isinstance(option, Mapping) and "_name" in option:
             kept[f"option {k}"] = drop_repeats(option, told, place)
             continue
-        text = f"option {k}" if _not_json(option) else text_of(option)
+        text = f"option {k}" if _explain_not_json(option) else write_canonical(option)
         if text in kept and told is not None:
             told.append((place, f"{brief(option)} is given twice, and counts once"))
         kept.setdefault(text, option)
@@ -126,7 +126,7 @@ class _SpaceReader:
         try:
             return ParameterKind(given["_type"])
         except ValueError:
-            self.faults.append(((*at, "_type"), _unknown_type(given["_type"])))
+            self.faults.append(((*at, "_type"), _describe_unknown_type(given["_type"])))
             return None
 
     def check_extras(self, given: Mapping[str, Json], kind: ParameterKind, at: Key) -> bool:
@@ -166,14 +166,14 @@ class _SpaceReader:
         """Return whether all options are JSON, and different; subspaces have different names."""
         seen: dict[str, int] = {}
         for k, option in enumerate(options):
-            fault = _not_json(option)
+            fault = _explain_not_json(option)
             if fault:
                 self.faults.append(((*at, k), fault))
                 return False
             if nested and (not isinstance(option["_name"], str) or not option["_name"]):
                 self.faults.append(((*at, k, "_name"), f"must be text, not {option['_name']!r}"))
                 return False
-            text = text_of(option["_name"] if nested else option)
+            text = write_canonical(option["_name"] if nested else option)
             if text in seen:
                 what = f"the name {option['_name']!r}" if nested else f"{option!r}"
                 self.faults.append(((*at, k), f"{what} is given twice, as option {seen[text]} and {k}"))
@@ -206,14 +206,14 @@ class _SpaceReader:
             )
             return
         for k, number in enumerate(value):
-            fault = _not_number(number, whole=kind.whole)
+            fault = _explain_not_number(number, whole=kind.whole)
             if fault:
                 self.faults.append(((*at, k), fault))
                 return
         exact = int if kind.whole else float
         one, two = exact(value[0]), exact(value[1])
         q = exact(value[2]) if kind.quantised else 1 if kind is ParameterKind.LOGRANDINT else None
-        fault = _normal_fault(kind, one, two, q) if kind.normal else _range_fault(kind, one, two, q)
+        fault = _find_normal_fault(kind, one, two, q) if kind.normal else _find_range_fault(kind, one, two, q)
         if fault:
             self.faults.append((at, fault))
         elif kind.normal:
@@ -226,7 +226,7 @@ def _suggest_choice(given: Json) -> str:
     """Return how to write a value, or a list of them, as a parameter: the end of a sentence."""
     if isinstance(given, (str, int, float)):
         return f'; for a value that stays the same, write {{"_type": "choice", "_value": [{json.dumps(given)}]}}'
-    if isinstance(given, (list, tuple)) and given and not _not_json(given):
+    if isinstance(given, (list, tuple)) and given and not _explain_not_json(given):
         return _show_in('; to choose one of them, write {"_type": "choice", "_value": %s}', given)
     return ""
 
@@ -239,7 +239,7 @@ def _show_in(sentence: str, value: Json) -> str:
 
 def _explain_old_form(kind: ParameterKind, value: Sequence[Json]) -> str:
     """Return what to write for a form that earlier versions of NNI had: the end of a sentence."""
-    if kind is ParameterKind.RANDINT and len(value) == 1 and not _not_number(value[0], whole=True):
+    if kind is ParameterKind.RANDINT and len(value) == 1 and not _explain_not_number(value[0], whole=True):
         return f"; before NNI 0.7 this was [0, {value[0]}]"
     if kind.normal and len(value) > 1 and isinstance(value[0], str):
         return "; leave out the label"
@@ -251,7 +251,7 @@ def _is_ascending(options: Sequence[Json]) -> bool:
     return numbers and all(one < other for one, other in pairwise(options))
 
 
-def _unknown_type(given: Json) -> str:
+def _describe_unknown_type(given: Json) -> str:
     if given in _ARCHITECTURE:
         return f"{given!r} is for architecture search, which nnilite does not do"
     known = [kind.value for kind in ParameterKind]
@@ -261,7 +261,7 @@ def _unknown_type(given: Json) -> str:
     return f"there is no type {given!r}; {hint}"
 
 
-def _not_number(value: Json, whole: bool) -> str | None:
+def _explain_not_number(value: Json, whole: bool) -> str | None:
     if isinstance(value, str):
         hint = " (YAML reads 1e-5 as text: write 1.0e-5)" if "e" in value.lower() else ""
         return f"must be a number, not the text {value!r}{hint}"
@@ -274,7 +274,7 @@ def _not_number(value: Json, whole: bool) -> str | None:
     return f"must be a whole number, not {value!r}" if whole and value != int(value) else None
 
 
-def _range_fault(kind: ParameterKind, low: float, high: float, q: float | None) -> str | None:
+def _find_range_fault(kind: ParameterKind, low: float, high: float, q: float | None) -> str | None:
     if low > high:
         return f"low ({low:g}) is above high ({high:g}); swap them"
     if kind is ParameterKind.RANDINT and low == high:
@@ -292,7 +292,7 @@ def _end_fault(kind: ParameterKind, low: float, high: float, q: float | None) ->
     return f"low and high are values, too, so they must be multiples of q ({q:g}), such as {fitting}"
 
 
-def _normal_fault(kind: ParameterKind, mu: float, sigma: float, q: float | None) -> str | None:
+def _find_normal_fault(kind: ParameterKind, mu: float, sigma: float, q: float | None) -> str | None:
     if sigma <= 0:
         return f"sigma must be above 0, not {sigma:g}"
     if kind.log and mu + 10 * sigma > 700:
@@ -311,15 +311,15 @@ def _step_fault(q: float | None, largest: float) -> str | None:
     return None
 
 
-def _not_json(value: Json) -> str | None:
+def _explain_not_json(value: Json) -> str | None:
     """Return what in a choice's option would not reach the trial as it is."""
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             return f"{value!r} has a key that is not text"
-        faults = (_not_json(item) for item in value.values())
+        faults = (_explain_not_json(item) for item in value.values())
         return next((fault for fault in faults if fault), None)
     if isinstance(value, (list, tuple)):
-        return next((fault for fault in map(_not_json, value) if fault), None)
+        return next((fault for fault in map(_explain_not_json, value) if fault), None)
     if isinstance(value, float) and not math.isfinite(value):
         return f"{value!r} is not a JSON value; write it as text"
     if value is None or isinstance(value, (str, int, float)):

@@ -30,21 +30,21 @@ def space_hints(space: SearchSpace, *, tuner: str = "", max_trials: int | None =
 
     `tuner` is the name of the tuner, in any case; `max_trials` is how many trials there will be (None: no limit).
     """
-    found = [hint for parameter in space.parameters for hint in _hints_of(parameter, max_trials)]
+    found = [hint for parameter in space.parameters for hint in _find_hints(parameter, max_trials)]
     if tuner.lower() == "gridsearch":
-        found.extend(_grid_hints(space, max_trials))
+        found.extend(_find_grid_hints(space, max_trials))
     return found
 
 
-def _hints_of(parameter: Parameter, max_trials: int | None) -> Iterator[Hint]:
+def _find_hints(parameter: Parameter, max_trials: int | None) -> Iterator[Hint]:
     name = shown(parameter.path)
     if parameter.kind is ParameterKind.CHOICE:
-        yield from _choice_hints(parameter, name, max_trials)
+        yield from _find_choice_hints(parameter, name, max_trials)
     elif parameter.low is not None and parameter.high is not None:
-        yield from _range_hints(parameter, name, parameter.low, parameter.high)
+        yield from _find_range_hints(parameter, name, parameter.low, parameter.high)
 
 
-def _choice_hints(parameter: Parameter, name: str, max_trials: int | None) -> Iterator[Hint]:
+def _find_choice_hints(parameter: Parameter, name: str, max_trials: int | None) -> Iterator[Hint]:
     options = parameter.values
     if len(options) == 1:
         yield Hint(
@@ -59,7 +59,7 @@ def _choice_hints(parameter: Parameter, name: str, max_trials: int | None) -> It
         yield Hint(what, "put it directly into the option, and give all options a '_name'")
 
 
-def _range_hints(parameter: Parameter, name: str, low: float, high: float) -> Iterator[Hint]:
+def _find_range_hints(parameter: Parameter, name: str, low: float, high: float) -> Iterator[Hint]:
     if parameter.q is not None and parameter.q > high - low:
         what = f"the step of {name} ({parameter.q:g}) is wider than its range ({low:g} to {high:g})"
         yield Hint(f"{what}, so it takes {_values(parameter)}", "make the step smaller, or the range wider")
@@ -76,7 +76,7 @@ def _values(parameter: Parameter) -> str:
     return "the value " + " or ".join(f"{point:g}" for point in points)
 
 
-def _grid_hints(space: SearchSpace, max_trials: int | None) -> Iterator[Hint]:
+def _find_grid_hints(space: SearchSpace, max_trials: int | None) -> Iterator[Hint]:
     size = space.size
     if size is None or size <= LARGEST_GRID:
         return

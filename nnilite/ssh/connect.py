@@ -54,18 +54,18 @@ def connect(hops: Sequence[Hop], policy: HostKeyPolicy) -> Connection:
     done: list[paramiko.Transport] = []
     try:
         for hop in hops:
-            sock = _through(done[-1], hop) if done else _dial(hop)
-            done.append(_handshake(sock, hop, KnownHosts(hop.known_hosts, policy)))
+            sock = _open_through(done[-1], hop) if done else _dial(hop)
+            done.append(_negotiate(sock, hop, KnownHosts(hop.known_hosts, policy)))
             _sign_in(done[-1], hop)
     except MachineError as error:
         Connection(done).close()
         if len(hops) > 1:
-            raise MachineError(f"{hop}, {_ordinal(hop, hops)}: {error}", error.lasting) from error
+            raise MachineError(f"{hop}, {_describe_place_of(hop, hops)}: {error}", error.lasting) from error
         raise
     return Connection(done)
 
 
-def _ordinal(hop: Hop, hops: Sequence[Hop]) -> str:
+def _describe_place_of(hop: Hop, hops: Sequence[Hop]) -> str:
     return f"on the way to {hops[-1].address}" if hop is not hops[-1] else f"behind {hops[-2].address}"
 
 
@@ -83,7 +83,7 @@ def _dial(hop: Hop) -> socket.socket:
     return sock
 
 
-def _through(transport: paramiko.Transport, hop: Hop) -> Any:
+def _open_through(transport: paramiko.Transport, hop: Hop) -> Any:
     try:
         return transport.open_channel("direct-tcpip", (hop.address, hop.port), ("127.0.0.1", 0), timeout=CONNECT_S)
     except (SSHException, OSError, EOFError) as error:
@@ -91,7 +91,7 @@ def _through(transport: paramiko.Transport, hop: Hop) -> Any:
         raise MachineError(f"cannot be reached at {hop.address} port {hop.port} from there: {text}") from error
 
 
-def _handshake(sock: Any, hop: Hop, known: KnownHosts) -> paramiko.Transport:
+def _negotiate(sock: Any, hop: Hop, known: KnownHosts) -> paramiko.Transport:
     transport = paramiko.Transport(sock)
     transport.daemon = True
     transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = CONNECT_S
@@ -116,13 +116,13 @@ def _handshake(sock: Any, hop: Hop, known: KnownHosts) -> paramiko.Transport:
 def _prefer(transport: paramiko.Transport, kinds: Sequence[str]) -> None:
     """Ask for a key of a kind that we can compare."""
     options = transport.get_security_options()
-    wanted = [algorithm for kind in kinds for algorithm in _algorithms(kind)]
+    wanted = [algorithm for kind in kinds for algorithm in _list_algorithms(kind)]
     known = [algorithm for algorithm in options.key_types if algorithm in wanted]
     if known:
         options.key_types = tuple(known + [other for other in options.key_types if other not in known])
 
 
-def _algorithms(kind: str) -> tuple[str, ...]:
+def _list_algorithms(kind: str) -> tuple[str, ...]:
     return ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa") if kind == "ssh-rsa" else (kind,)
 
 
@@ -134,9 +134,9 @@ def _sign_in(transport: paramiko.Transport, hop: Hop) -> None:
     tried: list[str] = []
     try:
         if hop.password is not None:
-            _by_password(transport, hop, tried)
+            _sign_in_by_password(transport, hop, tried)
         else:
-            _by_keys(transport, hop, tried)
+            _sign_in_by_keys(transport, hop, tried)
     except (SSHException, OSError, EOFError) as error:
         if not isinstance(error, AuthenticationException):
             raise MachineError(f"broke off as {hop.user} signed in: {words(error)}") from error
@@ -149,7 +149,7 @@ def _sign_in(transport: paramiko.Transport, hop: Hop) -> None:
         raise MachineError(f"does not let {hop.user} in: {what}", lasting=True)
 
 
-def _by_password(transport: paramiko.Transport, hop: Hop, tried: list[str]) -> None:
+def _sign_in_by_password(transport: paramiko.Transport, hop: Hop, tried: list[str]) -> None:
     password = hop.password or ""
     try:
         transport.auth_password(hop.user, password, fallback=False)
@@ -169,7 +169,7 @@ def _answer_questions(transport: paramiko.Transport, hop: Hop, password: str, tr
         tried.append("the password is wrong, or the machine takes keys only: check password, or set sshKeyFile")
 
 
-def _by_keys(transport: paramiko.Transport, hop: Hop, tried: list[str]) -> None:
+def _sign_in_by_keys(transport: paramiko.Transport, hop: Hop, tried: list[str]) -> None:
     agent = _ask_agent() if hop.use_agent else None
     try:
         _try_keys(transport, hop, agent, tried)
@@ -194,13 +194,13 @@ def _try_keys(transport: paramiko.Transport, hop: Hop, agent: paramiko.Agent | N
 def _keys(hop: Hop, agent: paramiko.Agent | None, tried: list[str]) -> Iterator[tuple[str, paramiko.PKey]]:
     """Yield ssh-agent's keys first, since they need no passphrase; then the files."""
     offered: set[bytes] = set()
-    wanted = {data for data in (_public_half(path) for path in hop.key_files) if data}
+    wanted = {data for data in (_read_public_half(path) for path in hop.key_files) if data}
     for key in agent.get_keys() if agent is not None else ():
         if not hop.only_these_keys or key.asbytes() in wanted:
             offered.add(key.asbytes())
             yield f"ssh-agent's {key.get_name()} key", key
     for path in hop.key_files:
-        if _public_half(path) in offered:
+        if _read_public_half(path) in offered:
             continue
         try:
             yield f"the key {path}", _load(path, hop.passphrase)
@@ -231,7 +231,7 @@ def _ask_agent() -> paramiko.Agent | None:
         return None
 
 
-def _public_half(path: Path) -> bytes | None:
+def _read_public_half(path: Path) -> bytes | None:
     """Return the public key that lies next to a private one."""
     try:
         return base64.b64decode(path.with_name(path.name + ".pub").read_text("ascii").split()[1], validate=True)

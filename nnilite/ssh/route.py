@@ -60,11 +60,11 @@ class RouteMap:
     def hops(self, machine: SshMachine) -> list[Hop]:
         """Return all hops to a machine; the last one is the machine itself. Raises: MachineError."""
         options = self._options(machine.host)
-        own = self._hop(options, machine.user, machine.port, machine)
+        own = self._make_hop(options, machine.user, machine.port, machine)
         jump = machine.proxy_jump if machine.proxy_jump is not None else options.get("proxyjump")
-        return [*self._jumps(jump, machine.host, ()), own]
+        return [*self._parse_jumps(jump, machine.host, ()), own]
 
-    def _jumps(self, jump: str | None, target: str, seen: tuple[str, ...]) -> list[Hop]:
+    def _parse_jumps(self, jump: str | None, target: str, seen: tuple[str, ...]) -> list[Hop]:
         """Return the hops in order, like `ssh`; the first one may itself have hops."""
         if not jump or jump.lower() == "none":
             return []
@@ -75,8 +75,8 @@ class RouteMap:
                 raise MachineError(f"ProxyJump goes round in circles at {host}", lasting=True)
             options = self._options(host)
             if number == 0:
-                hops += self._jumps(options.get("proxyjump"), host, (*seen, host))
-            hops.append(self._hop(options, user, port, None))
+                hops += self._parse_jumps(options.get("proxyjump"), host, (*seen, host))
+            hops.append(self._make_hop(options, user, port, None))
         return hops
 
     def _options(self, host: str) -> Mapping[str, Any]:
@@ -94,11 +94,13 @@ class RouteMap:
             raise MachineError(f"ProxyCommand (for {host}) is not supported; use ProxyJump", lasting=True)
         return options
 
-    def _hop(self, options: Mapping[str, Any], user: str | None, port: int | None, machine: SshMachine | None) -> Hop:
+    def _make_hop(
+        self, options: Mapping[str, Any], user: str | None, port: int | None, machine: SshMachine | None
+    ) -> Hop:
         address = str(options["hostname"])
         port = port or int(options.get("port", 22))
         given = machine.ssh_key_file if machine else None
-        files = (given,) if given else self._key_files(options)
+        files = (given,) if given else self._list_key_files(options)
         known = self._config.known_hosts_file
         listed = str(options.get("userknownhostsfile", "")).split()
         usual = tuple(Path(name).expanduser() for name in listed) or (self._config.ssh_folder / "known_hosts",)
@@ -115,7 +117,7 @@ class RouteMap:
             known_hosts=(known,) if known else (*usual, Path("/etc/ssh/ssh_known_hosts")),
         )
 
-    def _key_files(self, options: Mapping[str, Any]) -> tuple[Path, ...]:
+    def _list_key_files(self, options: Mapping[str, Any]) -> tuple[Path, ...]:
         listed = options.get("identityfile") or [str(self._config.ssh_folder / name) for name in _USUAL_KEYS]
         return tuple(path for path in (Path(name).expanduser() for name in listed) if path.is_file())
 

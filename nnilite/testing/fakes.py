@@ -161,7 +161,7 @@ class NeverService(FakeService):
         super().__init__(*args, **more)
         self.timeouts = 0
 
-    async def _perhaps(self, call: str) -> None:
+    async def _misbehave(self, call: str) -> None:
         if call not in self.never:
             return
         try:
@@ -170,27 +170,27 @@ class NeverService(FakeService):
             self.timeouts += 1
 
     async def open(self) -> None:
-        await self._perhaps("open")
+        await self._misbehave("open")
         await super().open()
 
     async def submit(self, job: Job) -> Handle:
-        await self._perhaps("submit")
+        await self._misbehave("submit")
         return await super().submit(job)
 
     async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
-        await self._perhaps("poll")
+        await self._misbehave("poll")
         return await super().poll(handles)
 
     async def cancel(self, handle: Handle) -> None:
-        await self._perhaps("cancel")
+        await self._misbehave("cancel")
         await super().cancel(handle)
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        await self._perhaps("reports")
+        await self._misbehave("reports")
         return await super().reports(handle)
 
     async def close(self) -> None:
-        await self._perhaps("close")
+        await self._misbehave("close")
         await super().close()
 
 
@@ -200,32 +200,32 @@ class BadService(FakeService):
     bad: frozenset[str] = frozenset({"submit", "poll", "cancel"})
     error: BaseException = RuntimeError("a bug in the plugin")
 
-    def _perhaps(self, call: str) -> None:
+    def _misbehave(self, call: str) -> None:
         if call in self.bad:
             raise self.error
 
     async def open(self) -> None:
-        self._perhaps("open")
+        self._misbehave("open")
         await super().open()
 
     async def submit(self, job: Job) -> Handle:
-        self._perhaps("submit")
+        self._misbehave("submit")
         return await super().submit(job)
 
     async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
-        self._perhaps("poll")
+        self._misbehave("poll")
         return await super().poll(handles)
 
     async def cancel(self, handle: Handle) -> None:
-        self._perhaps("cancel")
+        self._misbehave("cancel")
         await super().cancel(handle)
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        self._perhaps("reports")
+        self._misbehave("reports")
         return await super().reports(handle)
 
     async def close(self) -> None:
-        self._perhaps("close")
+        self._misbehave("close")
         await super().close()
 
 

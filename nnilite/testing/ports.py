@@ -30,13 +30,13 @@ def free_port() -> int:
     return free_ports(1)[0]
 
 
-def _ports_of(share: int) -> itertools.cycle[int]:
+def _repeat_ports(share: int) -> itertools.cycle[int]:
     """Return all ports of a share, again and again, from anywhere: other test runs may be at work on this machine."""
     first, begin = _FIRST + share % _SHARES * _SIZE, secrets.randbelow(_SIZE)
     return itertools.cycle(first + (begin + place) % _SIZE for place in range(_SIZE))
 
 
-_PORTS = _ports_of(int("0" + os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")))
+_PORTS = _repeat_ports(int("0" + os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")))
 
 
 def _hold(held: contextlib.ExitStack) -> int:

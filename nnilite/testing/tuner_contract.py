@@ -79,7 +79,7 @@ class TunerContract:
 
     def test_proposals_are_json_and_in_the_space(self, tuner: Tuner) -> None:
         for number in range(30):
-            parameters = _proposal(tuner, number)
+            parameters = _ask_for_proposal(tuner, number)
             if parameters is None:
                 break
             assert json.loads(json.dumps(parameters, allow_nan=False)) == parameters
@@ -157,7 +157,7 @@ class TunerContract:
             pytest.skip("this tuner has no seed")
         old, again = make_tuner(), make_tuner()
         calls, _ = _play(old, self.space, 25)
-        again.replay([_through_json(call) for call in calls])
+        again.replay([_pass_through_json(call) for call in calls])
         expected = [old.generate_parameters(number) for number in range(25, 30)]
         assert [again.generate_parameters(number) for number in range(25, 30)] == expected
 
@@ -174,7 +174,7 @@ class TunerContract:
         tuner = make_tuner()
         tuner.update_search_space(self.small_space)
         number = 0
-        while _proposal(tuner, number) is not None:
+        while _ask_for_proposal(tuner, number) is not None:
             number += 1
             assert number < _MOST
         with pytest.raises(NoMoreTrialError):
@@ -186,7 +186,7 @@ class TunerContract:
         tuner._on_exit()
 
 
-def _proposal(tuner: Tuner, number: int) -> Any:
+def _ask_for_proposal(tuner: Tuner, number: int) -> Any:
     """Return parameters, or None if there are no more."""
     try:
         return tuner.generate_parameters(number)
@@ -220,5 +220,5 @@ def _end(tuner: Tuner, number: int, parameters: Any) -> list[Call]:
     return [result, Call(CallKind.END, number, trial_job_id=name, success=True)]
 
 
-def _through_json(call: Call) -> Call:
+def _pass_through_json(call: Call) -> Call:
     return Call(**json.loads(json.dumps(call.__dict__)))

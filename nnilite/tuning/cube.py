@@ -84,7 +84,7 @@ class Cube:
 
     def features(self, rows: Matrix) -> Matrix:
         """Return the feature rows of (snapped) position rows."""
-        active = self._active(rows)
+        active = self._find_active(rows)
         columns: list[Vector] = []
         for column, one_hot in enumerate(self._one_hot):
             values = rows[:, column]
@@ -97,7 +97,7 @@ class Cube:
                 columns.append(np.where(active[:, column], values, _ABSENT))
         return np.column_stack(columns) if columns else np.zeros((len(rows), 1))
 
-    def _active(self, rows: Matrix) -> NDArray[np.bool_]:
+    def _find_active(self, rows: Matrix) -> NDArray[np.bool_]:
         active = np.ones(rows.shape, dtype=bool)
         for column, parameter in enumerate(self.parameters):
             if parameter.parent is None:

@@ -152,7 +152,7 @@ class LearningTuner(Tuner):
         self._seen.clear()
         self._restart()
         for point in self.points:
-            point.flat = self._flat(point.parameters)
+            point.flat = self._flatten_value(point.parameters)
             point.notes.clear()
             self._introduce(point)
 
@@ -236,14 +236,14 @@ class LearningTuner(Tuner):
     # Points
 
     def _open(self, parameters: Json, parameter_id: int) -> None:
-        point = Point(parameters, self._flat(parameters), parameter_id)
+        point = Point(parameters, self._flatten_value(parameters), parameter_id)
         self.points.append(point)
         self._running[parameter_id] = point
         self._introduce(point)
 
     def _learn(self, parameters: Json, value: Json, parameter_id: int | None) -> None:
         """Learn a result of parameters that are not running: customised, imported, late or from elsewhere."""
-        flat = self._flat(parameters)
+        flat = self._flatten_value(parameters)
         if flat is None:
             log.info("a result for parameters outside of the search space is left out: %.200r", parameters)
             return
@@ -270,7 +270,7 @@ class LearningTuner(Tuner):
         if point.flat is not None:
             self._closed(point)
 
-    def _flat(self, parameters: Json) -> Flat | None:
+    def _flatten_value(self, parameters: Json) -> Flat | None:
         if self._space is None:
             return None
         if isinstance(parameters, Mapping):

@@ -27,8 +27,8 @@ def position(parameter: Parameter, raw: int | float) -> float:
     if parameter.count is not None:
         return (_cell(parameter, raw) + 0.5) / parameter.count
     if parameter.mu is not None and parameter.sigma is not None:
-        return _normal_position(parameter.log, NormalDist(parameter.mu, parameter.sigma), raw)
-    low, high = _bounds(parameter)
+        return _place_normal(parameter.log, NormalDist(parameter.mu, parameter.sigma), raw)
+    low, high = _find_bounds(parameter)
     share = ((math.log(raw) if parameter.log else raw) - low) / (high - low)
     return min(max(share, 0.0), 1.0)
 
@@ -40,11 +40,11 @@ def raw_at(parameter: Parameter, place: float) -> int | float:
         first, last = parameter.log_ends
         return parameter.legal(math.exp(first + place * (last - first)))
     if parameter.count is not None:
-        return _in_cell(parameter, min(int(place * parameter.count), parameter.count - 1))
+        return _place_in_cell(parameter, min(int(place * parameter.count), parameter.count - 1))
     if parameter.mu is not None and parameter.sigma is not None:
         inner = NormalDist(parameter.mu, parameter.sigma).inv_cdf(min(max(place, _TAIL), 1.0 - _TAIL))
     else:
-        low, high = _bounds(parameter)
+        low, high = _find_bounds(parameter)
         inner = low + place * (high - low)
     return parameter.legal(math.exp(inner) if parameter.log else inner)
 
@@ -59,7 +59,7 @@ def neighbour(parameter: Parameter, raw: int | float, width: float, rng: random.
     if parameter.unordered or (count is not None and count <= 2):
         cell = _cell(parameter, raw)
         others = [k for k in range(count or 1) if k != cell]
-        return _in_cell(parameter, rng.choice(others)) if others else raw
+        return _place_in_cell(parameter, rng.choice(others)) if others else raw
     step = rng.gauss(0.0, width)
     if parameter.log_ends is not None:
         found = raw_at(parameter, position(parameter, raw) + step)
@@ -75,15 +75,15 @@ def _find_next(parameter: Parameter, raw: int | float, up: bool) -> int | float:
     """Return the value after or before `raw`; at an end of the range, the one on its other side."""
     cell, last = _cell(parameter, raw), (parameter.count or 1) - 1
     near = cell + 1 if up else cell - 1
-    return _in_cell(parameter, near if 0 <= near <= last else 2 * cell - near)
+    return _place_in_cell(parameter, near if 0 <= near <= last else 2 * cell - near)
 
 
-def _bounds(parameter: Parameter) -> tuple[float, float]:
+def _find_bounds(parameter: Parameter) -> tuple[float, float]:
     low, high = float(parameter.low or 0.0), float(parameter.high or 0.0)
     return (math.log(low), math.log(high)) if parameter.log else (low, high)
 
 
-def _normal_position(log: bool, distribution: NormalDist, raw: float) -> float:
+def _place_normal(log: bool, distribution: NormalDist, raw: float) -> float:
     if log and raw <= 0.0:
         return _TAIL
     return min(max(distribution.cdf(math.log(raw) if log else raw), _TAIL), 1.0 - _TAIL)
@@ -101,7 +101,7 @@ def _cell(parameter: Parameter, raw: int | float) -> int:
     )
 
 
-def _in_cell(parameter: Parameter, cell: int) -> int | float:
+def _place_in_cell(parameter: Parameter, cell: int) -> int | float:
     if parameter.q is not None:
         return parameter.legal((round((parameter.low or 0.0) / parameter.q) + cell) * parameter.q)
     if _whole(parameter):

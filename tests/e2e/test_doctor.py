@@ -18,7 +18,7 @@ import yaml
 
 from nnilite._cli.nnictl import run
 from nnilite._doctor import this_machine
-from nnilite._doctor.rehearsal import probe, program_of
+from nnilite._doctor.rehearsal import find_program, probe
 from nnilite._experiments import locking, registry
 from nnilite._manager import port_choice
 from nnilite.errors import ServiceError
@@ -317,7 +317,7 @@ def server() -> Iterator[int]:
     ],
 )
 def test_the_program_that_a_command_begins_with(command: str, program: str) -> None:
-    assert program_of(command) == program
+    assert find_program(command) == program
 
 
 def test_for_people_each_finding_has_its_cure_below(

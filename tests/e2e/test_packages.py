@@ -44,7 +44,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def environment_of(version: str, folder: Path) -> Path:
+def ensure_environment(version: str, folder: Path) -> Path:
     """The programs of a fresh environment."""
     if UV is None:
         pytest.skip("uv, which makes environments, is not installed")
@@ -65,7 +65,7 @@ def environment_of(version: str, folder: Path) -> Path:
     ],
 )
 def test_what_is_built_searches_in_a_fresh_environment(built: Path, tmp_path: Path, version: str, package: str) -> None:
-    programs = environment_of(version, tmp_path / "fresh")
+    programs = ensure_environment(version, tmp_path / "fresh")
     [found] = built.glob(package)
     call(str(UV), "pip", "install", "--quiet", "--python", programs / "python", found)
     own = {"NNILITE_HOME": str(tmp_path / "home"), "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}

@@ -148,7 +148,7 @@ def test_what_others_find_a_manager_by_is_made_again(start: Any) -> None:
     (running.directory / "manager.json").write_text('{"port": "abc"}')
     for name in names[1:]:
         (running.directory / name).unlink()
-    registry.path_of(running.entry.id).write_text("{}")
+    registry.find_path(running.entry.id).write_text("{}")
     running.wait_for(lambda: all((running.directory / name).exists() for name in names))
     running.wait_for(lambda: registry.find(running.entry.id).url == running.entry.url)
     managers.stop(registry.find(running.entry.id))

@@ -44,7 +44,7 @@ def status(url: str, user: str | None = None) -> str:
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="the kernel lists no sockets here")
 def test_on_this_machine_the_own_user_needs_no_token_and_others_do(start: Any) -> None:
     running = start(maxTrialNumber=1)
-    assert managers.page_address(running.entry) == running.entry.url
+    assert managers.find_page_address(running.entry) == running.entry.url
     assert status(running.entry.url) == "200"
     assert status(running.entry.url, STRANGER) == "401"
 
@@ -57,7 +57,7 @@ def test_where_a_token_is_always_needed_the_address_signs_in(start: Any, always:
         options = launch.ManagerOptions(port=0, url_prefix=prefix)
         running.entry = launch.resume(running.entry, options=options, detach=False)
     assert status(running.entry.url) == "401"
-    page = managers.page_address(running.entry)
+    page = managers.find_page_address(running.entry)
     own_name = running.entry.url if prefix else rf"http://nnilite-[0-9a-f]{{16}}\.localhost:{running.entry.port}"
     assert re.fullmatch(rf"{own_name}/#key=[\w-]{{20,}}", page)
 
@@ -141,9 +141,9 @@ def test_a_port_forwarded_by_ssh_is_no_way_in_for_other_users_where_it_ends(star
 
 def test_whoever_has_logged_in_by_ssh_is_told_a_link_that_signs_in(start: Any, monkeypatch: Any) -> None:
     running = start(maxTrialNumber=1)
-    assert managers.page_address(running.entry) == running.entry.url
+    assert managers.find_page_address(running.entry) == running.entry.url
     monkeypatch.setenv("SSH_CONNECTION", "192.0.2.1 50000 192.0.2.2 22")
-    assert "/#key=" in managers.page_address(running.entry)
+    assert "/#key=" in managers.find_page_address(running.entry)
 
 
 def test_who_takes_a_dead_managers_port_gets_no_result_and_ends_no_trial(start: Any) -> None:

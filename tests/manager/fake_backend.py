@@ -29,7 +29,7 @@ from nnilite._answers.backend import (
     TrialUse,
 )
 from nnilite._answers.bulk_queries import Curve, Importance, ImportanceMethod, PageCursor, RowPage, Table
-from nnilite._views.file_listing import listing_of
+from nnilite._views.file_listing import list_folder
 from nnilite.errors import ConfigError, Conflict, NotFound, StoreError
 from nnilite.records import (
     Attempt,
@@ -84,7 +84,7 @@ class FakeBackend:
 
     bulk = files = control = callbacks = results
 
-    def job_of(self, trial: str) -> str:
+    def find_job(self, trial: str) -> str:
         return f"nni-{self.experiment_id}-{trial}-{self.kept[trial].attempt}"
 
     def put(self, trial: Trial) -> Trial:
@@ -220,7 +220,7 @@ class FakeBackend:
         return Importance(method, len(self.kept), [("x", 1.0)], intervals=[(0.9, 1.0)])
 
     async def events(self, job: str, events: Sequence[KeeperEvent]) -> CallbackAnswer:
-        trial = next((trial for trial in self.kept if self.job_of(trial) == job), None)
+        trial = next((trial for trial in self.kept if self.find_job(trial) == job), None)
         if trial is None:
             raise NotFound(f"there is no job {job}")
         if job in self.fenced:
@@ -278,7 +278,7 @@ class FakeBackend:
 
     async def list_files(self, trial: str, elsewhere: bool) -> FileListing:
         self.fetches.append("listed" if elsewhere else "here")
-        return listing_of(await self.directory(trial))
+        return list_folder(await self.directory(trial))
 
     async def bring(self, trial: str) -> None:
         self.fetches.append("all")

@@ -117,7 +117,7 @@ class TroubledStore(AsyncStore):
         if work == self._write_output:
             self._tear(arguments)
             raise OSError(errno.ENOSPC, "No space left on device")
-        if work == self._output_sizes:
+        if work == self._measure_output:
             raise OSError(errno.EIO, "Input/output error")
         raise StoreError("the disk is full", busy=True)  # SQLite takes back what it had begun
 

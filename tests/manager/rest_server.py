@@ -25,10 +25,10 @@ class Reply:
 
     @property
     def json(self) -> Any:
-        return json.loads(self.body, parse_constant=_no_constant)
+        return json.loads(self.body, parse_constant=_refuse_constant)
 
 
-def _no_constant(name: str) -> None:
+def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no strict JSON")
 
 
@@ -72,7 +72,7 @@ class Client:
 
     def callback(self, trial: str, events: Any, **headers: str) -> Reply:
         """Post a batch with the right token; `events` may be the whole body as bytes."""
-        job = self.backend.job_of(trial)
+        job = self.backend.find_job(trial)
         body = events if isinstance(events, bytes) else {"events": events}
         headers = {"Authorization": f"Bearer {self.backend.callback_token(job)}", **headers}
         return self.post(f"/callback/{job}", body, **headers)

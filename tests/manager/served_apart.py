@@ -31,7 +31,7 @@ async def serve(kind: str, folder: Path) -> None:
     server = listen(application(kind, backend), "127.0.0.1", 0)
     short_way = CallbackSocket(folder / "callback", backend)
     await short_way.listen()
-    job = backend.job_of("Run01")
+    job = backend.find_job("Run01")
     about = {"port": server.port, "job": job, "token": backend.callback_token(job)}
     sys.stdout.write(json.dumps(about) + "\n")
     sys.stdout.flush()

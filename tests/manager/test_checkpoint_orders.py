@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from nnilite._checkpoints.checkpoint_folders import CheckpointFolders
 from nnilite._checkpoints.checkpoint_rule import CheckpointRule
-from nnilite._checkpoints.checkpoint_tidying import CheckpointTidier, starting_after
+from nnilite._checkpoints.checkpoint_tidying import CheckpointTidier, make_after_tidying
 from nnilite._engine import messages as s
 from nnilite.errors import NoCapacity
 from nnilite.records import Attempt, Trial, TrialState
@@ -46,7 +46,7 @@ class World:
         ended = [(name, trial.attempt) for name, trial in self.durable.items() if trial.state.ended]
         place = CheckpointFolders(self.folder)
         self.tidier = CheckpointTidier(self.rules, self.rule, place, ended, blocking=self.blocking)
-        self.start = starting_after([self.tidier], lambda trial, attempt: None)  # type: ignore[arg-type, return-value]
+        self.start = make_after_tidying([self.tidier], lambda trial, attempt: None)  # type: ignore[arg-type, return-value]
         self.task = asyncio.ensure_future(self.tidier.tidy_up())
 
     async def blocking(self, work: Callable[[], Any]) -> Any:

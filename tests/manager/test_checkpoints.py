@@ -16,7 +16,7 @@ import pytest
 from nnilite._checkpoints import checkpoint_folders, checkpoint_tidying
 from nnilite._checkpoints.checkpoint_folders import CheckpointFolders
 from nnilite._checkpoints.checkpoint_rule import CheckpointRule
-from nnilite._checkpoints.checkpoint_tidying import CheckpointTidier, keep_tidy, starting_after
+from nnilite._checkpoints.checkpoint_tidying import CheckpointTidier, keep_tidy, make_after_tidying
 from nnilite._engine import messages as s
 from nnilite.errors import NoCapacity
 from nnilite.records import Attempt, Trial, TrialState
@@ -189,7 +189,7 @@ async def test_a_trial_waits_for_its_start_while_its_old_checkpoints_are_set_asi
         return work()
 
     tidying = tidier(folder, "none", known=known, blocking=blocking)
-    start = starting_after([tidying], lambda trial, attempt: "a job")  # type: ignore[arg-type, return-value]
+    start = make_after_tidying([tidying], lambda trial, attempt: "a job")  # type: ignore[arg-type, return-value]
     tidying.committed([s.SaveTrial(trial("b"))])
     working = asyncio.create_task(tidying.tidy_up())
     await eventually_async(lambda: tidying.holds("b"))

@@ -17,7 +17,7 @@ import pytest
 from nnilite._answers.backend import TrialQuery
 from nnilite._answers.bulk_queries import ImportanceMethod, PageCursor, Table
 from nnilite._engine import messages as s
-from nnilite._rest.insight import rows_text
+from nnilite._rest.insight import write_rows
 from nnilite._store.importance import columns, compute, flatten
 from nnilite._store.reader import Reader
 from nnilite._store.tables import BulkReader
@@ -62,7 +62,7 @@ def save(store: Store, trials: Sequence[Trial]) -> None:
 
 
 def rows_of(page: Any) -> list[dict[str, Any]]:
-    answer = json.loads(rows_text(Table.TRIALS, page))
+    answer = json.loads(write_rows(Table.TRIALS, page))
     return [dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]]
 
 
@@ -109,7 +109,7 @@ def test_attempts_are_listed_with_their_hosts(store: Store, ask: Ask) -> None:
     save(store, [trial(0)])
     store.write([s.SaveAttempt(Attempt("t0", number, host=f"h{number}")) for number in (0, 1)])
     page = ask(lambda bulk: bulk.rows(Table.ATTEMPTS, PageCursor(), 10))
-    answer = json.loads(rows_text(Table.ATTEMPTS, page))
+    answer = json.loads(write_rows(Table.ATTEMPTS, page))
     assert [row[answer["columns"].index("host")] for row in answer["rows"]] == ["h0", "h1"]
     assert answer["next"] == "0-1"
 

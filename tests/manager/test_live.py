@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nnilite._engine.live_trial import error_kind, retry_delay_s
+from nnilite._engine.live_trial import find_error_kind, retry_delay_s
 from nnilite.tuner import scalar
 
 
@@ -21,7 +21,7 @@ from nnilite.tuner import scalar
     ],
 )
 def test_errors_that_differ_in_their_values_are_of_one_kind(one: str, other: str) -> None:
-    assert error_kind(one) == error_kind(other)
+    assert find_error_kind(one) == find_error_kind(other)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_errors_that_differ_in_their_values_are_of_one_kind(one: str, other: str
     [("ValueError: x is 1", "TypeError: x is 1"), ("exit code 1", "a\nKeyError: 'x'"), ("", "exit code 1")],
 )
 def test_other_errors_are_of_another_kind(one: str, other: str) -> None:
-    assert error_kind(one) != error_kind(other)
+    assert find_error_kind(one) != find_error_kind(other)
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_who_follows_a_log_reads_on_after_a_cut(
     options = argparse.Namespace(json=False, stream="tuner", head=None, tail=None, follow=True)
     ended = steps()
     with path.open("rb") as file:
-        cli_log._print(options, cli_log._from_file(file), lambda: next(ended), lambda: path.stat().st_size)
+        cli_log._print(options, cli_log._make_reader_of_file(file), lambda: next(ended), lambda: path.stat().st_size)
     assert capsysbinary.readouterr().out == b"before the cut\n" * 10 + b"after the cut\n"
 
 

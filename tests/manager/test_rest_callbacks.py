@@ -77,7 +77,7 @@ def test_a_gap_is_answered_with_where_to_resend_from(client: Client) -> None:
 
 
 def test_the_keeper_of_a_fenced_attempt_is_told_to_end(client: Client) -> None:
-    client.backend.fenced.add(client.backend.job_of("Run01"))
+    client.backend.fenced.add(client.backend.find_job("Run01"))
     reply = client.callback("Run01", [metric(0)])
     assert (reply.status, reply.json["reason"]) == (410, "this attempt was silent for too long")
 
@@ -241,7 +241,7 @@ def raw(client: Client, head: str, body: bytes = b"") -> bytes:
 
 
 def head_of(client: Client, *headers: str) -> str:
-    job = client.backend.job_of("Run01")
+    job = client.backend.find_job("Run01")
     token = client.backend.callback_token(job)
     lines = [f"POST /api/v1/callback/{job} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {token}", *headers]
     return "\n".join([*lines, "Content-Type: application/json", "", ""])
@@ -388,13 +388,13 @@ def first_bytes(client: Client, head: str, body: bytes = b"") -> bytes:
 
 
 def head_with(client: Client, token: str, length: int, more: str = "") -> str:
-    job = client.backend.job_of("Run01")
+    job = client.backend.find_job("Run01")
     about = f"Authorization: Bearer {token}\nContent-Type: application/json\nContent-Length: {length}\n{more}"
     return f"POST /api/v1/callback/{job} HTTP/1.1\nHost: localhost\n{about}"
 
 
 def test_who_asks_first_whether_a_body_is_wanted_is_answered_by_the_head_alone(client: Client) -> None:
-    right, expect = client.backend.callback_token(client.backend.job_of("Run01")), "Expect: 100-continue\n"
+    right, expect = client.backend.callback_token(client.backend.find_job("Run01")), "Expect: 100-continue\n"
     assert first_bytes(client, head_with(client, "wrong", 1000, expect)).startswith(b"HTTP/1.1 401")
     assert first_bytes(client, head_with(client, right, 1000, expect)).startswith(b"HTTP/1.1 100")
 
@@ -404,7 +404,7 @@ def test_of_a_stranger_no_long_body_is_waited_for(client: Client) -> None:
 
 
 def test_a_trial_has_room_for_some_reports_at_a_time_and_gets_it_back(client: Client) -> None:
-    token = client.backend.callback_token(client.backend.job_of("Run01"))
+    token = client.backend.callback_token(client.backend.find_job("Run01"))
     head, room = head_with(client, token, BODY_MAX).replace("\n", "\r\n") + "\r\n", client.application.site.bodies
     with ExitStack() as opened:
         for number in (1, 2):
@@ -418,7 +418,7 @@ def test_a_trial_has_room_for_some_reports_at_a_time_and_gets_it_back(client: Cl
 
 
 def test_a_request_that_has_no_body_leaves_none_in_memory(client: Client) -> None:
-    job = client.backend.job_of("Run01")
+    job = client.backend.find_job("Run01")
     nonce = "a" * 32
     head = f"GET /api/v1/callback/{job}/proof?nonce={nonce} HTTP/1.1\nHost: localhost\nContent-Length: 8000000\n"
     assert first_bytes(client, head).startswith(b"HTTP/1.1 413")

@@ -91,7 +91,7 @@ def test_a_slow_body_of_somebody_without_a_token_is_no_reason_to_keep_a_connecti
     client: Client, silent: Callable[[], socket.socket]
 ) -> None:
     slow = silent()
-    job = client.backend.job_of("Run01")
+    job = client.backend.find_job("Run01")
     head = f"POST /api/v1/callback/{job} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n"
     slow.sendall((head + "Content-Type: application/json\r\n\r\n{").encode())
     links = [silent() for _ in range(2 * MOST)]
@@ -100,7 +100,7 @@ def test_a_slow_body_of_somebody_without_a_token_is_no_reason_to_keep_a_connecti
 
 
 def test_where_all_are_at_work_newcomers_wait(client: Client, silent: Callable[[], socket.socket]) -> None:
-    job = client.backend.job_of("Run01")
+    job = client.backend.find_job("Run01")
     head = f"POST /api/v1/callback/{job} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 13\r\n"
     head += f"Content-Type: application/json\r\nAuthorization: Bearer {client.backend.callback_token(job)}\r\n\r\n"
     workers = [silent() for _ in range(MOST)]

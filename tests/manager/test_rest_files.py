@@ -17,7 +17,7 @@ from manager.fake_backend import filled
 from manager.rest_server import Client, serving
 from nnilite._keeper.folder_looks import FolderLooks
 from nnilite._rest.files import open_inside
-from nnilite._views.file_listing import listing_of
+from nnilite._views.file_listing import list_folder
 from nnilite._views.folder_files import read_piece
 from nnilite.errors import NotFound
 from nnilite.foreign_files import open_below
@@ -171,7 +171,7 @@ def test_a_file_that_cannot_be_read_is_not_found(home: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
-        listing_of(tmp_path / "nothing")
+        list_folder(tmp_path / "nothing")
     with pytest.raises(NotFound):
         open_inside(tmp_path / "nothing", "x")
 

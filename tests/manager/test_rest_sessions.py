@@ -21,7 +21,7 @@ from nnilite._rest.sign_in import (
     SESSIONS_MAX,
     TICKETS_MAX,
     SignIn,
-    public_name,
+    name_secret,
 )
 from page_session import PageSession, trade
 
@@ -203,9 +203,9 @@ def test_strangers_who_ask_for_a_proof_take_no_memory() -> None:
 def session_of(sign_in: SignIn) -> str:
     """The name of a new session."""
     link = sign_in.link()
-    answer = sign_in.trade(public_name(link), NONCE, code(link, "link", NONCE), needs_key=True)
+    answer = sign_in.trade(name_secret(link), NONCE, code(link, "link", NONCE), needs_key=True)
     assert answer is not None
-    return public_name(code(link, "session", NONCE, answer["nonce"]))
+    return name_secret(code(link, "session", NONCE, answer["nonce"]))
 
 
 def used(sign_in: SignIn, name: str) -> bool:
@@ -217,7 +217,7 @@ def used(sign_in: SignIn, name: str) -> bool:
 
 
 def uses_up(sign_in: SignIn, link: str) -> bool:
-    return sign_in.trade(public_name(link), NONCE, code(link, "link", NONCE), needs_key=False) is not None
+    return sign_in.trade(name_secret(link), NONCE, code(link, "link", NONCE), needs_key=False) is not None
 
 
 def test_links_tickets_and_sessions_end() -> None:

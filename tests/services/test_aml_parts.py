@@ -21,9 +21,9 @@ from nnilite.service import Job, JobState
 from nnilite.services.callback_address import given_callback_address
 from nnilite_aml import AmlConfig, _start, _status
 from nnilite_aml._config import AmlDistribution, AmlIdentity
-from nnilite_aml._log import _first_log
-from nnilite_aml._request import arguments, azure_name
-from nnilite_aml._workspace import RunFacts, rest_body
+from nnilite_aml._log import _choose_first_log
+from nnilite_aml._request import arguments, make_azure_name
+from nnilite_aml._workspace import RunFacts, make_rest_body
 from platforms.aml.bench import GIVEN, MARKS, AmlBench, config
 from platforms.aml.contract import HERE
 
@@ -109,7 +109,7 @@ def test_azures_library_is_not_imported_before_it_is_used():
 
 def _body(**fields):
     job = Job("nni-Exp-Tr-0", "Exp", "Tr", 0, 0, {}, None)
-    return rest_body(arguments(job, config(**fields), "code", "environment", {}))["properties"]
+    return make_rest_body(arguments(job, config(**fields), "code", "environment", {}))["properties"]
 
 
 def test_each_field_arrives_where_azure_has_it():
@@ -147,8 +147,8 @@ def test_without_a_datastore_nothing_is_mounted():
 
 
 def test_names_that_differ_by_capitals_alone_stay_apart():
-    assert azure_name("nni-x-Ab-0") != azure_name("nni-x-aB-0")
-    assert azure_name("nni-x-Ab-0").islower()
+    assert make_azure_name("nni-x-Ab-0") != make_azure_name("nni-x-aB-0")
+    assert make_azure_name("nni-x-Ab-0").islower()
 
 
 # ------------------------------------------------------------ the states
@@ -223,9 +223,9 @@ def test_one_process_of_each_distribution_reports(environment, rank):
 
 def test_the_log_of_the_first_process_is_the_one_that_is_read():
     names = ["user_logs/std_log_process_01.txt", "user_logs/std_log_process_00.txt", "user_logs/std_log_ps.txt"]
-    assert _first_log({name: name for name in names}) == "user_logs/std_log_process_00.txt"
-    assert _first_log({"user_logs/std_log.txt": "one", "system_logs/x.txt": "two"}) == "one"
-    assert _first_log({"system_logs/x.txt": "two"}) == ""
+    assert _choose_first_log({name: name for name in names}) == "user_logs/std_log_process_00.txt"
+    assert _choose_first_log({"user_logs/std_log.txt": "one", "system_logs/x.txt": "two"}) == "one"
+    assert _choose_first_log({"system_logs/x.txt": "two"}) == ""
 
 
 def test_a_job_without_its_mount_runs_all_the_same(tmp_path, capsys):

@@ -16,7 +16,7 @@ from nnilite_batch import BatchCommands, BatchConfig, BatchPatterns
 from nnilite_batch._answer_reader import AnswerReader
 from nnilite_batch._api import CANCEL, SUBMIT, BatchApi
 from nnilite_batch._presets import PRESETS
-from nnilite_batch._templates import programs_of, render
+from nnilite_batch._templates import find_programs, render
 from services import batch_answers as answers
 
 ALL = {"queue": "long", "account": "me", "cpus": 4, "memory": 4000, "time_limit": 3600}
@@ -88,7 +88,7 @@ def test_what_stands_in_double_brackets_is_left_out_without_its_value():
 
 
 def test_programs_are_found_in_templates_wherever_they_are_called():
-    found = programs_of(
+    found = find_programs(
         ["A=b if x; then y; fi", 'qstat -u "$(id -un)" && { qselect -qs u || :; }', "for i in 1; do z; done"]
     )
     assert {"qstat", "id", "qselect", "z"} <= set(found)
@@ -124,7 +124,7 @@ def test_grid_engine_tells_why_jobs_wait_and_how_they_ended():
     assert reasons["14"] == '(-l gpu=9) cannot run at host "n1" because it offers only hc:gpu=2.000000'
     assert reasons["20"] == "Job is in hold state"
     assert reasons["21"] == "error: can't chdir to /no/such: No such file or directory"
-    past = reader("gridengine").past_jobs(answers.GRID_ENGINE_HISTORY)
+    past = reader("gridengine").read_past_jobs(answers.GRID_ENGINE_HISTORY)
     assert [job.phase for job in past.values()] == [QueuePhase.FAILED, QueuePhase.CANCELED, QueuePhase.TIMED_OUT]
     assert past["12"].exit_code == 5
     assert past["12"].host == "n1"
@@ -196,7 +196,7 @@ def test_a_node_that_does_not_see_the_folder_is_said_with_the_cure():
     history = answers.GRID_ENGINE_HISTORY.replace("exit_status  5", "exit_status  71")
     assert (
         "set it to a folder that login node and compute nodes share"
-        in reader("gridengine").past_jobs(history)["12"].words
+        in reader("gridengine").read_past_jobs(history)["12"].words
     )
 
 

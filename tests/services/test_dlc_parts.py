@@ -17,7 +17,7 @@ from nnilite.service import Job, JobState
 from nnilite_dlc import DlcConfig, _status
 from nnilite_dlc._api import DlcApi, DlcJob, DlcPod, address
 from nnilite_dlc._job_fields import check_size, request
-from nnilite_dlc._log import reporting_pod
+from nnilite_dlc._log import find_reporting_pod
 from nnilite_dlc._windows import fresh
 from platforms.dlc import shapes, signature
 
@@ -176,7 +176,7 @@ def test_lines_that_came_late_are_not_lost_and_others_not_doubled():
     ],
 )
 def test_which_pod_reports(pods, expected):
-    found = reporting_pod(pods)
+    found = find_reporting_pod(pods)
     assert (found.id if found else None) == expected
 
 

@@ -14,7 +14,7 @@ from nnilite.service import JobState
 from nnilite_dlts import DltsConfig
 from nnilite_dlts import _convert as convert
 from nnilite_dlts._api import DltsApi
-from nnilite_dlts._endpoint import opened_address
+from nnilite_dlts._endpoint import open_address
 from nnilite_dlts._log import DltsLog
 from platforms.dlts.bench import config_of
 from platforms.dlts.contract import STATES
@@ -180,7 +180,7 @@ def test_a_port_that_dlts_does_not_open_is_refused_with_the_cure(dashboard):
 async def opened(dashboard, url, **more):
     api = DltsApi(config_of(dashboard), 20.0)
     try:
-        return await opened_address(api, url, "j-1", **more)
+        return await open_address(api, url, "j-1", **more)
     finally:
         await api.close()
 

@@ -118,7 +118,7 @@ def test_what_cannot_work_is_refused_with_a_sentence(fields, message):
 
 
 def test_names_of_different_jobs_differ_and_suit_kubernetes():
-    names = [manifests.object_name(job) for job in ("nni-e-Ab1cd-0", "nni-e-aB1cd-0", "nni-e-Ab1cd-1", "1" * 200)]
+    names = [manifests.make_object_name(job) for job in ("nni-e-Ab1cd-0", "nni-e-aB1cd-0", "nni-e-Ab1cd-1", "1" * 200)]
     assert len(set(names)) == 4
     assert all(len(name) <= 43 and name == name.lower() and name[0].isalpha() for name in names)
 

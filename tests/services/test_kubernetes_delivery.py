@@ -23,7 +23,7 @@ from nnilite_kubernetes import (
 from nnilite_kubernetes._azure_files import AzureFileShare
 from nnilite_kubernetes._config import RoleConfig, StorageConfig
 from nnilite_kubernetes._frameworkcontroller import TaskRoleConfig
-from nnilite_kubernetes._manifest import CodeSource, source_of
+from nnilite_kubernetes._manifest import CodeSource, choose_source
 from nnilite_kubernetes._s3 import Bucket
 from platforms.azure_files import AzureFiles
 from platforms.kube.bench import Platform
@@ -233,7 +233,7 @@ def test_a_source_that_is_not_there_is_refused(fields, message):
 )
 def test_where_the_code_comes_from_follows_from_storage_and_callback(storage, code_from, report, source):
     config = KubernetesConfig(docker_image=IMAGE, storage=storage, code_from=code_from)
-    assert source_of(config, report) is source
+    assert choose_source(config, report) is source
 
 
 def test_missing_clients_are_named(monkeypatch):

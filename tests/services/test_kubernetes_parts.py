@@ -313,7 +313,7 @@ class Ahead:
     def facts(self, content):
         return self.seen
 
-    def pods_now(self, name):
+    def list_pods_now(self, name):
         return []
 
 

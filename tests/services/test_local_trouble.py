@@ -21,7 +21,7 @@ from nnilite.service import JobState
 from nnilite.testing import ServiceBench, eventually, keeper_zipapp
 from nnilite.testing.probes import quoted, runs
 from nnilite_local import LocalConfig, LocalService
-from nnilite_local._service import _folder_of
+from nnilite_local._service import _find_folder
 
 pytestmark = pytest.mark.process
 
@@ -73,7 +73,7 @@ def test_a_forked_keeper_imports_nothing_from_the_disk(bench, tmp_path, monkeypa
 def test_what_a_killed_keeper_had_not_delivered_is_delivered(bench):
     bench.receiver.break_requests = 10**6
     name = bench.python(REPORT)
-    spool = _folder_of(bench.service._directory, bench.job("x", trial=name.split("-")[2])).path / ".nni/metrics"
+    spool = _find_folder(bench.service._directory, bench.job("x", trial=name.split("-")[2])).path / ".nni/metrics"
     eventually(lambda: spool.exists() and spool.stat().st_size)
     bench.receiver.break_requests = 0
     kill(bench.handles[name]["pid"])
@@ -128,7 +128,7 @@ def test_a_job_whose_handle_was_lost_with_the_manager_is_found_and_not_started_a
     bench.submit(job)
     eventually(bench.lines)
     keeper = bench.handles[job.name]["pid"]
-    (_folder_of(bench.service._directory, job).path / "job.json").unlink()
+    (_find_folder(bench.service._directory, job).path / "job.json").unlink()
     bench.restart()
     bench.submit(job)
     assert bench.handles[job.name]["pid"] == keeper
@@ -142,7 +142,7 @@ def test_a_job_that_ended_before_its_handle_was_kept_is_not_started_again(bench)
     bench.submit(job)
     bench.finish(job.name)
     eventually(lambda: not runs(bench.handles[job.name]["pid"]))
-    (_folder_of(bench.service._directory, job).path / "job.json").unlink()
+    (_find_folder(bench.service._directory, job).path / "job.json").unlink()
     bench.submit(job)
     assert bench.wait(job.name).exit_code == 4
     assert bench.lines() == ["once"]
@@ -153,7 +153,7 @@ def test_canceling_a_job_that_was_found_without_its_keeper_signals_nobody(bench,
     bench.submit(job)
     eventually(bench.lines)
     kill(bench.handles[job.name]["pid"])
-    (_folder_of(bench.service._directory, job).path / "job.json").unlink()
+    (_find_folder(bench.service._directory, job).path / "job.json").unlink()
     bench.restart()
     bench.submit(job)
     bench.wait(job.name, JobState.LOST)
@@ -166,7 +166,7 @@ def test_canceling_a_job_that_was_found_without_its_keeper_signals_nobody(bench,
 
 def test_a_specification_whose_keeper_never_came_is_used_again(bench):
     job = bench.job("exit 4")
-    folder = _folder_of(bench.service._directory, job)
+    folder = _find_folder(bench.service._directory, job)
     folder.create({"stale": True})
     bench.submit(job)
     assert bench.wait(job.name).exit_code == 4
@@ -222,7 +222,7 @@ def test_a_specification_that_no_keeper_takes_is_refused_for_good_and_frees_what
 
 def test_a_folder_that_cannot_be_written_refuses_only_that_job(bench):
     job = bench.job("true")
-    place = _folder_of(bench.service._directory, job).path
+    place = _find_folder(bench.service._directory, job).path
     place.parent.mkdir(parents=True)
     place.write_text("in the way")
     error = bench.refusal(bench.service.submit(job))
@@ -492,7 +492,7 @@ def test_a_look_at_the_lock_does_not_keep_a_keeper_from_its_job(bench):
     """As after a restart of the manager, which cannot know whether the keeper has begun."""
     looks = [bench.job(f"exit {number}") for number in range(5)]
     for number, job in enumerate(looks):
-        folder = _folder_of(bench.service._directory, job)
+        folder = _find_folder(bench.service._directory, job)
         bench.submit(job)
         while folder.ended("") is None:
             folder.has_keeper()

@@ -14,14 +14,14 @@ from nnilite_redis._convert import (
     PoolView,
     Wants,
     WorkerFacts,
+    explain_wait,
+    find_wants,
+    find_whom_it_waits_for,
     ordinal,
     read_wants,
+    read_worker_facts,
     status_of,
     task_of,
-    wants_of,
-    whom_it_waits_for,
-    why_waits,
-    worker_facts,
 )
 from nnilite_redis._mail import Letter
 from nnilite_redis._relay import is_of_keeper, put
@@ -76,19 +76,19 @@ def job(**more) -> Job:
 )
 def test_a_waiting_trial_says_its_place_and_what_it_waits_for(workers, wants, reason):
     view = PoolView(workers, {"silent": 301.0}, (), 300)
-    assert why_waits(3, wants, view, START) == reason
+    assert explain_wait(3, wants, view, START) == reason
 
 
 def test_a_trial_that_lacks_but_a_slot_says_whom_it_waits_for():
     claims = [claim_of("nni-a-1-0", "a", 2, (5, 0)), claim_of("nni-b-1-0", "b", 0, (7, 0))]
     places = [QueuePlace("nni-c-1-0", "q", (6, 0))]
     view = PoolView([worker("w")], places=places, shares=PoolShares(["d"], claims))
-    whom = whom_it_waits_for("nni-c-1-0", "c", SlotTerms(1), view)
+    whom = find_whom_it_waits_for("nni-c-1-0", "c", SlotTerms(1), view)
     assert whom == "waits for experiment a, whose priority 2 is higher"
-    assert why_waits(1, Wants(), view, START, whom) == f"1st in the queue; {whom}"
-    assert whom_it_waits_for("nni-c-1-0", "c", SlotTerms(1, 3), view).endswith("1 of 1 (maxSlots) are taken, by d")
-    assert whom_it_waits_for("nni-c-1-0", "c", SlotTerms(2, 3), view) == ""
-    assert whom_it_waits_for("nni-c-1-0", "c", SlotTerms(), view) == ""
+    assert explain_wait(1, Wants(), view, START, whom) == f"1st in the queue; {whom}"
+    assert find_whom_it_waits_for("nni-c-1-0", "c", SlotTerms(1, 3), view).endswith("1 of 1 (maxSlots) are taken, by d")
+    assert find_whom_it_waits_for("nni-c-1-0", "c", SlotTerms(2, 3), view) == ""
+    assert find_whom_it_waits_for("nni-c-1-0", "c", SlotTerms(), view) == ""
 
 
 class Walked(list[QueuePlace]):
@@ -104,7 +104,7 @@ class Walked(list[QueuePlace]):
 def test_a_queue_is_gone_through_once_however_many_trials_wait_in_it():
     places = Walked(QueuePlace(f"nni-c-{n}-0", "q", (1000 + n, 0)) for n in range(1000))
     view = PoolView([worker("w")], places=places, shares=PoolShares(["d"], ()))
-    waits = {whom_it_waits_for(place.job, "c", SlotTerms(1), view) for place in list(places)}
+    waits = {find_whom_it_waits_for(place.job, "c", SlotTerms(1), view) for place in list(places)}
     assert waits == {"waits for a slot of this pool: 1 of 1 (maxSlots) are taken, by d"}
     assert places.walks == 2, "by this test, and by the view"
 
@@ -115,9 +115,9 @@ def test_places_are_numbers_that_people_say():
 
 
 def test_jobs_that_want_the_same_wait_in_one_queue_and_others_do_not():
-    same = wants_of(job(), CONFIG), wants_of(job(), CONFIG)
+    same = find_wants(job(), CONFIG), find_wants(job(), CONFIG)
     assert same[0].queue == same[1].queue
-    assert same[0].queue != wants_of(job(gpus=1), CONFIG).queue
+    assert same[0].queue != find_wants(job(gpus=1), CONFIG).queue
     assert read_wants(same[0].text) == same[0]
 
 
@@ -135,7 +135,7 @@ def test_hosts_are_the_workers_with_the_queue():
 
 def test_a_worker_that_says_nonsense_of_itself_has_nothing():
     facts = {"host": None, "processors": -1, "running": "x", "gpus": True, "labels": 7, "state": []}
-    assert worker_facts(WorkerRecord("w", "1", facts)) == WorkerFacts("w", "w")
+    assert read_worker_facts(WorkerRecord("w", "1", facts)) == WorkerFacts("w", "w")
 
 
 @pytest.mark.parametrize("report", [{}, {"state": "ODD"}, {"state": None}])

@@ -21,7 +21,7 @@ from nnilite_remote._nodes import LOST, MEMBERS, check_nodes, names_of, parts_of
 HOSTS = ("a", "b", "c")
 
 
-def job_of(name: str, nodes: int = 2) -> Job:
+def find_job(name: str, nodes: int = 2) -> Job:
     return Job(name, "e", name, 0, 0, {"distributed": {"nodes": nodes, "processes": 1, "launcher": "torch"}})
 
 
@@ -49,7 +49,7 @@ def test_200_random_arrivals_that_want_two_of_three_hosts_never_hold_half_and_al
 ) -> None:
     chance = random.Random(seed)
     bookings = Bookings(tmp_path_factory.mktemp("bookings") / "jobs.json")
-    waiting = [job_of(f"j-{number}", chance.choice([1, 2, 2, 3])) for number in range(200)]
+    waiting = [find_job(f"j-{number}", chance.choice([1, 2, 2, 3])) for number in range(200)]
     running: list[Job] = []
     while waiting or running:
         chance.shuffle(waiting)
@@ -69,13 +69,13 @@ def test_200_random_arrivals_that_want_two_of_three_hosts_never_hold_half_and_al
 
 def test_a_job_that_waits_says_how_many_of_its_machines_are_free(tmp_path: Path) -> None:
     bookings = Bookings(tmp_path / "jobs.json")
-    assert begin(bookings, job_of("first", 1))
+    assert begin(bookings, find_job("first", 1))
     with pytest.raises(NoCapacity, match=r"has 2 of 3 machines with 4 free GPUs: a runs 1 of 1 trials \(slots\)"):
         choose_machines(hosts_now(bookings), 4, frozenset(), 3)
 
 
 async def test_if_a_machine_cannot_start_after_others_have_they_are_ended_and_the_attempt_is_lost() -> None:
-    job, ended = job_of("j"), []
+    job, ended = find_job("j"), []
     jobs = [Job(name, "e", "t", 0, 0, {}) for name in names_of(job)]
 
     async def start(one: Job, machine: object, booking: Booking) -> Handle:
@@ -95,7 +95,7 @@ async def test_if_a_machine_cannot_start_after_others_have_they_are_ended_and_th
 
 
 async def test_a_start_without_an_answer_is_tried_again_on_the_same_machines() -> None:
-    jobs = [Job(name, "e", "t", 0, 0, {}) for name in names_of(job_of("j"))]
+    jobs = [Job(name, "e", "t", 0, 0, {}) for name in names_of(find_job("j"))]
 
     async def start(one: Job, machine: object, booking: Booking) -> Handle:
         if one.name == "j":

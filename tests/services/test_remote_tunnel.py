@@ -60,7 +60,7 @@ def end(manager: Client) -> Iterator[Callable[[], Any]]:
 
 
 def batch(manager: Client, body: str = '{"events": []}', token: str = "", length: int | None = None) -> bytes:
-    job = manager.backend.job_of("Run01")
+    job = manager.backend.find_job("Run01")
     head = BATCH.format(job=job, token=token or manager.backend.callbacks.callback_token(job))
     return f"{head}Content-Length: {len(body) if length is None else length}\r\n\r\n{body}".encode()
 
@@ -271,7 +271,7 @@ def test_a_keeper_gets_through_beside_as_many_callers_as_come(manager: Client, t
 
 def reported(manager: Client, far: Any) -> bool:
     """Whether a keeper that connects for it gets a report to its manager."""
-    job = manager.backend.job_of("Run01")
+    job = manager.backend.find_job("Run01")
     session, body = ProofSession(manager.backend.callbacks.callback_token(job)), b'{"events": []}'
     path = f"/api/v1/callback/{job}"
     with suppress(OSError, EOFError, SSHException, http.client.HTTPException), closing(tunnel_end(far)) as keeper:
@@ -377,7 +377,7 @@ def test_a_caller_that_goes_before_its_first_turn_is_closed_by_the_gate(monkeypa
         for channel in first:
             gate.admit(channel)
         eventually(lambda: len(gate._unproven) == 4)
-        gate._running_loop().call_soon_threadsafe(goes_on.wait)
+        gate._get_running_loop().call_soon_threadsafe(goes_on.wait)
         later = [SilentChannel() for _ in range(4)]  # the last one of these displaces the first
         for channel in later:
             gate.admit(channel)

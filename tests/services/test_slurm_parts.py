@@ -17,10 +17,10 @@ from nnilite.services.cluster.login import ThisMachine
 from nnilite.services.cluster.queue_watch import QueueWatch
 from nnilite.services.cluster.queued_job import QueuedJob
 from nnilite_slurm import SlurmConfig, SlurmContainerConfig
-from nnilite_slurm._api import SlurmApi, full_queue, refusal
-from nnilite_slurm._listing import from_json, from_sacct_text, from_squeue_text, slurm_job, time_limits
-from nnilite_slurm._reasons import how_it_ended, why_it_waits
-from nnilite_slurm._script import script_of
+from nnilite_slurm._api import SlurmApi, make_full_queue, refusal
+from nnilite_slurm._listing import from_json, make_slurm_job, parse_sacct_text, parse_squeue_text, read_time_limits
+from nnilite_slurm._reasons import explain_slurm_end, explain_slurm_wait
+from nnilite_slurm._script import make_script
 from nnilite_slurm._service import surroundings
 
 # As Slurm 22.05 (data_parser v0.0.38) and 24.05 (v0.0.41) tell of the same job.
@@ -34,7 +34,7 @@ NEW |= {
     "exit_code": {"status": ["SUCCESS"], "return_code": {"set": True, "number": 0}, "signal": {"id": {"set": False}}},
     "nodes": {"list": "n1", "count": 1},
 }
-RUNNING = slurm_job("8", "nni-a-b-0", "RUNNING", "None", "n1", 1795344053.0, 0)
+RUNNING = make_slurm_job("8", "nni-a-b-0", "RUNNING", "None", "n1", 1795344053.0, 0)
 
 
 @pytest.mark.parametrize("job", [OLD, NEW], ids=["22.05", "24.05"])
@@ -67,15 +67,15 @@ def test_the_end_of_a_job_by_a_signal_has_a_negative_code():
     assert from_json(json.dumps({"jobs": [{**OLD, "exit_code": 15}]}))[0].exit_code == -15
     assert from_json(json.dumps({"jobs": [{**OLD, "exit_code": 7 << 8}]}))[0].exit_code == 7
     text = "5|nni-a-b-0|CANCELLED by 0|1795344053|n[1-3]|0:15\n"
-    assert from_sacct_text(text) == [slurm_job("5", "nni-a-b-0", "CANCELLED", "", "n1", 1795344053.0, -15)]
+    assert parse_sacct_text(text) == [make_slurm_job("5", "nni-a-b-0", "CANCELLED", "", "n1", 1795344053.0, -15)]
 
 
 def test_the_text_of_squeue_is_read_with_its_reasons():
     text = (
         "10_2|nni-a|PENDING|N/A|n/a|(ReqNodeNotAvail, UnavailableNodes:n1|n2)\n8|nni-a-b-0|RUNNING|1795344053|n1|None\n"
     )
-    waiting, running = from_squeue_text(text)
-    assert waiting == slurm_job("10_2", "nni-a", "PENDING", "(ReqNodeNotAvail, UnavailableNodes:n1|n2)")
+    waiting, running = parse_squeue_text(text)
+    assert waiting == make_slurm_job("10_2", "nni-a", "PENDING", "(ReqNodeNotAvail, UnavailableNodes:n1|n2)")
     assert (running.host, running.started) == ("n1", 1795344053.0)
 
 
@@ -86,7 +86,7 @@ def test_an_answer_that_is_no_list_of_jobs_is_an_error_and_not_an_empty_list(tex
     with pytest.raises(ServiceError):
         from_json(text)
     with pytest.raises(ServiceError):
-        from_squeue_text("what|is this")
+        parse_squeue_text("what|is this")
 
 
 def test_an_error_beside_an_empty_list_is_no_empty_list():
@@ -116,7 +116,7 @@ def with_records(started: bool = True, **exited: object) -> QueueWatch:
 
 
 def job(state: str, reason: str = "None", code: int | None = None) -> QueuedJob:
-    return slurm_job("8", "nni-a-b-0", state, reason, "n1", 4.0, code)
+    return make_slurm_job("8", "nni-a-b-0", state, reason, "n1", 4.0, code)
 
 
 INTERRUPTED = {"code": -15, "message": "canceled by SIGTERM", "cause": "interrupted"}
@@ -181,7 +181,7 @@ def test_the_script_has_all_options_and_no_path_of_the_manager():
     config = SlurmConfig(
         partition="gpu,cpu", account="me", qos="high", gres="gpu:a100:2", constraint="a|b", memory=2048
     )
-    script = script_of("nni-x", config, "nnilite:x", "keeper-1.pyz", 4)
+    script = make_script("nni-x", config, "nnilite:x", "keeper-1.pyz", 4)
     lines = {line for line in script.splitlines() if line.startswith("#SBATCH")}
     wanted = {
         "--partition=gpu,cpu",
@@ -196,8 +196,8 @@ def test_the_script_has_all_options_and_no_path_of_the_manager():
 
 
 def test_gpus_are_asked_for_where_gres_is_not_set():
-    assert "#SBATCH --gres=gpu:3\n" in script_of("nni-x", SlurmConfig(), "", "k", 3)
-    assert "--gres" not in script_of("nni-x", SlurmConfig(), "", "k", 0)
+    assert "#SBATCH --gres=gpu:3\n" in make_script("nni-x", SlurmConfig(), "", "k", 3)
+    assert "--gres" not in make_script("nni-x", SlurmConfig(), "", "k", 0)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_gpus_are_asked_for_where_gres_is_not_set():
 )
 def test_the_containers_of_a_cluster_are_started_by_their_own_means(runtime, words):
     config = SlurmConfig(container=SlurmContainerConfig("my image", runtime, ["--nv"]))
-    assert words in script_of("nni-x", config, "", "k", None)
+    assert words in make_script("nni-x", config, "", "k", None)
 
 
 def test_a_trial_ends_its_grace_and_a_minute_before_the_limit():
@@ -248,10 +248,10 @@ def test_what_sbatch_says_is_for_good_or_for_now(words, kind, place):
 
 
 def test_reasons_are_told_in_words():
-    assert "jobs with a higher priority" in why_it_waits("Priority")
-    assert "the quality of service is over a limit" in why_it_waits("QOSMaxGRESPerUser")
-    assert why_it_waits("SomethingNew") == "waits in Slurm (SomethingNew)"
-    assert how_it_ended("FAILED", "NonZeroExitCode") == "Slurm: FAILED, NonZeroExitCode"
+    assert "jobs with a higher priority" in explain_slurm_wait("Priority")
+    assert "the quality of service is over a limit" in explain_slurm_wait("QOSMaxGRESPerUser")
+    assert explain_slurm_wait("SomethingNew") == "waits in Slurm (SomethingNew)"
+    assert explain_slurm_end("FAILED", "NonZeroExitCode") == "Slurm: FAILED, NonZeroExitCode"
 
 
 def test_the_variables_of_the_managers_own_job_are_not_handed_on():
@@ -380,7 +380,7 @@ def test_an_attempt_whose_folder_hangs_is_canceled_all_the_same(hung, tmp_path):
 
 @pytest.mark.parametrize("words", ["Slurm job queue full", "Slurm temporarily unable to accept job"])
 def test_what_sbatch_would_wait_for_is_a_lack_of_room_with_slurms_words(words):
-    error = full_queue(f"sbatch: error: {words}, sleeping and retrying")
+    error = make_full_queue(f"sbatch: error: {words}, sleeping and retrying")
     assert str(error).endswith(f"(MaxJobCount); it says: {words}")
 
 
@@ -388,4 +388,4 @@ def test_time_limits_of_partitions_are_read_in_all_of_sinfos_forms():
     listed = "debug*|infinite\nshort|5:00\nhours|12:00:00\nlong|2-12:00:00\nodd|n/a\n"
     inf = float("inf")
     expected = {"debug": inf, "": inf, "short": 300, "hours": 43200, "long": 216000, "odd": inf}
-    assert time_limits(listed) == expected
+    assert read_time_limits(listed) == expected

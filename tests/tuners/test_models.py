@@ -13,7 +13,7 @@ from nnilite.tuning.class_args import construct
 from nnilite.tuning.cube import Cube
 from nnilite_sklearn._gaussian import Gaussian, _prior, _Shared
 from nnilite_sklearn._gp import GPTuner
-from nnilite_sklearn._surrogate import _bent, levelled
+from nnilite_sklearn._surrogate import _bend, levelled
 
 SPACE = SearchSpace.parse(
     {
@@ -52,7 +52,7 @@ def test_the_options_of_a_choice_share_a_length_scale_with_the_right_gradient(nu
 def test_results_are_bent_as_scipy_does(numbers):
     values = np.exp(2 * numbers.standard_normal(50))
     level = (values - values.mean()) / values.std()
-    assert _bent(level)[0] == pytest.approx(stats.yeojohnson(level)[0], abs=1e-4)
+    assert _bend(level)[0] == pytest.approx(stats.yeojohnson(level)[0], abs=1e-4)
 
 
 def test_how_much_bending_changes_the_density_is_told(numbers):
@@ -77,7 +77,7 @@ def test_losses_are_bent_if_that_makes_them_likelier(numbers, loss, bends):
     tuner = GPTuner("minimize", seed=0)
     tuner.update_search_space({"x": {"_type": "uniform", "_value": [0, 1]}})
     rows = numbers.random((40, 1))
-    assert tuner._likeliest(rows, loss(rows[:, 0]))[1] is bends
+    assert tuner._find_likeliest(rows, loss(rows[:, 0]))[1] is bends
 
 
 def test_the_features_of_a_normal_parameter_are_evenly_spaced():

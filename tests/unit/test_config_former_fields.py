@@ -98,7 +98,7 @@ PARTS = {part for table in _v1.tables() for old in table for part in old.split("
 
 
 @pytest.mark.parametrize("place", ["", "tuner", "assessor", "trainingService"])
-@pytest.mark.parametrize("name", sorted(PARTS | set(_v1.without_meaning())))
+@pytest.mark.parametrize("name", sorted(PARTS | set(_v1.list_without_meaning())))
 def test_no_field_of_the_older_format_is_answered_with_a_wall_of_names(name: str, place: str) -> None:
     config = {**PRESENT, "assessor": {"name": "Medianstop"}}
     section = {**(config[place] if place else config), name: {"no": "such"}}

@@ -15,7 +15,7 @@ from nnilite._engine import messages as s
 from nnilite._running import handing_over
 from nnilite._store.writer import Store
 from nnilite._trackers import feed
-from nnilite._trackers.feed import Feed, position_of
+from nnilite._trackers.feed import Feed, find_position_file
 from nnilite._webhooks.debts import Debts
 from nnilite._webhooks.news import NewsReader, Position, write_position
 from nnilite.records import ExperimentState, Metric, MetricKind, Trial, TrialState
@@ -62,7 +62,7 @@ def test_all_is_owed_before_a_process_has_begun_and_nothing_where_nobody_wants_a
 
 def test_what_was_taken_is_not_owed(store: Store) -> None:
     end(store, 3)
-    process = Feed(store.path, position_of(store.path.parent, 0, "mlflow"), "abcd", Recording({}, {}))
+    process = Feed(store.path, find_position_file(store.path.parent, 0, "mlflow"), "abcd", Recording({}, {}))
     process.open()
     process.step()
     process.close()
@@ -81,7 +81,7 @@ def test_what_a_tracker_has_taken_of_many_trials_is_seen_before_it_has_all(
     tracker = Recording({}, {})
     left: list[int] = []
     monkeypatch.setattr(tracker, "end", lambda run, state: left.append(owed(store)[0].trials))
-    process = Feed(store.path, position_of(store.path.parent, 0, "mlflow"), "abcd", tracker)
+    process = Feed(store.path, find_position_file(store.path.parent, 0, "mlflow"), "abcd", tracker)
     process.open()
     process.step()
     process.close()
@@ -94,7 +94,7 @@ def test_a_position_that_cannot_be_read_now_changes_nothing(store: Store) -> Non
     debts = Debts(store.path.parent, CONFIG, True)
     known = debts.look(store.path)
     debts._look_after = 0.0
-    path = position_of(store.path.parent, 0, "mlflow")
+    path = find_position_file(store.path.parent, 0, "mlflow")
     path.symlink_to(path)
     assert debts.look(store.path) == known
 
@@ -136,7 +136,7 @@ def test_the_wait_lasts_as_long_as_something_is_taken_and_tells_how_far_it_is(mo
 
 def test_the_wait_is_given_up_when_nothing_is_taken_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     manager = Answering(monkeypatch, 2, takes=False)
-    left = handing_over.owed_of(handing_over.wait_until_sent(manager, lambda _: None))  # type: ignore[arg-type]
+    left = handing_over.find_owed(handing_over.wait_until_sent(manager, lambda _: None))  # type: ignore[arg-type]
     assert 60.0 <= manager.now_s <= 61.0
     assert handing_over.sentence(left, "abcd").startswith(
         "mlflow (tracker) has not got 2 trials; `nnictl resume abcd --foreground` sends the rest"
@@ -166,7 +166,7 @@ def test_what_is_owed_is_said_in_words(counts: tuple[int, int, int], words: str)
 
 
 def test_an_earlier_version_and_one_without_trackers_owe_nothing() -> None:
-    assert handing_over.owed_of({}) == []
+    assert handing_over.find_owed({}) == []
     states = itertools.product(["DONE", "STOPPED"], [{}, {"trackers": []}, {"webhooks": [{}]}])
     waits = [handing_over.may_owe({"state": state, "config": config}) for state, config in states]
     assert waits == [False, False, True, False, False, False]

@@ -74,7 +74,7 @@ class Block:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
 
-def _blocks() -> Iterator[Block]:
+def _list_blocks() -> Iterator[Block]:
     for page in PAGES:
         for token in MarkdownIt("commonmark").parse(page.read_text("utf-8")):
             if token.type == "fence":
@@ -83,7 +83,7 @@ def _blocks() -> Iterator[Block]:
                 yield Block(page, (token.map or [0])[0] + 1, language, title[1] if title else "", token.content)
 
 
-BLOCKS = list(_blocks())
+BLOCKS = list(_list_blocks())
 
 
 def blocks(language: str) -> list[Block]:
@@ -186,7 +186,7 @@ def test_commands_are_ones_that_their_programs_take(block: Block, capsys: pytest
 
 def _parsed(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     try:
-        nnictl._parser(words[0]).parse_args(words)
+        nnictl._make_parser(words[0]).parse_args(words)
     except SystemExit:
         pytest.fail(f"nnictl {shlex.join(words)}: {capsys.readouterr().err}")
 

@@ -145,7 +145,7 @@ def test_small_archives_are_read_as_tarfile_reads_them(tmp_path, plain):
     if not plain:
         (code / "\u00fc").write_text("not ASCII")
     path = str(pack_code(code, tmp_path / "packed").archive)
-    assert facts(code_archive.entries(path)) == facts(code_archive._by_tarfile(path))
+    assert facts(code_archive.entries(path)) == facts(code_archive._read_by_tarfile(path))
 
 
 def facts(entries):

@@ -132,9 +132,9 @@ def test_a_process_whose_group_is_in_another_namespace_is_not_taken_for_our_own(
     marks = {"NNILITE_JOB": "nni-x", "NNI_SYS_DIR": str(tmp_path)}
     with subprocess.Popen(["sleep", "1000"], env={**os.environ, **marks}, start_new_session=True) as child:
         try:
-            assert until(lambda: process.groups_of("nni-x", str(tmp_path))) == [child.pid]
+            assert until(lambda: process.find_groups("nni-x", str(tmp_path))) == [child.pid]
             monkeypatch.setattr(process, "stat_of", lambda pid: ["S", "1", "0"])
-            assert process.groups_of("nni-x", str(tmp_path)) == []
+            assert process.find_groups("nni-x", str(tmp_path)) == []
         finally:
             child.kill()
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from keeper_bench import Bench, pythons, running, until, zipapp
-from nnilite._keeper.starting import is_by_machine, plain_words
+from nnilite._keeper.starting import is_by_machine, split_plain_words
 from nnilite.records import EndCause
 from nnilite.services.keeper_folder import read_events
 from waiting import pause
@@ -394,7 +394,7 @@ def test_a_keeper_that_is_started_by_a_relative_path_brings_the_sdk(bench, tmp_p
     ],
 )
 def test_only_a_command_of_plain_words_is_started_without_a_shell(command, env, words):
-    assert plain_words(command, {"PATH": "/bin", **env}) == words
+    assert split_plain_words(command, {"PATH": "/bin", **env}) == words
 
 
 def test_a_program_that_is_started_without_a_shell_is_told_its_folder(bench):

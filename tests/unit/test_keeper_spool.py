@@ -20,7 +20,7 @@ from nnilite.services import keeper_folder
 from nnilite.services.keeper_events import parse_event
 
 
-def of_nni(value, kind="PERIODICAL", **more):
+def make_nni_entry(value, kind="PERIODICAL", **more):
     record = {"parameter_id": 0, "trial_job_id": "x", "type": kind, "sequence": 9, "value": json.dumps(value), **more}
     data = json.dumps(record).encode() + b"\n"
     return b"ME%06d%b" % (len(data), data)
@@ -44,8 +44,8 @@ def read(content, final=True):
         (b"final -inf\n", "FINAL", "-Infinity"),
         (b"final .5", "FINAL", "0.5"),
         (b'final {"default": 1, "loss": [2]}\n', "FINAL", '{"default": 1, "loss": [2]}'),
-        (of_nni(0.5), "PERIODICAL", "0.5"),
-        (of_nni({"default": math.inf}, "FINAL"), "FINAL", '{"default": Infinity}'),
+        (make_nni_entry(0.5), "PERIODICAL", "0.5"),
+        (make_nni_entry({"default": math.inf}, "FINAL"), "FINAL", '{"default": Infinity}'),
         (b'ME000051{"type": "FINAL", "value": 0.5, "sequence": 0}\n', "FINAL", "0.5"),
         (b'ME000051{"type": "FINAL", "value": "abc", "sequence": 0}\n', "FINAL", '"abc"'),
     ],
@@ -64,12 +64,12 @@ def test_other_lines_are_counted_and_one_is_shown(line):
 
 
 def test_blank_lines_and_requests_of_nni_are_nothing():
-    reports, reader = read(b"\n \n" + of_nni(None, "REQUEST_PARAMETER"))
+    reports, reader = read(b"\n \n" + make_nni_entry(None, "REQUEST_PARAMETER"))
     assert (reports, reader.unreadable) == ([], 0)
 
 
 def test_what_stands_behind_a_cut_line_is_found():
-    reports, reader = read(of_nni(1)[:40] + of_nni(2) + b"interm" + of_nni(3))
+    reports, reader = read(make_nni_entry(1)[:40] + make_nni_entry(2) + b"interm" + make_nni_entry(3))
     assert [report.value for report in reports] == ["2", "3"]
     assert reader.unreadable == 0
 
@@ -81,7 +81,7 @@ def test_an_over_long_line_is_passed_over():
 
 
 def test_intermediate_results_are_numbered_by_their_place():
-    reports, _ = read(of_nni(1) + b"final 2\n" + b"intermediate 3\n" + of_nni(4))
+    reports, _ = read(make_nni_entry(1) + b"final 2\n" + b"intermediate 3\n" + make_nni_entry(4))
     assert [(report.number, report.sequence) for report in reports] == [(0, 0), (1, 0), (2, 1), (3, 2)]
 
 
@@ -91,11 +91,11 @@ def test_a_line_without_an_end_waits_until_the_trial_has_ended():
 
 
 lines = st.one_of(
-    st.floats().map(of_nni),
+    st.floats().map(make_nni_entry),
     st.floats().map(lambda value: b"intermediate %r\n" % value),
     st.binary(max_size=30),
     st.text(max_size=30).map(lambda text: text.encode() + b"\n"),
-    st.integers(1, 60).map(lambda length: of_nni(0)[:length]),
+    st.integers(1, 60).map(lambda length: make_nni_entry(0)[:length]),
 )
 
 
@@ -120,7 +120,7 @@ def test_the_public_reader_tells_all_events(tmp_path):
     inner = tmp_path / ".nni"
     inner.mkdir()
     (inner / "started").write_text(json.dumps({"time": 5.0, "pid": 12, "host": "box", "start": "1"}))
-    (inner / "metrics").write_bytes(of_nni(0.5, time=6.0) + of_nni({"default": 1}, "FINAL", time=7.0))
+    (inner / "metrics").write_bytes(make_nni_entry(0.5, time=6.0) + make_nni_entry({"default": 1}, "FINAL", time=7.0))
     assert keeper_folder.read_events(tmp_path)[-1] == Reported(1, MetricKind.FINAL, 0, {"default": 1}, 7.0)
     (inner / "exit").write_text(json.dumps({"time": 8.0, "code": None, "message": "no"}))
     events = keeper_folder.read_events(tmp_path)
@@ -135,7 +135,9 @@ def test_a_folder_without_a_keeper_has_no_events(tmp_path):
 
 def test_values_that_cannot_be_kept_say_so_in_the_folder_as_in_the_callback(tmp_path):
     (tmp_path / ".nni").mkdir()
-    (tmp_path / ".nni/metrics").write_bytes(of_nni(10**400) + b"final " + b"[" * 400 + b"]" * 400 + b"\nfinal 1\n")
+    (tmp_path / ".nni/metrics").write_bytes(
+        make_nni_entry(10**400) + b"final " + b"[" * 400 + b"]" * 400 + b"\nfinal 1\n"
+    )
     first, second, third = keeper_folder.read_events(tmp_path)
     assert (first.value, "300 digits" in first.refused) == (None, True)
     assert (second.value, "100 deep" in second.refused) == (None, True)

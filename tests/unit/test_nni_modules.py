@@ -212,7 +212,7 @@ def test_search_spaces_are_validated_by_nnis_call(imported: Imported) -> None:
 ADVICE = {"parameter_source": "algorithm", "parameter_index": 0}
 
 
-def _advisor(imported: Imported) -> Any:
+def _convert_advisor(imported: Imported) -> Any:
     base = imported("nni.runtime.msg_dispatcher_base").MsgDispatcherBase
     commands = imported("nni.runtime.tuner_command_channel").CommandType
 
@@ -253,7 +253,7 @@ def _advisor(imported: Imported) -> Any:
 
 
 def test_an_advisor_answers_the_requests_itself(imported: Imported) -> None:
-    advisor = _advisor(imported)
+    advisor = _convert_advisor(imported)
     advisor.update_search_space(SPACE)
     assert advisor.generate_multiple_parameters([0, 1, 2]) == [{"x": 1}, {"x": 0}]
     for number in (0, 1):
@@ -269,7 +269,7 @@ def test_an_advisor_answers_the_requests_itself(imported: Imported) -> None:
 
 def test_an_advisors_error_ends_the_experiment(imported: Imported) -> None:
     with pytest.raises(RuntimeError, match="no data"):
-        _advisor(imported).report_error("no data")
+        _convert_advisor(imported).report_error("no data")
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_what_a_classic_job_loses_is_told():
     assert "maxTrialRetries" not in found.config
 
 
-def roles_of(*given):
+def make_roles(*given):
     """Convert roles of these names, GPUs and commands; the section."""
     made = [{"name": name, "gpuNumber": gpus, "command": command} for name, gpus, command in given]
     return convert(classic(taskRoles=made)).config["trainingService"]
@@ -99,7 +99,7 @@ def roles_of(*given):
 
 def test_variables_have_the_new_names_of_the_roles_and_of_no_others():
     command = "a ${PAI_HOST_IP_ps_server_0} $PAI_TASK_ROLE_PS_HOST_LIST $PAI_PORT_LIST_ps_server_$I_http $PS"
-    found = roles_of(("PS", 0, "x"), ("ps_server", 0, "y"), ("ps", 0, command))["taskRoles"]
+    found = make_roles(("PS", 0, "x"), ("ps_server", 0, "y"), ("ps", 0, command))["taskRoles"]
     assert [role["name"] for role in found] == ["ps", "psserver", "ps2"]
     renamed = "a ${PAI_HOST_IP_psserver_0} $PAI_TASK_ROLE_ps_HOST_LIST $PAI_PORT_LIST_psserver_$I_http $PS"
     assert found[2]["command"] == renamed
@@ -114,7 +114,7 @@ def test_variables_have_the_new_names_of_the_roles_and_of_no_others():
     ],
 )
 def test_the_role_that_ends_with_the_training_reports(roles, speaker):
-    assert roles_of(*roles)["reportingRole"] == speaker
+    assert make_roles(*roles)["reportingRole"] == speaker
 
 
 # ------------------------------------------------------------ answers

@@ -141,14 +141,14 @@ def has_effect(option: str, platform: str) -> bool:
     return runs_keeper
 
 
-def fields_of(cls: type) -> Iterator[str]:
+def find_fields(cls: type) -> Iterator[str]:
     """The names of all fields of a section, those of its parts included."""
     hints = typing.get_type_hints(cls)
     for field in dataclasses.fields(cls):
         if field.init:
             yield field.name
             for part in _classes(hints[field.name]):
-                yield from (f"{field.name}.{name}" for name in fields_of(part))
+                yield from (f"{field.name}.{name}" for name in find_fields(part))
 
 
 def _classes(hint: Any) -> Iterator[type]:
@@ -181,7 +181,7 @@ def test_each_field_of_a_section_has_an_effect_or_is_declared_to_have_none(platf
     cls = lookup.training_service_class(platform)
     declared = {one.option for one in cls.ignores}
     # What a service takes over from the experiment is seen to with the options of the experiment.
-    own = [name for name in fields_of(cls.Config) if SHORTCUTS.entry(name) is None]
+    own = [name for name in find_fields(cls.Config) if SHORTCUTS.entry(name) is None]
     unused = [name for name in own if name.rpartition(".")[2] not in uses(platform).names]
     assert [name for name in unused if ".".join(map(camel, name.split("."))) not in declared] == []
 
@@ -189,7 +189,7 @@ def test_each_field_of_a_section_has_an_effect_or_is_declared_to_have_none(platf
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_what_is_declared_names_options_that_there_are_and_says_why(platform: str) -> None:
     cls = lookup.training_service_class(platform)
-    own = {".".join(map(camel, name.split("."))) for name in fields_of(cls.Config)}
+    own = {".".join(map(camel, name.split("."))) for name in find_fields(cls.Config)}
     assert [one.option for one in cls.ignores if one.option not in own.union(BY_WORKERS)] == []
     assert all(one.why and not one.why.endswith(".") for one in cls.ignores)
 
@@ -201,7 +201,7 @@ def test_in_a_list_each_service_says_what_it_says_alone(tmp_path: Path, pair: tu
         found = {(one.option, one.why) for one in config.without_effect if one.service == platform}
         assert found == verdicts(tmp_path, platform)
     honours = {name for name in pair if lookup.training_service_class(name).honours("callback")}
-    assert assembly.services_by_log(config) == honours
+    assert assembly.list_services_by_log(config) == honours
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
@@ -323,7 +323,7 @@ def test_a_plugin_of_anybody_says_what_it_ignores(tmp_path: Path, monkeypatch: p
         "shelf has no effect on shelves: there are no shelves",
         "callback has no effect on shelves: nothing has a log",
     ]
-    assert assembly.services_by_log(config) == frozenset()
+    assert assembly.list_services_by_log(config) == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from nnilite._engine import messages as s
 from nnilite._store.writer import Store
 from nnilite._trackers.feed import Feed
-from nnilite._trackers.runs import CurvePoint, Run, Runs, flat, points_of
+from nnilite._trackers.runs import CurvePoint, Run, Runs, flat, list_points
 from nnilite.records import Attempt, JobState, Metric, MetricKind, Trial, TrialState
 
 PARAMETERS = {"lr": 0.5, "layer": {"_name": "conv", "size": 3}}
@@ -152,7 +152,7 @@ def test_the_database_is_not_held_while_a_tracker_hangs(store: Store) -> None:
 
 def test_what_is_no_number_makes_no_point() -> None:
     value = {"default": float("nan"), "text": "a", "flag": True, "n": 3}
-    assert [(point.key, point.value) for point in points_of(value, 0, 0.0, final=True)] == [("final_n", 3.0)]
+    assert [(point.key, point.value) for point in list_points(value, 0, 0.0, final=True)] == [("final_n", 3.0)]
     assert flat([1, 2]) == {"value": "[1, 2]"}
 
 

@@ -13,7 +13,7 @@ from nnilite.config import load, parse
 from nnilite.config.text import parse_yaml, read_document, read_space
 from nnilite.errors import ConfigError
 from nnilite.yaml_files import MOST_VALUES, BoundedLoader, load_yaml
-from nnilite_kubernetes._frameworkcontroller import roles_of_template
+from nnilite_kubernetes._frameworkcontroller import read_roles_of_template
 from nnilite_openpai._template import read_template
 
 
@@ -66,7 +66,7 @@ def test_a_config_with_aliases_of_aliases_is_refused_with_its_line(tmp_path: Pat
         parse(text, tmp_path)
 
 
-@pytest.mark.parametrize("read", [load_yaml, read_template, roles_of_template, read_space, read_document])
+@pytest.mark.parametrize("read", [load_yaml, read_template, read_roles_of_template, read_space, read_document])
 def test_every_reader_of_yaml_refuses_them(tmp_path: Path, read: object) -> None:
     (tmp_path / "job.yaml").write_text(repeated(9))
     with pytest.raises(ConfigError, match=r"job.yaml:6: stands for more than 100,000 values"):

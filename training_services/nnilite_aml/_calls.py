@@ -41,7 +41,7 @@ class AzureCalls(LibraryCalls):
         if _is_a(error, "ClientAuthenticationError") and status in (None, 400, 401):
             return _made(AccessRefused, f"the login to Azure is refused ({what}): {_said(error)}; {self._cure}", 401)
         if isinstance(status, int):
-            return self._of_status(what, status, error)
+            return self._translate_status(what, status, error)
         if any("CERTIFICATE" in str(each).upper() for each in _chain(error)):
             return _made(
                 Untrusted,
@@ -54,7 +54,7 @@ class AzureCalls(LibraryCalls):
             return _made(CallRefused, f"Azure's library refuses {what}: {_said(error)}")
         return _made(Outage, f"Azure's answer makes no sense ({what}): {type(error).__name__}: {_said(error)}")
 
-    def _of_status(self, what: str, status: int, error: Exception) -> Problem:
+    def _translate_status(self, what: str, status: int, error: Exception) -> Problem:
         kind, _ = kind_and_cure(status)
         cures = {
             401: self._cure,

@@ -66,7 +66,7 @@ async def check_target(workspace: AmlWorkspace, config: AmlConfig, gpus: int) ->
 async def _check_gpus(workspace: AmlWorkspace, size: str, gpus: int) -> None:
     """Check the GPUs of a node. Raises: ConfigError, Problem."""
     try:
-        has = (await workspace.gpus_by_size()).get(size.lower())
+        has = (await workspace.list_gpus_by_size()).get(size.lower())
     except Problem as error:
         if error.status != 403:
             raise
@@ -114,13 +114,13 @@ def refuse_target(found: AmlTarget, config: AmlConfig) -> None:
         )
 
 
-async def environment_of(workspace: AmlWorkspace, config: AmlConfig) -> str:
+async def ensure_environment(workspace: AmlWorkspace, config: AmlConfig) -> str:
     """Return the id of the environment of all trials, which is made if it does not exist.
 
     Raises: ConfigError, Problem.
     """
     if config.environment is None:
-        conda = config.conda_text()
+        conda = config.read_conda_text()
         digest = hashlib.sha256(f"{config.docker_image}\n{conda}".encode()).hexdigest()[:16]
         return await workspace.register(f"nnilite-{digest}", config.docker_image, config.conda_file)
     given = config.environment.removeprefix("azureml:")

@@ -143,7 +143,7 @@ class AmlConfig:
         """Return whether Azure finds the nodes itself."""
         return self.compute_target == SERVERLESS
 
-    def conda_text(self) -> str:
+    def read_conda_text(self) -> str:
         """Return the conda file's content, "" if there is none. Raises: ConfigError."""
         if self.conda_file is None:
             return ""

@@ -31,7 +31,7 @@ class AmlLog(JobLog):
 
     def locate(self, facts: RunFacts) -> None:
         """Find the log."""
-        self._url, self._url_since = _first_log(facts.logs), time.monotonic()
+        self._url, self._url_since = _choose_first_log(facts.logs), time.monotonic()
 
     async def read_on(self) -> None:
         if not self._url or time.monotonic() - self._url_since > _URL_LASTS_S:
@@ -49,6 +49,6 @@ class AmlLog(JobLog):
             self.add(piece)
 
 
-def _first_log(logs: Mapping[str, str]) -> str:
+def _choose_first_log(logs: Mapping[str, str]) -> str:
     names = sorted(name for name in logs if _FIRST.fullmatch(name) and _PARAMETER_SERVER not in name)
     return logs[names[0]] if names else ""

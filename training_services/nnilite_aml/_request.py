@@ -19,16 +19,16 @@ _LARGEST_BYTES = 1_000_000
 _IDENTITIES = {"managed": "managed", "user": "user_identity", "token": "aml_token"}
 
 
-def azure_name(job: str) -> str:
+def make_azure_name(job: str) -> str:
     """Return the name of a job on Azure, whose library writes names in small letters.
 
-    >>> azure_name("nni-Xy12z-Ab34c-0")
+    >>> make_azure_name("nni-Xy12z-Ab34c-0")
     'nni-xy12z-ab34c-0-3e48f3'
     """
     return f"{job.lower()}-{hashlib.sha256(job.encode()).hexdigest()[:6]}"
 
 
-def tag_of(experiment: str) -> str:
+def make_tag(experiment: str) -> str:
     """Return the name of the tag that finds all jobs of an experiment."""
     return f"nnilite_{experiment}"
 
@@ -66,14 +66,14 @@ def arguments(
     job: Job, config: AmlConfig, code: str, environment_id: str, own_variables: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the fields of the command job, without those that are None."""
-    name = azure_name(job.name)
+    name = make_azure_name(job.name)
     mount = f" ${{{{outputs.{MOUNT}}}}}" if config.checkpoint_datastore else ""
     found: dict[str, Any] = {
         "name": name,
         "display_name": job.name,
         "description": f"nnilite experiment {job.experiment}, trial {job.trial}, attempt {job.attempt}",
         "experiment_name": experiment_name(config, job.experiment),
-        "tags": {**config.tags, "nnilite": job.experiment, tag_of(job.experiment): job.name},
+        "tags": {**config.tags, "nnilite": job.experiment, make_tag(job.experiment): job.name},
         "command": f"sh ./{START_FILE}{mount}",
         "code": code,
         "environment": environment_id,
@@ -82,7 +82,7 @@ def arguments(
         "instance_type": config.instance_type,
         "instance_count": config.instance_count,
         "shm_size": f"{config.shm_size}m" if config.shm_size else None,
-        "distribution": _distribution(config.distribution) if config.distribution else None,
+        "distribution": _make_distribution(config.distribution) if config.distribution else None,
         "identity": _identity(config),
         "queue_settings": {"job_tier": "Spot"} if config.serverless and config.low_priority else None,
         "outputs": _outputs(job, config),
@@ -98,7 +98,7 @@ def _outputs(job: Job, config: AmlConfig) -> dict[str, Any] | None:
     return {MOUNT: {"type": "uri_folder", "mode": "rw_mount", "path": path}}
 
 
-def _distribution(given: AmlDistribution) -> dict[str, Any]:
+def _make_distribution(given: AmlDistribution) -> dict[str, Any]:
     if given.type == "TensorFlow":
         counts = {"worker_count": given.worker_count, "parameter_server_count": given.parameter_server_count}
         return {"type": "tensorflow", **counts}

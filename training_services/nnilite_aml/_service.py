@@ -22,12 +22,12 @@ from nnilite.services.batch_service import BatchService
 from nnilite.services.callback_address import given_callback_address
 from nnilite.services.delivery import START_VARIABLE, hidden
 from nnilite.units import format_size
-from nnilite_aml._checks import check_target, check_workspace, environment_of
+from nnilite_aml._checks import check_target, check_workspace, ensure_environment
 from nnilite_aml._config import IGNORED, AmlConfig
-from nnilite_aml._request import arguments, azure_name, tag_of, variables
+from nnilite_aml._request import arguments, make_azure_name, make_tag, variables
 from nnilite_aml._snapshot import CodeSnapshot, prepare
 from nnilite_aml._watch import AmlPatience, AmlWatch
-from nnilite_aml._workspace import AmlJob, AmlWorkspace, rest_body
+from nnilite_aml._workspace import AmlJob, AmlWorkspace, make_rest_body
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
             self._way_back()
         await check_target(api, self.config, self.gpus or 0)
         if self.config.environment is not None:
-            await environment_of(api, self.config)
+            await ensure_environment(api, self.config)
 
     async def close(self) -> None:
         uploading, self._uploading = self._uploading, None
@@ -90,16 +90,16 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
         workspace, snapshot = self.api, self._snapshot
         if snapshot is None:
             raise ServiceError(f"{self.name} is not open")
-        own = await asyncio.to_thread(variables, job, snapshot, self._callback(job))
-        code = await self._uploaded(snapshot)
-        self._environment = self._environment or await environment_of(workspace, self.config)
+        own = await asyncio.to_thread(variables, job, snapshot, self._choose_callback(job))
+        code = await self._upload_code(snapshot)
+        self._environment = self._environment or await ensure_environment(workspace, self.config)
         try:
             await workspace.create(arguments(job, self.config, code, self._environment, own))
         except Contradiction as problem:
             log.debug("%s already exists: %s", job.name, problem)
         return self.handle(job)
 
-    def _callback(self, job: Job) -> str:
+    def _choose_callback(self, job: Job) -> str:
         """Return where a job reaches the manager, "" if it reports by its log.
 
         Raises: NoCapacity while there is no way.
@@ -111,7 +111,7 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
         except ConfigError as error:  # Trials of a resumed experiment that are running must not end with it.
             raise NoCapacity(str(error)) from error
 
-    async def _uploaded(self, snapshot: CodeSnapshot) -> str:
+    async def _upload_code(self, snapshot: CodeSnapshot) -> str:
         """Return the id of the code on Azure. Raises: NoCapacity during the upload, Problem."""
         if self._uploading is None:
             self._uploading = asyncio.create_task(self.api.upload(snapshot.folder))
@@ -131,17 +131,17 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
         code = "(the snapshot of keeper and code)"
         workspace = f"/subscriptions/{config.subscription_id}/resourceGroups/{config.resource_group}/providers/"
         workspace += f"Microsoft.MachineLearningServices/workspaces/{config.workspace_name}"
-        body = rest_body(arguments(job, config, code, config.environment or config.docker_image, own))
-        return {"name": job.name, "request": f"PUT {workspace}/jobs/{azure_name(job.name)}", "body": body}
+        body = make_rest_body(arguments(job, config, code, config.environment or config.docker_image, own))
+        return {"name": job.name, "request": f"PUT {workspace}/jobs/{make_azure_name(job.name)}", "body": body}
 
     # ------------------------------------------------------------ watching
 
     async def list_jobs(self, api: AmlWorkspace, wanted: frozenset[str]) -> Mapping[str, AmlJob]:
-        return await api.jobs(tag_of(self.context.experiment))
+        return await api.jobs(make_tag(self.context.experiment))
 
     def watch(self, api: AmlWorkspace, handle: Handle) -> AmlWatch:
         return AmlWatch(api, self.config, handle, self.patience)
 
     async def fetch(self, handle: Handle, target: Path) -> None:
         """Fetch the files of the trial, after its end."""
-        await self.api.download(azure_name(str(handle["job"])), target)
+        await self.api.download(make_azure_name(str(handle["job"])), target)

@@ -76,16 +76,16 @@ def ended(status: str, word: Exited | None, facts: RunFacts) -> JobStatus:
     """Return how a job has ended. `word` is the keeper's report."""
     times = JobStatus(JobState.UNKNOWN, started=facts.started, ended=facts.ended)
     if word is not None:
-        told = _by_keeper(status, word, facts, times)
+        told = _judge_by_keeper(status, word, facts, times)
         return replace(told, reason=told.reason[:_REASON_CHARS])
     if status == "Completed":
         return replace(times, state=JobState.SUCCEEDED, exit_code=0)
     if status == "Canceled":
         return replace(times, state=JobState.CANCELED, reason="canceled")
-    return _by_azure(facts, times)
+    return _judge_by_azure(facts, times)
 
 
-def _by_keeper(status: str, word: Exited, facts: RunFacts, times: JobStatus) -> JobStatus:
+def _judge_by_keeper(status: str, word: Exited, facts: RunFacts, times: JobStatus) -> JobStatus:
     found = keeper_status(word, times.started)
     if found.state is JobState.SUCCEEDED:
         return found
@@ -97,7 +97,7 @@ def _by_keeper(status: str, word: Exited, facts: RunFacts, times: JobStatus) -> 
     return found
 
 
-def _by_azure(facts: RunFacts, times: JobStatus) -> JobStatus:
+def _judge_by_azure(facts: RunFacts, times: JobStatus) -> JobStatus:
     """Return the end without a keeper's report: what was wrong before the job began, or after it was killed."""
     said = " ".join(facts.error.split())
     code = _EXIT_CODE.search(said)

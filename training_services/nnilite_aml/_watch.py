@@ -11,7 +11,7 @@ from nnilite.services.job_watch import JobWatch, Patience, SeenJob
 from nnilite_aml import _status
 from nnilite_aml._config import AmlConfig
 from nnilite_aml._log import AmlLog
-from nnilite_aml._request import azure_name
+from nnilite_aml._request import make_azure_name
 from nnilite_aml._workspace import AmlJob, AmlWorkspace, RunFacts
 
 
@@ -33,7 +33,7 @@ class AmlWatch(JobWatch[AmlJob]):
     patience: AmlPatience
 
     def __init__(self, workspace: AmlWorkspace, config: AmlConfig, handle: Handle, patience: AmlPatience) -> None:
-        name = azure_name(str(handle["job"]))
+        name = make_azure_name(str(handle["job"]))
         super().__init__({**handle, "id": name}, AmlLog(workspace, name), patience)
         self._workspace = workspace
         self._config = config

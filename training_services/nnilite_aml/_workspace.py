@@ -143,7 +143,7 @@ class AmlWorkspace:
     async def target(self, name: str) -> AmlTarget:
         return _target(await self._call(f"compute target {name}", lambda client: client.compute.get(name)))
 
-    async def gpus_by_size(self) -> Mapping[str, int]:
+    async def list_gpus_by_size(self) -> Mapping[str, int]:
         """Return the GPUs of a node by VM size in small letters, for the sizes in the workspace's region."""
         place = await self.location()
         found = await self._call("the VM sizes", lambda client: list(client.compute.list_sizes(location=place)))
@@ -182,7 +182,9 @@ class AmlWorkspace:
     async def create(self, arguments: Mapping[str, Any]) -> AmlJob:
         """Submit a job."""
         name = str(arguments["name"])
-        return await self._call(f"job {name}", lambda client: _job(client.jobs.create_or_update(_entity(arguments))))
+        return await self._call(
+            f"job {name}", lambda client: _job(client.jobs.create_or_update(_make_entity(arguments)))
+        )
 
     # ------------------------------------------------------------ jobs
 
@@ -232,7 +234,7 @@ class AmlWorkspace:
         await self._call(f"the files of job {name}", work, timeout_s=_DOWNLOAD_LIMIT_S)
 
 
-def _entity(arguments: Mapping[str, Any]) -> Any:
+def _make_entity(arguments: Mapping[str, Any]) -> Any:
     """Return a job as Azure's library has it."""
     from azure.ai.ml import command
 
@@ -249,10 +251,10 @@ def _quiet() -> None:
         activities.addHandler(logging.NullHandler())
 
 
-def rest_body(arguments: Mapping[str, Any]) -> Json:
+def make_rest_body(arguments: Mapping[str, Any]) -> Json:
     """Return the request for a job, as JSON. Imports Azure's library, which takes seconds."""
     _quiet()
-    rest = _entity(arguments)._to_job()._to_rest_object()
+    rest = _make_entity(arguments)._to_job()._to_rest_object()
     found = rest.as_dict() if hasattr(rest, "as_dict") else rest.serialize()
     return {"properties": found["properties"]}
 

@@ -44,9 +44,9 @@ class AnswerReader:
         nodes = re.compile(self._patterns.dead_node or r"(?!)", re.MULTILINE)
         dead = {match[nodes.groups] for match in nodes.finditer(text)}
         jobs = self._jobs(text, self._patterns.job)
-        return {job.id: self._stranded(job) if job.host in dead else job for job in jobs}
+        return {job.id: self._make_stranded(job) if job.host in dead else job for job in jobs}
 
-    def past_jobs(self, text: str) -> dict[str, QueuedJob]:
+    def read_past_jobs(self, text: str) -> dict[str, QueuedJob]:
         """Return the jobs in the answer of `history`, by their ids."""
         return {job.id: job for job in self._jobs(text, self._patterns.past_job or self._patterns.job)}
 
@@ -70,7 +70,7 @@ class AnswerReader:
     def _job(self, number: str, facts: Mapping[str, str]) -> QueuedJob:
         state, reason = facts["state"], facts["reason"]
         code = int(given) if (given := facts.get("exit_code", "")).lstrip("-").isdigit() else None
-        phase = self._phase(state if code is None else f"{state} {code}")
+        phase = self._find_phase(state if code is None else f"{state} {code}")
         if phase is QueuePhase.COMPLETED and code:
             phase = QueuePhase.FAILED
         title, word = self._scheduler.title, " ".join(state.split())
@@ -80,13 +80,13 @@ class AnswerReader:
         words = (ended if phase.is_over else f"waits in {title} ({word})") + (f": {reason}" if reason else "")
         return QueuedJob(number, facts["name"], phase, word, words, facts["host"], None, code, reason)
 
-    def _phase(self, words: str) -> QueuePhase:
+    def _find_phase(self, words: str) -> QueuePhase:
         for name, pattern in self._scheduler.states.items():
             if re.fullmatch(pattern, words):
                 return PHASES[name]
         return QueuePhase.UNKNOWN
 
-    def _stranded(self, job: QueuedJob) -> QueuedJob:
+    def _make_stranded(self, job: QueuedJob) -> QueuedJob:
         if job.phase not in (QueuePhase.RUNNING, QueuePhase.PREPARING):
             return job
         words = f"{self._scheduler.title}: its node {job.host} does not answer"

@@ -14,7 +14,7 @@ from nnilite.services.cluster.scheduler_api import REFUSED, Look, SchedulerApi, 
 from nnilite.services.cluster.shell_scripts import read_script
 from nnilite_batch._answer_reader import AnswerReader
 from nnilite_batch._config import BatchConfig
-from nnilite_batch._templates import programs_of
+from nnilite_batch._templates import find_programs
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class BatchApi(SchedulerApi):
     async def check(self) -> None:
         """See whether the scheduler's commands are there, and it answers. Raises: ConfigError."""
         named = (getattr(self._commands, name) for name in ("submit", "status", "cancel", "check", "find"))
-        programs = programs_of([template for template in named if template])
+        programs = find_programs([template for template in named if template])
         answer = await self.host.run(PROGRAMS, *programs)
         absent = answer.text.split()
         if absent:
@@ -102,10 +102,10 @@ class BatchApi(SchedulerApi):
         if listed.status and not self._read.says("missing", listed.complaint):
             return Look(None, listed.sizes, f"{self._title} does not answer: {listed.words}", listed.hanging)
         jobs = self._read.jobs(listed.output.decode("utf-8", "replace"))
-        found = await self._with_reasons({number: jobs[number] for number in ids if number in jobs})
+        found = await self._add_reasons({number: jobs[number] for number in ids if number in jobs})
         return Look(found, listed.sizes, hanging=listed.hanging)
 
-    async def _with_reasons(self, jobs: dict[str, QueuedJob]) -> dict[str, QueuedJob]:
+    async def _add_reasons(self, jobs: dict[str, QueuedJob]) -> dict[str, QueuedJob]:
         """The same jobs, those that wait with the reason, if `status` has not told it."""
         silent = [job.id for job in jobs.values() if job.needs_reason][:_MOST_EXPLAINED]
         now = time.monotonic()
@@ -122,7 +122,7 @@ class BatchApi(SchedulerApi):
             return known
         self._history_s = now
         answer = await self.host.run(RUN, self.files.root, self._config.command("history", ids=ids))
-        self._past = {**known, **self._read.past_jobs(answer.text)}
+        self._past = {**known, **self._read.read_past_jobs(answer.text)}
         return self._past
 
     # ------------------------------------------------------------ ending

@@ -16,7 +16,7 @@ from nnilite.services.section_fields import field_place
 from nnilite_batch._answer_reader import PHASES
 from nnilite_batch._presets import PRESETS
 from nnilite_batch._scheduler import BatchCommands, BatchPatterns, Scheduler, overlaid
-from nnilite_batch._templates import ShellWords, Value, check_template, fields_of, render
+from nnilite_batch._templates import ShellWords, Value, check_template, find_fields, render
 
 _WORD = re.compile(r"[^\s\0]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -104,7 +104,7 @@ class BatchConfig(QueueConfig):
 
 def _check(scheduler: Scheduler, values: dict[str, Value]) -> None:
     """Check that a description is whole, and can be used. Raises: ConfigError."""
-    for path, text in _described_by(scheduler).items():
+    for path, text in _describe_scheduler(scheduler).items():
         if text is None and path in _NEEDED:
             raise ConfigError("has to be set where no `scheduler` is", Place(field=path))
         try:
@@ -118,7 +118,7 @@ def _check(scheduler: Scheduler, values: dict[str, Value]) -> None:
         raise ConfigError(f"needs patterns for some of {', '.join(PHASES)}, and nothing else", Place(field="states"))
 
 
-def _described_by(scheduler: Scheduler) -> dict[str, str | None]:
+def _describe_scheduler(scheduler: Scheduler) -> dict[str, str | None]:
     """Return the texts of a description by their places in the section."""
     found: dict[str, str | None] = {f"states.{name}": pattern for name, pattern in scheduler.states.items()}
     for part, texts in (("commands", scheduler.commands), ("patterns", scheduler.patterns)):
@@ -130,18 +130,18 @@ def _is_left_out(name: str, config: BatchConfig, settings: Settings) -> bool:
     """Return whether a field is set and no template has it, so that the scheduler does not learn of it."""
     commands = config.described.commands
     word = _RESOURCES[name]
-    used = fields_of((commands.options or "") + (commands.submit or ""))
+    used = find_fields((commands.options or "") + (commands.submit or ""))
     return getattr(config, name) is not None and used.isdisjoint({word, _OTHER_UNITS.get(word)})
 
 
-def _unused(name: str) -> IgnoredOption:
+def _make_unused(name: str) -> IgnoredOption:
     why = f"the scheduler's `options` have no {{{_RESOURCES[name]}}}"
     where = "where `commands.options` has no such field"
     return IgnoredOption(str(field_place(name).field), why, where, partial(_is_left_out, name))
 
 
 IGNORED = (
-    *map(_unused, _RESOURCES),
+    *map(_make_unused, _RESOURCES),
     callback_is_unused("trials report by their folders and need no address"),
     *CHECKPOINTS_STAY,
 )

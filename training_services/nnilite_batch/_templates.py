@@ -42,26 +42,26 @@ def render(template: str, values: Mapping[str, Value]) -> str:
 
     def optional(found: re.Match[str]) -> str:
         part = found.group(1)
-        return part if all(values.get(name) is not None for name in fields_of(part)) else ""
+        return part if all(values.get(name) is not None for name in find_fields(part)) else ""
 
-    return _FIELD.sub(lambda found: _words(values.get(found.group(1))), _OPTIONAL.sub(optional, template))
+    return _FIELD.sub(lambda found: _quote_words(values.get(found.group(1))), _OPTIONAL.sub(optional, template))
 
 
-def _words(value: Value) -> str:
+def _quote_words(value: Value) -> str:
     if value is None or isinstance(value, ShellWords):
         return value or ""
     return shlex.quote(str(value)) if isinstance(value, (str, int)) else shlex.join(value)
 
 
-def fields_of(template: str) -> set[str]:
+def find_fields(template: str) -> set[str]:
     """Return the names of the fields in a template."""
     return set(_FIELD.findall(template))
 
 
-def programs_of(templates: Sequence[str]) -> list[str]:
+def find_programs(templates: Sequence[str]) -> list[str]:
     """Return the programs that templates call, for a look whether they are there.
 
-    >>> programs_of(["printf x | condor_submit -terse", "condor_q {ids}"])
+    >>> find_programs(["printf x | condor_submit -terse", "condor_q {ids}"])
     ['condor_q', 'condor_submit', 'printf']
     """
     return sorted({name for template in templates for name in _PROGRAM.findall(template)})
@@ -70,17 +70,17 @@ def programs_of(templates: Sequence[str]) -> list[str]:
 def check_template(template: str, values: Mapping[str, Value], place: Place) -> None:
     """Check a template. Raises: ConfigError for an unknown field, one without a value, or one that stands in quotes."""
     known = ", ".join(sorted(values))
-    for name in sorted(fields_of(template)):
+    for name in sorted(find_fields(template)):
         if name not in values:
             raise ConfigError(f"there is no field {{{name}}}; there are {known}, and your `values`", place)
-    for name in sorted(fields_of(_OPTIONAL.sub("", template))):
+    for name in sorted(find_fields(_OPTIONAL.sub("", template))):
         if values[name] is None:
             raise ConfigError(f"{{{name}}} has no value: set it, or write [[ ]] around what is left out then", place)
-    for name in _quoted(template):
+    for name in _find_quoted(template):
         raise ConfigError(f"{{{name}}} is in quotes; remove them: values are quoted as they are put in", place)
 
 
-def _quoted(template: str) -> Iterator[str]:
+def _find_quoted(template: str) -> Iterator[str]:
     """Return the fields that stand between quotes of the shell."""
     for found in _QUOTED.finditer(template):
         if not found.group().startswith("\\"):

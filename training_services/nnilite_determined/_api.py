@@ -32,36 +32,36 @@ class DeterminedApi:
         """Get a new token: a session lasts seven days."""
         body = {"username": self._config.username, "password": str(self._config.password or ""), "isHashed": False}
         answer = await self._call(HttpRequest("POST", "/api/v1/auth/login", body=body, anonymous=True, repeat=True))
-        return str(_field(answer, "token", str))
+        return str(_read_field(answer, "token", str))
 
     async def user(self) -> Mapping[str, Any]:
         """Return the user who is logged in."""
-        return dict(_field(await self._get("/api/v1/auth/user"), "user", dict))
+        return dict(_read_field(await self._get("/api/v1/auth/user"), "user", dict))
 
-    async def resource_pools(self) -> list[Mapping[str, Any]]:
-        return _items(await self._get("/api/v1/resource-pools"), "resourcePools")
+    async def list_resource_pools(self) -> list[Mapping[str, Any]]:
+        return _read_items(await self._get("/api/v1/resource-pools"), "resourcePools")
 
     async def workspaces(self, name: str) -> list[Mapping[str, Any]]:
         """Return the workspaces of exactly this name."""
-        return _items(await self._get("/api/v1/workspaces", {"nameCaseSensitive": name}), "workspaces")
+        return _read_items(await self._get("/api/v1/workspaces", {"nameCaseSensitive": name}), "workspaces")
 
     async def experiments(self, query: Mapping[str, str | int]) -> list[Mapping[str, Any]]:
         """Return all experiments that fit, in as few calls as possible."""
         found: list[Mapping[str, Any]] = []
         while True:
             page = {"sortBy": "SORT_BY_ID", "orderBy": "ORDER_BY_ASC", "limit": _PAGE, "offset": len(found), **query}
-            items = _items(await self._get("/api/v1/experiments", page), "experiments")
+            items = _read_items(await self._get("/api/v1/experiments", page), "experiments")
             found += items
             if len(items) < _PAGE:
                 return found
 
     async def experiment(self, number: int) -> Mapping[str, Any]:
-        return dict(_field(await self._get(f"/api/v1/experiments/{number}"), "experiment", dict))
+        return dict(_read_field(await self._get(f"/api/v1/experiments/{number}"), "experiment", dict))
 
     async def submit(self, body: Json) -> Mapping[str, Any]:
         """Create an experiment, or with `validateOnly` ask whether it could be created."""
         request = HttpRequest("POST", "/api/v1/experiments", body=body, timeout_s=_SUBMIT_TIMEOUT_S)
-        return dict(_field(await self._call(request), "experiment", dict))
+        return dict(_read_field(await self._call(request), "experiment", dict))
 
     async def task(self, number: int) -> str:
         """Return the task of an experiment's only trial; "" before there is one."""
@@ -69,21 +69,21 @@ class DeterminedApi:
         return next((str(task) for task in tasks if task), "")
 
     async def trials(self, number: int) -> list[Mapping[str, Any]]:
-        return _items(await self._get(f"/api/v1/experiments/{number}/trials"), "trials")
+        return _read_items(await self._get(f"/api/v1/experiments/{number}/trials"), "trials")
 
     async def allocations(self, task: str) -> list[Mapping[str, Any]]:
         """Return the containers that a task has had, the latest last."""
-        found = _field(await self._get(f"/api/v1/tasks/{task}"), "task", dict).get("allocations") or []
+        found = _read_field(await self._get(f"/api/v1/tasks/{task}"), "task", dict).get("allocations") or []
         return sorted(found, key=lambda one: str(one.get("startTime") or "~"))
 
     async def checkpoints(self, trial: int) -> list[Mapping[str, Any]]:
         """Return Determined's checkpoints that are complete."""
         query: dict[str, str | int] = {"states": "STATE_COMPLETED"}
-        return _items(await self._get(f"/api/v1/trials/{trial}/checkpoints", query), "checkpoints")
+        return _read_items(await self._get(f"/api/v1/trials/{trial}/checkpoints", query), "checkpoints")
 
     async def queue(self) -> list[Mapping[str, Any]]:
         """Return all jobs that wait for slots."""
-        return _items(await self._get("/api/v1/job-queues", {"limit": 1000}), "jobs")
+        return _read_items(await self._get("/api/v1/job-queues", {"limit": 1000}), "jobs")
 
     async def logs(self, task: str, query: Mapping[str, str | int]) -> list[Mapping[str, Any]]:
         """Return lines of a task's log. The answer is a stream of JSON objects, one a line."""
@@ -127,12 +127,12 @@ class DeterminedApi:
         return await self._http.call(replace(request, patience_s=self._call_s))
 
 
-def _field(answer: HttpAnswer, name: str, kind: type) -> Any:
+def _read_field(answer: HttpAnswer, name: str, kind: type) -> Any:
     content = answer.json()
     if not isinstance(content, dict) or not isinstance(content.get(name), kind):
         raise Outage(f"{answer.place} did not answer with {name!r}; check that `master` is the address of Determined")
     return content[name]
 
 
-def _items(answer: HttpAnswer, name: str) -> list[Mapping[str, Any]]:
-    return [dict(item) for item in _field(answer, name, list) if isinstance(item, dict)]
+def _read_items(answer: HttpAnswer, name: str) -> list[Mapping[str, Any]]:
+    return [dict(item) for item in _read_field(answer, name, list) if isinstance(item, dict)]

@@ -19,7 +19,7 @@ async def check_trials(
 
     Raises: ConfigError, Problem.
     """
-    check_pool(await api.resource_pools(), config.resource_pool, wanted)
+    check_pool(await api.list_resource_pools(), config.resource_pool, wanted)
     if config.workspace and not await api.workspaces(config.workspace):
         raise ConfigError(
             f"Determined has no workspace {config.workspace!r}, or {config.username} may not see it",

@@ -55,7 +55,7 @@ def sample(config: DeterminedConfig) -> Delivery:
     return Delivery(_KEEPER, digest, code, digest, contents={name: b"" for name in (_KEEPER.file, archive) if name})
 
 
-def model_definition(job: Job, delivery: Delivery) -> list[dict[str, Json]]:
+def make_model_definition(job: Job, delivery: Delivery) -> list[dict[str, Json]]:
     """Return the files of a job. Raises: ConfigError if they are too large together."""
     instructions = delivery.instructions(job, "", log_tells_end=True)  # the bootstrap adds the folder
     files = {"spec": instructions.packed(), **delivery.contents}
@@ -70,7 +70,7 @@ def model_definition(job: Job, delivery: Delivery) -> list[dict[str, Json]]:
     ]
 
 
-def hidden_contents(files: list[dict[str, Json]]) -> list[dict[str, Json]]:
+def hide_contents(files: list[dict[str, Json]]) -> list[dict[str, Json]]:
     """Return the same without contents: one of them is secret, and none is readable."""
     return [{**entry, "content": HIDDEN} for entry in files]
 

@@ -39,7 +39,7 @@ def expconf(job: Job, service: str, config: DeterminedConfig, source_checkpoint:
         "labels": [*config.labels, "nnilite", label(job.experiment, service)],
         "entrypoint": entrypoint(job),
         "searcher": searcher,
-        "hyperparameters": _hyperparameters(job),
+        "hyperparameters": _show_hyperparameters(job),
         "max_restarts": 0,
         "preemption_timeout": round(float(job.spec.get("grace_s") or 0)) + _SAVING_S,
         "resources": _resources(job, config),
@@ -78,7 +78,7 @@ def storage(given: DeterminedStorage) -> dict[str, Json]:
     return {name: str(value) if isinstance(value, str) else value for name, value in found.items() if value is not None}
 
 
-def _hyperparameters(job: Job) -> dict[str, Json]:
+def _show_hyperparameters(job: Job) -> dict[str, Json]:
     """Return the trial's parameters, only for Determined's page: the keeper gives them to the trial."""
     record = job.spec.get("parameters") or {}
     parameters = record.get("parameters") if isinstance(record, Mapping) else None

@@ -17,21 +17,21 @@ _MOST = 100_000  # values of a grid
 
 def search_space(hyperparameters: Mapping[str, Any], *, grid: bool) -> dict[str, Json]:
     """Return the search space. `grid`: a range with a `count` becomes its values. Raises: ConfigError."""
-    return _nested(hyperparameters, "hyperparameters", grid)
+    return _convert_nested(hyperparameters, "hyperparameters", grid)
 
 
-def _nested(given: Mapping[str, Any], place: str, grid: bool) -> dict[str, Json]:
+def _convert_nested(given: Mapping[str, Any], place: str, grid: bool) -> dict[str, Json]:
     return {str(name): _parameter(value, f"{place}.{name}", str(name), grid) for name, value in given.items()}
 
 
 def _parameter(given: Any, place: str, name: str, grid: bool) -> dict[str, Json]:
     if not isinstance(given, Mapping):
-        return _constant(given)
+        return _convert_constant(given)
     if "type" not in given:
-        return {"_type": "choice", "_value": [{"_name": name, **_nested(given, place, grid)}]}
+        return {"_type": "choice", "_value": [{"_name": name, **_convert_nested(given, place, grid)}]}
     kind = given["type"]
     if kind == "const":
-        return _constant(_needed(given, "val", place))
+        return _convert_constant(_needed(given, "val", place))
     if kind == "categorical":
         return _choice(given, place)
     if kind not in ("int", "double", "log"):
@@ -41,7 +41,7 @@ def _parameter(given: Any, place: str, name: str, grid: bool) -> dict[str, Json]
     return _range(given, place, grid)
 
 
-def _constant(value: Any) -> dict[str, Json]:
+def _convert_constant(value: Any) -> dict[str, Json]:
     return {"_type": "choice", "_value": [value]}
 
 
@@ -66,7 +66,10 @@ def _range(given: Mapping[str, Any], place: str, grid: bool) -> dict[str, Json]:
         return {"_type": "randint", "_value": [int(low), int(high) + 1]}
     if kind == "double":
         return {"_type": "uniform", "_value": [low, high]}
-    return {"_type": "loguniform", "_value": sorted((_power(base, low, place), _power(base, high, place)))}
+    return {
+        "_type": "loguniform",
+        "_value": sorted((_compute_power(base, low, place), _compute_power(base, high, place))),
+    }
 
 
 def _grid(given: Mapping[str, Any], place: str, limits: tuple[float, float, float]) -> list[Json]:
@@ -80,10 +83,10 @@ def _grid(given: Mapping[str, Any], place: str, limits: tuple[float, float, floa
     points = [low + (high - low) * number / max(1, count - 1) for number in range(count)]
     if kind == "int":
         return sorted({round(point) for point in points})
-    return [_power(base, point, place) if kind == "log" else point for point in points]
+    return [_compute_power(base, point, place) if kind == "log" else point for point in points]
 
 
-def _power(base: float, exponent: float, place: str) -> float:
+def _compute_power(base: float, exponent: float, place: str) -> float:
     try:
         return float(base**exponent)
     except OverflowError:

@@ -63,7 +63,7 @@ class _Expconf:
         self._kept: dict[str, Json] = {}
 
     def conversion(self) -> Conversion:
-        searcher = self._object("searcher")
+        searcher = self._read_object("searcher")
         if not searcher:
             raise ConfigError("is missing; it defines the search", Place(field="searcher"))
         name = searcher.get("name")
@@ -73,7 +73,7 @@ class _Expconf:
         config: dict[str, Json] = {}
         if self._text("name"):
             config["experimentName"] = self._text("name")
-        config["searchSpace"] = search_space(self._object("hyperparameters"), grid=name == "grid")
+        config["searchSpace"] = search_space(self._read_object("hyperparameters"), grid=name == "grid")
         config["searchSpace"].update(self._lengths(searcher))
         if not config["searchSpace"]:
             # An experiment of one trial; a search comes later.
@@ -87,7 +87,7 @@ class _Expconf:
         config["trialCommand"] = self._command()
         config["trialCodeDirectory"] = "."
         config.update(self._search(searcher))
-        config.update(self._retries())
+        config.update(self._convert_retries())
         config.update(self._checkpoints())
         config["trainingService"] = self._service(config)
         self._leave_rest()
@@ -99,14 +99,14 @@ class _Expconf:
         """Convert lengths that Determined's library has obeyed: trial code gets them as parameters of one value."""
         found: dict[str, Json] = {}
         if "max_length" in searcher and searcher.get("name") not in _HALVING:
-            found["max_length"] = self._length("searcher.max_length", searcher["max_length"])
+            found["max_length"] = self._read_length("searcher.max_length", searcher["max_length"])
         for name in _PERIODS:
             if name in self._document:
-                found[name] = self._length(name, self._document[name])
+                found[name] = self._read_length(name, self._document[name])
             self._known.add(name)
         return {name: {"_type": "choice", "_value": [value]} for name, value in found.items()}
 
-    def _length(self, field: str, given: Any) -> int:
+    def _read_length(self, field: str, given: Any) -> int:
         amount, unit = given, "units"
         if isinstance(given, Mapping) and len(given) == 1:
             unit, amount = next(iter(given.items()))
@@ -125,10 +125,10 @@ class _Expconf:
         at_once = self._count(searcher, "max_concurrent_trials", least=0, default=_CONCURRENT)
         found: dict[str, Json] = {}
         if name in _HALVING:
-            found["tuner"], trials = self._halving(searcher, mode, trials)
+            found["tuner"], trials = self._convert_halving(searcher, mode, trials)
         else:
             tuner = {"single": "Random", "random": "Random", "grid": "GridSearch"}[name]
-            found["tuner"] = {"name": tuner, "classArgs": {} if tuner == "GridSearch" else self._seed()}
+            found["tuner"] = {"name": tuner, "classArgs": {} if tuner == "GridSearch" else self._convert_seed()}
         if name == "single":
             trials = 1
         if trials:
@@ -138,11 +138,11 @@ class _Expconf:
         self._leave("searcher", searcher, ("source_trial_id", "source_checkpoint_uuid", "stop_once", "bracket_rungs"))
         return found
 
-    def _halving(
+    def _convert_halving(
         self, searcher: Mapping[str, Any], mode: str, candidates: int | None
     ) -> tuple[dict[str, Json], int | None]:
         """Return tuner and number of trials. Here each rung that a candidate reaches is a trial of its own."""
-        longest, unit = self._longest(searcher)
+        longest, unit = self._find_longest(searcher)
         divisor = searcher.get("divisor", 4)
         if not isinstance(divisor, (int, float)) or isinstance(divisor, bool) or divisor <= 1:
             raise ConfigError("must be a number above 1", Place(field="searcher.divisor"))
@@ -164,12 +164,12 @@ class _Expconf:
             "min_budget": max(1, longest // eta ** (rungs - 1)),
             "max_budget": longest,
             "eta": eta,
-            **self._seed(),
+            **self._convert_seed(),
         }
         total = sum(candidates // eta**rung for rung in range(rungs)) if candidates else None
         return {"name": "ASHA", "classArgs": arguments}, total
 
-    def _longest(self, searcher: Mapping[str, Any]) -> tuple[int, str]:
+    def _find_longest(self, searcher: Mapping[str, Any]) -> tuple[int, str]:
         if "max_time" in searcher:
             return self._count(searcher, "max_time") or 1, str(searcher.get("time_metric") or "units")
         given = searcher.get("max_length")
@@ -180,9 +180,9 @@ class _Expconf:
             raise ConfigError("needs max_time, or max_length such as {batches: 100}", Place(field="searcher"))
         return amount, str(unit)
 
-    def _seed(self) -> dict[str, Json]:
+    def _convert_seed(self) -> dict[str, Json]:
         self._known.add("reproducibility")
-        seed = self._object("reproducibility").get("experiment_seed")
+        seed = self._read_object("reproducibility").get("experiment_seed")
         return {"seed": seed} if isinstance(seed, int) and not isinstance(seed, bool) else {}
 
     # ------------------------------------------------------------ trials
@@ -202,7 +202,7 @@ class _Expconf:
             )
         return given
 
-    def _retries(self) -> dict[str, Json]:
+    def _convert_retries(self) -> dict[str, Json]:
         """Convert the retries: Determined counts failures and losses together."""
         self._known.add("max_restarts")
         times = self._count(self._document, "max_restarts", least=0, default=_RESTARTS, at="")
@@ -259,7 +259,7 @@ class _Expconf:
             )
 
     def _resources(self, config: dict[str, Json]) -> dict[str, Json]:
-        given = dict(self._object("resources"))
+        given = dict(self._read_object("resources"))
         names = {
             "slots_per_trial": "slots",
             "resource_pool": "resourcePool",
@@ -279,7 +279,7 @@ class _Expconf:
         return found
 
     def _environment(self) -> dict[str, Json]:
-        given = dict(self._object("environment"))
+        given = dict(self._read_object("environment"))
         found: dict[str, Json] = {}
         image = given.pop("image", None)
         if isinstance(image, str):
@@ -295,7 +295,7 @@ class _Expconf:
         return found
 
     def _storage(self) -> dict[str, Json]:
-        given = self._object("checkpoint_storage")
+        given = self._read_object("checkpoint_storage")
         if not given:
             return {}
         if given.get("type") not in _STORAGES:
@@ -338,7 +338,7 @@ class _Expconf:
             self._known.add(name)
             self._notes.append(f"{name} was left out: {why}")
 
-    def _object(self, name: str) -> Mapping[str, Any]:
+    def _read_object(self, name: str) -> Mapping[str, Any]:
         self._known.add(name)
         found = self._document.get(name, {})
         if not isinstance(found, Mapping):

@@ -24,7 +24,7 @@ from nnilite.services.delivery import HIDDEN, Deliveries
 from nnilite_determined import _checks
 from nnilite_determined._api import DeterminedApi
 from nnilite_determined._config import IGNORED, DeterminedConfig
-from nnilite_determined._context import delivered, hidden_contents, model_definition, sample
+from nnilite_determined._context import delivered, hide_contents, make_model_definition, sample
 from nnilite_determined._convert import PAUSED_LABEL, expconf, label, request, slots
 from nnilite_determined._status import DELETED, PAUSED, Experiment, in_queue
 from nnilite_determined._watch import DeterminedPatience, DeterminedSurroundings, DeterminedWatch
@@ -100,12 +100,12 @@ class DeterminedService(BatchService[DeterminedApi, Experiment]):
 
     async def _body(self, job: Job) -> Json:
         before = f"{job.name.rpartition('-')[0]}-{job.attempt - 1}"
-        checkpoint = await self._latest_checkpoint(self._numbers.get(before))
+        checkpoint = await self._find_latest_checkpoint(self._numbers.get(before))
         conf = expconf(job, self.name, self.config, checkpoint)
-        files = await asyncio.to_thread(model_definition, job, await self._deliveries.of(job))
+        files = await asyncio.to_thread(make_model_definition, job, await self._deliveries.of(job))
         return request(conf, files, activate=before not in self._paused)
 
-    async def _latest_checkpoint(self, number: int | None) -> str:
+    async def _find_latest_checkpoint(self, number: int | None) -> str:
         """Return the checkpoint that Determined's own library saved in the attempt before, "" if there is none."""
         if number is None:
             return ""
@@ -122,7 +122,7 @@ class DeterminedService(BatchService[DeterminedApi, Experiment]):
         stored = conf.get("checkpoint_storage")
         if isinstance(stored, dict) and "secret_key" in stored:
             conf["checkpoint_storage"] = {**stored, "secret_key": HIDDEN}
-        files = hidden_contents(model_definition(job, sample(self.config)))
+        files = hide_contents(make_model_definition(job, sample(self.config)))
         body = {**request(conf, files), "config": conf}
         return {"name": job.name, "request": f"POST {self.config.master}/api/v1/experiments", "body": body}
 

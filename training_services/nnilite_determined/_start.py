@@ -169,7 +169,7 @@ class CheckpointBucket:
         self._place = place
         self._folder = folder
         self._known: Dict[str, Tuple[int, int]] = {}
-        boto3, self._errors = _boto3()
+        boto3, self._errors = _import_boto3()
         self._client = boto3.client(
             "s3",
             endpoint_url=storage.get("endpoint_url"),
@@ -230,7 +230,7 @@ class CheckpointBucket:
         return found
 
 
-def _boto3() -> Tuple[Any, Tuple[Any, ...]]:
+def _import_boto3() -> Tuple[Any, Tuple[Any, ...]]:
     """Return boto3, which lies where this Python does not look, as it was started without `site`.
 
     Raises: ImportError.

@@ -98,10 +98,10 @@ def ended(state: str, word: Exited | None, facts: ContainerFacts) -> JobStatus:
         return keeper_status(word, facts.started)
     if state == "STATE_CANCELED":
         return replace(times, state=JobState.CANCELED, reason="canceled", exit_code=word.code if word else None)
-    return _by_keeper(word, facts) if word is not None else _by_determined(facts, times)
+    return _judge_by_keeper(word, facts) if word is not None else _judge_by_determined(facts, times)
 
 
-def _by_keeper(word: Exited, facts: ContainerFacts) -> JobStatus:
+def _judge_by_keeper(word: Exited, facts: ContainerFacts) -> JobStatus:
     found = keeper_status(word, facts.started)
     if word.cause is EndCause.INTERRUPTED:
         why = facts.said or "it was preempted"
@@ -109,7 +109,7 @@ def _by_keeper(word: Exited, facts: ContainerFacts) -> JobStatus:
     return found
 
 
-def _by_determined(facts: ContainerFacts, times: JobStatus) -> JobStatus:
+def _judge_by_determined(facts: ContainerFacts, times: JobStatus) -> JobStatus:
     """Return the end without a keeper's report."""
     said = facts.said and f"Determined says: {facts.said}"
     if facts.has_no_image:

@@ -101,7 +101,7 @@ class DlcApi:
                 )
             return self._made
 
-    def _runtime(self) -> Any:
+    def _make_runtime(self) -> Any:
         from darabonba.runtime import RuntimeOptions
 
         # A little longer than each try may take, so that it is always `LibraryCalls` that says what was not answered.
@@ -118,7 +118,7 @@ class DlcApi:
     async def _call(self, what: str, work: Callable[[Client, Any], T], patience_s: float = math.inf) -> T:
         """Make a call, for all of whose tries there are never more than the seconds of the service."""
         patience_s = min(patience_s, self._patience_s)
-        return await self._calls.run(what, lambda: work(self._client(), self._runtime()), patience_s=patience_s)
+        return await self._calls.run(what, lambda: work(self._client(), self._make_runtime()), patience_s=patience_s)
 
     async def close(self) -> None:
         """Close nothing: each call has a connection of its own."""
@@ -132,7 +132,7 @@ class DlcApi:
             from alibabacloud_pai_dlc20201203.models import CreateJobRequest
 
             answer = client.create_job_with_options(CreateJobRequest().from_map(dict(fields)), {}, runtime)
-            return _required(answer.body.job_id, "the new job's id")
+            return _check_required(answer.body.job_id, "the new job's id")
 
         return await self._call(f"the job {fields['DisplayName']}", work, patience_s=0)
 
@@ -207,7 +207,7 @@ class DlcApi:
             )
             answer = client.get_pod_logs_with_options(job_id, pod.id, request, {}, runtime)
             lines = [line for given in answer.body.logs or [] for line in str(given).splitlines()]
-            return LogWindow(lines, _date(answer.headers))
+            return LogWindow(lines, _read_date(answer.headers))
 
         return await self._call(f"the log of job {job_id}", work, patience_s=20)
 
@@ -259,14 +259,14 @@ def _seconds(text: object) -> float | None:
         return None
 
 
-def _date(headers: Mapping[str, str] | None) -> float:
+def _read_date(headers: Mapping[str, str] | None) -> float:
     try:
         return parsedate_to_datetime((headers or {}).get("date", "")).timestamp()
     except (TypeError, ValueError):
         return datetime.now(timezone.utc).timestamp()
 
 
-def _required(value: object, what: str) -> str:
+def _check_required(value: object, what: str) -> str:
     if not isinstance(value, str) or not value:
         raise Outage(f"DLC's answer does not hold {what}")
     return value
@@ -276,9 +276,9 @@ def _job(found: Any) -> DlcJob:
     """Parse a job. Raises: Outage."""
     words = (found.reason_code, found.sub_status)
     return DlcJob(
-        id=_required(found.job_id, "a job's id"),
+        id=_check_required(found.job_id, "a job's id"),
         name=str(found.display_name or ""),
-        status=_required(found.status, "a job's status"),
+        status=_check_required(found.status, "a job's status"),
         reason=" ".join(str(found.reason_message or "").split()),
         code=" ".join(str(word) for word in words if word),
         created=_seconds(found.gmt_create_time),

@@ -17,7 +17,7 @@ _FULL = re.compile(r"Exceed|Insufficient|NotEnough|OutOfStock|LimitReached", re.
 """The beginnings and ends of codes for too many jobs or exhausted resources; DLC documents none."""
 
 
-async def experiment_jobs(api: DlcApi, config: DlcConfig, experiment: str) -> list[DlcJob]:
+async def list_experiment_jobs(api: DlcApi, config: DlcConfig, experiment: str) -> list[DlcJob]:
     """Return the jobs that an experiment has already, asked for where it opens.
 
     Raises: ConfigError if the login, the workspace or the certificate is not good, Problem.
@@ -40,7 +40,7 @@ async def check_resources(api: DlcApi, config: DlcConfig, gpus: int) -> None:
     if isinstance(spec, dict):
         has, what = spec["gpu"], "the pod that ecsSpec describes"
         if has.isdecimal() and int(has) < gpus:
-            raise _too_few(gpus, int(has), what)
+            raise _make_too_few(gpus, int(has), what)
         return
     try:
         found = await api.gpus_of(spec)
@@ -48,14 +48,14 @@ async def check_resources(api: DlcApi, config: DlcConfig, gpus: int) -> None:
         log.info("could not check whether %s has %d GPUs: %s", spec, gpus, error)
         return
     if found is not None and found < gpus:
-        raise _too_few(gpus, found, spec)
+        raise _make_too_few(gpus, found, spec)
 
 
-def _too_few(gpus: int, has: int, what: str) -> ConfigError:
+def _make_too_few(gpus: int, has: int, what: str) -> ConfigError:
     return ConfigError(f"is {gpus}, but {what} has {has or 'none'}: choose a larger one in ecsSpec", GPU_PLACE)
 
 
-def refused_job(problem: Problem) -> NniliteError:
+def make_refusal(problem: Problem) -> NniliteError:
     """Return the error for a job that DLC refuses: a lasting one ends the trial, a passing one lets it wait."""
     if isinstance(problem, CallRefused) and _FULL.search(problem.reply):
         return NoCapacity(str(problem))

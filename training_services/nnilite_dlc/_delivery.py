@@ -11,12 +11,12 @@ from nnilite.services.delivery import CodeSource, Delivery, MountedStorage, code
 from nnilite_dlc._config import DlcConfig
 
 
-def source_of(config: DlcConfig, report: Json) -> CodeSource:
+def choose_source(config: DlcConfig, report: Json) -> CodeSource:
     """Return where jobs get the code."""
     return code_source(config.code_from, config.local_storage_mount_point is not None, report)
 
 
-def storage_of(config: DlcConfig, experiment: str) -> MountedStorage:
+def find_storage(config: DlcConfig, experiment: str) -> MountedStorage:
     """Return the storage that manager and pods have mounted. Raises: NotFound if there is none."""
     if config.local_storage_mount_point is None:
         raise NotFound(
@@ -27,6 +27,6 @@ def storage_of(config: DlcConfig, experiment: str) -> MountedStorage:
 
 def delivered(config: DlcConfig, context: ServiceContext, report: Json, callback: str) -> Delivery:
     """Put keeper and code where jobs will look for them. Blocks. Raises: ConfigError, ServiceError, CodeDirError."""
-    source = source_of(config, report)
-    storage = storage_of(config, context.experiment) if source == "storage" else None
+    source = choose_source(config, report)
+    storage = find_storage(config, context.experiment) if source == "storage" else None
     return deliver(context, source, report, storage, callback)

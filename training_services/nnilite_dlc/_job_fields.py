@@ -13,7 +13,7 @@ from nnilite.service import Job
 from nnilite.services.bootstrap import JobProcess, command
 from nnilite.services.delivery import CODE_VARIABLE, START_VARIABLE, Delivery
 from nnilite_dlc._config import DlcConfig
-from nnilite_dlc._delivery import storage_of
+from nnilite_dlc._delivery import find_storage
 
 LARGEST_BYTES = 65_536
 """The limit on all parameters of a job together. Source: CreateJob in Alibaba's reference of 2020-12-03."""
@@ -27,11 +27,11 @@ _NAME = re.compile(r"[\w.-]+", re.ASCII)
 def work_folder(job: Job, config: DlcConfig) -> str:
     """Return where a job writes: in the storage that the manager mounts too, else on the disk of its pod."""
     if config.local_storage_mount_point is not None:
-        return storage_of(config, job.experiment).work_folder(job)
+        return find_storage(config, job.experiment).work_folder(job)
     return f"/tmp/nnilite/{job.name}"
 
 
-def checkpoint_folder(job: Job, config: DlcConfig) -> str:
+def find_checkpoint_folder(job: Job, config: DlcConfig) -> str:
     """Return where checkpoints outlive the job: in the data set on NAS; "" if none has a known place."""
     if not (config.nas_data_source_id and config.container_mount):
         return ""
@@ -74,7 +74,7 @@ def request(job: Job, config: DlcConfig, own: Mapping[str, str]) -> dict[str, Js
         "JobSpecs": [_spec(config)],
         "UserCommand": job_command(job, config),
         "Envs": {**config.environment_variables, **own},
-        "DataSources": _data_sources(config),
+        "DataSources": _list_data_sources(config),
         "WorkspaceId": config.workspace_id,
         "ResourceId": config.quota,
         "Priority": config.priority,
@@ -87,7 +87,7 @@ def request(job: Job, config: DlcConfig, own: Mapping[str, str]) -> dict[str, Js
 def job_command(job: Job, config: DlcConfig) -> str:
     """Return the command of each pod."""
     process = JobProcess(rank_variable="RANK" if config.pod_count > 1 else "")
-    kept = checkpoint_folder(job, config)
+    kept = find_checkpoint_folder(job, config)
     words = command(f"env:{START_VARIABLE}", work_folder(job, config), process, checkpoints=kept)
     return (f"mkdir -p {shlex.quote(kept)}; " if kept else "") + f"exec {shlex.join(words)}"
 
@@ -108,7 +108,7 @@ def _spec(config: DlcConfig) -> Json:
     return {**found, "ResourceConfig": {names[name]: value for name, value in given.items() if name in names}}
 
 
-def _data_sources(config: DlcConfig) -> Json:
+def _list_data_sources(config: DlcConfig) -> Json:
     found: list[Json] = []
     if config.nas_data_source_id:
         place = {"MountPath": config.container_mount} if config.container_mount else {}

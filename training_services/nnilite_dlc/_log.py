@@ -39,7 +39,7 @@ class DlcLog(JobLog):
     def locate(self, job: DlcJob) -> None:
         """Find the log of the pod that reports."""
         if self._pod is None:
-            self._pod = reporting_pod(job.pods)
+            self._pod = find_reporting_pod(job.pods)
 
     @property
     def located(self) -> bool:
@@ -91,7 +91,7 @@ class DlcLog(JobLog):
         self.add_lines(line.encode("utf-8", "replace") for line in lines)
 
 
-def reporting_pod(pods: Sequence[DlcPod]) -> DlcPod | None:
+def find_reporting_pod(pods: Sequence[DlcPod]) -> DlcPod | None:
     """Return the pod of number 0: the master, if there is one, else the first worker."""
 
     def order(pod: DlcPod) -> tuple[bool, int, str]:

@@ -36,15 +36,15 @@ class DlcCalls(LibraryCalls):
         super().__init__("DLC", timeout_s)
 
     def translate(self, what: str, error: Exception) -> Problem:
-        return problem_of(what, error)
+        return translate_problem(what, error)
 
 
-def problem_of(what: str, error: Exception) -> Problem:
+def translate_problem(what: str, error: Exception) -> Problem:
     """Translate an error of Alibaba's library."""
     status = getattr(error, "status_code", None)
     said = _said(error)
     if isinstance(status, int):
-        return _of_status(what, status, str(getattr(error, "code", None) or ""), error)
+        return _translate_status(what, status, str(getattr(error, "code", None) or ""), error)
     if "CERTIFICATE" in said.upper():
         return _made(
             Untrusted,
@@ -61,7 +61,7 @@ def unsent(problem: Problem) -> bool:
     return problem.status == 0 and any(word in str(problem) for word in _UNSENT)
 
 
-def _of_status(what: str, status: int, code: str, error: Exception) -> Problem:
+def _translate_status(what: str, status: int, code: str, error: Exception) -> Problem:
     kind, cure = kind_and_cure(status)
     if code.startswith(_THROTTLED):
         kind, status = Throttled, 429

@@ -38,9 +38,9 @@ from nnilite.services.callback_address import given_callback_address
 from nnilite.services.delivery import Deliveries, MountedStorage, hidden, sample_job, variable_names
 from nnilite.services.worker_side import FolderLooks
 from nnilite_dlc._api import DlcApi, DlcJob, body_of
-from nnilite_dlc._checks import check_resources, experiment_jobs, refused_job
+from nnilite_dlc._checks import check_resources, list_experiment_jobs, make_refusal
 from nnilite_dlc._config import IGNORED, DlcConfig
-from nnilite_dlc._delivery import delivered, source_of, storage_of
+from nnilite_dlc._delivery import choose_source, delivered, find_storage
 from nnilite_dlc._intents import Intents
 from nnilite_dlc._job_fields import check_size, own_variables, request
 from nnilite_dlc._sdk_calls import unsent
@@ -76,7 +76,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
 
     async def log_in(self, api: DlcApi) -> None:
         self._deliveries.forget()
-        self.note(by_id(await experiment_jobs(api, self.config, self.context.experiment)))
+        self.note(collect_by_id(await list_experiment_jobs(api, self.config, self.context.experiment)))
 
     async def check_trials(self, api: DlcApi) -> None:
         if not self.reports_by_log:
@@ -87,7 +87,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
     async def check_way_back(self, api: DlcApi) -> None:
         """Check that a job is not too large with keeper and code."""
         sample = sample_job(self.context, self.gpus)
-        if source_of(self.config, sample.spec["report"]) != "storage":
+        if choose_source(self.config, sample.spec["report"]) != "storage":
             await self._fields(sample)
 
     def _way_back(self) -> str:
@@ -125,7 +125,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
         if tried_s is None:
             return ""
         try:
-            made = same_name(await api.jobs(name), name)
+            made = select_same_name(await api.jobs(name), name)
         except (NotFound, ConfigError) as error:  # A refused list shows nothing about the job.
             raise ServiceError(str(error)) from error
         if made:
@@ -143,7 +143,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
         except (AccessRefused, CallRefused, Missing, Throttled, RequestTooLarge, Untrusted) as problem:
             # A refusal is an answer: nothing was made.
             await asyncio.to_thread(self._intents.forget, name)
-            raise refused_job(problem) from problem
+            raise make_refusal(problem) from problem
         except Outage as problem:
             # The job may have been made by now, unless the call was never sent.
             note = self._intents.forget if unsent(problem) else self._intents.keep
@@ -158,7 +158,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
                 await api.stop(other.id)
 
     def describe(self, job: Job) -> Json:
-        own = hidden(variable_names(source_of(self.config, job.spec.get("report"))))
+        own = hidden(variable_names(choose_source(self.config, job.spec.get("report"))))
         where = self.config.endpoint or f"region {self.config.region}"
         fields = request(job, self.config, own)
         return {"name": job.name, "request": f"POST /api/v1/jobs ({where})", "body": body_of(fields)}
@@ -166,7 +166,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
     # ------------------------------------------------------------ watching
 
     async def list_jobs(self, api: DlcApi, wanted: frozenset[str]) -> Mapping[str, DlcJob]:
-        return by_id(await api.jobs(f"nni-{self.context.experiment}-", wanted))
+        return collect_by_id(await api.jobs(f"nni-{self.context.experiment}-", wanted))
 
     async def listed(self, handles: Sequence[Handle], jobs: Mapping[str, DlcJob]) -> None:
         """Stop jobs with the name of a watched one, which DLC listed too late to be found."""
@@ -198,7 +198,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
     # ------------------------------------------------------------ files
 
     def _storage(self) -> MountedStorage:
-        return storage_of(self.config, self.context.experiment)
+        return find_storage(self.config, self.context.experiment)
 
     async def fetch(self, handle: Handle, target: Path) -> None:
         """Fetch the files that the trial has left in the storage, if there is one."""
@@ -214,11 +214,11 @@ class DlcService(BatchService[DlcApi, DlcJob]):
         await in_thread(partial(self._folders.look, job, "", work))
 
 
-def by_id(jobs: Sequence[DlcJob]) -> Mapping[str, DlcJob]:
+def collect_by_id(jobs: Sequence[DlcJob]) -> Mapping[str, DlcJob]:
     """Return the jobs by their ids."""
     return {job.id: job for job in jobs}
 
 
-def same_name(jobs: Sequence[DlcJob], name: str) -> list[DlcJob]:
+def select_same_name(jobs: Sequence[DlcJob], name: str) -> list[DlcJob]:
     """Return the jobs of exactly this name, the first one first."""
     return sorted((job for job in jobs if job.name == name), key=lambda job: (job.created or 0.0, job.id))

@@ -80,11 +80,11 @@ def taken_away(job: DlcJob) -> bool:
 def ended(job: DlcJob, word: Exited | None, ran: bool) -> JobStatus:
     """Return how a job has ended. `word` is the keeper's report; `ran`: whether it has ever run."""
     times = JobStatus(JobState.UNKNOWN, started=job.started, ended=job.ended)
-    found = _by_keeper(job, word, times) if word is not None else _by_dlc(job, ran, times)
+    found = _judge_by_keeper(job, word, times) if word is not None else _judge_by_dlc(job, ran, times)
     return replace(found, reason=found.reason[:_REASON_CHARS])
 
 
-def _by_keeper(job: DlcJob, word: Exited, times: JobStatus) -> JobStatus:
+def _judge_by_keeper(job: DlcJob, word: Exited, times: JobStatus) -> JobStatus:
     found = keeper_status(word, times.started)
     if found.state is JobState.SUCCEEDED:
         return found
@@ -97,7 +97,7 @@ def _by_keeper(job: DlcJob, word: Exited, times: JobStatus) -> JobStatus:
     return found
 
 
-def _by_dlc(job: DlcJob, ran: bool, times: JobStatus) -> JobStatus:
+def _judge_by_dlc(job: DlcJob, ran: bool, times: JobStatus) -> JobStatus:
     """Return the end without a keeper's report: what was wrong before the job began, or after it was killed."""
     state, words = state_of(job), said(job)
     if state in SUCCEEDED:

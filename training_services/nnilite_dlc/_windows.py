@@ -19,14 +19,14 @@ def fresh(known: Sequence[str], found: Sequence[str]) -> list[str]:
     >>> fresh(["a", "c"], ["a", "b", "c", "d"])
     ['b', 'd']
     """
-    length = _overlap(known, found)
+    length = _find_overlap(known, found)
     if length or not known:
         return list(found[length:])
     texts = set(known)
     return [line for line in found if line not in texts]
 
 
-def _overlap(known: Sequence[str], found: Sequence[str]) -> int:
+def _find_overlap(known: Sequence[str], found: Sequence[str]) -> int:
     """Return the longest end of `known` that is the beginning of `found`, by Knuth, Morris and Pratt."""
     if not found:
         return 0

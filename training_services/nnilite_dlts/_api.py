@@ -42,12 +42,12 @@ class DltsApi:
         found = answer.json()
         if found is None:
             raise Missing("DLTS does not know the team")
-        return _object(answer, found)
+        return _read_object(answer, found)
 
     async def submit(self, params: Mapping[str, Json]) -> Mapping[str, Json]:
         """Submit a job; return `jobId` or `error`."""
         answer = await self._call(HttpRequest("POST", self._jobs_path, body=dict(params)))
-        return _object(answer, answer.json())
+        return _read_object(answer, answer.json())
 
     @property
     def _jobs_path(self) -> str:
@@ -57,7 +57,7 @@ class DltsApi:
         """Return the address to which jobs are submitted, without the login."""
         return f"{self.page}/api/{self._jobs_path}"
 
-    def job_page(self, job_id: str) -> str:
+    def make_job_page(self, job_id: str) -> str:
         """Return the page of a job for browsers."""
         return f"{self.page}/jobs-v2/{self._name}/{quote(job_id, safe='')}"
 
@@ -74,7 +74,7 @@ class DltsApi:
     async def job(self, job_id: str) -> DltsJob:
         """Return one job. Raises: Missing if DLTS does not know it, or cannot look it up now: it does not say which."""
         answer = await self._get(f"v2/{self._job(job_id)}")
-        found = _object(answer, answer.json())
+        found = _read_object(answer, answer.json())
         if not found:
             raise Missing(f"DLTS does not know the job {job_id}")
         return found
@@ -85,12 +85,12 @@ class DltsApi:
             answer = await self._get(f"{self._job(job_id)}/status")
         except Missing as error:
             return error.reply  # Some versions report errors in this way.
-        return str(_object(answer, answer.json()).get("message") or "")
+        return str(_read_object(answer, answer.json()).get("message") or "")
 
     async def kill(self, job_id: str) -> str:
         """Ask for a job's end; return DLTS's answer."""
         answer = await self._call(HttpRequest("PUT", f"{self._job(job_id)}/status", body={"status": "killing"}))
-        return str(_object(answer, answer.json()).get("result") or "")
+        return str(_read_object(answer, answer.json()).get("result") or "")
 
     async def log(self, job_id: str, cursor: str | None) -> tuple[Mapping[str, str], str | None]:
         """Return a page of the log by pods, and the cursor of the next page; no text where there is none (yet)."""
@@ -98,7 +98,7 @@ class DltsApi:
             answer = await self._get(f"{self._job(job_id)}/log", {"cursor": cursor} if cursor else None)
         except Missing:
             return _NULL_LOG
-        found = _object(answer, answer.json())
+        found = _read_object(answer, answer.json())
         text, following = found.get("log"), found.get("cursor")
         pods = text if isinstance(text, dict) else {"": text}
         return {str(pod): part for pod, part in pods.items() if isinstance(part, str)}, (
@@ -140,7 +140,7 @@ class DltsApi:
         )
 
 
-def _object(answer: HttpAnswer, found: Any) -> Mapping[str, Json]:
+def _read_object(answer: HttpAnswer, found: Any) -> Mapping[str, Json]:
     """Check that an answer is an object. Raises: Outage."""
     if not isinstance(found, dict):
         raise Outage(f"{answer.place} did not answer with an object")

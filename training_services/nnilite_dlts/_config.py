@@ -50,7 +50,7 @@ class DltsConfig(HttpConfig):
     def __post_init__(self) -> None:
         for name, variables in _VARIABLES.items():
             if not getattr(self, name):
-                object.__setattr__(self, name, _from_environment(name, variables))
+                object.__setattr__(self, name, _read_from_environment(name, variables))
         for name in ("dashboard", "cluster", "image"):
             if not getattr(self, name).strip():
                 raise ConfigError("must not be empty", Place(field=name))
@@ -58,7 +58,7 @@ class DltsConfig(HttpConfig):
             _check_folder(name, getattr(self, name) or "")
 
 
-def _from_environment(name: str, variables: tuple[str, ...]) -> str:
+def _read_from_environment(name: str, variables: tuple[str, ...]) -> str:
     found = next((os.environ[variable] for variable in variables if os.environ.get(variable)), "")
     if not found:
         raise ConfigError(

@@ -91,7 +91,7 @@ def words(found: Mapping[str, Json]) -> str:
     return "; ".join(dict.fromkeys(part for part in said if part))
 
 
-def image_trouble(found: Mapping[str, Json]) -> bool:
+def has_image_trouble(found: Mapping[str, Json]) -> bool:
     """Return whether a job waits for an image that cannot be pulled."""
     return found.get("jobStatus") == "scheduling" and bool(_IMAGE.search(str(found.get("jobStatusDetail"))))
 
@@ -135,10 +135,10 @@ def ended(found: Mapping[str, Json], word: Exited | None, message: str) -> JobSt
     started = moment(found, "startedAt")
     if found.get("jobStatus") == "killed":
         return JobStatus(JobState.CANCELED, "canceled", started=started, ended=moment(found, "finishedAt"))
-    return keeper_status(word, started) if word is not None else _by_platform(found, message, started)
+    return keeper_status(word, started) if word is not None else _judge_by_platform(found, message, started)
 
 
-def _by_platform(found: Mapping[str, Json], message: str, started: float | None) -> JobStatus:
+def _judge_by_platform(found: Mapping[str, Json], message: str, started: float | None) -> JobStatus:
     """Return the end without an exit code, except for the one that is certain."""
     finished = moment(found, "finishedAt")
     if found.get("jobStatus") == "finished":

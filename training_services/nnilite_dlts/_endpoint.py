@@ -28,7 +28,7 @@ def own_job() -> str:
     return os.environ.get("DLTS_JOB_ID") or os.environ.get("DLWS_JOB_ID") or ""
 
 
-async def opened_address(api: DltsApi, url: str, job_id: str, patience_s: float = _PATIENCE_S) -> str:
+async def open_address(api: DltsApi, url: str, job_id: str, patience_s: float = _PATIENCE_S) -> str:
     """Return the manager's URL where it is a job of DLTS. Raises: ConfigError, ServiceError."""
     port = urlsplit(url).port or 0
     if port not in _PORTS:

@@ -22,14 +22,14 @@ from nnilite_dlts._convert import Submission, gpus, params
 LARGEST_BYTES = 1_000_000
 
 
-def source_of(config: DltsConfig, report: Json) -> Literal["manager", "job", "home"]:
+def choose_source(config: DltsConfig, report: Json) -> Literal["manager", "job", "home"]:
     """Return where jobs get the code."""
     return config.code_from or ("job" if report == "stdout" else "manager")
 
 
 def delivered(config: DltsConfig, context: ServiceContext, report: Json, callback: str) -> Delivery:
     """Read and pack the files for jobs. Blocks. Raises: ConfigError, CodeDirError, OSError."""
-    source = source_of(config, report)
+    source = choose_source(config, report)
     if source != "home":
         return deliver(context, source, report, None, callback)
     found = deliver(context, "manager", "rest", None, callback)
@@ -55,7 +55,7 @@ def request(job: Job, config: DltsConfig, delivery: Delivery, gpu_type: str) -> 
 
 def described(config: DltsConfig, job: Job) -> dict[str, Json]:
     """Return the body of a job without its secrets and long texts, and without packing anything."""
-    source = source_of(config, job.spec.get("report"))
+    source = choose_source(config, job.spec.get("report"))
     own = hidden(variable_names("job" if source == "job" else "manager"))
     return params(job, config, Submission(job_command(job), own, gpus(config, job) or 0, config.gpu_type or ""))
 

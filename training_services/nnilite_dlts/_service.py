@@ -23,7 +23,7 @@ from nnilite.services.job_watch import Patience
 from nnilite_dlts import _convert as convert
 from nnilite_dlts._api import DltsApi, DltsJob, parsed
 from nnilite_dlts._config import IGNORED, DltsConfig
-from nnilite_dlts._endpoint import opened_address, own_job
+from nnilite_dlts._endpoint import open_address, own_job
 from nnilite_dlts._handover import delivered, described, request
 from nnilite_dlts._watch import DltsWatch
 
@@ -51,7 +51,7 @@ class DltsService(BatchService[DltsApi, DltsJob]):
 
     async def log_in(self, api: DltsApi) -> None:
         self._deliveries.forget()
-        self._team = await self._asked_team(api)
+        self._team = await self._ask_for_team(api)
         self.note(await self.list_jobs(api, frozenset()))
 
     async def check_way_back(self, api: DltsApi) -> None:
@@ -60,7 +60,7 @@ class DltsService(BatchService[DltsApi, DltsJob]):
         if self.reports_by_log:
             await self._request(sample_job(self.context, self.gpus))  # which must not be too large with keeper and code
 
-    async def _asked_team(self, api: DltsApi) -> Mapping[str, Json]:
+    async def _ask_for_team(self, api: DltsApi) -> Mapping[str, Json]:
         """Ask for the team. Raises: ConfigError for a wrong login, team or cluster, ServiceError."""
         try:
             with as_config_error("dashboard"):
@@ -81,7 +81,7 @@ class DltsService(BatchService[DltsApi, DltsJob]):
 
     async def check_trials(self, api: DltsApi) -> None:
         """Check that the team can ever have the GPUs of one trial."""
-        kinds, kind, wanted = self._kinds(), self._gpu_type(), self.gpus or 0
+        kinds, kind, wanted = self._kinds(), self._choose_gpu_type(), self.gpus or 0
         if kinds and kind not in kinds:
             raise ConfigError(f"the team has no GPUs {kind!r}; it has {', '.join(kinds)}", Place(field="gpuType"))
         node = parsed(self._team.get("metadata")).get(kind)
@@ -99,7 +99,7 @@ class DltsService(BatchService[DltsApi, DltsJob]):
             parsed(self._team.get("quota"))
         )
 
-    def _gpu_type(self) -> str:
+    def _choose_gpu_type(self) -> str:
         return self.config.gpu_type or next(iter(self._kinds()), "")
 
     # ------------------------------------------------------------ submitting
@@ -116,7 +116,7 @@ class DltsService(BatchService[DltsApi, DltsJob]):
 
     async def _request(self, job: Job) -> dict[str, Json]:
         delivery = await self._deliveries.of(job)
-        return await asyncio.to_thread(request, job, self.config, delivery, self._gpu_type())
+        return await asyncio.to_thread(request, job, self.config, delivery, self._choose_gpu_type())
 
     async def _is_there(self, job_id: str, name: str) -> bool:
         """Return whether an earlier try has submitted the job."""
@@ -128,7 +128,7 @@ class DltsService(BatchService[DltsApi, DltsJob]):
     async def _way_back(self) -> str:
         api, given = self.api, self.config.nni_manager_ip
         if own_job() and not (given or self.context.defaults.get("nniManagerIp")):
-            return await opened_address(api, self.context.callback_url(), own_job())
+            return await open_address(api, self.context.callback_url(), own_job())
         return await asyncio.to_thread(reachable_callback_address, self.context, given, api.page)
 
     def _refusal(self, error: str) -> NniliteError:

@@ -27,7 +27,7 @@ class DltsWatch(JobWatch[DltsJob]):
         super().__init__(handle, DltsLog(api, str(handle["id"])), patience)
         self._api = api
         self._config = config
-        self.url = api.job_page(self.id)
+        self.url = api.make_job_page(self.id)
         self._started: float | None = None
         self._said = ""
 
@@ -39,7 +39,7 @@ class DltsWatch(JobWatch[DltsJob]):
 
     def words(self, found: DltsJob) -> SeenJob:
         seen = convert.seen(found)
-        trouble = convert.image_trouble(found)
+        trouble = convert.has_image_trouble(found)
         if self.lasts_s("image", trouble) >= self._config.image_pull_limit and trouble:
             told = f"given up after {self._config.image_pull_limit} s: {self._config.image}: {seen.reason}"
             return SeenJob(JobState.FAILED, told, holds=True)

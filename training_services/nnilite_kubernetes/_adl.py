@@ -67,7 +67,7 @@ class AdlConfig(ClusterConfig, ContainerConfig):
             object.__setattr__(self, "memory_size", size)
         if self.min_replicas and self.max_replicas and self.max_replicas < self.min_replicas:
             raise ConfigError(f"must be at least minReplicas, {self.min_replicas}", Place(field="maxReplicas"))
-        if "/dev/shm" in _mounted(self.pod_template):
+        if "/dev/shm" in _list_mounted(self.pod_template):
             raise ConfigError(
                 "cannot mount anything at /dev/shm: AdaptDL does, in each pod", Place(field="podTemplate")
             )
@@ -80,7 +80,7 @@ class AdlConfig(ClusterConfig, ContainerConfig):
         return self.checkpoint or (AdlCheckpointConfig() if self.adaptive else None)
 
 
-def _mounted(template: Any) -> set[str]:
+def _list_mounted(template: Any) -> set[str]:
     """Return where the containers of a podTemplate mount volumes."""
     containers = ((template or {}).get("spec") or {}).get("containers") or []
     return {str(mount.get("mountPath")) for each in containers for mount in each.get("volumeMounts") or []}
@@ -117,10 +117,10 @@ class AdaptDLJob(OperatorKind):
 
     def roles(self, job: Job) -> Sequence[Role]:
         gpus = self._config.gpu_number if self._config.gpu_number is not None else job.gpus
-        role = Role("main", "main", self._config, gpus=gpus, rank="ADAPTDL_REPLICA_RANK", extra=self._extra())
+        role = Role("main", "main", self._config, gpus=gpus, rank="ADAPTDL_REPLICA_RANK", extra=self._make_extra())
         return [replace(role, task="resume") if self._config.adaptive else role]
 
-    def _extra(self) -> dict[str, Json]:
+    def _make_extra(self) -> dict[str, Json]:
         """Return what AdaptDL's own command line would set."""
         places = {"CHECKPOINT_PATH": "checkpoint", "SHARE_PATH": "share", "TENSORBOARD_LOGDIR": "tensorboard"}
         container: dict[str, Json] = {"name": "main", "volumeMounts": []}

@@ -298,14 +298,16 @@ class Cluster:
                 preload_content=stream_s is None,
             )
             if answer.status == 401:
-                raise ApiError(self._not_known(_refusal(method, path, answer, answer.data)), 401, "Unauthorized")
+                raise ApiError(
+                    self._explain_not_known(_refusal(method, path, answer, answer.data)), 401, "Unauthorized"
+                )
             if answer.status >= 400:
                 raise _refusal(method, path, answer, answer.data)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ApiError(f"the API server {self.host} cannot be reached: {error}") from error
         return answer
 
-    def _not_known(self, refusal: ApiError) -> str:
+    def _explain_not_known(self, refusal: ApiError) -> str:
         return f"{refusal}; sign in again: {self._credentials.source} is read at each try"
 
 

@@ -48,13 +48,13 @@ def rights(kind: OperatorKind, sends_code: bool) -> Iterator[Right]:
 
 def check_quotas(cluster: Cluster, namespace: str, demand: Demand) -> None:
     """Check that a trial can start in this namespace at all. Raises: ConfigError."""
-    quotas, ranges = (_items(cluster, namespace, resource) for resource in (QUOTAS, LIMIT_RANGES))
+    quotas, ranges = (_read_items(cluster, namespace, resource) for resource in (QUOTAS, LIMIT_RANGES))
     found = refusals(demand, quotas, ranges)
     if found:
         raise ConfigError(f"no trial could start in the namespace {namespace}: {'; '.join(found)}")
 
 
-def _items(cluster: Cluster, namespace: str, resource: Resource) -> list[Json]:
+def _read_items(cluster: Cluster, namespace: str, resource: Resource) -> list[Json]:
     try:
         return list(cluster.select(resource, namespace).get("items") or [])
     except ApiError as error:

@@ -19,7 +19,7 @@ from nnilite_kubernetes import _receive
 from nnilite_kubernetes._api import PODS, Cluster
 from nnilite_kubernetes._exec import ExecError, Execution
 from nnilite_kubernetes._manifest import CODE_CONTAINER
-from nnilite_kubernetes._status import pod_end, pod_wait
+from nnilite_kubernetes._status import explain_pod_wait, judge_pod_end
 
 log = logging.getLogger(__name__)
 
@@ -61,14 +61,14 @@ class CodePod:
 
     def _await_start(self) -> None:
         pod = self._cluster.create(PODS, self._namespace, self._manifest)
-        end = pod_end(pod, CODE_CONTAINER)
+        end = judge_pod_end(pod, CODE_CONTAINER)
         if end is not None:
             self.delete()
             raise ServiceError(f"the pod {self._name}, which is to receive the code, has ended: {end.reason}")
         status = pod.get("status") or {}
         if status.get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp"):
             return
-        wait = pod_wait(pod)
+        wait = explain_pod_wait(pod)
         reason = wait.reason if wait else "it is being started"
         if wait and time.time() - wait.since > self._patience_s.get(wait.stuck, float("inf")):
             self.delete()

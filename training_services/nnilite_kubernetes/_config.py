@@ -61,11 +61,11 @@ class StorageConfig:
             if not getattr(self, name):
                 raise ConfigError(f"is needed for storageType {self.storage_type}", Place(field=camel(name)))
         if self.storage_type == "azureStorage" and not (self.azure_secret or (self.azure_key and self.azure_account)):
-            raise ConfigError(f"is needed, with azureAccount{self._instead_of_a_vault()}", Place(field="azureKey"))
+            raise ConfigError(f"is needed, with azureAccount{self._explain_no_vault()}", Place(field="azureKey"))
         if bool(self.access_key) != bool(self.secret_key):
             raise ConfigError("and accessKey belong together: give both, or neither", Place(field="secretKey"))
 
-    def _instead_of_a_vault(self) -> str:
+    def _explain_no_vault(self) -> str:
         if not self.key_vault_name:
             return ", or azureSecret"
         vault = f"--vault-name {self.key_vault_name} --name {self.key_vault_key or 'NAME'}"

@@ -42,9 +42,9 @@ class Deliverer:
         self._stored: Bucket | AzureFileShare | None = None
 
     def setup(self, job: Job) -> Setup:
-        storage = self._kind.storage(manifests.object_name(job.name, self._kind.dashes)) or self._config.storage
+        storage = self._kind.storage(manifests.make_object_name(job.name, self._kind.dashes)) or self._config.storage
         mounted = storage if storage is not None and storage.can_be_mounted else None
-        source = manifests.source_of(self._config, job.spec.get("report"))
+        source = manifests.choose_source(self._config, job.spec.get("report"))
         if source is CodeSource.MANAGER and self._config.code_from is None and self._code_is_small:
             source = CodeSource.SECRET
         return Setup(
@@ -62,18 +62,18 @@ class Deliverer:
     def sends_code(self, report: Json) -> bool:
         """Return whether a pod of this service puts them on a volume."""
         storage = self._config.storage
-        on_volume = manifests.source_of(self._config, report) is CodeSource.VOLUME
+        on_volume = manifests.choose_source(self._config, report) is CodeSource.VOLUME
         return on_volume and not (storage is not None and storage.azure_key)
 
     def check_storage(self, report: Json) -> None:
         """Check that this machine may write where pods get them. Raises: ConfigError, ServiceError."""
-        store = self._store(manifests.source_of(self._config, report))
+        store = self._store(manifests.choose_source(self._config, report))
         if store is not None:
             store.check()
 
     def delete_code_pod(self, cluster: Cluster) -> None:
         """Delete a code pod that an earlier manager has left. Raises: ApiError."""
-        cluster.delete(PODS, self._namespace, manifests.code_pod_name(self._context.experiment, self._service))
+        cluster.delete(PODS, self._namespace, manifests.name_code_pod(self._context.experiment, self._service))
 
     def close(self, cluster: Cluster) -> None:
         """Delete the pod that is to receive the code: it may still wait for a node."""
@@ -114,8 +114,8 @@ class Deliverer:
             self._delivery = delivery
         store = self._store(source)
         if isinstance(store, Bucket):
-            names = zip(("keeper", "code"), manifests.file_names(self._delivery), strict=True)
-            return replace(self._delivery, urls={what: store.url(self._in_storage(name)) for what, name in names})
+            names = zip(("keeper", "code"), manifests.name_files(self._delivery), strict=True)
+            return replace(self._delivery, urls={what: store.url(self._name_in_storage(name)) for what, name in names})
         return self._delivery
 
     def _send(self, cluster: Cluster, job: Job, delivery: PodDelivery) -> None:
@@ -124,24 +124,24 @@ class Deliverer:
         if source in (CodeSource.MANAGER, CodeSource.SECRET):
             return
         paths = (self._context.keeper, self._package.archive)
-        files = dict(zip(manifests.file_names(delivery), zip(paths, self._digests, strict=True), strict=True))
+        files = dict(zip(manifests.name_files(delivery), zip(paths, self._digests, strict=True), strict=True))
         store = self._store(source)
         if store is None:
             self._fill_volume(cluster, job, files)
             return
         for name, (path, digest) in files.items():
-            store.put(self._in_storage(name), path, digest)
+            store.put(self._name_in_storage(name), path, digest)
 
     def _fill_volume(self, cluster: Cluster, job: Job, files: Mapping[str, tuple[Path, str]]) -> None:
         patience_s = {"image": float(self._config.image_pull_limit), "schedule": float(self._config.schedule_limit)}
-        pod = CodePod(cluster, self._namespace, self.code_pod(job), patience_s)
+        pod = CodePod(cluster, self._namespace, self.make_code_pod(job), patience_s)
         self.filling = True
         pod.put(manifests.CODE_PLACE, files)
         self.filling = False
 
-    def code_pod(self, job: Job) -> Json:
+    def make_code_pod(self, job: Job) -> Json:
         role: Role = self._kind.roles(job)[0]
-        return manifests.code_pod(self.setup(job), role, job.experiment, SLEEP)
+        return manifests.make_code_pod(self.setup(job), role, job.experiment, SLEEP)
 
     def _store(self, source: CodeSource) -> Bucket | AzureFileShare | None:
         """Return the store to which this machine writes them itself; None for other volumes."""
@@ -153,7 +153,7 @@ class Deliverer:
                 self._stored = AzureFileShare(storage)
         return self._stored
 
-    def _in_storage(self, name: str) -> str:
+    def _name_in_storage(self, name: str) -> str:
         return f"{manifests.code_folder(self._context.experiment)}/{name}"
 
 

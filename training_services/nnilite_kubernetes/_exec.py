@@ -44,7 +44,10 @@ class Execution:
                 header=[f"{name}: {value}" for name, value in headers.items()],
                 subprotocols=[_PROTOCOL],
                 suppress_origin=True,
-                sslopt={"context": _trust(configuration), "server_hostname": configuration.tls_server_name or None},
+                sslopt={
+                    "context": _make_tls_settings(configuration),
+                    "server_hostname": configuration.tls_server_name or None,
+                },
                 **_proxy(configuration),
             )
         except websocket.WebSocketBadStatusException as error:
@@ -106,7 +109,7 @@ def _said(error: Any) -> str:
         return str(error)
 
 
-def _trust(configuration: Configuration) -> ssl.SSLContext:
+def _make_tls_settings(configuration: Configuration) -> ssl.SSLContext:
     """Return the TLS settings that the client uses for all other calls."""
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert or None)
     if not configuration.verify_ssl:

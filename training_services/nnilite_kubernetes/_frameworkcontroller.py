@@ -82,7 +82,7 @@ class FrameworkControllerConfig(ClusterConfig):
     @property
     def given(self) -> list[TaskRoleConfig]:
         """Return the task roles of the section, or of the template."""
-        return roles_of_template(self.config_path) if self.config_path else self.task_roles
+        return read_roles_of_template(self.config_path) if self.config_path else self.task_roles
 
     @property
     def waits(self) -> bool:
@@ -90,7 +90,7 @@ class FrameworkControllerConfig(ClusterConfig):
         return self.barrier if self.barrier is not None else sum(role.task_number for role in self.given) > 1
 
 
-def _all_say(name: str) -> Callable[[FrameworkControllerConfig, Mapping[str, Json]], bool]:
+def _make_test_of_all(name: str) -> Callable[[FrameworkControllerConfig, Mapping[str, Json]], bool]:
     """Return the test whether each task role says something itself."""
     return lambda config, settings: all(getattr(role, name) not in (None, "") for role in config.given)
 
@@ -100,12 +100,12 @@ IGNORED = (
         "trialCommand",
         "each task role has a command of its own",
         "where each role has a `command`",
-        _all_say("command"),
+        _make_test_of_all("command"),
     ),
     gpus_are_unused(
         "each task role has a gpuNumber of its own",
         "where each role has a `gpuNumber`",
-        _all_say("gpu_number"),
+        _make_test_of_all("gpu_number"),
     ),
     IgnoredOption(
         "barrierImage",
@@ -117,17 +117,17 @@ IGNORED = (
 """What has no effect on FrameworkController, in addition to what has none on any cluster."""
 
 
-def roles_of_template(path: Path) -> list[TaskRoleConfig]:
+def read_roles_of_template(path: Path) -> list[TaskRoleConfig]:
     """Return the task roles of a Framework in YAML, each with the command of its one container. Raises: ConfigError."""
     place = Place(file=str(path))
     content = load_yaml(path)
     try:
-        return [_role_of(entry) for entry in content["spec"]["taskRoles"]]
+        return [_read_role(entry) for entry in content["spec"]["taskRoles"]]
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         raise ConfigError(f"is not a Framework with spec.taskRoles[].task.pod: {error!r}", place) from error
 
 
-def _role_of(entry: Mapping[str, Any]) -> TaskRoleConfig:
+def _read_role(entry: Mapping[str, Any]) -> TaskRoleConfig:
     pod = dict(entry["task"]["pod"])
     spec = {name: value for name, value in pod["spec"].items() if name != "restartPolicy"}
     (container,) = spec["containers"]
@@ -175,7 +175,7 @@ class Framework(OperatorKind):
                 given.gpu_number if given.gpu_number is not None else job.gpus,
                 given.name == speaker,
                 rank="FC_TASK_INDEX",
-                extra=self._barrier() if self._config.waits else {},
+                extra=self._make_barrier() if self._config.waits else {},
             )
             for given in self._given
         ]
@@ -188,7 +188,7 @@ class Framework(OperatorKind):
         ports = [f"FB_{role.name.upper()}_PORT={_FIRST_PORT + n}" for n, role in enumerate(self._given)]
         return f'export {" ".join(ports)}; . "$NNILITE_BARRIER/injector.sh" && {{\n{command}\n}}'
 
-    def _barrier(self) -> dict[str, Json]:
+    def _make_barrier(self) -> dict[str, Json]:
         mount = {"name": "frameworkbarrier", "mountPath": _BARRIER}
         place = {"name": "NNILITE_BARRIER", "value": _BARRIER}
         small = {"cpu": "100m", "memory": "64Mi"}  # a quota may want that each container says them

@@ -16,7 +16,7 @@ from nnilite.service import JobState, JobStatus
 from nnilite_kubernetes._api import EVENTS, PODS, ApiError
 from nnilite_kubernetes._config import ClusterConfig
 from nnilite_kubernetes._kind import suspension
-from nnilite_kubernetes._known import KnownJobs, job_of
+from nnilite_kubernetes._known import KnownJobs, find_job
 from nnilite_kubernetes._kueue import Kueue
 from nnilite_kubernetes._manifest import Role
 from nnilite_kubernetes._memory import ClusterMemory, Note
@@ -24,13 +24,13 @@ from nnilite_kubernetes._role_records import RoleRecords
 from nnilite_kubernetes._status import (
     CANCELED,
     Facts,
+    compute_overdue_s,
     deleted,
     disruption,
     interrupted,
     is_alive,
     is_canceled,
-    overdue_s,
-    pod_end,
+    judge_pod_end,
     rank,
     removal,
     reporting,
@@ -69,11 +69,11 @@ class Judge:
         facts = self._facts(content)
         found = self._found(facts)
         if found.state.ended and found.ended is None and any(map(is_alive, facts.pods)):
-            found, facts = self._with_pods_now(name, facts)
+            found, facts = self._judge_with_pods_now(name, facts)
         if facts.canceled and not found.state.ended and not content["metadata"].get("deletionTimestamp"):
             self.delete(content)  # the server had refused, or the manager ended in between
         if not facts.canceled:
-            found = self._within_limits(facts, found, memory)
+            found = self._check_limits(facts, found, memory)
         if found.state.ended:
             memory.end = found
             if found.state is JobState.LOST and any(map(is_alive, facts.pods)):
@@ -87,10 +87,10 @@ class Judge:
             return found
         return self._roles.failure(facts.content) or found
 
-    def _with_pods_now(self, name: str, facts: Facts) -> tuple[JobStatus, Facts]:
+    def _judge_with_pods_now(self, name: str, facts: Facts) -> tuple[JobStatus, Facts]:
         """Judge an object whose end was seen before that of its pods. Raises: ApiError."""
         before, _ = reporting(facts)
-        facts = replace(facts, pods=self._known.pods_now(name))
+        facts = replace(facts, pods=self._known.list_pods_now(name))
         found = self._found(facts)
         now, _ = reporting(facts)
         if found.state is JobState.LOST and now is None and before is not None:
@@ -105,7 +105,7 @@ class Judge:
         content = self._known.object(name)
         if content is None:
             return
-        self._known.memory_of(content).canceled = True
+        self._known.find_memory(content).canceled = True
         try:
             self._known.cluster.patch(self._known.kind.resource, self._known.namespace, name, _NOTE_CANCELED)
         except ApiError as error:
@@ -124,7 +124,7 @@ class Judge:
     def object_changed(self, content: Json, gone: bool) -> None:
         """Handle a change of a job's object; the watch of the objects calls this."""
         metadata = content["metadata"]
-        if gone and self._known.memory_of(content).removed:
+        if gone and self._known.find_memory(content).removed:
             self._known.forget(metadata["name"], metadata["uid"], gone=True)
         elif gone:
             self._remember(content)
@@ -132,16 +132,16 @@ class Judge:
 
     def pod_changed(self, pod: Json, gone: bool) -> None:
         """Handle a change of a pod; the watch of the pods calls this."""
-        name, role = job_of(pod), self._known.role(pod)
+        name, role = find_job(pod), self._known.role(pod)
         content = self._known.watched(name) if name else None
         if role is not None:
             self._roles.note(pod, role, gone)
-        if content is not None and not self._known.memory_of(content).removed:
+        if content is not None and not self._known.find_memory(content).removed:
             if role is not None and role.reports and (gone or not is_alive(pod)):
-                self._known.memory_of(content).reporter = pod
+                self._known.find_memory(content).reporter = pod
             self._remember(content, pod)
             if role is not None:
-                (self._pod_lost if gone else self._replace)(content, pod, role)
+                (self._count_pod_lost if gone else self._replace)(content, pod, role)
         self._wake()
 
     def _remember(self, content: Json, *pods: Json) -> None:
@@ -150,14 +150,14 @@ class Judge:
         found = self._found(facts)
         certain = found.ended is not None or not any(map(is_alive, facts.pods))
         if found.state.ended and certain and (pods or found.state is not JobState.LOST):
-            memory = self._known.memory_of(content)
+            memory = self._known.find_memory(content)
             memory.end = memory.end or found
 
     def _replace(self, content: Json, pod: Json, role: Role) -> None:
         """Delete a lost worker of an elastic job if the operator would leave it."""
         if not self._known.kind.replaces(role) or pod["metadata"].get("deletionTimestamp"):
             return
-        end = pod_end(pod, role.container)
+        end = judge_pod_end(pod, role.container)
         lost = end is not None and end.state in (JobState.LOST, JobState.CANCELED)
         if end is not None and lost and self._known.kind.outcome(content).state is None:
             metadata = pod["metadata"]
@@ -167,11 +167,11 @@ class Judge:
             except ApiError as error:
                 log.warning("the lost worker %s cannot be deleted: %s", metadata["name"], error)
 
-    def _pod_lost(self, content: Json, pod: Json, role: Role) -> None:
+    def _count_pod_lost(self, content: Json, pod: Json, role: Role) -> None:
         """Count the trial as lost with its reporting pod: another pod would begin it again within the same attempt."""
-        end = pod_end(pod, role.container)
+        end = judge_pod_end(pod, role.container)
         taken = end is None or end.state in (JobState.CANCELED, JobState.LOST)
-        name, memory = content["metadata"]["name"], self._known.memory_of(content)
+        name, memory = content["metadata"]["name"], self._known.find_memory(content)
         ends_trial = self._known.kind.ends_with_pod and role.reports and rank(pod) == 0
         if not (ends_trial and taken) or memory.canceled:
             return
@@ -194,22 +194,22 @@ class Judge:
 
     def _gone(self, name: str, memory: ClusterMemory) -> JobStatus:
         """Return the status of a job whose object is gone; its pods may still be ending."""
-        pods = self._known.pods_of(name)
-        if any(is_alive(pod) and overdue_s(pod, time.time()) < _OVERDUE_S for pod in pods):
+        pods = self._known.list_known_pods(name)
+        if any(is_alive(pod) and compute_overdue_s(pod, time.time()) < _OVERDUE_S for pod in pods):
             return JobStatus(JobState.RUNNING, "it is being ended")
         if memory.canceled:
             return JobStatus(JobState.CANCELED, "canceled")
         kind = self._known.kind.resource.kind
         return JobStatus(JobState.LOST, f"the {kind} {name} was deleted, not by this experiment")
 
-    def _within_limits(self, facts: Facts, found: JobStatus, memory: ClusterMemory) -> JobStatus:
+    def _check_limits(self, facts: Facts, found: JobStatus, memory: ClusterMemory) -> JobStatus:
         """Give up a job that has waited too long; count one as lost if it was removed without a reason."""
         if found.state is JobState.WAITING:
             return self._patience(facts, found)
         if found.state is not JobState.RUNNING:
             return found
         pod, _ = reporting(facts)
-        if pod is not None and overdue_s(pod, time.time()) > _OVERDUE_S:
+        if pod is not None and compute_overdue_s(pod, time.time()) > _OVERDUE_S:
             return replace(found, state=JobState.LOST, reason=f"{removal(pod)}, and its node does not answer")
         end = interrupted(facts)
         if end is None or pod is None:
@@ -236,7 +236,7 @@ class Judge:
 
     def _note(self, silent: Json, content: Json) -> str:
         """Return the latest warning about a job without pods, or a pod that does not start: quota, account, volumes."""
-        uid, memory = silent["metadata"]["uid"], self._known.memory_of(content)
+        uid, memory = silent["metadata"]["uid"], self._known.find_memory(content)
         note = memory.note
         if note is None or note.uid != uid:
             first_s = min(_FIRST_NOTE_S, self._config.schedule_limit / 3)
@@ -246,11 +246,11 @@ class Judge:
         selectors = [f"involvedObject.uid={uid}"]
         if uid == content["metadata"]["uid"]:
             selectors += [f"involvedObject.name={name}" for name in self._known.kind.makers(content)]
-        said = self._kueue.reason(uid) if suspension(silent) else self._warning(selectors)
+        said = self._kueue.reason(uid) if suspension(silent) else self._find_warning(selectors)
         memory.note = Note(uid, time.monotonic() + _NOTES_EVERY_S, said or note.text)
         return memory.note.text
 
-    def _warning(self, selectors: list[str]) -> str:
+    def _find_warning(self, selectors: list[str]) -> str:
         """Return the latest warning about any of these; "" if there is none, or it cannot be read."""
         found: list[Json] = []
         for selector in selectors:

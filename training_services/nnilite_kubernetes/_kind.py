@@ -99,7 +99,7 @@ def resumed(content: Json) -> str:
     return ""
 
 
-def by_conditions(content: Json, done: str, failed: str) -> ObjectOutcome:
+def judge_by_conditions(content: Json, done: str, failed: str) -> ObjectOutcome:
     """Return the outcome of an object that reports it by conditions."""
     for kind, state in ((done, JobState.SUCCEEDED), (failed, JobState.FAILED)):
         found = condition(content, kind)
@@ -135,4 +135,4 @@ class PlainJob(OperatorKind):
         }
 
     def outcome(self, content: Json) -> ObjectOutcome:
-        return by_conditions(content, "Complete", "Failed")
+        return judge_by_conditions(content, "Complete", "Failed")

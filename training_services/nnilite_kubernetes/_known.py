@@ -17,7 +17,7 @@ from nnilite_kubernetes._api import PODS, Cluster
 from nnilite_kubernetes._kind import OperatorKind
 from nnilite_kubernetes._memory import ClusterMemory
 from nnilite_kubernetes._mirror import Mirror
-from nnilite_kubernetes._status import Facts, is_canceled, role_of
+from nnilite_kubernetes._status import Facts, find_role, is_canceled
 
 _FORGOTTEN = 1000
 
@@ -89,18 +89,18 @@ class KnownJobs:
         """Return the pods of all jobs."""
         return [] if self._pods is None else self._pods.all()
 
-    def pods_of(self, name: str) -> list[Json]:
+    def list_known_pods(self, name: str) -> list[Json]:
         """Return the pods of one job that the watch has reported."""
-        return [pod for pod in self.pods() if job_of(pod) == name]
+        return [pod for pod in self.pods() if find_job(pod) == name]
 
-    def pods_now(self, name: str) -> list[Json]:
+    def list_pods_now(self, name: str) -> list[Json]:
         """Return the pods of one job, from the server. Raises: ApiError."""
         selector = f"{manifests.JOB}={name}"
         return list(self.cluster.select(PODS, self.namespace, labelSelector=selector).get("items") or [])
 
     def role(self, pod: Json) -> manifests.Role | None:
         """Return the role of a pod; None if this service has no such role."""
-        return next((role for role in self.kind.roles(_job(pod)) if role.name == role_of(pod)), None)
+        return next((role for role in self.kind.roles(_job(pod)) if role.name == find_role(pod)), None)
 
     # ------------------------------------------------------------ what is kept in mind
 
@@ -110,7 +110,7 @@ class KnownJobs:
             return ClusterMemory(removed=True)
         return self._memories.setdefault((name, uid), ClusterMemory())
 
-    def memory_of(self, content: Json) -> ClusterMemory:
+    def find_memory(self, content: Json) -> ClusterMemory:
         """Return the memory of a job, by its object."""
         return self.memory(content["metadata"]["name"], content["metadata"]["uid"])
 
@@ -124,15 +124,15 @@ class KnownJobs:
 
     def facts(self, content: Json, more: Sequence[Json] = ()) -> Facts:
         """Return the facts about a job. `more`: pods as they are now, which may no longer be known."""
-        name, memory = content["metadata"]["name"], self.memory_of(content)
+        name, memory = content["metadata"]["name"], self.find_memory(content)
         newer = {pod["metadata"]["uid"] for pod in more}
-        pods = [*more, *(pod for pod in self.pods_of(name) if pod["metadata"]["uid"] not in newer)]
+        pods = [*more, *(pod for pod in self.list_known_pods(name) if pod["metadata"]["uid"] not in newer)]
         if not pods and memory.reporter is not None and self.kind.outcome(content).state is not None:
             pods = [memory.reporter]  # deleted already, as the job has ended
         return Facts(content, pods, self.kind.roles(_job(content)), memory.canceled or is_canceled(content))
 
 
-def job_of(pod: Json) -> str:
+def find_job(pod: Json) -> str:
     """Return the name of the object of a pod's job; "" for pods that do not belong to a trial."""
     return str((pod["metadata"].get("labels") or {}).get(manifests.JOB) or "")
 

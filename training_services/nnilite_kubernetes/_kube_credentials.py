@@ -106,7 +106,7 @@ class Credentials:
 
     def _check_program(self) -> None:
         """Check that no program that signs in has to ask on a terminal. Raises: ConfigError."""
-        program = _program(self._file or KUBE_CONFIG_DEFAULT_LOCATION, self._context)
+        program = _read_program(self._file or KUBE_CONFIG_DEFAULT_LOCATION, self._context)
         if program.get("interactiveMode") == "Always":
             raise ConfigError(
                 f"{self.source} signs in by {program.get('command')}, which asks on a terminal (interactiveMode: "
@@ -118,7 +118,7 @@ class Credentials:
 _CURE = "name a kubeconfig with a token, a certificate, or a program that signs in without questions"
 
 
-def _program(file: str, context: str | None) -> Mapping[str, Any]:
+def _read_program(file: str, context: str | None) -> Mapping[str, Any]:
     """Return the section `exec` of the user of a context; {} if there is none, or the file makes no sense."""
     try:
         whole = KubeConfigMerger(file).config

@@ -16,7 +16,7 @@ from nnilite.services.section_fields import gpus_are_unused
 from nnilite.units import NonNegativeInt, PositiveInt
 from nnilite_kubernetes._api import PODS, Cluster, Resource
 from nnilite_kubernetes._config import RoleConfig, TtlConfig, about, camel
-from nnilite_kubernetes._kind import ObjectOutcome, OperatorKind, by_conditions, condition
+from nnilite_kubernetes._kind import ObjectOutcome, OperatorKind, condition, judge_by_conditions
 from nnilite_kubernetes._manifest import Role, merged
 
 GROUP = "kubeflow.org"
@@ -225,7 +225,7 @@ _COMPUTING = ("worker", "master", "chief")
 _ROLES = (*_COMPUTING, "ps", "evaluator", "launcher")
 
 
-def _all_say(name: str, roles: Sequence[str]) -> Callable[[KubeflowConfig, Mapping[str, Json]], bool]:
+def _make_test_of_all(name: str, roles: Sequence[str]) -> Callable[[KubeflowConfig, Mapping[str, Json]], bool]:
     """Return the test whether each of these roles that a trial has says something itself."""
 
     def holds(config: KubeflowConfig, settings: Mapping[str, Json]) -> bool:
@@ -239,12 +239,12 @@ IGNORED = (
         "trialCommand",
         "each role has a command of its own",
         "where each role has a `command`",
-        _all_say("command", _ROLES),
+        _make_test_of_all("command", _ROLES),
     ),
     gpus_are_unused(
         "each role has a gpuNumber of its own",
         "where each role has a `gpuNumber`",
-        _all_say("gpu_number", _COMPUTING),
+        _make_test_of_all("gpu_number", _COMPUTING),
     ),
     *(IgnoredOption(f"{role}.codeDirectory", "trialCodeDirectory counts") for role in _ROLES),
     IgnoredOption(
@@ -314,11 +314,13 @@ class KubeflowJob(OperatorKind):
         )
 
     def manifest(self, metadata: Json, pods: Mapping[str, Json], job: Job) -> Json:
-        replicas = {self._flavor.roles[role.name]: self._replicas(role, pods[role.name]) for role in self.roles(job)}
+        replicas = {
+            self._flavor.roles[role.name]: self._make_replicas(role, pods[role.name]) for role in self.roles(job)
+        }
         policy = {
             "cleanPodPolicy": self._config.clean_pod_policy,
             "ttlSecondsAfterFinished": self._config.keep_finished,
-            **self._backoff_limit(),
+            **self._make_backoff_limit(),
         }
         spec: dict[str, Json] = {
             "runPolicy": merged(policy, self._config.run_policy or {}),
@@ -337,7 +339,7 @@ class KubeflowJob(OperatorKind):
             "spec": spec,
         }
 
-    def _backoff_limit(self) -> dict[str, Json]:
+    def _make_backoff_limit(self) -> dict[str, Json]:
         """Return the limit where it has an effect on restarts.
 
         Of a job that exceeds it, the training-operator deletes even the pods that have failed, with their exit codes.
@@ -349,7 +351,7 @@ class KubeflowJob(OperatorKind):
         needed = limit > 0 or restarts or self.resource.version == "v2beta1"
         return {"backoffLimit": limit} if needed else {}
 
-    def _replicas(self, role: Role, pod: Json) -> Json:
+    def _make_replicas(self, role: Role, pod: Json) -> Json:
         """Return the replicas of a role. Operators copy its restart policy to the pods, and reject any other there."""
         spec = {name: value for name, value in pod["spec"].items() if name != "restartPolicy"}
         return {
@@ -374,7 +376,7 @@ class KubeflowJob(OperatorKind):
         return self._config.elastic and self._config.operator == "mpi-operator" and role.name == "worker"
 
     def outcome(self, content: Json) -> ObjectOutcome:
-        found = by_conditions(content, "Succeeded", "Failed")
+        found = judge_by_conditions(content, "Succeeded", "Failed")
         if found.state is not None:
             return found
         restarting = condition(content, "Restarting")

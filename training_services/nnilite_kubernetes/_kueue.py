@@ -38,11 +38,11 @@ class Kueue:
                     self._versions.remove(version)
                 continue
             self._versions = [version]
-            return next(filter(None, map(_reason, found.get("items") or [])), "")
+            return next(filter(None, map(_find_reason, found.get("items") or [])), "")
         return ""
 
 
-def _reason(workload: Json) -> str:
+def _find_reason(workload: Json) -> str:
     queue = (workload.get("spec") or {}).get("queueName")
     where = f"the queue {queue}" if queue else "its queue"
     conditions = (workload.get("status") or {}).get("conditions") or []

@@ -76,7 +76,7 @@ class PodLog:
                 self._fetch()
                 return
             # Daemons: the end of this process does not wait for them.
-            arguments = (self._since(), self._taker())
+            arguments = (self._since(), self._make_taker())
             self._thread = threading.Thread(target=self._follow, args=arguments, name="follow-log", daemon=True)
             self._thread.start()
 
@@ -132,7 +132,7 @@ class PodLog:
             if error.status in (400, 404):  # not started yet, or gone
                 return
             raise
-        take = self._taker()
+        take = self._make_taker()
         for line in data.split(b"\n")[:-1]:
             take(line)
 
@@ -140,7 +140,7 @@ class PodLog:
         """Return the second of the last line that is known, "" if none is."""
         return self._last.partition(b".")[0].rstrip(b"Z").decode("ascii") + "Z" if self._last else ""
 
-    def _taker(self) -> Callable[[bytes], None]:
+    def _make_taker(self) -> Callable[[bytes], None]:
         """Return what takes the lines of one answer, which begins with some that are known."""
         last, known = self._last, self._same
 

@@ -10,7 +10,7 @@ from nnilite_kubernetes._api import ApiError
 from nnilite_kubernetes._known import KnownJobs
 from nnilite_kubernetes._log import PodLog
 from nnilite_kubernetes._role_records import RoleRecords
-from nnilite_kubernetes._status import container_start, is_alive, reporting
+from nnilite_kubernetes._status import find_container_start, is_alive, reporting
 
 log = logging.getLogger(__name__)
 
@@ -48,25 +48,25 @@ class Logs:
 
     def refresh(self, name: str) -> None:
         """Keep the present output of the pods that still run."""
-        for pod in self._known.pods_of(name):
+        for pod in self._known.list_known_pods(name):
             role = self._known.role(pod)
-            if role is not None and container_start(pod, role.container):
+            if role is not None and find_container_start(pod, role.container):
                 self._roles.refresh(pod, role)
 
     def keep(self, name: str) -> None:
         """Keep all logs before a job is deleted: wait for those of ended pods, and read the others to their end."""
-        for pod in (pods := self._all_pods(name)):
+        for pod in (pods := self._list_all_pods(name)):
             role = self._known.role(pod)
             if role is not None:
                 self._roles.note(pod, role, ending=True)
         self._roles.settle([pod for pod in pods if not is_alive(pod)], _LAST_LOGS_S)
 
-    def _all_pods(self, name: str) -> list[Json]:
+    def _list_all_pods(self, name: str) -> list[Json]:
         """Return all pods, from the server if the watch may not have all of them."""
-        pods, content = self._known.pods_of(name), self._known.watched(name)
+        pods, content = self._known.list_known_pods(name), self._known.watched(name)
         facts = self._known.facts(content) if content is not None else None
         expected = sum(role.replicas for role in facts.roles) if facts is not None else len(pods) + 1
-        return pods if len(pods) >= expected else self._known.pods_now(name)
+        return pods if len(pods) >= expected else self._known.list_pods_now(name)
 
     def _of(self, name: str, uid: str) -> PodLog | None:
         """Return the log of the reporting pod."""

@@ -83,7 +83,7 @@ class CodeSource(str, Enum):
     OBJECTS = "objects"  # an object store, by URLs that open one object for a while
 
 
-def source_of(config: ClusterConfig, report: Json) -> CodeSource:
+def choose_source(config: ClusterConfig, report: Json) -> CodeSource:
     """Return the source of the config. `report` is how keepers report; those that print cannot reach the manager."""
     storage, prints = config.storage, report == "stdout"
     if storage is not None and (config.code_from == "storage" or not storage.can_be_mounted):
@@ -104,7 +104,7 @@ class Setup:
     shm_mb: int | None = None  # of /dev/shm, where we are to mount it
 
 
-def file_names(delivery: PodDelivery) -> tuple[str, str]:
+def name_files(delivery: PodDelivery) -> tuple[str, str]:
     """Return the names of keeper and code in storage."""
     return f"keeper-{delivery.keeper_hash}.pyz", f"{delivery.code_hash}.tar.gz"
 
@@ -114,10 +114,10 @@ def code_folder(experiment: str) -> str:
     return f"nni/{label(experiment)}/code"
 
 
-def object_name(job: str, dashes: bool = True) -> str:
+def make_object_name(job: str, dashes: bool = True) -> str:
     """Return a name for Kubernetes that is unique for each job. It leaves room for suffixes.
 
-    >>> object_name("nni-ab-Xy12z-0")
+    >>> make_object_name("nni-ab-Xy12z-0")
     'nni-ab-xy12z-0-2f44a6'
     """
     digest = hashlib.sha256(job.encode()).hexdigest()[:6]
@@ -136,21 +136,21 @@ def label(text: str) -> str:
 def labels(job: Job, name: str, service: str) -> dict[str, str]:
     """Return the labels of all objects of a job."""
     return {
-        **_common(job.experiment, service),
+        **_make_common_labels(job.experiment, service),
         TRIAL: label(job.trial),
         ATTEMPT: str(job.attempt),
         JOB: name,
     }
 
 
-def _common(experiment: str, service: str) -> dict[str, str]:
+def _make_common_labels(experiment: str, service: str) -> dict[str, str]:
     """Return the labels by service: several services of an experiment may share a namespace."""
     return {MANAGED: "nnilite", EXPERIMENT: label(experiment), SERVICE: label(service)}
 
 
 def selector(experiment: str, service: str) -> str:
     """Return the selector of everything that a service has made for an experiment."""
-    return ",".join(f"{key}={value}" for key, value in _common(experiment, service).items())
+    return ",".join(f"{key}={value}" for key, value in _make_common_labels(experiment, service).items())
 
 
 def metadata(job: Job, name: str, setup: Setup) -> dict[str, Json]:
@@ -163,7 +163,7 @@ def metadata(job: Job, name: str, setup: Setup) -> dict[str, Json]:
     }
 
 
-def object_metadata(job: Job, name: str, setup: Setup) -> dict[str, Json]:
+def make_object_metadata(job: Job, name: str, setup: Setup) -> dict[str, Json]:
     """Return the metadata of a job's own object, to which the config may add."""
     more, own = setup.config, metadata(job, name, setup)
     labels, annotations = {**more.object_labels, **own["labels"]}, {**more.object_annotations, **own["annotations"]}
@@ -208,7 +208,7 @@ def _packed(job: Job, setup: Setup, roles: Sequence[Role], delivery: PodDelivery
         more["code"] = {"download": delivery.code_hash}
     if job.gpus == 0 and not any(role.gpus for role in roles):
         more["env"] = {"CUDA_VISIBLE_DEVICES": ""}
-    keeper, code = _supplies(setup.source, delivery)
+    keeper, code = _choose_supplies(setup.source, delivery)
     instructions = Instructions(
         job.spec_for(WORK_PLACE, **more),
         keeper,
@@ -225,12 +225,12 @@ def _packed(job: Job, setup: Setup, roles: Sequence[Role], delivery: PodDelivery
     return instructions.packed()
 
 
-def _supplies(source: CodeSource, delivery: PodDelivery) -> tuple[Supply, Supply | None]:
+def _choose_supplies(source: CodeSource, delivery: PodDelivery) -> tuple[Supply, Supply | None]:
     """Return where pods get keeper and code."""
     if source is CodeSource.OBJECTS:
         return Supply(url=delivery.urls.get("keeper", "")), Supply(url=delivery.urls.get("code", ""))
     if source is CodeSource.VOLUME:
-        keeper, code = file_names(delivery)
+        keeper, code = name_files(delivery)
         return Supply(file=keeper), Supply(file=code)
     in_secret = Supply(file="keeper", packed=True)
     return in_secret, Supply(file="code") if source is CodeSource.SECRET else None
@@ -245,14 +245,14 @@ def pod_template(job: Job, name: str, setup: Setup, role: Role) -> Json:
     """Return the template of a role's pods, with the user's own template merged into it."""
     spec: dict[str, Json] = {
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": _grace_s(job, role),
+        "terminationGracePeriodSeconds": _compute_grace_s(job, role),
         "enableServiceLinks": False,
         "containers": [_container(job, setup, role)],
         "volumes": _volumes(name, setup),
         **_account(setup.config),
     }
     if role.own_command:
-        spec.setdefault("initContainers", []).append(_preparation(job, setup, role))
+        spec.setdefault("initContainers", []).append(_make_preparation(job, setup, role))
     template = {
         "metadata": {
             "labels": {**labels(job, name, setup.service), ROLE: role.name},
@@ -265,17 +265,17 @@ def pod_template(job: Job, name: str, setup: Setup, role: Role) -> Json:
     return merged(template, _named(own, role.container)) if own else template
 
 
-def _grace_s(job: Job, role: Role) -> int:
+def _compute_grace_s(job: Job, role: Role) -> int:
     """Return the grace period of a pod: that of the trial, and time for its keeper to deliver afterwards."""
     return int(float(job.spec.get("grace_s") or 0)) + (0 if role.own_command else _DELIVERY_S)
 
 
-def code_pod_name(experiment: str, service: str) -> str:
+def name_code_pod(experiment: str, service: str) -> str:
     """Return the name of the code pod: one for each service of an experiment."""
-    return object_name(f"nni-{experiment}-code-{service}")
+    return make_object_name(f"nni-{experiment}-code-{service}")
 
 
-def code_pod(setup: Setup, role: Role, experiment: str, command: Sequence[str]) -> Json:
+def make_code_pod(setup: Setup, role: Role, experiment: str, command: Sequence[str]) -> Json:
     """Return the pod that puts keeper and code on the volume: as small as possible, where pods of this role may run."""
     config, storage = setup.config, setup.storage
     small = {"cpu": "100m", "memory": "128Mi"}
@@ -295,13 +295,13 @@ def code_pod(setup: Setup, role: Role, experiment: str, command: Sequence[str]) 
         **_account(config),
     }
     whole = merged(
-        {"metadata": {"labels": _common(experiment, setup.service)}, "spec": spec},
+        {"metadata": {"labels": _make_common_labels(experiment, setup.service)}, "spec": spec},
         _named(role.settings.pod_template or {}, CODE_CONTAINER),
     )
     (own,) = [entry for entry in whole["spec"]["containers"] if entry["name"] == CODE_CONTAINER]
     whole["spec"]["containers"] = [{**own, "resources": {"requests": small, "limits": small}}]
     whole["spec"].pop("initContainers", None)
-    whole["metadata"].update(name=code_pod_name(experiment, setup.service), namespace=config.namespace)
+    whole["metadata"].update(name=name_code_pod(experiment, setup.service), namespace=config.namespace)
     return {"apiVersion": "v1", "kind": "Pod", **whole}
 
 
@@ -320,7 +320,7 @@ def _container(job: Job, setup: Setup, role: Role) -> dict[str, Json]:
         "image": role.settings.docker_image,
         "terminationMessagePath": MESSAGE_PLACE,
         "terminationMessagePolicy": "File",
-        "volumeMounts": _mounts(job, setup),
+        "volumeMounts": _list_mounts(job, setup),
     }
     if not role.own_command:
         container["command"] = _command(setup, role, role.task)
@@ -341,13 +341,13 @@ def _rank_variable() -> dict[str, Json]:
     return {"name": "NNILITE_RANK", "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def _preparation(job: Job, setup: Setup, role: Role) -> dict[str, Json]:
+def _make_preparation(job: Job, setup: Setup, role: Role) -> dict[str, Json]:
     """Return the init container that puts the code in its place, for a container that runs the operator's command."""
     container: dict[str, Json] = {
         "name": CODE_CONTAINER,
         "image": role.settings.docker_image,
         "command": _command(setup, role, "prepare"),
-        "volumeMounts": _mounts(job, setup),
+        "volumeMounts": _list_mounts(job, setup),
     }
     resources = _resources(setup.config, replace(role, gpus=None))
     if resources:  # a quota may want that each container says them
@@ -390,7 +390,7 @@ def _volumes(name: str, setup: Setup) -> list[dict[str, Json]]:
     return found
 
 
-def _mounts(job: Job, setup: Setup) -> list[dict[str, Json]]:
+def _list_mounts(job: Job, setup: Setup) -> list[dict[str, Json]]:
     found: list[dict[str, Json]] = [
         {"name": "nnilite-job", "mountPath": SECRET_PLACE, "readOnly": True},
         {"name": "nnilite-work", "mountPath": WORK_PLACE},
@@ -424,11 +424,11 @@ def merged(base: Json, more: Json, key: str = "") -> Json:
         both = {name: merged(base[name], ours[name], name) for name in base if name in ours}
         return {**base, **ours, **both}
     if isinstance(base, list) and isinstance(more, list):
-        return _merged_lists(base, more, _BY.get(key, ""))
+        return _merge_lists(base, more, _BY.get(key, ""))
     return more
 
 
-def _merged_lists(base: Sequence[Json], more: Sequence[Json], by: str) -> list[Json]:
+def _merge_lists(base: Sequence[Json], more: Sequence[Json], by: str) -> list[Json]:
     found = list(base)
     places = {entry.get(by): number for number, entry in enumerate(found) if by}
     for entry in more:

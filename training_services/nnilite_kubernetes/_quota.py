@@ -33,12 +33,12 @@ def refusals(demand: Demand, quotas: Sequence[Json], ranges: Sequence[Json]) -> 
     """Return a sentence for each thing that can never work; [] if all can."""
     limits = [limit for entry in ranges for limit in entry["spec"].get("limits") or []]
     ours = [limit for limit in limits if limit.get("type") == "Container"]
-    pods = [(_with_defaults(spec, ours), number) for spec, number in demand.pods]
-    found = [sentence for spec, _ in pods for sentence in _beyond_ranges(spec, ours)]
-    wanted = {**_totals(pods), **{name: Decimal(number) for name, number in demand.objects.items()}}
+    pods = [(_add_defaults(spec, ours), number) for spec, number in demand.pods]
+    found = [sentence for spec, _ in pods for sentence in _find_beyond_ranges(spec, ours)]
+    wanted = {**_sum_totals(pods), **{name: Decimal(number) for name, number in demand.objects.items()}}
     for quota in quotas:
         if not (quota["spec"].get("scopes") or quota["spec"].get("scopeSelector")):
-            found += _beyond_quota(quota, pods, wanted)
+            found += _find_beyond_quota(quota, pods, wanted)
     return list(dict.fromkeys(found))
 
 
@@ -54,7 +54,7 @@ def quantity(text: Any) -> Decimal:
         raise ConfigError(f"{text!r} is not a quantity such as 500m or 2Gi") from error
 
 
-def _beyond_quota(quota: Json, pods: Sequence[tuple[Json, int]], wanted: Mapping[str, Decimal]) -> Iterator[str]:
+def _find_beyond_quota(quota: Json, pods: Sequence[tuple[Json, int]], wanted: Mapping[str, Decimal]) -> Iterator[str]:
     name = quota["metadata"]["name"]
     for key, most in (quota["spec"].get("hard") or {}).items():
         part, resource = _part(key)
@@ -64,8 +64,8 @@ def _beyond_quota(quota: Json, pods: Sequence[tuple[Json, int]], wanted: Mapping
             yield f"one trial asks for {key} {_shown(wanted[key])}, and the ResourceQuota {name} allows {most} in all"
 
 
-def _beyond_ranges(spec: Json, limits: Sequence[Json]) -> Iterator[str]:
-    for container in _containers(spec):
+def _find_beyond_ranges(spec: Json, limits: Sequence[Json]) -> Iterator[str]:
+    for container in _list_containers(spec):
         for limit in limits:
             for resource, most in (limit.get("max") or {}).items():
                 asked = _amount(container, "limits", resource)
@@ -89,25 +89,25 @@ def _part(key: str) -> tuple[str, str]:
     return (part, resource) if dot and part in _PARTS else ("requests", key)
 
 
-def _totals(pods: Sequence[tuple[Json, int]]) -> dict[str, Decimal]:
+def _sum_totals(pods: Sequence[tuple[Json, int]]) -> dict[str, Decimal]:
     number = Decimal(sum(number for _, number in pods))
     found = {"pods": number, "count/pods": number}
     for spec, times in pods:
         for part in _PARTS:
-            for resource in {name for container in _containers(spec) for name in _resources(container, part)}:
-                amount = times * _of_pod(spec, part, resource)
+            for resource in {name for container in _list_containers(spec) for name in _resources(container, part)}:
+                amount = times * _sum_of_pod(spec, part, resource)
                 for key in (f"{part}.{resource}", *((resource,) if part == "requests" else ())):
                     found[key] = found.get(key, Decimal()) + amount
     return found
 
 
-def _of_pod(spec: Json, part: str, resource: str) -> Decimal:
+def _sum_of_pod(spec: Json, part: str, resource: str) -> Decimal:
     """Sum up the demand of a pod. Containers run side by side; init containers run before them, one after the other."""
     together = sum((_amount(container, part, resource) for container in spec["containers"]), Decimal())
     return max([together, *(_amount(each, part, resource) for each in spec.get("initContainers") or [])])
 
 
-def _containers(spec: Json) -> list[Json]:
+def _list_containers(spec: Json) -> list[Json]:
     return [*spec["containers"], *(spec.get("initContainers") or [])]
 
 
@@ -124,10 +124,10 @@ def _amount(container: Json, part: str, resource: str) -> Decimal:
 
 
 def _says(spec: Json, part: str, resource: str) -> bool:
-    return all(resource in _resources(container, part) for container in _containers(spec))
+    return all(resource in _resources(container, part) for container in _list_containers(spec))
 
 
-def _with_defaults(spec: Json, limits: Sequence[Json]) -> Json:
+def _add_defaults(spec: Json, limits: Sequence[Json]) -> Json:
     """Return a pod with the defaults of a LimitRange."""
 
     def completed(container: Json) -> Json:

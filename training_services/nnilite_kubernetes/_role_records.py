@@ -24,7 +24,7 @@ from nnilite.service import JobState, JobStatus
 from nnilite_kubernetes._api import ApiError, Cluster, LogStream
 from nnilite_kubernetes._log import EVENT
 from nnilite_kubernetes._manifest import ATTEMPT, ROLE, TRIAL, Role
-from nnilite_kubernetes._status import container_start, disruption, pod_end, rank
+from nnilite_kubernetes._status import disruption, find_container_start, judge_pod_end, rank
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class RoleRecords:
     def note(self, pod: Json, role: Role, gone: bool = False, ending: bool = False) -> None:
         """Note a changed pod. When it has begun to end, or is about to, read its log to its end."""
         ending = ending or bool(pod["metadata"].get("deletionTimestamp"))
-        if not (gone or ending or pod_end(pod, role.container)) or _place(pod) is None:
+        if not (gone or ending or judge_pod_end(pod, role.container)) or _place(pod) is None:
             return
         with self._lock:
             if self._closed.is_set():
@@ -85,7 +85,7 @@ class RoleRecords:
                 self._readers.pop(uid, None)
             if entry is None or gone or uid in self._readers or entry.get("read"):
                 return
-            if not self._comes_as_events(pod, role) or pod_end(pod, role.container):
+            if not self._comes_as_events(pod, role) or judge_pod_end(pod, role.container):
                 self._readers[uid] = self._threads.submit(self._keep, pod, role, True)
 
     def refresh(self, pod: Json, role: Role) -> None:
@@ -121,7 +121,7 @@ class RoleRecords:
         """Write the state of a pod into the record of its attempt. Return its entry, None if it cannot be written."""
         if _place(pod) is None:
             return None
-        folder = self._folder_of(pod)
+        folder = self._find_folder(pod)
         entries = _read(folder)
         if entries is None:
             return None
@@ -139,11 +139,11 @@ class RoleRecords:
                 "reports": role.reports,
             }
             entries.append(known)
-        known.update(_standing(pod, role, gone, known))
+        known.update(_record_standing(pod, role, gone, known))
         if known["state"] == JobState.FAILED.value and "own" not in known:
             known["own"] = not any(map(_is_taken, entries))
-        if not known.get("read") and self._comes_as_events(pod, role) and _ended_well(pod, role):
-            known.update(read=True, log=_existing(folder, known["log"]))
+        if not known.get("read") and self._comes_as_events(pod, role) and _has_ended_well(pod, role):
+            known.update(read=True, log=_find_existing(folder, known["log"]))
         _write(folder, entries)
         if known["state"] == "ENDING":
             self._ending[uid] = folder
@@ -173,7 +173,7 @@ class RoleRecords:
             return
 
     def _copy(self, pod: Json, role: Role, last: bool) -> None:
-        folder, uid = self._folder_of(pod), pod["metadata"]["uid"]
+        folder, uid = self._find_folder(pod), pod["metadata"]["uid"]
         entry = next((entry for entry in _read(folder) or [] if entry["uid"] == uid), None)
         if entry is None or entry.get("read"):
             return
@@ -186,7 +186,7 @@ class RoleRecords:
 
     def _finish(self, pod: Json) -> None:
         """Finish with a pod whose log is complete."""
-        folder = self._folder_of(pod)
+        folder = self._find_folder(pod)
         with self._lock:
             if self._closed.is_set():
                 return
@@ -194,18 +194,18 @@ class RoleRecords:
             if entries is None:
                 return
             for known in (known for known in entries if known["uid"] == pod["metadata"]["uid"]):
-                known.update(read=True, log=_existing(folder, known["log"]))
+                known.update(read=True, log=_find_existing(folder, known["log"]))
             _write(folder, entries)
 
-    def _folder_of(self, pod: Json) -> Path:
+    def _find_folder(self, pod: Json) -> Path:
         """Return the folder of the pod's attempt; its labels were checked before."""
         trial, attempt = _place(pod) or ("", "")
         return self._folder / "trials" / trial / attempt
 
 
-def _ended_well(pod: Json, role: Role) -> bool:
+def _has_ended_well(pod: Json, role: Role) -> bool:
     """Return whether a pod has ended as it should: by itself, or because that was requested."""
-    end = pod_end(pod, role.container)
+    end = judge_pod_end(pod, role.container)
     return end is not None and end.state in (JobState.SUCCEEDED, JobState.CANCELED)
 
 
@@ -226,16 +226,16 @@ def _is_taken(entry: Mapping[str, Json]) -> bool:
     return bool(entry.get("disrupted") or (entry.get("reports") and entry["state"] in _TAKEN))
 
 
-def _existing(folder: Path, log: Json) -> Json:
+def _find_existing(folder: Path, log: Json) -> Json:
     """Return the name of a log, None if the file does not exist."""
     return log if log and (folder / "roles" / log).exists() else None
 
 
-def _standing(pod: Json, role: Role, gone: bool, known: Mapping[str, Json]) -> dict[str, Json]:
+def _record_standing(pod: Json, role: Role, gone: bool, known: Mapping[str, Json]) -> dict[str, Json]:
     """Return the entry of a pod now; its end stays known when it is gone."""
-    end = pod_end(pod, role.container)
+    end = judge_pod_end(pod, role.container)
     if end is not None:
-        started = end.started or container_start(pod, role.container)
+        started = end.started or find_container_start(pod, role.container)
         return {
             "state": end.state.value,
             "exitCode": end.exit_code,
@@ -250,7 +250,7 @@ def _standing(pod: Json, role: Role, gone: bool, known: Mapping[str, Json]) -> d
     state = "DELETED" if gone else "ENDING" if pod["metadata"].get("deletionTimestamp") else "RUNNING"
     ended = time.time() if gone else None
     host = str((pod.get("spec") or {}).get("nodeName") or "")
-    started = container_start(pod, role.container)
+    started = find_container_start(pod, role.container)
     return {"state": state, "exitCode": None, "reason": "", "host": host, "started": started, "ended": ended}
 
 

@@ -32,7 +32,7 @@ from nnilite_kubernetes._api import SECRETS, ApiError, Cluster, connect
 from nnilite_kubernetes._config import IGNORED, ClusterConfig
 from nnilite_kubernetes._judge import Judge
 from nnilite_kubernetes._kind import OperatorKind
-from nnilite_kubernetes._known import KnownJobs, job_of
+from nnilite_kubernetes._known import KnownJobs, find_job
 from nnilite_kubernetes._logs import Logs
 from nnilite_kubernetes._opening import Opening
 from nnilite_kubernetes._role_records import RoleRecords
@@ -85,7 +85,7 @@ class ClusterService(TrainingService):
             pool.shutdown(wait=False, cancel_futures=True)
             await self.close()
             if isinstance(error, ApiError) and error.status in (401, 403):
-                raise _not_let_in(error) from error
+                raise _make_not_let_in(error) from error
             raise
 
     def _open(self, pool: ThreadPoolExecutor) -> None:
@@ -115,7 +115,7 @@ class ClusterService(TrainingService):
             opening.check_quotas()
         except ApiError as error:
             if error.status in (401, 403):
-                raise _not_let_in(error) from error
+                raise _make_not_let_in(error) from error
             raise
         finally:
             cluster.close()
@@ -247,10 +247,10 @@ class ClusterService(TrainingService):
         running: dict[str, int] = {}
         for pod in self._opened.known.pods() if self._opened is not None else []:
             node = (pod.get("spec") or {}).get("nodeName")
-            if node and job_of(pod) and (pod.get("status") or {}).get("phase") == "Running":
+            if node and find_job(pod) and (pod.get("status") or {}).get("phase") == "Running":
                 running[node] = running.get(node, 0) + 1
         return [Host(node, "up", running=number) for node, number in sorted(running.items())]
 
 
-def _not_let_in(error: ApiError) -> ConfigError:
+def _make_not_let_in(error: ApiError) -> ConfigError:
     return ConfigError(str(error), Place(field="kubeconfig"))

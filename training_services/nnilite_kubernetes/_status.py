@@ -81,7 +81,7 @@ def rank(pod: Json) -> int:
     return int(found[0]) if found and found[0].isdigit() else 0
 
 
-def role_of(pod: Json) -> str:
+def find_role(pod: Json) -> str:
     """Return the role of a pod."""
     return str((pod["metadata"].get("labels") or {}).get(ROLE) or "")
 
@@ -89,7 +89,7 @@ def role_of(pod: Json) -> str:
 def reporting(facts: Facts) -> tuple[Json | None, Role]:
     """Return the newest pod that reports for the trial, if any, and its role."""
     role = next(role for role in facts.roles if role.reports)
-    found = [pod for pod in facts.pods if role_of(pod) == role.name and rank(pod) == 0]
+    found = [pod for pod in facts.pods if find_role(pod) == role.name and rank(pod) == 0]
     found.sort(key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
     return (found[-1] if found else None), role
 
@@ -98,29 +98,31 @@ def status(kind: OperatorKind, facts: Facts) -> JobStatus:
     """Return the state of an existing job. The caller decides whether it has waited too long: see `wait_of`."""
     pod, role = reporting(facts)
     outcome = kind.outcome(facts.content)
-    end = pod_end(pod, role.container) if pod is not None else None
+    end = judge_pod_end(pod, role.container) if pod is not None else None
     if end is not None and (kind.pod_end_counts or outcome.state):
-        found = _judged(facts, pod, end)
+        found = _judge_end(facts, pod, end)
         if found is not None:
             return found
     if outcome.state is not None and outcome.state.ended:
-        return _by_object(facts, outcome)
+        return _judge_by_object(facts, outcome)
     host, url = (str((pod.get("spec") or {}).get("nodeName") or ""), "") if pod is not None else ("", "")
-    started = container_start(pod, role.container) if pod is not None else None
+    started = find_container_start(pod, role.container) if pod is not None else None
     if started is not None:
-        reason = "it is being ended" if facts.canceled or end is not None else _silent_node(pod) or outcome.message
+        reason = (
+            "it is being ended" if facts.canceled or end is not None else _describe_silent_node(pod) or outcome.message
+        )
         return JobStatus(JobState.RUNNING, reason, host=host, url=url, started=started)
     reason = "it is being canceled" if facts.canceled else wait_of(facts).reason or outcome.message
     return JobStatus(JobState.WAITING, reason, host=host)
 
 
-def _silent_node(pod: Json | None) -> str:
+def _describe_silent_node(pod: Json | None) -> str:
     """Return what to say of a pod whose node does not answer, "" for others.
 
     The cluster takes it for not ready after 40 s, though its containers run as far as is known, and gives it up much
     later: after 5 minutes, by default.
     """
-    if pod is None or _phase(pod) != "Running":
+    if pod is None or _find_phase(pod) != "Running":
         return ""
     host = (pod.get("spec") or {}).get("nodeName")
     for entry in (pod.get("status") or {}).get("conditions") or []:
@@ -132,11 +134,11 @@ def _silent_node(pod: Json | None) -> str:
 def interrupted(facts: Facts) -> JobStatus | None:
     """Return the end of the reporting pod if it received SIGTERM from an unknown sender, else None."""
     pod, role = reporting(facts)
-    end = pod_end(pod, role.container) if pod is not None else None
+    end = judge_pod_end(pod, role.container) if pod is not None else None
     return end if end is not None and end.state is JobState.CANCELED and not facts.canceled else None
 
 
-def _judged(facts: Facts, pod: Json, end: JobStatus) -> JobStatus | None:
+def _judge_end(facts: Facts, pod: Json, end: JobStatus) -> JobStatus | None:
     """Return what the end of the reporting pod means for the job; None where others have to say why it ended."""
     if facts.canceled:
         return replace(end, state=JobState.CANCELED, reason="canceled")
@@ -144,14 +146,14 @@ def _judged(facts: Facts, pod: Json, end: JobStatus) -> JobStatus | None:
         return end
     if facts.content["metadata"].get("deletionTimestamp"):
         return replace(end, state=JobState.LOST, reason=deleted(facts.content), exit_code=None)
-    if pod["metadata"].get("deletionTimestamp") or not _by_answer(pod, facts.roles):
+    if pod["metadata"].get("deletionTimestamp") or not _is_by_answer(pod, facts.roles):
         return None
     return end
 
 
-def _by_answer(pod: Json, roles: Sequence[Role]) -> bool:
+def _is_by_answer(pod: Json, roles: Sequence[Role]) -> bool:
     """Return whether the keeper reports that an answer of the manager asked for the end, not a signal."""
-    word = _keepers_word(_container_state(pod, _container_of(pod, roles)).get("terminated"))
+    word = _read_keepers_word(_find_container_state(pod, _name_container(pod, roles)).get("terminated"))
     return word is not None and word.get("cause") != _INTERRUPTED
 
 
@@ -160,7 +162,7 @@ def deleted(content: Json) -> str:
     return f"the {content.get('kind') or 'object'} {content['metadata']['name']} was deleted, not by this experiment"
 
 
-def _by_object(facts: Facts, outcome: ObjectOutcome) -> JobStatus:
+def _judge_by_object(facts: Facts, outcome: ObjectOutcome) -> JobStatus:
     """Return the end that the object reports; a role that was removed, or has failed, says more."""
     if facts.canceled:
         return JobStatus(JobState.CANCELED, "canceled")
@@ -168,14 +170,14 @@ def _by_object(facts: Facts, outcome: ObjectOutcome) -> JobStatus:
         return JobStatus(JobState.SUCCEEDED, exit_code=0)
     pods = sorted(facts.pods, key=lambda pod: not disruption(pod))  # others fail because one was taken away
     for pod in pods:
-        end = pod_end(pod, _container_of(pod, facts.roles))
+        end = judge_pod_end(pod, _name_container(pod, facts.roles))
         if end is not None and end.state not in (JobState.SUCCEEDED, JobState.CANCELED):
             reason = f"{pod['metadata']['name']}: {end.reason or end.state.value}"
             return JobStatus(end.state, reason, end.exit_code, end.host, started=end.started, ended=end.ended)
     for pod in pods:
-        container = _container_of(pod, facts.roles)
-        end = pod_end(pod, container)
-        code = (_container_state(pod, container).get("terminated") or {}).get("exitCode")
+        container = _name_container(pod, facts.roles)
+        end = judge_pod_end(pod, container)
+        code = (_find_container_state(pod, container).get("terminated") or {}).get("exitCode")
         # What the object tells as the trial's failure is its answer to somebody's SIGTERM.
         if end is not None and end.state is JobState.CANCELED and outcome.exit_code in (None, code):
             reason = " ".join(filter(None, (removal(pod), outcome.message and f"({outcome.message})")))
@@ -194,36 +196,36 @@ def removal(pod: Json) -> str:
     return disruption(pod) or f"its pod {pod['metadata']['name']} was deleted, not by this experiment"
 
 
-def _container_of(pod: Json, roles: Sequence[Role]) -> str:
-    return next((role.container for role in roles if role.name == role_of(pod)), "")
+def _name_container(pod: Json, roles: Sequence[Role]) -> str:
+    return next((role.container for role in roles if role.name == find_role(pod)), "")
 
 
-def pod_end(pod: Json, container: str) -> JobStatus | None:
+def judge_pod_end(pod: Json, container: str) -> JobStatus | None:
     """Return how a pod ended, None if it has not. CANCELED: it received SIGTERM from an unknown sender."""
     host = str((pod.get("spec") or {}).get("nodeName") or "")
-    terminated = _container_state(pod, container).get("terminated")
-    word = _keepers_word(terminated)
-    told = _by_keeper(word, terminated, host) if terminated and word is not None else None
+    terminated = _find_container_state(pod, container).get("terminated")
+    word = _read_keepers_word(terminated)
+    told = _judge_by_keeper(word, terminated, host) if terminated and word is not None else None
     if told is not None and told.state is not JobState.CANCELED:
         return told
-    over = told is not None or terminated or _phase(pod) == "Failed"
+    over = told is not None or terminated or _find_phase(pod) == "Failed"
     why = disruption(pod)
-    if why and (over or _node_is_gone(pod)):
+    if why and (over or _is_node_gone(pod)):
         return JobStatus(JobState.LOST, why, host=host, started=told.started if told else None)
     if told is not None:
         return told
     if terminated:
-        return _by_container(terminated, host)
-    return _without_container(pod, host) if _phase(pod) == "Failed" else None
+        return _judge_by_container(terminated, host)
+    return _judge_without_container(pod, host) if _find_phase(pod) == "Failed" else None
 
 
-def _without_container(pod: Json, host: str) -> JobStatus:
+def _judge_without_container(pod: Json, host: str) -> JobStatus:
     """Return the end of a pod whose own container never ran, or is no longer known."""
     status = pod.get("status") or {}
     for entry in status.get("initContainerStatuses") or []:
         terminated = (entry.get("state") or {}).get("terminated") or {}
         if terminated.get("exitCode"):
-            text = _sentence(f"its init container {entry.get('name')} failed", _guessed(terminated)[1])
+            text = _sentence(f"its init container {entry.get('name')} failed", _guess_end(terminated)[1])
             return JobStatus(JobState.FAILED, text, host=host)
     reason = _sentence(status.get("reason"), status.get("message")) or "its pod failed"
     return JobStatus(JobState.LOST, reason, host=host)
@@ -240,12 +242,12 @@ def disruption(pod: Json) -> str:
     return ""
 
 
-def _node_is_gone(pod: Json) -> bool:
+def _is_node_gone(pod: Json) -> bool:
     """Return whether the node is gone, so that nothing can report how the containers end."""
     return (pod.get("status") or {}).get("reason") == "NodeLost"
 
 
-def overdue_s(pod: Json, now: float) -> float:
+def compute_overdue_s(pod: Json, now: float) -> float:
     """Return for how many seconds a pod that is being deleted is overdue.
 
     Negative while it has time, and for other pods.
@@ -256,7 +258,7 @@ def overdue_s(pod: Json, now: float) -> float:
 
 def is_alive(pod: Json) -> bool:
     """Return whether a pod has not ended."""
-    return _phase(pod) in ("Pending", "Running")
+    return _find_phase(pod) in ("Pending", "Running")
 
 
 def is_canceled(content: Json) -> bool:
@@ -264,11 +266,11 @@ def is_canceled(content: Json) -> bool:
     return CANCELED in (content["metadata"].get("annotations") or {})
 
 
-def _phase(pod: Json) -> str:
+def _find_phase(pod: Json) -> str:
     return str((pod.get("status") or {}).get("phase") or "")
 
 
-def _keepers_word(terminated: Json | None) -> Json | None:
+def _read_keepers_word(terminated: Json | None) -> Json | None:
     try:
         word = json.loads((terminated or {}).get("message") or "")["nnilite"]
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -276,20 +278,20 @@ def _keepers_word(terminated: Json | None) -> Json | None:
     return word if isinstance(word, dict) else None
 
 
-def _by_keeper(word: Json, terminated: Json, host: str) -> JobStatus:
+def _judge_by_keeper(word: Json, terminated: Json, host: str) -> JobStatus:
     started = word.get("started") or seconds(terminated.get("startedAt"))
     ended = word.get("ended") or seconds(terminated.get("finishedAt"))
     return end_status({**word, "time": ended}, host, started)
 
 
-def _by_container(terminated: Json, host: str) -> JobStatus:
+def _judge_by_container(terminated: Json, host: str) -> JobStatus:
     """Return the end of a container whose keeper could not report it."""
-    state, message, code = _guessed(terminated)
+    state, message, code = _guess_end(terminated)
     started, ended = seconds(terminated.get("startedAt")), seconds(terminated.get("finishedAt"))
     return JobStatus(state, message, code, host, started=started, ended=ended)
 
 
-def _guessed(terminated: Json) -> tuple[JobState, str, int | None]:
+def _guess_end(terminated: Json) -> tuple[JobState, str, int | None]:
     """Guess state, message and exit code."""
     code, reason = int(terminated.get("exitCode") or 0), str(terminated.get("reason") or "")
     message = _sentence(reason if reason not in ("Error", "Completed") else "", terminated.get("message"))
@@ -304,13 +306,13 @@ def _guessed(terminated: Json) -> tuple[JobState, str, int | None]:
     return JobState.FAILED, message or f"its container ended with {code}", code
 
 
-def container_start(pod: Json, container: str) -> float | None:
+def find_container_start(pod: Json, container: str) -> float | None:
     """Return when the container was started, None if it was not."""
-    state = _container_state(pod, container)
+    state = _find_container_state(pod, container)
     return seconds((state.get("running") or state.get("terminated") or {}).get("startedAt"))
 
 
-def _container_state(pod: Json, container: str) -> Json:
+def _find_container_state(pod: Json, container: str) -> Json:
     for entry in (pod.get("status") or {}).get("containerStatuses") or []:
         if entry.get("name") == container:
             return entry.get("state") or {}
@@ -319,7 +321,7 @@ def _container_state(pod: Json, container: str) -> Json:
 
 def wait_of(facts: Facts) -> Wait:
     """Return what a job that has not started waits for: the worst of its pods' reasons."""
-    waits = [found for pod in facts.pods if (found := pod_wait(pod))]
+    waits = [found for pod in facts.pods if (found := explain_pod_wait(pod))]
     stuck = [wait for wait in waits if wait.stuck]
     if stuck or waits:
         return (stuck or waits)[0]
@@ -339,14 +341,14 @@ def unexplained(facts: Facts) -> Json | None:
     It is the object if the reporting pod does not exist, whatever other pods run already.
     """
     pending = [pod for pod in facts.pods if (pod.get("status") or {}).get("phase") in (None, "Pending")]
-    if any(map(pod_wait, pending)):
+    if any(map(explain_pod_wait, pending)):
         return None
     if reporting(facts)[0] is None:
         return facts.content
     return pending[0] if pending else None
 
 
-def pod_wait(pod: Json) -> Wait | None:
+def explain_pod_wait(pod: Json) -> Wait | None:
     """Return what a pod waits for, None if it does not say."""
     status = pod.get("status") or {}
     if status.get("phase") not in (None, "Pending"):

@@ -42,7 +42,7 @@ class Submitter:
 
     def name(self, job: str) -> str:
         """Return the name of the objects of a job."""
-        return manifests.object_name(job, self._kind.dashes)
+        return manifests.make_object_name(job, self._kind.dashes)
 
     # ------------------------------------------------------------ one job
 
@@ -72,7 +72,7 @@ class Submitter:
 
     def _submit(self, cluster: Cluster, job: Job) -> Json:
         """Make the object last, which then owns the others: a kubelet that misses a pod's Secret waits for long."""
-        companions = self._companions(job, self.deliverer.deliver(cluster, job))
+        companions = self._make_companions(job, self.deliverer.deliver(cluster, job))
         made: list[tuple[Resource, Json]] = []
         try:
             for resource, body in companions:
@@ -96,20 +96,22 @@ class Submitter:
         setup = self.deliverer.setup(job)
         keeper = b"" if setup.source in (CodeSource.SECRET, CodeSource.MANAGER) else None
         code = b"" if setup.source is CodeSource.SECRET else None
-        (_, secret), *more = self._companions(job, replace(_ANY, keeper=keeper, code=code))
+        (_, secret), *more = self._make_companions(job, replace(_ANY, keeper=keeper, code=code))
         found = [manifests.hidden(secret), *(body for _, body in more), self._manifest(job)]
-        return [self.deliverer.code_pod(job), *found] if self.deliverer.sends_code(job.spec.get("report")) else found
+        return (
+            [self.deliverer.make_code_pod(job), *found] if self.deliverer.sends_code(job.spec.get("report")) else found
+        )
 
     def _manifest(self, job: Job) -> Json:
         name, setup = self.name(job.name), self.deliverer.setup(job)
-        return self._kind.manifest(manifests.object_metadata(job, name, setup), self._pods(job), job)
+        return self._kind.manifest(manifests.make_object_metadata(job, name, setup), self._pods(job), job)
 
     def _pods(self, job: Job) -> dict[str, Json]:
         """Return the templates of a job's pods, by the names of their roles."""
         name, setup = self.name(job.name), self.deliverer.setup(job)
         return {role.name: manifests.pod_template(job, name, setup, role) for role in self._kind.roles(job)}
 
-    def _companions(self, job: Job, delivery: PodDelivery) -> list[tuple[Resource, Json]]:
+    def _make_companions(self, job: Job, delivery: PodDelivery) -> list[tuple[Resource, Json]]:
         """Return the Secret, and other objects that the kind needs."""
         name, setup = self.name(job.name), self.deliverer.setup(job)
         secret = manifests.secret(job, name, setup, self._kind.roles(job), delivery)
@@ -135,7 +137,7 @@ class Submitter:
         try:
             made = cluster.create(resource, self._namespace, body)
         except ApiError as error:
-            found = cluster.get(resource, self._namespace, body["metadata"]["name"]) if _of_quota(error) else None
+            found = cluster.get(resource, self._namespace, body["metadata"]["name"]) if _explain_quota(error) else None
             if found is None:
                 raise
             made = found  # quotas are looked at before names, and it may be our own job that uses this one up
@@ -151,7 +153,7 @@ class Submitter:
 
     def _give(self, cluster: Cluster, resource: Resource, body: Json, found: Json, owner: Json) -> None:
         """Give a companion of a job to its owner. Raises: see `_created`."""
-        reference = self._reference(owner)
+        reference = self._make_reference(owner)
         owners = [entry.get("uid") for entry in found["metadata"].get("ownerReferences") or []]
         if not owners:
             self.own(cluster, resource, found, owner)
@@ -173,23 +175,23 @@ class Submitter:
 
     def own(self, cluster: Cluster, resource: Resource, content: Json, owner: Json) -> None:
         """Make a job's object own its companions, so that the cluster deletes them together. Raises: ApiError."""
-        change = {"metadata": {"ownerReferences": [self._reference(owner)]}}
+        change = {"metadata": {"ownerReferences": [self._make_reference(owner)]}}
         cluster.patch(resource, self._namespace, content["metadata"]["name"], change)
 
-    def _reference(self, owner: Json) -> dict[str, Json]:
+    def _make_reference(self, owner: Json) -> dict[str, Json]:
         known = {"apiVersion": self._kind.resource.api_version, "kind": self._kind.resource.kind}
         return {**known, **{name: owner["metadata"][name] for name in ("name", "uid")}}
 
     def _refusal(self, error: ApiError) -> Exception:
         """Return the error of a refusal: a lasting one ends the trial; a passing one lets it wait."""
-        reason = _of_quota(error) or self._of_place(error)
+        reason = _explain_quota(error) or self._explain_place(error)
         if reason:
             self._refused += 1
             self._full = (time.monotonic() + min(_FULL_S, 0.5 * (self._refused - 1)), reason)
             return NoCapacity(reason)
         return JobRefused(str(error)) if error.status in (400, 403, 422) else error
 
-    def _of_place(self, error: ApiError) -> str:
+    def _explain_place(self, error: ApiError) -> str:
         """Return why the namespace takes no job at all, which says nothing about this one; "" for other refusals."""
         kind, namespace, text = self._kind.resource.kind, self._namespace, str(error)
         if error.status == 403 and "because it is being terminated" in text:
@@ -203,7 +205,7 @@ class Submitter:
         return ""
 
 
-def _of_quota(error: ApiError) -> str:
+def _explain_quota(error: ApiError) -> str:
     """Return what a used-up quota says, "" for other refusals."""
     _, found, rest = str(error).partition("exceeded quota")
     return found + rest if error.status == 403 else ""

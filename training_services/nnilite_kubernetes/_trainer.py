@@ -16,7 +16,7 @@ from nnilite.records import Json
 from nnilite.service import Job
 from nnilite_kubernetes._api import ApiError, Cluster, Resource
 from nnilite_kubernetes._config import DEFAULT_IMAGE
-from nnilite_kubernetes._kind import ObjectOutcome, OperatorKind, by_conditions
+from nnilite_kubernetes._kind import ObjectOutcome, OperatorKind, judge_by_conditions
 from nnilite_kubernetes._kubeflow import FLAVORS, KubeflowConfig
 from nnilite_kubernetes._manifest import Role, merged
 
@@ -49,7 +49,7 @@ class TrainJob(OperatorKind):
                 Place(field="operator"),
             )
         if self._config.runtime:
-            self._named = _usable(self._config.runtime, self._read(cluster, self._config.runtime))
+            self._named = _check_usable(self._config.runtime, self._read(cluster, self._config.runtime))
 
     def _read(self, cluster: Cluster, name: str) -> Json:
         of_cluster = self._config.runtime_kind == CLUSTER_RUNTIMES.kind
@@ -72,7 +72,7 @@ class TrainJob(OperatorKind):
     def roles(self, job: Job) -> Sequence[Role]:
         worker = self._config.present["worker"]
         if worker.docker_image == DEFAULT_IMAGE and self._named is not None:
-            image = _container_of(self._named).get("image") or DEFAULT_IMAGE
+            image = _name_container(self._named).get("image") or DEFAULT_IMAGE
             worker = replace(worker, docker_image=image)
         gpus = worker.gpu_number if worker.gpu_number is not None else job.gpus
         role = Role("worker", _NODE, worker, worker.replicas, worker.command, gpus, rank="JOB_COMPLETION_INDEX")
@@ -83,11 +83,11 @@ class TrainJob(OperatorKind):
             "apiVersion": RUNTIMES.api_version,
             "kind": RUNTIMES.kind,
             "metadata": metadata,
-            "spec": self._runtime(pods["worker"]),
+            "spec": self._make_runtime(pods["worker"]),
         }
         return [(RUNTIMES, runtime)]
 
-    def _runtime(self, pod: Json) -> Json:
+    def _make_runtime(self, pod: Json) -> Json:
         """Return the spec of a trial's runtime. Nothing restarts there: trials are tried again by the manager."""
         spec = deepcopy(self._named) if self._named is not None else _plain()
         job_set = spec["template"]["spec"]
@@ -119,7 +119,7 @@ class TrainJob(OperatorKind):
         return [name, f"{name}-{_nodes(self._named)['name'] if self._named else _NODE}-0"]
 
     def outcome(self, content: Json) -> ObjectOutcome:
-        return by_conditions(content, "Complete", "Failed")
+        return judge_by_conditions(content, "Complete", "Failed")
 
 
 def _plain() -> Json:
@@ -135,13 +135,13 @@ def _nodes(spec: Json) -> Json:
     return next(job for job, step in steps if step == "trainer")
 
 
-def _container_of(spec: Json) -> Json:
+def _name_container(spec: Json) -> Json:
     """Return the container of a runtime that trains. Raises: as `_nodes`."""
     containers = _nodes(spec)["template"]["spec"]["template"]["spec"]["containers"]
     return next(container for container in containers if container["name"] == _NODE)
 
 
-def _usable(name: str, runtime: Json) -> Json:
+def _check_usable(name: str, runtime: Json) -> Json:
     """Return the spec of a runtime if trials can use it. Raises: ConfigError."""
     spec = runtime.get("spec") or {}
     if (spec.get("mlPolicy") or {}).get("mpi"):
@@ -151,7 +151,7 @@ def _usable(name: str, runtime: Json) -> Json:
             _RUNTIME,
         )
     try:
-        _container_of(spec)
+        _name_container(spec)
     except (KeyError, TypeError, AttributeError, StopIteration) as error:
         raise ConfigError(
             f"{name!r} has no job for training with a container {_NODE!r}, which trials need", _RUNTIME

@@ -100,7 +100,7 @@ def check_launcher(distributed: Any) -> None:
         )
 
 
-def _without_gpus(config: LocalConfig, settings: object) -> bool:
+def _has_no_gpus(config: LocalConfig, settings: object) -> bool:
     return not config.trial_gpu_number
 
 
@@ -124,7 +124,7 @@ IGNORED = (
         "gpuIndices",
         "trials see all GPUs, or none; set trialGpuNumber to have GPUs assigned",
         "unless `trialGpuNumber` is above 0",
-        _without_gpus,
+        _has_no_gpus,
     ),
 )
 """What has no effect where trials run on the manager's machine."""

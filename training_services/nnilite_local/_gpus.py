@@ -22,7 +22,7 @@ _GLANCE_EVERY_S = 10.0
 _CURE = "remove it to run trials without assigned GPUs, or run them on a machine that has enough"
 
 
-def rules_of(config: LocalConfig, environment: Mapping[str, str] = os.environ) -> GpuRules:
+def make_gpu_rules(config: LocalConfig, environment: Mapping[str, str] = os.environ) -> GpuRules:
     """Return what the config allows; if it names no GPUs, those that this process itself may see."""
     allowed = config.gpu_indices
     visible = environment.get("CUDA_VISIBLE_DEVICES")
@@ -134,7 +134,7 @@ class GpuDesk:
         try:
             with open_ordinary(str(self._place)) as file:
                 saved = json.load(file)
-            return {job: (_absolute(directory), _indices(gpus)) for job, (directory, gpus) in saved.items()}
+            return {job: (_check_absolute(directory), _check_indices(gpus)) for job, (directory, gpus) in saved.items()}
         except FileNotFoundError:
             return {}
         except OSError as error:
@@ -167,14 +167,14 @@ class GpuDesk:
             return False
 
 
-def _absolute(directory: object) -> Path:
+def _check_absolute(directory: object) -> Path:
     if not isinstance(directory, str) or not directory.startswith("/") or "\0" in directory:
         raise ValueError(f"{directory!r:.60} is not a folder")
     os.fsencode(directory)  # a lone surrogate is in no name
     return Path(directory)
 
 
-def _indices(gpus: object) -> tuple[int, ...]:
+def _check_indices(gpus: object) -> tuple[int, ...]:
     if not isinstance(gpus, list) or not all(type(index) is int and index >= 0 for index in gpus):
         raise ValueError(f"{gpus!r:.60} are not GPUs")
     return tuple(gpus)

@@ -120,7 +120,7 @@ def mark_of(start: str) -> str:
     return f"{boot_id()}/{start}" if start else ""
 
 
-async def other_keeper(folder: AttemptFolder) -> int | None:
+async def find_other_keeper(folder: AttemptFolder) -> int | None:
     """Return the keeper at work in a folder, from all processes."""
     return await asyncio.to_thread(folder.keeper) or None
 

@@ -56,13 +56,13 @@ class SecondKeepers:
 
         If it did not, perhaps because of the disk, the trial may still run: the job must not count as lost yet.
         """
-        done = await self._second_keeper(folder)
+        done = await self._meet_second_keeper(folder)
         if not done:
             await asyncio.sleep(_SPEAK_AGAIN_S)
         self._wake()
         return done
 
-    async def _second_keeper(self, folder: AttemptFolder) -> bool:
+    async def _meet_second_keeper(self, folder: AttemptFolder) -> bool:
         nothing = asyncio.subprocess.DEVNULL
         try:
             grace_s = await asyncio.to_thread(folder.grace_s)

@@ -39,9 +39,9 @@ from nnilite_local._config import IGNORED, LAUNCHERS, LocalConfig, check_launche
 from nnilite_local._dismissals import Dismissals, tidy
 from nnilite_local._endings import Endings
 from nnilite_local._fork_server_client import ForkServerClient
-from nnilite_local._gpus import GpuDesk, rules_of
+from nnilite_local._gpus import GpuDesk, make_gpu_rules
 from nnilite_local._keeper_watch import LocalWatch, folder_of
-from nnilite_local._keepers import Keepers, mark_of, other_keeper
+from nnilite_local._keepers import Keepers, find_other_keeper, mark_of
 from nnilite_local._second_keepers import SecondKeepers
 
 log = logging.getLogger(__name__)
@@ -73,8 +73,8 @@ class LocalService(TrainingService):
     def __init__(self, name: str, config: LocalConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
         self._directory = Path(os.path.abspath(context.directory))  # noqa: PTH100 - links must stay as they are
-        self._server = ForkServerClient(context.keeper, self._directory / "fork-server.log", self._keeper_ended)
-        self._gpus = GpuDesk(context.experiment, rules_of(config), self._directory / "gpus.json")
+        self._server = ForkServerClient(context.keeper, self._directory / "fork-server.log", self._handle_keeper_end)
+        self._gpus = GpuDesk(context.experiment, make_gpu_rules(config), self._directory / "gpus.json")
         slots = self._directory.parent / ".slots" / f"{context.experiment}.{name}.json"
         self._host = socket.gethostname()
         looks = FolderLooks()
@@ -111,9 +111,9 @@ class LocalService(TrainingService):
         await self._server.start()
 
     async def submit(self, job: Job) -> Handle:
-        folder = _folder_of(self._directory, job)
+        folder = _find_folder(self._directory, job)
         if job.attempt:
-            await self._endings.end_earlier(_earlier(self._directory, job))
+            await self._endings.end_earlier(_list_earlier(self._directory, job))
         try:
             known = await self._known(job, folder)
         except OSError as error:
@@ -137,10 +137,10 @@ class LocalService(TrainingService):
             env, niceness = environment(gpus), self.config.niceness
             own["distributed"] = _nodes_here(job)
             spec = job.spec_for(folder.path, code=code, env=env, niceness=niceness, **own)
-            await self._in_folder(job, folder, partial(folder.create, spec))
+            await self._run_in_folder(job, folder, partial(folder.create, spec))
             keeper = await self._server.run(job.name, folder.spec_file)
             handle = _handle(job, folder, keeper, self._server.name, gpus)
-            await self._in_folder(job, folder, partial(folder.keep_note, handle))
+            await self._run_in_folder(job, folder, partial(folder.keep_note, handle))
         except (OSError, ConfigError, ServiceError) as error:
             async with self._booking:
                 await _free(job.name, self._gpus, self._slots)
@@ -199,11 +199,13 @@ class LocalService(TrainingService):
     def describe(self, job: Job) -> Json:
         """Return the keeper's specification, without secrets."""
         code = (
-            {"archive": "a copy for each trial"} if self.config.isolate_code else _in_place(self.context.code_directory)
+            {"archive": "a copy for each trial"}
+            if self.config.isolate_code
+            else _describe_in_place(self.context.code_directory)
         )
         gpus = {} if job.gpus is None else {"gpus": job.gpus}
         own = {"niceness": self.config.niceness, "distributed": _nodes_here(job)}
-        spec = job.spec_for(_folder_of(self._directory, job).path, code=code, **own)
+        spec = job.spec_for(_find_folder(self._directory, job).path, code=code, **own)
         return {"name": job.name, **gpus, **spec, "token": _HIDDEN}
 
     async def check(self) -> None:
@@ -290,19 +292,19 @@ class LocalService(TrainingService):
 
     async def _known(self, job: Job, folder: AttemptFolder) -> Handle | None:
         """Return the handle of a job that was submitted before, even if the manager died before it got that handle."""
-        handle, begun = await self._in_folder(job, folder, lambda: (folder.handle(), folder.was_begun()))
+        handle, begun = await self._run_in_folder(job, folder, lambda: (folder.handle(), folder.was_begun()))
         if handle is None and begun:
-            pid = await other_keeper(folder)
-            if pid is None and await self._in_folder(job, folder, lambda: _has_not_spoken(folder, self._host)):
+            pid = await find_other_keeper(folder)
+            if pid is None and await self._run_in_folder(job, folder, lambda: _has_not_spoken(folder, self._host)):
                 return None
             keeper = (pid, started_at(pid)) if pid else (0, "")
             handle = _handle(job, folder, keeper, _ANOTHER, folder.gpus() if job.gpus else None)
-            await self._in_folder(job, folder, partial(folder.keep_note, handle))
+            await self._run_in_folder(job, folder, partial(folder.keep_note, handle))
         if handle is not None and self._runs(folder.path):
             self._gpus.rebook(job.name, folder.path, handle["gpus"])
         return handle
 
-    async def _in_folder(self, job: Job, folder: AttemptFolder, work: Callable[[], T]) -> T:
+    async def _run_in_folder(self, job: Job, folder: AttemptFolder, work: Callable[[], T]) -> T:
         """Do something in a new attempt's folder. Raises: OSError, ServiceError.
 
         An earlier attempt may have made the trial's folder hang. The folder of the first attempt is new, so it need not
@@ -316,7 +318,7 @@ class LocalService(TrainingService):
         code = (
             {"archive": str((await self._packed()).archive)}
             if self.config.isolate_code
-            else _in_place(self.context.code_directory)
+            else _describe_in_place(self.context.code_directory)
         )
         try:
             await _take_slot(self._slots, job, folder, self._terms)
@@ -343,7 +345,7 @@ class LocalService(TrainingService):
 
     # watching
 
-    def _keeper_ended(self, job: str) -> None:
+    def _handle_keeper_end(self, job: str) -> None:
         """Handle the departure of a keeper; without a job, no further departures will be reported."""
         if job in self._removed:
             self._removed.discard(job)
@@ -363,7 +365,7 @@ class LocalService(TrainingService):
         return directory in self._starting or self._watch.runs(directory)
 
 
-def _folder_of(directory: Path, job: Job) -> AttemptFolder:
+def _find_folder(directory: Path, job: Job) -> AttemptFolder:
     """Return the folder of an attempt in that of the experiment. Raises: ConfigError."""
     if not _NAME.fullmatch(job.trial):
         raise ConfigError(f"{job.trial!r} cannot be the name of a folder")
@@ -399,15 +401,15 @@ def _nodes_here(job: Job) -> Json:
     return {**told, "node": 0, "here": told["nodes"]} if told else None
 
 
-def _in_place(code_directory: Path) -> dict[str, str]:
+def _describe_in_place(code_directory: Path) -> dict[str, str]:
     return {"in_place": os.path.abspath(code_directory)}  # noqa: PTH100
 
 
-def _earlier(directory: Path, job: Job) -> list[tuple[str, AttemptFolder]]:
+def _list_earlier(directory: Path, job: Job) -> list[tuple[str, AttemptFolder]]:
     """Return the last attempts of its trial before this one, by job."""
     name = job.name.rpartition("-")[0]
     numbers = range(max(0, job.attempt - _MOST_EARLIER), job.attempt)
-    return [(f"{name}-{number}", _folder_of(directory, replace(job, attempt=number))) for number in numbers]
+    return [(f"{name}-{number}", _find_folder(directory, replace(job, attempt=number))) for number in numbers]
 
 
 def _was_begun(looks: FolderLooks, directory: Path, host: str) -> bool:

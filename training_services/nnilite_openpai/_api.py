@@ -92,14 +92,14 @@ class Pai:
         request = HttpRequest("GET", f"{_API}/info", anonymous=True, patience_s=self._call_s)
         return _mapping((await self._rest.call(request)).json())
 
-    async def virtual_clusters(self) -> Mapping[str, Json]:
+    async def list_virtual_clusters(self) -> Mapping[str, Json]:
         """Return the virtual clusters that this user may use. Raises: Problem."""
         return _mapping(await self._get(f"{_API}/virtual-clusters"))
 
     async def storages(self) -> list[str]:
         """Return the names of the storages that this user may mount. Raises: Problem."""
         found = _mapping(await self._get(f"{_API}/storages")).get("storages")
-        return [str(entry["name"]) for entry in _mappings(found) if "name" in entry]
+        return [str(entry["name"]) for entry in _check_mappings(found) if "name" in entry]
 
     # ------------------------------------------------------------ jobs
 
@@ -130,7 +130,7 @@ class Pai:
         query["order"] = "submissionTime,DESC"
         answer = await self._lists.call(HttpRequest("GET", f"{_API}/jobs", query, patience_s=self._call_s))
         found = answer.json()
-        return {str(entry["name"]): {"jobStatus": entry} for entry in _mappings(found) if "name" in entry}
+        return {str(entry["name"]): {"jobStatus": entry} for entry in _check_mappings(found) if "name" in entry}
 
     async def job(self, name: str) -> PaiJob:
         """Return all of one job. Raises: Missing if there is none, Problem."""
@@ -147,7 +147,7 @@ class Pai:
             found = await self._get(f"{self._place(name)}/events", {"type": "Warning"})
         except Missing:
             return []
-        return _mappings(_mapping(found).get("data") if isinstance(found, Mapping) else found)
+        return _check_mappings(_mapping(found).get("data") if isinstance(found, Mapping) else found)
 
     def page(self, name: str) -> str:
         """Return a job's page for browsers."""
@@ -164,7 +164,7 @@ class Pai:
         `task` is its part of the path: attempts/0/taskRoles/worker/taskIndex/0/attempts/0.
         """
         answer = await self._get(f"{self._place(name)}/{task}/logs", {"tail-mode": "false"})
-        locations = _mappings(_mapping(answer).get("locations"))
+        locations = _check_mappings(_mapping(answer).get("locations"))
         place = next((str(entry.get("uri")) for entry in locations if _names(entry, stream)), None)
         if not place:
             raise Missing(f"{_NAME} has no log of {name}")
@@ -196,7 +196,7 @@ def _mapping(value: Any) -> Mapping[str, Json]:
     return value
 
 
-def _mappings(value: Any) -> list[Mapping[str, Json]]:
+def _check_mappings(value: Any) -> list[Mapping[str, Json]]:
     """Check that an answer is a list of objects. Raises: Outage if it is not."""
     if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
         raise Outage(f"{_NAME} did not answer with a list of objects: {str(value)[:80]!r}")

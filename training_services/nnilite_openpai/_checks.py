@@ -34,7 +34,7 @@ async def check_platform(pai: Pai, config: OpenPaiConfig) -> None:
 async def check_resources(pai: Pai, config: OpenPaiConfig, roles: Sequence[PaiRole]) -> None:
     """Check that the virtual cluster and the storage exist and are large enough. Raises: ConfigError, Problem."""
     name = virtual_cluster(config)
-    clusters = await pai.virtual_clusters()
+    clusters = await pai.list_virtual_clusters()
     if name not in clusters:
         known = ", ".join(sorted(clusters)) or "none"
         raise ConfigError(

@@ -94,7 +94,7 @@ class _ClassicConverter:
         ends_all = self._old.get("killAllOnCompletedTaskNumber") == 1
         converted = self._roles(roles, ends_all)
         service["taskRoles"] = list(converted)
-        speaker = _speaker(converted)
+        speaker = _choose_speaker(converted)
         self._kill_all(sum(role["instances"] for role in converted), speaker["instances"])
         if len(roles) > 1:
             service["reportingRole"] = speaker["name"]
@@ -103,8 +103,8 @@ class _ClassicConverter:
             )
         self._folders()
         config: dict[str, Json] = {"trainingService": service}
-        if self._retries():
-            config["maxTrialRetries"] = self._retries()
+        if self._convert_retries():
+            config["maxTrialRetries"] = self._convert_retries()
         return Conversion(config, tuple(self._notes))
 
     def _kill_all(self, tasks: int, reporting: int) -> None:
@@ -119,7 +119,7 @@ class _ClassicConverter:
                 "the tasks of one role"
             )
 
-    def _retries(self) -> int:
+    def _convert_retries(self) -> int:
         """Convert retryCount to that of the trial; -1 and -2 have been PAI's own rules."""
         count = self._old.get("retryCount") or 0
         if not isinstance(count, int) or isinstance(count, bool):
@@ -142,10 +142,10 @@ class _ClassicConverter:
         for number, role in enumerate(roles):
             found.append(self._role(number, role, ends_all, [one["name"] for one in found]))
         for role in found:
-            role["command"] = self._with_new_names(role["command"], role["name"])
+            role["command"] = self._rewrite_names(role["command"], role["name"])
         return found
 
-    def _with_new_names(self, command: str, role: str) -> str:
+    def _rewrite_names(self, command: str, role: str) -> str:
         if not self._renamed:
             return command
         # The longest first: `ps` may be renamed, too, and `ps_server` begins so.
@@ -173,10 +173,10 @@ class _ClassicConverter:
             new["shmSize"] = f"{_count(role, 'shmMB', place)}mb"
         if role.get("portList"):
             new["ports"] = self._ports(role["portList"], place)
-        completion = _completion(role, ends_all)
+        completion = _convert_completion(role, ends_all)
         if completion:
             new["completion"] = completion
-        self._variables(role["command"], name)
+        self._check_own_variables(role["command"], name)
         return new
 
     def _name(self, old: str, place: str, taken: Sequence[str]) -> str:
@@ -201,19 +201,19 @@ class _ClassicConverter:
             self._notes.append("beginAt of portList was left out: PAI after 1.0 chooses the numbers of ports")
         return {str(port["label"]): _count(port, "portNumber", f"{place}.portList") for port in old}
 
-    def _variables(self, command: str, role: str) -> None:
+    def _check_own_variables(self, command: str, role: str) -> None:
         for name in sorted(set(re.findall(r"PAI_(?:DEFAULT_FS_URI|CODE_DIR|DATA_DIR|OUTPUT_DIR|USERNAME)\b", command))):
             self._notes.append(f"the command of {role} reads ${name}, which PAI after 1.0 does not set")
 
 
-def _speaker(roles: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _choose_speaker(roles: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the role that most likely ends with the training, and reports its result."""
     by_name = [role for name in _SPEAKERS for role in roles if role["name"].rstrip("0123456789") == name]
     with_gpus = [role for role in roles if role["gpuNumber"]]
     return next(iter(by_name or with_gpus), roles[-1])
 
 
-def _completion(role: Mapping[str, Any], ends_all: bool) -> dict[str, Json]:
+def _convert_completion(role: Mapping[str, Any], ends_all: bool) -> dict[str, Json]:
     """Convert the counts. Before PAI 1.0, null and 0 mean that a count is not set; -1 that it never ends the job."""
     found: dict[str, Json] = {}
     if role.get("minFailedTaskCount"):

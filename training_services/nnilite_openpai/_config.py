@@ -162,13 +162,13 @@ class OpenPaiConfig(HttpConfig):
             raise ConfigError("must not have the same name twice", Place(field="taskRoles"))
         template = self.template
         if template is not None:
-            check_template(template, self._template_place())
+            check_template(template, self._find_template_place())
             names = list(template["taskRoles"])
         if self.reporting_role and self.reporting_role not in names:
             known = f"; there are {', '.join(names)}" if names else ""
             raise ConfigError(f"there is no task role {self.reporting_role!r}{known}", Place(field="reportingRole"))
 
-    def _template_place(self) -> Place:
+    def _find_template_place(self) -> Place:
         if self.openpai_config_file is not None:
             return Place(file=str(self.openpai_config_file))
         return Place(field="openpaiConfig")

@@ -21,7 +21,7 @@ from nnilite.services.bootstrap import Instructions, JobProcess, command
 from nnilite.services.delivery import CODE_VARIABLE, HIDDEN, KEEPER_VARIABLE, START_VARIABLE, Delivery
 from nnilite_openpai._config import OpenPaiConfig
 from nnilite_openpai._delivery import work_folder
-from nnilite_openpai._roles import PaiRole, images_of, roles_of
+from nnilite_openpai._roles import PaiRole, make_roles, name_images
 
 _INDEX_VARIABLE = "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX"
 LARGEST_BODY = 102_400
@@ -37,7 +37,7 @@ def own_secrets(job: Job, config: OpenPaiConfig, delivery: Delivery) -> dict[str
 
 def submission(job: Job, config: OpenPaiConfig, own: Mapping[str, bytes]) -> dict[str, Json]:
     """Return the job for PAI. `own` are nnilite's variables."""
-    roles = roles_of(config, job.gpus)
+    roles = make_roles(config, job.gpus)
     found: dict[str, Json] = deepcopy(dict(config.template or {}))
     values = {_SECRETS[name]: base64.b64encode(content).decode() for name, content in own.items()}
     found.update(
@@ -46,7 +46,7 @@ def submission(job: Job, config: OpenPaiConfig, own: Mapping[str, bytes]) -> dic
         type="job",
         # nnilite retries trials itself, as another attempt.
         jobRetryCount=0,
-        prerequisites=[*(found.get("prerequisites") or []), *_images(config)],
+        prerequisites=[*(found.get("prerequisites") or []), *_list_images(config)],
         secrets={**(found.get("secrets") or {}), **values},
         taskRoles={role.name: {**role.body, "commands": _commands(job, config, role, own)} for role in roles},
         extras=_extras(config, roles, found.get("extras") or {}),
@@ -77,7 +77,7 @@ def without_secrets(content: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _instructions(job: Job, config: OpenPaiConfig, delivery: Delivery) -> Instructions:
-    roles = roles_of(config, job.gpus)
+    roles = make_roles(config, job.gpus)
     folder = work_folder(job, config)
     # A role may have GPUs where the experiment asks for none.
     more: dict[str, Json] = {"env": {}} if any(role.total("gpu") for role in roles) else {}
@@ -106,7 +106,7 @@ def _commands(job: Job, config: OpenPaiConfig, role: PaiRole, variables: Iterabl
     return [f"export {exports}", f"exec {shlex.join(words)}"]
 
 
-def _images(config: OpenPaiConfig) -> list[Json]:
+def _list_images(config: OpenPaiConfig) -> list[Json]:
     if config.template is not None:
         return []
     login: dict[str, Json] = {}
@@ -115,7 +115,7 @@ def _images(config: OpenPaiConfig) -> list[Json]:
         if config.registry_login.registry_uri:
             auth["registryuri"] = config.registry_login.registry_uri
         login = {"auth": auth}
-    return [{"type": "dockerimage", "name": name, "uri": uri, **login} for uri, name in images_of(config).items()]
+    return [{"type": "dockerimage", "name": name, "uri": uri, **login} for uri, name in name_images(config).items()]
 
 
 def _extras(config: OpenPaiConfig, roles: Sequence[PaiRole], given: Mapping[str, Any]) -> dict[str, Json]:

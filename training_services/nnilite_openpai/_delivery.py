@@ -15,12 +15,12 @@ _CALLBACK = "callback"
 _IN_CONTAINER = "/tmp/nnilite"
 
 
-def source_of(config: OpenPaiConfig, report: Json) -> CodeSource:
+def choose_source(config: OpenPaiConfig, report: Json) -> CodeSource:
     """Return where tasks get the code."""
     return code_source(config.code_from, config.local_storage_mount_point is not None, report)
 
 
-def storage_of(config: OpenPaiConfig, experiment: str) -> MountedStorage:
+def find_storage(config: OpenPaiConfig, experiment: str) -> MountedStorage:
     """Return the storage that manager and tasks have mounted. Raises: NotFound if there is none."""
     if config.local_storage_mount_point is None:
         raise NotFound(
@@ -39,10 +39,10 @@ def work_folder(job: Job, config: OpenPaiConfig) -> str:
 
 def delivered(config: OpenPaiConfig, context: ServiceContext, report: Json, callback: str) -> Delivery:
     """Put keeper and code where jobs will look for them. Blocks. Raises: ConfigError, ServiceError, CodeDirError."""
-    source = source_of(config, report)
+    source = choose_source(config, report)
     if source != "storage":
         return deliver(context, source, report, None, callback)
-    storage = storage_of(config, context.experiment)
+    storage = find_storage(config, context.experiment)
     found = deliver(context, source, report, storage, callback)
     return replace(found, callback_file=storage.write(_CALLBACK, callback))
 
@@ -51,6 +51,6 @@ def announce(config: OpenPaiConfig, context: ServiceContext, callback: str) -> N
     """Write the manager's present address for keepers of an earlier manager, if they look for it in a storage."""
     if config.local_storage_mount_point is None:
         return
-    storage = storage_of(config, context.experiment)
+    storage = find_storage(config, context.experiment)
     if storage.has(_CALLBACK):
         storage.write(_CALLBACK, callback)

@@ -44,28 +44,30 @@ def reporting_role(config: OpenPaiConfig) -> str:
     return config.task_roles[0].name if config.task_roles else ONLY_ROLE
 
 
-def roles_of(config: OpenPaiConfig, gpus: int | None) -> Sequence[PaiRole]:
+def make_roles(config: OpenPaiConfig, gpus: int | None) -> Sequence[PaiRole]:
     """Return the roles of one trial; `gpus` is the number that the experiment asks for."""
     template, speaker = config.template, reporting_role(config)
     if template is not None:
-        return [_of_template(name, role, template, name == speaker) for name, role in template["taskRoles"].items()]
+        return [
+            _make_from_template(name, role, template, name == speaker) for name, role in template["taskRoles"].items()
+        ]
     given = config.task_roles or [PaiRoleConfig(name=ONLY_ROLE)]
-    images = images_of(config)
-    return [_of_section(role, config, gpus, role.name == speaker, images) for role in given]
+    images = name_images(config)
+    return [_make_from_section(role, config, gpus, role.name == speaker, images) for role in given]
 
 
-def images_of(config: OpenPaiConfig) -> Mapping[str, str]:
+def name_images(config: OpenPaiConfig) -> Mapping[str, str]:
     """Return the names of the images of the section's roles in `prerequisites`."""
     used = dict.fromkeys(role.docker_image or config.docker_image for role in config.task_roles)
     return {uri: f"{_IMAGE}_{number}" for number, uri in enumerate(used or {config.docker_image: None})}
 
 
-def _of_template(name: str, role: Mapping[str, Any], template: Mapping[str, Any], reports: bool) -> PaiRole:
+def _make_from_template(name: str, role: Mapping[str, Any], template: Mapping[str, Any], reports: bool) -> PaiRole:
     body = {key: value for key, value in role.items() if key != "commands"}
     return PaiRole(name, reports, rendered("\n".join(role["commands"]), template), {**body, "taskRetryCount": 0})
 
 
-def _of_section(
+def _make_from_section(
     role: PaiRoleConfig, config: OpenPaiConfig, gpus: int | None, reports: bool, images: Mapping[str, str]
 ) -> PaiRole:
     completion = role.completion

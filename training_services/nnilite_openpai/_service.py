@@ -24,8 +24,8 @@ from nnilite_openpai._api import Pai, PaiJob
 from nnilite_openpai._checks import check_platform, check_resources
 from nnilite_openpai._config import IGNORED, OpenPaiConfig
 from nnilite_openpai._convert import encoded, own_secrets, submission, without_secrets
-from nnilite_openpai._delivery import announce, delivered, source_of, storage_of
-from nnilite_openpai._roles import reporting_role, roles_of
+from nnilite_openpai._delivery import announce, choose_source, delivered, find_storage
+from nnilite_openpai._roles import make_roles, reporting_role
 from nnilite_openpai._watch import PaiWatch
 
 _FOLDER_S = 60.0  # The threads are for a list or a file of the storage, which may hang.
@@ -65,13 +65,13 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
 
     async def check_trials(self, api: Pai) -> None:
         with as_config_error("token" if self.config.token else "password"):
-            await check_resources(api, self.config, roles_of(self.config, self.gpus))
+            await check_resources(api, self.config, make_roles(self.config, self.gpus))
 
     async def check_way_back(self, api: Pai) -> None:
         if not self.reports_by_log:
             await asyncio.to_thread(check_callback_address, *self._place())
         sample = sample_job(self.context, self.gpus)
-        if source_of(self.config, sample.spec["report"]) != "storage":
+        if choose_source(self.config, sample.spec["report"]) != "storage":
             await self._body(sample)  # which must not be too large with keeper and code
 
     async def take_over(self, api: Pai) -> None:
@@ -97,7 +97,7 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
         return await asyncio.to_thread(reachable_callback_address, *self._place())
 
     def describe(self, job: Job) -> Json:
-        source = source_of(self.config, job.spec.get("report"))
+        source = choose_source(self.config, job.spec.get("report"))
         content = submission(job, self.config, dict.fromkeys(variable_names(source), b""))
         return {
             "request": f"POST {self.config.host}/rest-server/api/v2/jobs",
@@ -116,7 +116,7 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
     # ------------------------------------------------------------ files
 
     def _storage(self) -> MountedStorage:
-        return storage_of(self.config, self.context.experiment)
+        return find_storage(self.config, self.context.experiment)
 
     async def fetch(self, handle: Handle, target: Path) -> None:
         """Fetch the files that the trial has left in the storage, if there is one."""

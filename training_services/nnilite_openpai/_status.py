@@ -64,27 +64,27 @@ def state_of(summary: Mapping[str, Json]) -> JobState:
 
 def waits(detail: Mapping[str, Json]) -> bool:
     """Return whether a job has not run yet."""
-    return state_of(_object(detail.get("jobStatus"))) is JobState.WAITING
+    return state_of(_read_object(detail.get("jobStatus"))) is JobState.WAITING
 
 
 def seen(detail: Mapping[str, Json], reporting: str, warnings: Sequence[Mapping[str, Json]]) -> SeenJob:
     """Return the state of a job in PAI's answer. `warnings` are those of Kubernetes while it waits."""
-    status = _object(detail.get("jobStatus"))
+    status = _read_object(detail.get("jobStatus"))
     state = state_of(status)
     task = task_of(detail, reporting)
     host = task.host if task else ""
     if state is JobState.WAITING:
         return SeenJob(state, waiting(status, warnings), host=host)
     if state.ended:
-        return SeenJob(state, started=_launched(status), host=host)
+        return SeenJob(state, started=_read_launched(status), host=host)
     if state is JobState.UNKNOWN:
         return SeenJob(state, f"PAI reported the unknown state {status.get('state')!r:.40}")
     if status.get("retries"):
         # The command may have run before, while no manager was running: then its reports would mix with new ones.
-        return SeenJob(JobState.LOST, _STARTED_AGAIN, _launched(status), host)
+        return SeenJob(JobState.LOST, _STARTED_AGAIN, _read_launched(status), host)
     if status.get("state") == "STOPPING":
-        return SeenJob(state, "the job is being stopped", _launched(status), host, is_stopping=True)
-    return SeenJob(state, started=_launched(status) or _seconds(status.get("createdTime")), host=host)
+        return SeenJob(state, "the job is being stopped", _read_launched(status), host, is_stopping=True)
+    return SeenJob(state, started=_read_launched(status) or _seconds(status.get("createdTime")), host=host)
 
 
 def waiting(summary: Mapping[str, Json], warnings: Sequence[Mapping[str, Json]]) -> str:
@@ -115,23 +115,23 @@ def retried(summary: Mapping[str, Json]) -> str:
 
 def ended(detail: Mapping[str, Json], word: Exited | None, reporting: str) -> JobStatus:
     """Return how a job has ended. `word` is the keeper's report; `reporting` is the role that reports for the trial."""
-    status = _object(detail.get("jobStatus"))
+    status = _read_object(detail.get("jobStatus"))
     task = task_of(detail, reporting)
     host = task.host if task else ""
     times = JobStatus(
         JobState.UNKNOWN,
         host=host,
-        started=_launched(status),
+        started=_read_launched(status),
         ended=_seconds(status.get("appCompletedTime") or status.get("completedTime")),
     )
     state = state_of(status)
     if word is not None and (state is not JobState.FAILED or _is_of(status, reporting)):
-        return _by_keeper(word, times, stopped=state is JobState.CANCELED)
+        return _judge_by_keeper(word, times, stopped=state is JobState.CANCELED)
     if state is JobState.SUCCEEDED:
         return replace(times, state=state, exit_code=0)
     if state is JobState.CANCELED:
         return replace(times, state=state, reason="the job was stopped on PAI")
-    return _by_exit_code(status, times)
+    return _judge_by_exit_code(status, times)
 
 
 def _is_of(status: Mapping[str, Json], reporting: str) -> bool:
@@ -140,7 +140,7 @@ def _is_of(status: Mapping[str, Json], reporting: str) -> bool:
     return role in (None, "", reporting)
 
 
-def _by_keeper(word: Exited, times: JobStatus, stopped: bool) -> JobStatus:
+def _judge_by_keeper(word: Exited, times: JobStatus, stopped: bool) -> JobStatus:
     found = keeper_status(word, times.started)
     return replace(
         found,
@@ -151,16 +151,16 @@ def _by_keeper(word: Exited, times: JobStatus, stopped: bool) -> JobStatus:
     )
 
 
-def _by_exit_code(status: Mapping[str, Json], times: JobStatus) -> JobStatus:
+def _judge_by_exit_code(status: Mapping[str, Json], times: JobStatus) -> JobStatus:
     code = _number(status.get("appExitCode"))
-    spec = _object(status.get("appExitSpec"))
+    spec = _read_object(status.get("appExitSpec"))
     state = _TYPES.get(str(spec.get("type")), JobState.FAILED)
     if state is JobState.FAILED and str(spec.get("type")) == "UNKNOWN_FAILURE" and (code or 0) < 0:
         # No container has failed, so the platform ended the job.
         state = JobState.LOST
     if state is JobState.SUCCEEDED:
         state = JobState.FAILED
-    own = _number(_object(_object(status.get("appExitMessages")).get("runtime")).get("originUserExitCode"))
+    own = _number(_read_object(_read_object(status.get("appExitMessages")).get("runtime")).get("originUserExitCode"))
     exit_code = own if own is not None else code
     reason = explained(status)
     in_range = exit_code if state is JobState.FAILED and exit_code is not None and exit_code >= 0 else None
@@ -169,7 +169,7 @@ def _by_exit_code(status: Mapping[str, Json], times: JobStatus) -> JobStatus:
 
 def explained(status: Mapping[str, Json]) -> str:
     """Return PAI's own words on an exit code: phrase, reason, cure, and observations."""
-    spec = _object(status.get("appExitSpec"))
+    spec = _read_object(status.get("appExitSpec"))
     code, phrase = status.get("appExitCode"), str(spec.get("phrase") or "")
     text = f"PAI's exit code {code}" + (f", {phrase}" if phrase else "")
     if phrase in _PREEMPTED:
@@ -192,21 +192,21 @@ def _seen(status: Mapping[str, Json]) -> str:
 
 def task_of(detail: Mapping[str, Json], role: str, index: int = 0) -> Task | None:
     """Return one task of a job, None before it exists."""
-    job_attempt = _number(_object(detail.get("jobStatus")).get("attemptId")) or 0
-    tasks = _object(_object(detail.get("taskRoles")).get(role)).get("taskStatuses")
+    job_attempt = _number(_read_object(detail.get("jobStatus")).get("attemptId")) or 0
+    tasks = _read_object(_read_object(detail.get("taskRoles")).get(role)).get("taskStatuses")
     for entry in tasks if isinstance(tasks, list) else []:
-        task = _object(entry)
+        task = _read_object(entry)
         if _number(task.get("taskIndex")) == index:
             host = str(task.get("containerNodeName") or task.get("containerIp") or "")
             return Task(role, index, _number(task.get("attemptId")) or 0, job_attempt, host)
     return None
 
 
-def _launched(status: Mapping[str, Json]) -> float | None:
+def _read_launched(status: Mapping[str, Json]) -> float | None:
     return _seconds(status.get("appLaunchedTime") or status.get("launchedTime"))
 
 
-def _object(value: Any) -> Mapping[str, Json]:
+def _read_object(value: Any) -> Mapping[str, Json]:
     return value if isinstance(value, Mapping) else {}
 
 

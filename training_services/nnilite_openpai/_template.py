@@ -48,10 +48,10 @@ def _fault(template: Any) -> str:
         for entry in template.get("prerequisites") or []
         if isinstance(entry, Mapping) and entry.get("type") == "dockerimage"
     }
-    return next(filter(None, (_fault_of_role(name, role, template, images) for name, role in roles.items())), "")
+    return next(filter(None, (_find_fault_of_role(name, role, template, images) for name, role in roles.items())), "")
 
 
-def _fault_of_role(name: Any, role: Any, template: Mapping[str, Any], images: set[Any]) -> str:
+def _find_fault_of_role(name: Any, role: Any, template: Mapping[str, Any], images: set[Any]) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return f"the name of a task role must have letters and digits only, not {name!r}"
     if not isinstance(role, Mapping):

@@ -43,7 +43,7 @@ class RayApi:
 
     async def version(self) -> Mapping[str, Any]:
         """Return the answer of `api/version`: `version`, `ray_version`, and the `session_name` if it has one."""
-        return _object(await self._call("GET", "/api/version"), "ray_version", str)
+        return _read_object(await self._call("GET", "/api/version"), "ray_version", str)
 
     async def jobs(self) -> dict[str, Mapping[str, Any]]:
         """Return all jobs that were submitted to the cluster, by their submission ids."""
@@ -56,7 +56,7 @@ class RayApi:
     async def job(self, name: str) -> Mapping[str, Any] | None:
         """Return one job; None: the cluster does not know it."""
         try:
-            return _object(await self._call("GET", _job(name)), "status", str)
+            return _read_object(await self._call("GET", _job(name)), "status", str)
         except Missing:
             return None
 
@@ -92,7 +92,7 @@ class RayApi:
             answer = await self._call("GET", f"{_job(name)}/logs", **limits)
         except Missing:
             return ""
-        return str(_object(answer, "logs", str)["logs"])
+        return str(_read_object(answer, "logs", str)["logs"])
 
     async def has_package(self, name: str) -> bool:
         """Return whether Ray has a package.
@@ -131,7 +131,7 @@ def _package(name: str) -> str:
     return f"/api/packages/gcs/{quote(name, safe='')}"
 
 
-def _object(answer: HttpAnswer, name: str, kind: type) -> Mapping[str, Any]:
+def _read_object(answer: HttpAnswer, name: str, kind: type) -> Mapping[str, Any]:
     """Check that an answer is an object with this field."""
     content = answer.json()
     if not isinstance(content, dict) or not isinstance(content.get(name), kind):

@@ -81,7 +81,7 @@ def request(job: Job, config: RayConfig, package: str, instructions: Mapping[str
         "entrypoint": "exec sh ./nnilite-start",
         **wanted,
         "runtime_env": environment,
-        "metadata": {**_metadata(job), "nnilite_resources": json.dumps(wanted)},
+        "metadata": {**_make_metadata(job), "nnilite_resources": json.dumps(wanted)},
     }
 
 
@@ -94,7 +94,7 @@ def hidden(body: Mapping[str, Json]) -> dict[str, Json]:
     return {**body, "runtime_env": environment}
 
 
-def trial_environment(job: Job, config: RayConfig) -> dict[str, str]:
+def make_trial_environment(job: Job, config: RayConfig) -> dict[str, str]:
     """Return the variables that a trial gets in another way than the job itself.
 
     Ray passes the whole runtime environment on to drivers that the job starts. The environment of a job of nnilite
@@ -102,7 +102,7 @@ def trial_environment(job: Job, config: RayConfig) -> dict[str, str]:
     keeper.
     """
     environment = dict(config.runtime_env or {})
-    metadata = {"job_submission_id": job.name, **_metadata(job)}
+    metadata = {"job_submission_id": job.name, **_make_metadata(job)}
     found = {_JOB_CONFIG: json.dumps({"runtime_env": environment, "metadata": metadata})}
     return {**found, "CUDA_VISIBLE_DEVICES": ""} if gpus(config, job) == 0 else found
 
@@ -119,7 +119,7 @@ def again(found: Mapping[str, Any]) -> dict[str, Json]:
     return {**kept, **wanted}
 
 
-def package_of(body: Mapping[str, Any]) -> str:
+def find_package(body: Mapping[str, Any]) -> str:
     """Return the name of the package of a request, "" if it has none."""
     uri = str((body.get("runtime_env") or {}).get("working_dir") or "")
     return uri.removeprefix("gcs://")
@@ -131,24 +131,24 @@ def ender(job: str) -> dict[str, Json]:
     Ray's `stop` does not reach jobs that have not begun.
     """
     return {
-        "submission_id": ender_name(job),
+        "submission_id": name_ender(job),
         "entrypoint": f'exec python -c "{_ENDING}" {job}',
         "metadata": {"job_name": f"ends {job}, which was canceled while it waited"},
     }
 
 
-def ender_name(job: str) -> str:
+def name_ender(job: str) -> str:
     return f"{job}-end"
 
 
-def _metadata(job: Job) -> dict[str, Json]:
+def _make_metadata(job: Job) -> dict[str, Json]:
     return {"job_name": job.name, "nnilite_experiment": job.experiment, "nnilite_trial": job.trial}
 
 
 # ------------------------------------------------------------ from answers
 
 
-def version_of(text: str) -> tuple[int, int] | None:
+def parse_version(text: str) -> tuple[int, int] | None:
     """Return Ray's version, such as (2, 10); None for a non-release such as "3.0.0.dev0", which is newer than all."""
     match = re.match(r"(\d+)\.(\d+)", text)
     return (int(match.group(1)), int(match.group(2))) if match else None
@@ -159,7 +159,7 @@ def page_url(address: str, name: str) -> str:
     return f"{address.rstrip('/')}/#/jobs/{name}"
 
 
-def host_of(found: Mapping[str, Any]) -> str:
+def find_host(found: Mapping[str, Any]) -> str:
     """Return the node on which a job runs."""
     return urlsplit(str(found.get("driver_agent_http_address") or "")).hostname or ""
 
@@ -170,7 +170,7 @@ def seconds(value: object) -> float | None:
     return value / 1000 if fits and isinstance(value, int) else None
 
 
-def timed_out(found: Mapping[str, Any]) -> bool:
+def has_timed_out(found: Mapping[str, Any]) -> bool:
     """Return whether Ray gave up a job that it could not start within 15 minutes, or what its head node allows."""
     return found.get("status") == FAILED and found.get("error_type") == _TIMEOUT
 
@@ -194,7 +194,7 @@ class LogWord:
 def end_of(found: Mapping[str, Any], word: LogWord, asked: bool) -> JobStatus:
     """Return how a job has ended. `asked`: whether nnilite has asked for the end."""
     exited, started = word.exited, word.started
-    host, ended = host_of(found), seconds(found.get("end_time"))
+    host, ended = find_host(found), seconds(found.get("end_time"))
     if exited is not None:
         told = {"code": exited.code, "message": exited.message, "cause": exited.cause.value, "time": exited.time}
         # A SIGTERM that neither we nor Ray has sent comes from a node that goes down.
@@ -222,7 +222,7 @@ def _outcome(found: Mapping[str, Any], asked: bool, log_is_known: bool) -> tuple
             return JobState.LOST, f"the trial's keeper was killed on the node (exit code {code})", None
         return JobState.FAILED, "", code
     if kind == _ENVIRONMENT:
-        mine = package_of(found) and package_of(found) in str(found.get("message"))
+        mine = find_package(found) and find_package(found) in str(found.get("message"))
         state = JobState.LOST if mine else JobState.FAILED
         return state, f"Ray could not set up the runtime environment: {said}", None
     if kind == _START_FAILURE and "Failed to start supervisor actor" in str(found.get("message")):

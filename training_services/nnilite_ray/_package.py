@@ -20,7 +20,7 @@ from nnilite.service import Job, ServiceContext
 from nnilite.services.bootstrap import Instructions, Supply, command, environment, python_command
 from nnilite_ray import _start
 from nnilite_ray._config import RayConfig
-from nnilite_ray._convert import START, trial_environment
+from nnilite_ray._convert import START, make_trial_environment
 
 LIMIT_BYTES = 100 * 1024**2
 """The limit of Ray's dashboard for one request: `ray_constants.DASHBOARD_CLIENT_MAX_SIZE`."""
@@ -41,7 +41,7 @@ class RayPackage:
 
     def instructions(self, job: Job, config: RayConfig, callback: str) -> dict[str, str]:
         """Return the environment variables that hold a job's instructions; they hold the trial's token."""
-        more: dict[str, Json] = {"send_output": True, "env": trial_environment(job, config)}
+        more: dict[str, Json] = {"send_output": True, "env": make_trial_environment(job, config)}
         if callback:
             more["callback"] = callback
         if self.code_from == "manager":

@@ -32,13 +32,13 @@ def waiting(asked: Mapping[str, float], usage: Usage, said: str) -> str:
     short = [name for name, amount in asked.items() if _most(usage, name) < amount - _LITTLE]
     if short:
         lacking = " and ".join(
-            f"{_amount(name, asked[name])} (the largest has {_most_of(usage, name)})" for name in short
+            f"{_amount(name, asked[name])} (the largest has {_format_most(usage, name)})" for name in short
         )
         return f"no node of the cluster has {lacking}; the job waits until one joins"
     if any(_fits(asked, node) for node in usage.values()):
         return "Ray is preparing the job's runtime environment"
     amounts = " and ".join(_amount(name, amount) for name, amount in asked.items())
-    uses = ", ".join(_in_use(usage, name) for name in asked)
+    uses = ", ".join(_describe_in_use(usage, name) for name in asked)
     return f"the job is waiting for {amounts} on one node: {uses}"
 
 
@@ -50,7 +50,7 @@ def _most(usage: Usage, name: str) -> float:
     return max((_total(node, name) for node in usage.values()), default=0.0)
 
 
-def _most_of(usage: Usage, name: str) -> str:
+def _format_most(usage: Usage, name: str) -> str:
     most = _most(usage, name)
     return format_size(most) if name == "memory" else f"{most:g}"
 
@@ -59,7 +59,7 @@ def _amount(name: str, amount: float) -> str:
     return f"{format_size(amount)} of memory" if name == "memory" else f"{amount:g} {name}"
 
 
-def _in_use(usage: Usage, name: str) -> str:
+def _describe_in_use(usage: Usage, name: str) -> str:
     used = sum(_used(node, name) for node in usage.values())
     total = sum(_total(node, name) for node in usage.values())
     if name == "memory":
@@ -76,13 +76,13 @@ def _total(node: Mapping[str, Any], name: str) -> float:
 
 
 def _pair(node: Mapping[str, Any], name: str) -> tuple[float, float]:
-    found = node.get(name, node.get(_as_ray_spells(name)))
+    found = node.get(name, node.get(_spell_as_ray(name)))
     if isinstance(found, list) and len(found) == 2 and all(isinstance(one, (int, float)) for one in found):
         return float(found[0]), float(found[1])
     return 0.0, 0.0
 
 
-def _as_ray_spells(name: str) -> str:
+def _spell_as_ray(name: str) -> str:
     """Spell a name as the dashboard does, which writes all keys in camel case, those of resources too."""
     first, *more = name.split("_")
     return first + "".join(part.title() for part in more)

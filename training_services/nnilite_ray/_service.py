@@ -77,7 +77,7 @@ class RayService(BatchService[RayApi, Found]):
         found = await self._version(api)
         self._session = str(found.get("session_name") or "")
         version = str(found["ray_version"])
-        known = convert.version_of(version)
+        known = convert.parse_version(version)
         if known is not None and known < convert.OLDEST:
             oldest = ".".join(map(str, convert.OLDEST))
             raise ConfigError(

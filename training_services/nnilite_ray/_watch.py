@@ -81,7 +81,7 @@ class RayWatch(JobWatch[Found]):
 
     def words(self, found: Found) -> SeenJob:
         state = found.get("status")
-        if state == convert.PENDING or convert.timed_out(found):
+        if state == convert.PENDING or convert.has_timed_out(found):
             return SeenJob(JobState.WAITING)
         if state == convert.RUNNING:
             return SeenJob(JobState.RUNNING)
@@ -101,14 +101,14 @@ class RayWatch(JobWatch[Found]):
             return await self._start_anew(self._given_up)
         state = found.get("status")
         if state in convert.ENDED:
-            return await self._at_end(found)
+            return await self._judge_at_end(found)
         if state == convert.PENDING:
             return await self._pending(found)
         if state != convert.RUNNING:
             return JobStatus(JobState.UNKNOWN, f"Ray reported the unknown state {state!r:.40}")
         if self.log.started is None and await self._has_not_begun():
             return JobStatus(JobState.WAITING, "the job's command is being started on the node")
-        self.host = convert.host_of(found)
+        self.host = convert.find_host(found)
         return JobStatus(JobState.RUNNING, started=self.log.started)
 
     async def _has_not_begun(self) -> bool:
@@ -141,7 +141,7 @@ class RayWatch(JobWatch[Found]):
         if self.canceled:
             return JobStatus(JobState.CANCELED, "the job was canceled while it waited")
         # Ray drops the package with the last job that names it.
-        if not await self._needs.supply(convert.package_of(request)):
+        if not await self._needs.supply(convert.find_package(request)):
             return JobStatus(JobState.LOST, "Ray could not start the job in time, and dropped its code meanwhile")
         await self._api.delete(self.name)
         await self._api.submit(request)
@@ -152,8 +152,8 @@ class RayWatch(JobWatch[Found]):
 
     # ------------------------------------------------------------ the end
 
-    async def _at_end(self, found: Found) -> JobStatus:
-        if convert.timed_out(found):
+    async def _judge_at_end(self, found: Found) -> JobStatus:
+        if convert.has_timed_out(found):
             self._given_up = found
             log.info("Ray gave up starting %s in time; submitting it again", self.name)
             # The next poll submits it again: Ray is still ending the job that it gave up, which has the same name.
@@ -176,7 +176,7 @@ class RayWatch(JobWatch[Found]):
 
     async def _ends_still(self) -> bool:
         """Return whether the job that ended this one is still running."""
-        ender = await self._api.job(convert.ender_name(self.name))
+        ender = await self._api.job(convert.name_ender(self.name))
         return ender is not None and ender.get("status") not in convert.ENDED
 
     async def remove(self) -> None:
@@ -187,19 +187,19 @@ class RayWatch(JobWatch[Found]):
 
     async def is_removed(self) -> bool:
         """Remove what has ended, and what has ended it; return whether nothing is left. Raises: Problem."""
-        found = await self._soon_ended()
+        found = await self._wait_for_end()
         if found is not None and found.get("status") not in convert.ENDED:
             return False
         if found is not None:
             await self._api.delete(self.name)
-        ender = await self._api.job(convert.ender_name(self.name))
+        ender = await self._api.job(convert.name_ender(self.name))
         if ender is not None and ender.get("status") not in convert.ENDED:
             return False
         if ender is not None:
-            await self._api.delete(convert.ender_name(self.name))
+            await self._api.delete(convert.name_ender(self.name))
         return True
 
-    async def _soon_ended(self) -> Found | None:
+    async def _wait_for_end(self) -> Found | None:
         """Return the job as Ray reports it; Ray notices its end a moment after the manager."""
         for _ in range(_LOOKS):
             found = await self._api.job(self.name)

@@ -161,15 +161,15 @@ class Pool:
         if not names:
             return []
         found = await self._run(scripts.PLACES, [self.keys.queue(name) for name in names], _MOST_PLACES)
-        owners = {index: _experiment_of(queues[names[index - 1]]) for index, _, _ in found}
-        priorities = await self._priorities(set(owners.values()))
+        owners = {index: _find_experiment_of(queues[names[index - 1]]) for index, _, _ in found}
+        priorities = await self._read_priorities(set(owners.values()))
         places = [
             QueuePlace(job.decode(), names[index - 1], _entry(entry), priorities[owners[index]])
             for index, entry, job in found
         ]
         return sorted(places, key=lambda place: place.order)
 
-    async def _priorities(self, experiments: Collection[str]) -> dict[str, int]:
+    async def _read_priorities(self, experiments: Collection[str]) -> dict[str, int]:
         wanted = list(experiments)
         with self.asking():
             async with self.client.pipeline(transaction=False) as pipe:
@@ -241,7 +241,7 @@ class Pool:
         with self.asking():
             if await self.client.scard(self.keys.jobs(experiment)):
                 return False
-            mine = [name for name, wants in (await self.queues()).items() if _experiment_of(wants) == experiment]
+            mine = [name for name, wants in (await self.queues()).items() if _find_experiment_of(wants) == experiment]
             keys = [self.keys.mail(f"manager:{experiment}"), self.keys.manager(experiment)]
             await self.client.delete(*keys, *(self.keys.queue(name) for name in mine))
             if mine:
@@ -326,7 +326,7 @@ class Pool:
                     names = (*mine, keys.slots, keys.bell, keys.claims)
                     pipe.eval(scripts.SYNC, len(names), *names, *words, int(RENEWED_S * 1000))
                 found = await pipe.execute() if reports else []
-        return [_synced(answer) for answer in found]
+        return [_read_synced(answer) for answer in found]
 
     async def forget(self, job: str) -> None:
         """Confirm that all is tidied up after a job that its manager has removed."""
@@ -361,7 +361,7 @@ def _job(fields: Sequence[bytes | None]) -> JobRecord:
     )
 
 
-def _synced(answer: Sequence[bytes]) -> Synced:
+def _read_synced(answer: Sequence[bytes]) -> Synced:
     words = [_text(word) for word in answer]
     return Synced(words[0] == "fenced", bool(words[1]), len(words) > 2 and bool(words[2]), words[0] == "waits")
 
@@ -384,7 +384,7 @@ def claim_of(job: str, experiment: str, priority: int, entry: tuple[int, int]) -
     return Claim(job, experiment, priority, entry[0] / 1000 + entry[1] / 1e6)
 
 
-def _experiment_of(wants: str) -> str:
+def _find_experiment_of(wants: str) -> str:
     """Return the experiment of a queue, by what its jobs require."""
     try:
         return str(json.loads(wants)["experiment"])

@@ -16,7 +16,7 @@ from nnilite.units import parse_duration_s, parse_gpu_indices
 from nnilite_redis._api import Pool
 from nnilite_redis._config import PREFIX, PROCESSORS, check_label
 from nnilite_redis._connection import EXAMPLE, RedisAddress
-from nnilite_redis._convert import PoolView, worker_facts
+from nnilite_redis._convert import PoolView, read_worker_facts
 from nnilite_redis._worker.pool_worker import WorkerOptions, run_worker
 
 PASSWORD = "NNILITE_REDIS_PASSWORD"
@@ -141,7 +141,7 @@ async def _list(pool: Pool) -> list[Host]:
         places = await pool.places()
     finally:
         await pool.close()
-    workers = [worker_facts(record) for record in records]
+    workers = [read_worker_facts(record) for record in records]
     silent_s = {record.id: record.age_s for record in records}
     running = {f"{worker.id} {number}": worker.id for worker in workers for number in range(worker.running)}
     return PoolView(workers, silent_s, places).hosts(running)

@@ -99,23 +99,23 @@ class RedisAddress:
         """Return the error of a command as a sentence with a cure."""
         text = str(error) or type(error).__name__
         if isinstance(error, e.NoPermissionError):
-            return ServiceError(f"Redis at {self.title}: {_missing_rule(text, self._name())}")
+            return ServiceError(f"Redis at {self.title}: {_find_missing_rule(text, self._name())}")
         if isinstance(error, (e.AuthenticationError, e.AuthorizationError)) or "NOAUTH" in text:
             return JobRefused(f"Redis at {self.title} refuses {self._name()}: {_sign_in(text)}", _PLACE)
         if "CERTIFICATE_VERIFY_FAILED" in text:
             cure = "name the file of the authority that signed it (caFile; nnictl worker --ca-file)"
             return ConfigError(
-                f"the certificate of Redis at {self.title} is not trusted ({_reason(text)}): {cure}", _PLACE
+                f"the certificate of Redis at {self.title} is not trusted ({_find_reason(text)}): {cure}", _PLACE
             )
         if "WRONG_VERSION" in text or "record layer" in text.lower():
             return ConfigError(
                 f"the server at {self.title} does not use TLS: write redis:// instead of rediss://", _PLACE
             )
         if isinstance(error, (e.ConnectionError, e.TimeoutError, OSError)):
-            return ServiceError(self._unreachable(error, text))
+            return ServiceError(self._describe_unreachable(error, text))
         return ServiceError(f"Redis at {self.title} says: {text}{_hint(text)}")
 
-    def _unreachable(self, error: Exception, text: str) -> str:
+    def _describe_unreachable(self, error: Exception, text: str) -> str:
         if isinstance(error, (e.TimeoutError, TimeoutError)):
             hint = ", or it does not use TLS: then write redis:// instead of rediss://" if self.tls else ""
             return f"Redis at {self.title} does not answer in time{hint}"
@@ -141,7 +141,7 @@ def _sign_in(text: str) -> str:
     return f"the password or the user is wrong, or the user is off ({text.rstrip('.')})"
 
 
-def _missing_rule(text: str, who: str) -> str:
+def _find_missing_rule(text: str, who: str) -> str:
     """Return the ACL rule that a user lacks, from Redis' own words."""
     found = _COMMAND.search(text)
     if found:
@@ -151,7 +151,7 @@ def _missing_rule(text: str, who: str) -> str:
     return f"{who} may not use the keys: its ACL needs the rule ~PREFIX:*, by default ~nnilite:* ({text.rstrip('.')})"
 
 
-def _reason(text: str) -> str:
+def _find_reason(text: str) -> str:
     found = re.search(r"certificate verify failed: ([^(]*)", text)
     return found.group(1).strip() if found else "certificate verify failed"
 

@@ -62,20 +62,20 @@ def read_wants(text: str) -> Wants | None:
         return None
 
 
-def wants_of(job: Job, config: RedisConfig) -> Wants:
+def find_wants(job: Job, config: RedisConfig) -> Wants:
     """Return what a job requires by its experiment's settings and its own parameters."""
-    here = [host_label(socket.gethostname())] if config.worker_mode == "singlenode" else []
-    asked = frozenset((*config.worker_labels, *here, *labels_of(job)))
+    here = [make_host_label(socket.gethostname())] if config.worker_mode == "singlenode" else []
+    asked = frozenset((*config.worker_labels, *here, *read_labels(job)))
     most = config.worker_processors
     return Wants(asked, job.gpus or 0, most, job.experiment)
 
 
-def host_label(host: str) -> str:
+def make_host_label(host: str) -> str:
     """Return the label that every worker has of itself."""
     return f"host={host}"
 
 
-def labels_of(job: Job) -> list[str]:
+def read_labels(job: Job) -> list[str]:
     """Return the labels that a trial asks for by its parameters."""
     record = job.spec.get("parameters") or {}
     parameters = record.get("parameters") if isinstance(record, dict) else None
@@ -85,7 +85,7 @@ def labels_of(job: Job) -> list[str]:
     return [str(label) for label in wanted] if isinstance(wanted, list) else []
 
 
-def files_settings(config: RedisConfig) -> dict[str, Json]:
+def describe_files(config: RedisConfig) -> dict[str, Json]:
     """Return where files travel, for both sides: see `_file_store.files_of`."""
     storage = config.storage
     if storage is None:
@@ -110,7 +110,7 @@ def task_of(job: Job, config: RedisConfig, code: str, keeper: str) -> dict[str, 
         "spec": dict(job.spec),
         "code": code,
         "keeper": keeper,
-        "files": files_settings(config),
+        "files": describe_files(config),
         "period_s": config.worker_healthy_period,
         "orphan_s": config.orphan_after,
         "checkpoint_s": config.checkpoint_every if job.spec.get("checkpoint_dir") else 0,
@@ -150,7 +150,7 @@ class WorkerFacts:
         return self.state == UP and self.running < self.processors
 
 
-def worker_facts(record: WorkerRecord) -> WorkerFacts:
+def read_worker_facts(record: WorkerRecord) -> WorkerFacts:
     """Return a worker's facts about itself; empty where they make no sense."""
     facts = record.facts
     labels = facts.get("labels")
@@ -222,7 +222,7 @@ def ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-def whom_it_waits_for(job: str, experiment: str, terms: SlotTerms, view: PoolView) -> str:
+def find_whom_it_waits_for(job: str, experiment: str, terms: SlotTerms, view: PoolView) -> str:
     """Return the experiment that a queued job waits for, where slots are shared.
 
     "" if it needs none, or could have one.
@@ -235,10 +235,10 @@ def whom_it_waits_for(job: str, experiment: str, terms: SlotTerms, view: PoolVie
     return reason_to_wait(mine, others, view.shares.holders, terms.limit, "this pool")
 
 
-def why_waits(number: int, wants: Wants, view: PoolView, start: str, whom: str = "") -> str:
+def explain_wait(number: int, wants: Wants, view: PoolView, start: str, whom: str = "") -> str:
     """Return why a job waits, and what would help.
 
-    `start`: the command with which a worker joins. `whom`: see `whom_it_waits_for`.
+    `start`: the command with which a worker joins. `whom`: see `find_whom_it_waits_for`.
     """
     place = f"{ordinal(number)} in the queue" if number else "in the queue"
     well = view.well
@@ -307,7 +307,7 @@ def _time(value: Json) -> float | None:
     )
 
 
-def silent_status(record: JobRecord, silent_s: float) -> JobStatus:
+def judge_silent(record: JobRecord, silent_s: float) -> JobStatus:
     """Return the status of a job whose worker is silent, but not yet for long enough to lose the job."""
     silence = f"worker {record.worker} has not reported for {format_duration(silent_s)}"
     return JobStatus(JobState.UNKNOWN, silence, host=str(record.report.get("host") or record.worker))

@@ -27,7 +27,7 @@ def convert(document: Mapping[str, Any]) -> Conversion:
         allowed = "multiprocessing, singlenode or multinode"
         raise ConfigError(f"must be {allowed}, not {mode!r}", Place(field="worker_mode"))
     if mode == "multiprocessing":
-        return _on_this_machine(document)
+        return _convert_to_one_machine(document)
     notes: list[str] = []
     service: dict[str, Json] = {"platform": "redis", "redis": _address(document)}
     if document.get("main_server_redis_password"):
@@ -55,7 +55,7 @@ def convert(document: Mapping[str, Any]) -> Conversion:
     return Conversion({"trainingService": service}, tuple(notes))
 
 
-def _on_this_machine(document: Mapping[str, Any]) -> Conversion:
+def _convert_to_one_machine(document: Mapping[str, Any]) -> Conversion:
     """Convert a file without workers: all runs in processes of one machine."""
     config: dict[str, Json] = {"trainingService": {"platform": "local"}}
     if "worker_local_processors" in document:

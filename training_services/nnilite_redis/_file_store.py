@@ -54,7 +54,7 @@ class Files(Protocol):
 
 
 def files_of(pool: Pool, settings: Mapping[str, Json]) -> Files:
-    """Return the place for files that these settings name (see `settings_of`). Raises: ConfigError."""
+    """Return the place for files that these settings name (see `make_settings`). Raises: ConfigError."""
     bucket = settings.get("bucket")
     if isinstance(bucket, dict):
         return BucketFiles(bucket)

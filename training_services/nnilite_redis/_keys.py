@@ -92,11 +92,11 @@ class PoolKeys:
         return f"{self.prefix}:file:{name}"
 
 
-def manager_party(experiment: str) -> str:
+def name_manager_party(experiment: str) -> str:
     """Return the party name of a manager."""
     return f"manager:{experiment}"
 
 
-def worker_party(worker: str) -> str:
+def name_worker_party(worker: str) -> str:
     """Return the party name of a worker."""
     return f"worker:{worker}"

@@ -21,8 +21,8 @@ from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingServ
 from nnilite.services.keeper_folder import STREAMS
 from nnilite.services.slots import SlotTerms
 from nnilite_redis._config import IGNORED, RedisConfig, check_label
-from nnilite_redis._convert import CANCELED_IN_QUEUE, labels_of, task_of, wants_of
-from nnilite_redis._keys import worker_party
+from nnilite_redis._convert import CANCELED_IN_QUEUE, find_wants, read_labels, task_of
+from nnilite_redis._keys import name_worker_party
 from nnilite_redis._mail import Letter
 from nnilite_redis._session import Session
 
@@ -81,7 +81,7 @@ class RedisService(TrainingService):
     async def submit(self, job: Job) -> Handle:
         if not (_NAME.fullmatch(job.trial) and _NAME.fullmatch(job.experiment)):
             raise ConfigError(f"{job.trial!r} cannot be the name of a folder")
-        for label in labels_of(job):
+        for label in read_labels(job):
             check_label(label, Place(field="_machineLabels"))
         session = self._opened
         await session.queue(job)
@@ -96,7 +96,7 @@ class RedisService(TrainingService):
     def describe(self, job: Job) -> Json:
         """Return the job's record in Redis, without secrets, and what it requires of its worker."""
         task = task_of(job, self.config, "the code package", "the trial keeper")
-        wants = wants_of(job, self.config)
+        wants = find_wants(job, self.config)
         asked = {"labels": sorted(wants.labels), "gpus": wants.gpus}
         spec = {**task["spec"], "token": _HIDDEN}
         place = {"server": self.config.address.title, "key": f"{self.config.prefix}:job:{job.name}"}
@@ -126,7 +126,7 @@ class RedisService(TrainingService):
         """Have a worker check its jobs now, which it would otherwise do in a moment."""
         if worker:
             with contextlib.suppress(ServiceError):
-                await self._opened.mail.tell(worker_party(worker), Letter({"do": "look"}))
+                await self._opened.mail.tell(name_worker_party(worker), Letter({"do": "look"}))
 
     async def remove(self, handle: Handle) -> None:
         name = str(handle["job"])

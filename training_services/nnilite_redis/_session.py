@@ -13,9 +13,9 @@ from nnilite.service import Job, ServiceContext
 from nnilite_redis import _relay
 from nnilite_redis._api import Pool
 from nnilite_redis._config import RedisConfig
-from nnilite_redis._convert import files_settings, task_of, wants_of
+from nnilite_redis._convert import describe_files, find_wants, task_of
 from nnilite_redis._file_store import Files, files_of, name_of
-from nnilite_redis._keys import manager_party
+from nnilite_redis._keys import name_manager_party
 from nnilite_redis._mail import Letter, Mailbox
 from nnilite_redis._tasks import end_tasks
 from nnilite_redis._trial_files import TrialFiles
@@ -39,7 +39,7 @@ class Session:
         self._package = package
         self._keeper = keeper  # its name among the files
         self._relays = ThreadPoolExecutor(_RELAYED_AT_ONCE, thread_name_prefix="relay")
-        party = manager_party(context.experiment)
+        party = name_manager_party(context.experiment)
         self.mail = Mailbox(pool, party, self._serve, presence=pool.keys.manager(context.experiment))
         self.watch = PoolWatch(pool, config, context.experiment, self.queue)
         self.trial_files = TrialFiles(pool, self.mail, files, self.watch, config.storage is not None)
@@ -51,7 +51,7 @@ class Session:
         pool = Pool(config.address, config.prefix)
         try:
             await pool.check()
-            files = files_of(pool, files_settings(config))
+            files = files_of(pool, describe_files(config))
             await files.check()
             package = await asyncio.to_thread(context.package)
             keeper = await asyncio.to_thread(name_of, context.keeper, "keeper")
@@ -86,7 +86,7 @@ class Session:
 
     async def queue(self, job: Job) -> None:
         """Put a job into its queue, unless it is known. Raises: ServiceError."""
-        wants = wants_of(job, self._config)
+        wants = find_wants(job, self._config)
         task = task_of(job, self._config, self._package.archive.name, self._keeper)
         await self.pool.submit(job.name, job.experiment, task, wants.queue, wants.text)
 

@@ -15,7 +15,7 @@ from nnilite.service import Handle
 from nnilite.services.keeper_folder import copied_events, missing_output
 from nnilite_redis._api import Pool
 from nnilite_redis._file_store import Files
-from nnilite_redis._keys import worker_party
+from nnilite_redis._keys import name_worker_party
 from nnilite_redis._mail import Letter, Mailbox
 from nnilite_redis._watch import PoolWatch
 
@@ -122,7 +122,7 @@ class TrialFiles:
         return record.worker
 
     async def _ask(self, worker: str, handle: Handle, asked: dict[str, Json], limit_s: float) -> Letter:
-        answer = await self.mail.ask(worker_party(worker), Letter({**asked, "job": handle["job"]}), limit_s)
+        answer = await self.mail.ask(name_worker_party(worker), Letter({**asked, "job": handle["job"]}), limit_s)
         if answer.text("error"):
             raise (NotFound if answer.text("kind") == "NotFound" else ServiceError)(answer.text("error"))
         return answer

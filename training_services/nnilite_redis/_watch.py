@@ -14,13 +14,13 @@ from nnilite_redis._convert import (
     QUIET_S,
     PoolView,
     Wants,
-    silent_status,
+    explain_wait,
+    find_wants,
+    find_whom_it_waits_for,
+    judge_silent,
+    read_worker_facts,
     start_command,
     status_of,
-    wants_of,
-    whom_it_waits_for,
-    why_waits,
-    worker_facts,
 )
 from nnilite_redis._silence import Silence
 
@@ -77,7 +77,7 @@ class PoolWatch:
         shares = await self._pool.shares() if self.terms.limit is not None else PoolShares()
         self._silence.listened()
         silent_s = {record.id: self._silence.of(f"worker {record.id}", record.beat, record.age_s) for record in records}
-        facts = [worker_facts(record) for record in records]
+        facts = [read_worker_facts(record) for record in records]
         self._view = PoolView(facts, silent_s, places, self._config.worker_healthy_period, shares)
 
     async def _tell_terms(self) -> None:
@@ -129,7 +129,7 @@ class PoolWatch:
                 )
                 return JobStatus(JobState.LOST, reason, host=told.host)
             return told
-        return silent_status(record, silent_s) if silent_s > QUIET_S else told
+        return judge_silent(record, silent_s) if silent_s > QUIET_S else told
 
     async def _waiting(self, name: str) -> JobStatus:
         number = self._view.numbered[name][0] if name in self._view.numbered else 0
@@ -138,9 +138,9 @@ class PoolWatch:
         elif self._silence.of(name, "not in the queue") > _REAPPEAR_S:
             return await self._queue_anew(name)
         job = self._jobs.get(name)
-        wants = wants_of(job, self._config) if job else Wants(frozenset(self._config.worker_labels))
-        whom = whom_it_waits_for(name, self._experiment, self.terms, self._view)
-        return JobStatus(JobState.WAITING, why_waits(number, wants, self._view, start_command(self._config), whom))
+        wants = find_wants(job, self._config) if job else Wants(frozenset(self._config.worker_labels))
+        whom = find_whom_it_waits_for(name, self._experiment, self.terms, self._view)
+        return JobStatus(JobState.WAITING, explain_wait(number, wants, self._view, start_command(self._config), whom))
 
     async def _forgotten(self, name: str) -> JobStatus:
         """Return the status of a job that Redis does not know: a worker may have it, and then reports it."""

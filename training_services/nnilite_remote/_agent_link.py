@@ -97,17 +97,17 @@ class AgentStream:
             if line is None:
                 raise self._silence(noise)
             if nonce.encode() in line:
-                answer = _bounded_json(line[line.index(b"{") :])
+                answer = _parse_bounded_json(line[line.index(b"{") :])
                 if "error" in answer:
                     raise MachineError(str(answer["error"]))
                 answer["nonce"] = nonce
                 return dict(answer)
             noise += line
             if _NO_PYTHON.encode() in line:
-                raise self._no_python(line)
+                raise self._explain_no_python(line)
         raise MachineError("its shell prints too much before a command starts; see its profile files", lasting=True)
 
-    def _no_python(self, line: bytes) -> MachineError:
+    def _explain_no_python(self, line: bytes) -> MachineError:
         found = line.decode("utf-8", "replace").partition(_NO_PYTHON)[2].strip(" ;\r\n")
         where = f"under pythonPath ({self._python_path})" if self._python_path else "by the usual names"
         what = f", only {found}" if found else ""
@@ -157,7 +157,7 @@ class AgentStream:
         data, self._pending = self._pending, b""
         return data
 
-    def ended_well(self) -> bool:
+    def has_ended_well(self) -> bool:
         """Return whether the agent has ended by itself."""
         return bool(self.channel.status_event.wait(_HELLO_S) and self.channel.recv_exit_status() == 0)
 
@@ -288,7 +288,7 @@ class _HandingOver:
             self._changed.notify()
 
 
-def _bounded_json(line: bytes) -> Any:
+def _parse_bounded_json(line: bytes) -> Any:
     """Parse a line, unless it has too many values. Raises: ValueError, RecursionError.
 
     The parser lets no other thread run before it is through with a line, and a value may take a hundred times the
@@ -301,7 +301,7 @@ def _bounded_json(line: bytes) -> Any:
 
 def _parsed(line: bytes) -> dict[str, Any]:
     """Return a message of an agent. Raises: ValueError, RecursionError."""
-    message = _bounded_json(line)
+    message = _parse_bounded_json(line)
     is_event = isinstance(message, dict) and isinstance(message.get("event"), str)
     is_answer = isinstance(message, dict) and type(message.get("id")) is int and ("ok" in message or "error" in message)
     if not is_event and not is_answer:

@@ -117,7 +117,7 @@ def _stays_on_machines(config: RemoteConfig, settings: Mapping[str, Json]) -> bo
     return CHECKPOINTS_STAY[0].holds(config, settings) and checkpoint.get("keep") != "none"
 
 
-def _without_gpus(config: RemoteConfig, settings: Mapping[str, Json]) -> bool:
+def _has_no_gpus(config: RemoteConfig, settings: Mapping[str, Json]) -> bool:
     return not config.trial_gpu_number
 
 
@@ -130,7 +130,7 @@ IGNORED = (
     replace(CHECKPOINTS_STAY[0], case="without `sharedStorage`, unless it is `none`", holds=_stays_on_machines),
     CHECKPOINTS_STAY[1],
     IgnoredOption("reuseMode", "each trial has a folder of its own on its machine"),
-    IgnoredOption("machineList.useActiveGpu", *_NO_GPUS, _without_gpus),
-    IgnoredOption("machineList.gpuIndices", *_NO_GPUS, _without_gpus),
+    IgnoredOption("machineList.useActiveGpu", *_NO_GPUS, _has_no_gpus),
+    IgnoredOption("machineList.gpuIndices", *_NO_GPUS, _has_no_gpus),
 )
 """What has no effect on machines that are reached by SSH."""

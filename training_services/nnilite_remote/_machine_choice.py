@@ -54,7 +54,7 @@ def choose_machines(
     waits: dict[str, list[str]] = {}
     for machine in sorted(fitting, key=lambda machine: (machine.rank, _load(machine))):
         try:
-            given = _gpus_on(machine, gpus)
+            given = _choose_gpus_on(machine, gpus)
         except NoCapacity as error:
             reasons.setdefault(str(error), []).append(machine.title)
         else:
@@ -76,7 +76,7 @@ def _load(machine: HostCandidate) -> float:
     return len(machine.jobs) / (machine.slots or 1) if machine.slots else float(len(machine.jobs))
 
 
-def _gpus_on(machine: HostCandidate, wanted: int | None) -> tuple[int, ...] | None:
+def _choose_gpus_on(machine: HostCandidate, wanted: int | None) -> tuple[int, ...] | None:
     """Return the GPUs for the job on this machine. Raises: NoCapacity."""
     if machine.trouble:
         raise NoCapacity(machine.trouble)

@@ -149,7 +149,7 @@ class MachineSession:
         try:
             stream.greet({**self._settings(), **settings})
             take(stream)
-            if not stream.ended_well():
+            if not stream.has_ended_well():
                 raise LinkLost("the connection broke off")
         finally:
             stream.close()

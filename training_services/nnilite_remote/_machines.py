@@ -84,7 +84,7 @@ class Machines:
         """Wait until one machine is up, or all have failed; more may come later. Raises: ConfigError, ServiceError."""
         machines = list(self._known.values())
         began_s = time.monotonic()
-        while not self._decided(time.monotonic() - began_s):
+        while not self._is_decided(time.monotonic() - began_s):
             await asyncio.sleep(0.02)
         if any(m.up for m in machines):
             waits = [asyncio.create_task(m.tried.wait()) for m in machines]
@@ -98,7 +98,7 @@ class Machines:
         error = ConfigError if all(m.lasting for m in machines) else ServiceError
         raise error(f"none of the machines can be used: {reasons}")
 
-    def _decided(self, waited_s: float) -> bool:
+    def _is_decided(self, waited_s: float) -> bool:
         """Return whether it is certain that the service works, or does not: passing failures get some time."""
         machines = self._known.values()
         if any(m.up for m in machines) or waited_s > _FIRST_S:
@@ -118,7 +118,7 @@ class Machines:
         for machine in machines:
             if not machine.up:
                 return
-            never = impossible(machine.gpus or (), wanted, rules_of(machine))
+            never = impossible(machine.gpus or (), wanted, make_gpu_rules(machine))
             if machine.gpus is not None and never is None:
                 return
             reasons.append(f"{machine.title}: {never if machine.gpus is not None else machine.trouble}")
@@ -231,7 +231,7 @@ class Machines:
         return machine
 
 
-def rules_of(machine: Machine) -> GpuRules:
+def make_gpu_rules(machine: Machine) -> GpuRules:
     config = machine.config
     return GpuRules(config.gpu_indices, config.max_trial_number_per_gpu, config.use_active_gpu)
 

@@ -37,7 +37,7 @@ from nnilite_remote._config import IGNORED, RemoteConfig
 from nnilite_remote._host_checkpoints import HostCheckpoints, rank
 from nnilite_remote._machine import Machine, MachineSupply
 from nnilite_remote._machine_choice import HostCandidate, choose_machines
-from nnilite_remote._machines import Machines, rules_of
+from nnilite_remote._machines import Machines, make_gpu_rules
 from nnilite_remote._nodes import (
     LAUNCHERS,
     LOST,
@@ -172,7 +172,7 @@ class RemoteService(TrainingService):
     def _withdraw(self, job: Job, machines: Iterable[str]) -> None:
         """Withdraw the job's request for a slot there. On an unreachable machine, the request ends by itself."""
         for key in machines:
-            self.machines.do_aside(_quietly(self.machines[key].attempts.withdraw(job.name)))
+            self.machines.do_aside(_request_quietly(self.machines[key].attempts.withdraw(job.name)))
 
     async def _choose(self, job: Job, waits: Mapping[str, str]) -> list[tuple[Machine, Booking]]:
         """Choose a machine for each node of the job.
@@ -185,9 +185,9 @@ class RemoteService(TrainingService):
         traces = await self._checkpoints.traces(job.trial, machines) if job.attempt else {}
         if job.gpus:
             await self.machines.read_gpus()
-        candidates = [self._candidate(machine, bool(job.gpus), rank(machine, traces)) for machine in machines]
+        candidates = [self._make_candidate(machine, bool(job.gpus), rank(machine, traces)) for machine in machines]
         candidates = [replace(candidate, slot_wait=waits.get(candidate.key, "")) for candidate in candidates]
-        labels = frozenset((*self.config.machine_labels, *labels_of(job)))
+        labels = frozenset((*self.config.machine_labels, *read_labels(job)))
         choices = choose_machines(candidates, job.gpus, labels, number_of_nodes(job))
         if job.spec.get("checkpoint_dir"):
             self._checkpoints.bring(job.trial, self.machines[choices[0].key], traces)
@@ -195,7 +195,7 @@ class RemoteService(TrainingService):
         chosen = [(self.machines[choice.key], choice) for choice in choices]
         return [(machine, Booking(one.key, f"{machine.root}/{folder}", one.gpus)) for machine, one in chosen]
 
-    def _candidate(self, machine: Machine, gpus: bool, rank: int) -> HostCandidate:
+    def _make_candidate(self, machine: Machine, gpus: bool, rank: int) -> HostCandidate:
         trouble = machine.avoided
         if not machine.up:
             trouble = f"is {machine.state}" + (f": {machine.trouble}" if machine.trouble else "")
@@ -207,7 +207,7 @@ class RemoteService(TrainingService):
             trouble=trouble,
             slots=machine.config.slots,
             labels=frozenset(machine.config.labels),
-            rules=rules_of(machine),
+            rules=make_gpu_rules(machine),
             gpus=machine.gpus,
             own_pids=machine.own_pids,
             jobs=self._bookings.on(machine.config.key),
@@ -340,7 +340,7 @@ class RemoteService(TrainingService):
 
     def describe(self, job: Job) -> Json:
         """Return the keeper's specification, without secrets, and the machines that may get it."""
-        labels = {*self.config.machine_labels, *labels_of(job)}
+        labels = {*self.config.machine_labels, *read_labels(job)}
         machines = [m.title for m in self.config.machine_list if labels <= set(m.labels)]
         place = f"~/{self.config.remote_directory}/{job.experiment}/trials/{job.trial}/{job.attempt}"
         gpus = {} if job.gpus is None else {"gpus": job.gpus}
@@ -389,7 +389,7 @@ def _unanswered(job: Job, placed: Sequence[tuple[Machine, Booking]]) -> Handle:
     return {**first, MEMBERS: members} if members else first
 
 
-def labels_of(job: Job) -> list[str]:
+def read_labels(job: Job) -> list[str]:
     """Return the labels that a trial requests by its parameters."""
     record = job.spec.get("parameters") or {}
     parameters = record.get("parameters") if isinstance(record, dict) else None
@@ -412,7 +412,7 @@ def _told(machine: Machine) -> Iterator[None]:
         raise ServiceError(f"{machine.title}: {error}") from error
 
 
-async def _quietly(request: Awaitable[None]) -> None:
+async def _request_quietly(request: Awaitable[None]) -> None:
     with contextlib.suppress(MachineError):
         await request
 

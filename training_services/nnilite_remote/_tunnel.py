@@ -82,7 +82,7 @@ class _TunnelCaller:
         head, self._pending = self._pending[:end], self._pending[end + 4 :]
         return head
 
-    async def body_piece(self, most: int) -> bytes:
+    async def read_body_piece(self, most: int) -> bytes:
         """Return the next piece of a body. Raises: EOFError if it ends early."""
         piece, self._pending = self._pending[:most], self._pending[most:]
         piece = piece or await self.receive(most)
@@ -137,7 +137,7 @@ class TunnelGate:
             if not self._closed:
                 # Also those that are too many are closed there: closing may wait for what paramiko's own thread does.
                 take = self._begin if self._arriving.acquire(blocking=False) else _close
-                self._running_loop().call_soon_threadsafe(take, channel)
+                self._get_running_loop().call_soon_threadsafe(take, channel)
                 return
         _close(channel)
 
@@ -148,7 +148,7 @@ class TunnelGate:
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._loop.stop)
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
+    def _get_running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             threading.Thread(target=self._run, args=(self._loop,), name="tunnel", daemon=True).start()
@@ -261,7 +261,7 @@ class TunnelGate:
         end_s, left = asyncio.get_running_loop().time() + _BODY_S, request.length
         while left:
             piece = await asyncio.wait_for(
-                caller.body_piece(min(left, PIECE_BYTES)), end_s - asyncio.get_running_loop().time()
+                caller.read_body_piece(min(left, PIECE_BYTES)), end_s - asyncio.get_running_loop().time()
             )
             left -= len(piece)
             await asyncio.wait_for(upstream.send(piece), _MANAGER_S)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 
-def curve_of(file: str, function: str, parameters: object) -> list[float]:
+def compute_curve(file: str, function: str, parameters: object) -> list[float]:
     """The numbers that the function returns. Raises: whatever the function raises; TypeError if it gives no numbers."""
     found = runpy.run_path(file)[function](parameters)
     values = list(found) if isinstance(found, Sequence) else [found]
@@ -19,5 +19,5 @@ def curve_of(file: str, function: str, parameters: object) -> list[float]:
 
 
 if __name__ == "__main__":
-    answer = json.dumps(curve_of(sys.argv[1], sys.argv[2], json.load(sys.stdin)))
+    answer = json.dumps(compute_curve(sys.argv[1], sys.argv[2], json.load(sys.stdin)))
     sys.stdout.write("\n" + answer + "\n")

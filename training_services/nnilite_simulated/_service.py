@@ -61,15 +61,15 @@ class SimulatedService(TrainingService):
         last = _document(place)
         if last and last["job"] == job.name:
             return last
-        now_s = self._now_s()
+        now_s = self._read_now_s()
         running = sum(self._runs(other, now_s) for other in self._folder.glob("*.json"))
         if self.config.slots is not None and running >= self.config.slots:
             raise NoCapacity(f"all {self.config.slots} slots are taken")
         # A further attempt has the same parameters.
-        curve = last["curve"] if last else await self._curve(job)
+        curve = last["curve"] if last else await self._get_curve(job)
         first = min(_plan(last).saved(now_s, self.config.checkpoint_every), len(curve) - 1) if last else 0
         times = (float(self.config.start_time), float(self.config.step_time), first)
-        plan = made_plan(job.name, self._trace, now_s, curve, times, self._crew())
+        plan = made_plan(job.name, self._trace, now_s, curve, times, self._make_crew())
         handle = {"job": job.name, "trial": job.trial, "plan": plan.json(), "curve": curve}
         _write(place, handle)
         left_s = (plan.end_s - now_s) / self.config.speed_up
@@ -77,12 +77,12 @@ class SimulatedService(TrainingService):
         return handle
 
     async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
-        now_s = self._now_s()
+        now_s = self._read_now_s()
         return [self._status(handle, now_s) for handle in handles]
 
     async def cancel(self, handle: Handle) -> None:
         """End the attempt now: its plan is cut off, and its checkpoint stays."""
-        place, now_s = self._folder / f"{handle['trial']}.json", self._now_s()
+        place, now_s = self._folder / f"{handle['trial']}.json", self._read_now_s()
         known = _document(place)
         if known and known["job"] == handle["job"] and not _plan(known).has_ended(now_s):
             cut = replace(_plan(known), end_s=now_s, is_lost=True)
@@ -90,15 +90,15 @@ class SimulatedService(TrainingService):
             self.context.wake()
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        plan, now_s = self._current(handle)[0], self._now_s()
+        plan, now_s = self._get_current(handle)[0], self._read_now_s()
         curve, done = handle["curve"], plan.done(now_s)
-        events: list[KeeperEvent] = [Started(self._wall(plan.begin_s), self.name)]
+        events: list[KeeperEvent] = [Started(self._convert_to_wall(plan.begin_s), self.name)]
         for index, step in enumerate(range(plan.first, done)):
-            when = self._wall(plan.moments[index])
+            when = self._convert_to_wall(plan.moments[index])
             events.append(Reported(index, MetricKind.PERIODICAL, index, curve[step], when))
         if plan.has_ended(now_s) and not plan.is_lost:
             count = done - plan.first
-            events.append(Reported(count, MetricKind.FINAL, 0, curve[-1], self._wall(plan.end_s)))
+            events.append(Reported(count, MetricKind.FINAL, 0, curve[-1], self._convert_to_wall(plan.end_s)))
         return events
 
     def describe(self, job: Job) -> Json:
@@ -106,25 +106,25 @@ class SimulatedService(TrainingService):
         return {"name": job.name, "world": {name: _plain(value) for name, value in vars(self.config).items()}}
 
     def hosts(self) -> list[Host]:
-        now_s = self._now_s()
+        now_s = self._read_now_s()
         running = sum(self._runs(place, now_s) for place in self._folder.glob("*.json"))
         price = self._trace.cost(now_s, now_s + 3600.0)
         return [Host(self.name, "up", "", running, {"price": price, "simulatedHours": now_s / 3600.0})]
 
     def _status(self, handle: Handle, now_s: float) -> JobStatus:
-        plan, canceled = self._current(handle)
-        facts: dict[str, Any] = {"host": self.name, "started": self._wall(plan.begin_s)}
+        plan, canceled = self._get_current(handle)
+        facts: dict[str, Any] = {"host": self.name, "started": self._convert_to_wall(plan.begin_s)}
         cost = plan.cost(self._trace, now_s)
         if not plan.has_ended(now_s):
             return JobStatus(JobState.RUNNING, cost=cost, **facts)
-        facts["ended"] = self._wall(plan.end_s)
+        facts["ended"] = self._convert_to_wall(plan.end_s)
         if canceled:
             return JobStatus(JobState.CANCELED, cost=cost, **facts)
         if plan.is_lost:
             return JobStatus(JobState.LOST, _LOST, cost=cost, **facts)
         return JobStatus(JobState.SUCCEEDED, exit_code=0, cost=cost, **facts)
 
-    def _current(self, handle: Handle) -> tuple[AttemptPlan, bool]:
+    def _get_current(self, handle: Handle) -> tuple[AttemptPlan, bool]:
         """The plan of a job, cut off if it was canceled."""
         known = _document(self._folder / f"{handle['trial']}.json")
         if known and known["job"] == handle["job"]:
@@ -135,21 +135,21 @@ class SimulatedService(TrainingService):
         known = _document(place)
         return bool(known) and "plan" in known and not _plan(known).has_ended(now_s)
 
-    def _crew(self) -> Crew:
+    def _make_crew(self) -> Crew:
         workers, least = self.config.workers, self.config.min_workers
         return Crew(workers, workers if least is None else least, float(self.config.replace_time))
 
-    async def _curve(self, job: Job) -> list[float]:
+    async def _get_curve(self, job: Job) -> list[float]:
         if self._curves:
             return self._curves[job.sequence % len(self._curves)]
         file, _, function = str(self.config.objective).rpartition(":")
         parameters = job.spec["parameters"]["parameters"]
         return await _ask_objective(str(self.context.code_directory / file), function, parameters)
 
-    def _now_s(self) -> float:
+    def _read_now_s(self) -> float:
         return (time.time() - self._epoch) * float(self.config.speed_up)
 
-    def _wall(self, simulated_s: float) -> float:
+    def _convert_to_wall(self, simulated_s: float) -> float:
         return self._epoch + simulated_s / float(self.config.speed_up)
 
 

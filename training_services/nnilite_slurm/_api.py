@@ -18,9 +18,9 @@ from nnilite_slurm._listing import (
     SACCT_FIELDS,
     SQUEUE_FORMAT,
     from_json,
-    from_sacct_text,
-    from_squeue_text,
-    time_limits,
+    parse_sacct_text,
+    parse_squeue_text,
+    read_time_limits,
 )
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,9 @@ class SlurmApi(SchedulerApi):
         answer = await self.host.run("sbatch --version </dev/null && squeue --version </dev/null")
         self.version = version_in(answer.text)
         if answer.status or not self.version:
-            raise ConfigError(_no_slurm(answer, self.host.title), Place(field="login" if self.host.is_remote else None))
+            raise ConfigError(
+                _describe_no_slurm(answer, self.host.title), Place(field="login" if self.host.is_remote else None)
+            )
         self.json = self.version >= _JSON_SINCE
 
     async def try_out(self, script: str, gpus: int | None) -> None:
@@ -66,7 +68,7 @@ class SlurmApi(SchedulerApi):
         if answer.status:
             log.info("cannot ask for the time limits of partitions: %s", answer.words)
             return
-        known = time_limits(answer.output.decode("utf-8", "replace"))
+        known = read_time_limits(answer.output.decode("utf-8", "replace"))
         most_s = max((known.get(name, math.inf) for name in partitions.split(",")), default=math.inf)
         if limit_s > most_s:
             where = f"partition {partitions}" if partitions else "default partition"
@@ -91,7 +93,7 @@ class SlurmApi(SchedulerApi):
             shell.SUBMIT, self.files.root, folder, name, given=script.encode(), limit_s=_SUBMIT_S
         )
         if answer.status == _FULL:
-            self._full, self._full_until_s = full_queue(answer.words), time.monotonic() + _FULL_PAUSE_S
+            self._full, self._full_until_s = make_full_queue(answer.words), time.monotonic() + _FULL_PAUSE_S
             raise self._full
         if answer.status == REFUSED:
             raise refusal(answer.words)
@@ -116,7 +118,7 @@ class SlurmApi(SchedulerApi):
         except ServiceError as error:
             said = listed.complaint.strip() or error
             return Look(None, listed.sizes, f"Slurm does not answer: {said}", listed.hanging)
-        found = _by_id(job for job in jobs if job.name.startswith(prefix))
+        found = _collect_by_id(job for job in jobs if job.name.startswith(prefix))
         return Look(found, listed.sizes, hanging=listed.hanging)
 
     def _listing(self) -> list[str]:
@@ -128,7 +130,7 @@ class SlurmApi(SchedulerApi):
 
     def _read(self, listed: bytes) -> list[QueuedJob]:
         if not self.json:
-            return from_squeue_text(listed.decode("utf-8", "replace"))
+            return parse_squeue_text(listed.decode("utf-8", "replace"))
         jobs = from_json(listed)
         # squeue ignores the field list, and lists the jobs of all users.
         if len(listed) > _JSON_MAX_BYTES:
@@ -145,13 +147,13 @@ class SlurmApi(SchedulerApi):
             return {}
         if self.version >= _JSON_SINCE:
             try:
-                return _by_id(from_json(await self._sacct(ids, "--json")))
+                return _collect_by_id(from_json(await self._run_sacct(ids, "--json")))
             except ServiceError as error:
                 log.info("using the text output of sacct: %s", error)
-        told = await self._sacct(ids, f"-P -n -X -o {SACCT_FIELDS}")
-        return _by_id(from_sacct_text(told.decode("utf-8", "replace")))
+        told = await self._run_sacct(ids, f"-P -n -X -o {SACCT_FIELDS}")
+        return _collect_by_id(parse_sacct_text(told.decode("utf-8", "replace")))
 
-    async def _sacct(self, ids: Sequence[str], options: str) -> bytes:
+    async def _run_sacct(self, ids: Sequence[str], options: str) -> bytes:
         script = f'SLURM_TIME_FORMAT=%s; export SLURM_TIME_FORMAT\nexec timeout 15 sacct -j "$1" {options} </dev/null'
         answer = await self.host.run(script, ",".join(ids))
         if _ACCOUNTING_OFF in answer.complaint + answer.text:
@@ -213,10 +215,10 @@ def refusal(words: str) -> ServiceError | ConfigError:
     return ServiceError(f"Slurm does not accept the job now: {told}")
 
 
-def full_queue(words: str) -> NoCapacity:
+def make_full_queue(words: str) -> NoCapacity:
     """Return the error for sbatch's words when it would wait and try again.
 
-    >>> print(full_queue("sbatch: error: Slurm job queue full, sleeping and retrying"))
+    >>> print(make_full_queue("sbatch: error: Slurm job queue full, sleeping and retrying"))
     Slurm accepts no job now, ... (MaxJobCount); it says: Slurm job queue full
     """
     told = re.sub(r",( sleeping and)? retrying.*", "", _PREFIXES.sub("", words))
@@ -224,7 +226,7 @@ def full_queue(words: str) -> NoCapacity:
     return NoCapacity(f"Slurm accepts no job now, {cause}; it says: {told}")
 
 
-def _no_slurm(answer: ShellAnswer, title: str) -> str:
+def _describe_no_slurm(answer: ShellAnswer, title: str) -> str:
     if "not found" in answer.complaint:
         return (
             f"{title} has no sbatch: set login to the login node of the cluster, or slurmPath to the folder of "
@@ -238,5 +240,5 @@ def _knows_no_json(complaint: str) -> bool:
     return "unrecognized option" in text or "serializer" in text or "json" in text or "data_parser" in text
 
 
-def _by_id(jobs: Iterable[QueuedJob]) -> dict[str, QueuedJob]:
+def _collect_by_id(jobs: Iterable[QueuedJob]) -> dict[str, QueuedJob]:
     return {job.id: job for job in jobs}

@@ -22,7 +22,7 @@ _TOGETHER_S = 0.5
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 2.0, 60.0
 
 
-def array_name(experiment: str, array: str) -> str:
+def make_array_name(experiment: str, array: str) -> str:
     """Return the name of an array's job."""
     return f"nni-{experiment}-array-{array}"
 
@@ -100,7 +100,7 @@ class JobArrays:
 
     async def _submit(self, array: str, folders: list[str], gpus: int | None, written: bool) -> None:
         """Submit an array, however long it takes."""
-        name, place = array_name(self.experiment, array), f"{self.experiment}/arrays/{array}"
+        name, place = make_array_name(self.experiment, array), f"{self.experiment}/arrays/{array}"
         pause_s = _FIRST_PAUSE_S
         while True:
             try:

@@ -113,13 +113,13 @@ class SlurmConfig(QueueConfig):
             _check_line(line, Place(field=f"sbatchLines[{number}]"))
 
 
-def option_of(line: str) -> str:
+def strip_option(line: str) -> str:
     """Return an extra option without the `#SBATCH` that may precede it."""
     return line.removeprefix("#SBATCH").strip()
 
 
 def _check_line(line: str, place: Place) -> None:
-    found = _OPTION.fullmatch(option_of(line))
+    found = _OPTION.fullmatch(strip_option(line))
     if found is None:
         raise ConfigError(f"{line!r} is not an option of sbatch; write it as --mail-type=FAIL", place)
     name = found.group(1) or found.group(2)

@@ -16,7 +16,7 @@ from typing import Any
 from nnilite.errors import ServiceError
 from nnilite.records import Json
 from nnilite.services.cluster.queued_job import QueuedJob, QueuePhase
-from nnilite_slurm._reasons import how_it_ended, why_it_waits
+from nnilite_slurm._reasons import explain_slurm_end, explain_slurm_wait
 
 SQUEUE_FORMAT = "%i|%j|%T|%S|%B|%r"
 SACCT_FIELDS = "JobID,JobName,State,Start,NodeList,ExitCode"
@@ -45,7 +45,7 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 _MOST_TASKS = 100_000
 
 
-def slurm_job(
+def make_slurm_job(
     number: str,
     name: str,
     state: str,
@@ -56,24 +56,24 @@ def slurm_job(
 ) -> QueuedJob:
     """One job, or one task of a job array, which has an id such as 12_3."""
     phase = _PHASES.get(state, QueuePhase.UNKNOWN)
-    words = how_it_ended(state, reason) if phase.is_over else why_it_waits(reason)
+    words = explain_slurm_end(state, reason) if phase.is_over else explain_slurm_wait(reason)
     return QueuedJob(number, name, phase, state, words, host, started, exit_code, reason)
 
 
-def from_squeue_text(text: str) -> list[QueuedJob]:
+def parse_squeue_text(text: str) -> list[QueuedJob]:
     """Parse the answer in `SQUEUE_FORMAT`, with `--array`. Raises: ServiceError."""
-    return [_from_fields(line) for line in text.splitlines() if line.strip()]
+    return [_parse_fields(line) for line in text.splitlines() if line.strip()]
 
 
-def _from_fields(line: str) -> QueuedJob:
+def _parse_fields(line: str) -> QueuedJob:
     fields = line.split("|", 5)
     if len(fields) != 6:
         raise ServiceError(f"squeue answered with an unexpected line: {line[:200]!r}")
     number, name, state, started, host, reason = fields
-    return slurm_job(number, name, _state(state), reason, "" if host == "n/a" else host, _epoch(started))
+    return make_slurm_job(number, name, _state(state), reason, "" if host == "n/a" else host, _epoch(started))
 
 
-def from_sacct_text(text: str) -> list[QueuedJob]:
+def parse_sacct_text(text: str) -> list[QueuedJob]:
     """Parse the answer of `sacct -P -n -X` with `SACCT_FIELDS`. Raises: ServiceError."""
     found = []
     for line in filter(None, text.splitlines()):
@@ -83,7 +83,9 @@ def from_sacct_text(text: str) -> list[QueuedJob]:
         number, name, state, started, nodes, code = fields
         status, _, killed_by = code.partition(":")
         found.append(
-            slurm_job(number, name, _state(state), "", _first_node(nodes), _epoch(started), _code(status, killed_by))
+            make_slurm_job(
+                number, name, _state(state), "", _find_first_node(nodes), _epoch(started), _code(status, killed_by)
+            )
         )
     return found
 
@@ -96,7 +98,7 @@ def from_json(text: str | bytes) -> list[QueuedJob]:
     """
     try:
         answer = json.loads(text)
-        jobs = [one for job in answer["jobs"] for one in _from_object(job)]
+        jobs = [one for job in answer["jobs"] for one in _parse_object(job)]
         told = [str(error.get("error") or error.get("description") or error) for error in answer.get("errors") or ()]
         if not jobs and any("Nothing found" not in words for words in told):
             raise ServiceError("; ".join(told))
@@ -105,16 +107,16 @@ def from_json(text: str | bytes) -> list[QueuedJob]:
         raise ServiceError(f"the JSON of Slurm cannot be read: {error!r}") from error
 
 
-def _from_object(job: Mapping[str, Any]) -> Iterator[QueuedJob]:
+def _parse_object(job: Mapping[str, Any]) -> Iterator[QueuedJob]:
     state = job.get("job_state") or job["state"]["current"]
     reason = job.get("state_reason") or (job.get("state") or {}).get("reason") or ""
     times = job.get("time") or {}
-    plain = slurm_job(
+    plain = make_slurm_job(
         number=str(job["job_id"]),
         name=str(job.get("name") or ""),
         state=_state(state),
         reason=str(reason),
-        host=str(job.get("batch_host") or _first_node(job.get("nodes"))),
+        host=str(job.get("batch_host") or _find_first_node(job.get("nodes"))),
         started=_moment(job.get("start_time", times.get("start"))),
         exit_code=_exit_code(job.get("exit_code")),
     )
@@ -125,13 +127,13 @@ def _from_object(job: Mapping[str, Any]) -> Iterator[QueuedJob]:
     if not whole:
         yield plain
     elif task is not None and not waiting:
-        yield _as_task(plain, whole, task)
+        yield _make_task_of_array(plain, whole, task)
     else:
         for number in _tasks(str(waiting)):
-            yield _as_task(plain, whole, number)
+            yield _make_task_of_array(plain, whole, number)
 
 
-def _as_task(job: QueuedJob, whole: int, task: int) -> QueuedJob:
+def _make_task_of_array(job: QueuedJob, whole: int, task: int) -> QueuedJob:
     return replace(job, id=f"{whole}_{task}")
 
 
@@ -188,10 +190,10 @@ def _code(status: str, killed_by: str) -> int | None:
     return int(status) if status.isdecimal() else None
 
 
-def time_limits(listed: str) -> dict[str, float]:
+def read_time_limits(listed: str) -> dict[str, float]:
     """Return the time limits of partitions in seconds, as sinfo lists them, the default one also under the name "".
 
-    >>> time_limits("debug*|infinite\\nshort|5:00\\nlong|2-12:00:00\\n")
+    >>> read_time_limits("debug*|infinite\\nshort|5:00\\nlong|2-12:00:00\\n")
     {'debug': inf, '': inf, 'short': 300.0, 'long': 216000.0}
     """
     found: dict[str, float] = {}
@@ -215,7 +217,7 @@ def _limit_s(limit: str) -> float:
     return float(86400 * int(days or 0) + 3600 * hours + 60 * minutes + seconds)
 
 
-def _first_node(nodes: Json) -> str:
+def _find_first_node(nodes: Json) -> str:
     """Return the first of a list of nodes such as h[1-3],i4; newer versions have an object there."""
     if isinstance(nodes, dict):
         nodes = nodes.get("list")

@@ -45,10 +45,10 @@ _ENDS = {
 }
 
 
-def why_it_waits(reason: str) -> str:
+def explain_slurm_wait(reason: str) -> str:
     """Return what a job waits for, in nnilite's words and Slurm's.
 
-    >>> why_it_waits("Resources")
+    >>> explain_slurm_wait("Resources")
     'waits in Slurm (Resources): nodes with what it asks for are busy'
     """
     name = reason.split(",")[0].strip("() ")
@@ -65,10 +65,10 @@ def _limit(name: str) -> str:
     return ""
 
 
-def how_it_ended(state: str, reason: str = "") -> str:
+def explain_slurm_end(state: str, reason: str = "") -> str:
     """Return a sentence on the end of a job, from Slurm's state.
 
-    >>> how_it_ended("PREEMPTED")
+    >>> explain_slurm_end("PREEMPTED")
     'Slurm: PREEMPTED, another job took its place'
     """
     told = _ENDS.get(state) or ("" if reason in ("", "None") else reason)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from nnilite.services.cluster.job_script import claim, enter, keeper_command, set_up
 from nnilite.services.cluster.shell_scripts import JOB_START
-from nnilite_slurm._config import SlurmConfig, SlurmContainerConfig, option_of
+from nnilite_slurm._config import SlurmConfig, SlurmContainerConfig, strip_option
 from nnilite_slurm._shell import JOB_OF_ARRAY
 
 _ID = "${SLURM_ARRAY_TASK_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}"
@@ -30,7 +30,7 @@ _ON_ALL_NODES = (
 """The first node is the one on which the script runs. If a process fails, the keepers end the others themselves."""
 
 
-def script_of(
+def make_script(
     name: str, config: SlurmConfig, comment: str, keeper: str, gpus: int | None, tasks: int = 0, nodes: int = 0
 ) -> str:
     """Return the script of a job.
@@ -66,7 +66,7 @@ def _options(name: str, config: SlurmConfig, comment: str, gpus: int | None, tas
         "ntasks-per-node": 1 if nodes else None,
         "constraint": config.constraint,
         "reservation": config.reservation,
-        "time": None if config.time_limit is None else slurm_time(config.time_limit),
+        "time": None if config.time_limit is None else spell_slurm_time(config.time_limit),
         "output": "%a.log" if tasks else "job.log",
         "array": f"0-{tasks - 1}" if tasks else None,
     }
@@ -76,13 +76,13 @@ def _options(name: str, config: SlurmConfig, comment: str, gpus: int | None, tas
     # A trial that is started again belongs to a new attempt, which the manager makes.
     yield "#SBATCH --no-requeue\n"
     for line in config.sbatch_lines:
-        yield f"#SBATCH {option_of(line)}\n"
+        yield f"#SBATCH {strip_option(line)}\n"
 
 
-def slurm_time(seconds: int) -> str:
+def spell_slurm_time(seconds: int) -> str:
     """Return a time as Slurm writes it.
 
-    >>> slurm_time(93784)
+    >>> spell_slurm_time(93784)
     '1-02:03:04'
     """
     minutes, second = divmod(seconds, 60)

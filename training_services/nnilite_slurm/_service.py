@@ -18,10 +18,10 @@ from nnilite.services.cluster.queued_job import QueuedJob
 from nnilite.services.cluster.scheduler_api import SchedulerApi
 from nnilite.services.section_fields import nodes_of
 from nnilite_slurm._api import SlurmApi
-from nnilite_slurm._arrays import JobArrays, array_name
+from nnilite_slurm._arrays import JobArrays, make_array_name
 from nnilite_slurm._config import IGNORED, SlurmConfig
 from nnilite_slurm._listing import NAMELESS
-from nnilite_slurm._script import FIRST_NODE, script_of
+from nnilite_slurm._script import FIRST_NODE, make_script
 
 _PASSED_ON = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")
 
@@ -43,10 +43,10 @@ class SlurmService(QueueService):
 
     async def open(self) -> None:
         await super().open()
-        api = self._connected()
+        api = self._ensure_connected()
         assert isinstance(api, SlurmApi)
         size = self.config.job_array_size
-        self._arrays = JobArrays(api, self.context.experiment, self._task_script, size, self.context.wake)
+        self._arrays = JobArrays(api, self.context.experiment, self._make_task_script, size, self.context.wake)
 
     async def close(self) -> None:
         arrays, self._arrays = self._arrays, None
@@ -63,16 +63,16 @@ class SlurmService(QueueService):
     # ------------------------------------------------------------ scripts
 
     def _script(self, name: str, gpus: int | None) -> str:
-        return self._task_script(name, gpus, 0)
+        return self._make_task_script(name, gpus, 0)
 
     def _test_script(self, gpus: int | None) -> str:
         size = self.config.job_array_size
-        return self._task_script("nni-test", gpus, size if size > 1 else 0)
+        return self._make_task_script("nni-test", gpus, size if size > 1 else 0)
 
-    def _task_script(self, name: str, gpus: int | None, tasks: int) -> str:
+    def _make_task_script(self, name: str, gpus: int | None, tasks: int) -> str:
         comment = f"nnilite:{self.context.experiment}"
         nodes = nodes_of(self.context) if self.context.defaults.get("distributed") else 0
-        return script_of(name, self.config, comment, self._keeper or "keeper", gpus, tasks, nodes)
+        return make_script(name, self.config, comment, self._keeper or "keeper", gpus, tasks, nodes)
 
     async def submit(self, job: Job) -> Handle:
         return await super().submit(_on_its_nodes(job))
@@ -90,14 +90,14 @@ class SlurmService(QueueService):
         return ""
 
     def _names(self, watch: QueueWatch) -> tuple[str, ...]:
-        return (watch.name, array_name(self.context.experiment, watch.text("array")), NAMELESS)
+        return (watch.name, make_array_name(self.context.experiment, watch.text("array")), NAMELESS)
 
     def _status(self, watch: QueueWatch, handle: Handle, job: QueuedJob | None) -> JobStatus:
         if watch.id or not watch.signs or watch.canceled:
             return super()._status(watch, handle, job)
         if self._arrays is None:
             return JobStatus(JobState.UNKNOWN, f"{self.name} is not open")
-        return _unsubmitted(self._arrays, watch, handle)
+        return _judge_unsubmitted(self._arrays, watch, handle)
 
     async def cancel(self, handle: Handle) -> None:
         watch = self._jobs.watch(handle)
@@ -131,7 +131,7 @@ def _task(folder: str) -> str:
     return folder.split("/", 2)[2]
 
 
-def _unsubmitted(arrays: JobArrays, watch: QueueWatch, handle: Handle) -> JobStatus:
+def _judge_unsubmitted(arrays: JobArrays, watch: QueueWatch, handle: Handle) -> JobStatus:
     """Return the status of a trial that is to be a task of a job array."""
     task = _task(watch.folder)
     if task in arrays.refused:

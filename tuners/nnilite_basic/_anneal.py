@@ -63,13 +63,13 @@ class AnnealTuner(LearningTuner):
             self._results.update(list(point.flat or ()))  # counts keys; of a mapping it would add values
 
     def _suggest(self, parameter_id: int, rng: random.Random) -> Json:
-        ranked = self._with_lies() if self._parallel and self._ranked else self._ranked
+        ranked = self._rank_with_lies() if self._parallel and self._ranked else self._ranked
         flat = {p.path: self._near(p, ranked, rng) for p in self.space.parameters}
         return self.space.build(flat)
 
     def _near(self, parameter: Parameter, ranked: list[_Ranked], rng: random.Random) -> int | float:
         path = parameter.path
-        rank = _geometric(rng)
+        rank = _draw_rank(rng)
         known = (point.flat[path] for _, _, point in ranked if point.flat and path in point.flat)
         found = list(islice(known, rank + 1))
         if not found:
@@ -82,7 +82,7 @@ class AnnealTuner(LearningTuner):
         low, high = max(place - share / 2.0, 0.0), min(place + share / 2.0, 1.0)
         return raw_at(parameter, rng.uniform(low, high))
 
-    def _with_lies(self) -> list[_Ranked]:
+    def _rank_with_lies(self) -> list[_Ranked]:
         losses = [loss for loss, _, _ in self._ranked]
         lie = {"min": losses[0], "max": losses[-1], "mean": math.fsum(losses) / len(losses)}[self._lie]
         running = [point for point in self._running.values() if point.flat is not None]
@@ -90,6 +90,6 @@ class AnnealTuner(LearningTuner):
         return sorted([*self._ranked, *lied], key=lambda entry: entry[:2])
 
 
-def _geometric(rng: random.Random) -> int:
+def _draw_rank(rng: random.Random) -> int:
     """Draw a rank, counting from 0, with the mean rank above."""
     return int(math.log(1.0 - rng.random()) / math.log(1.0 - 1.0 / _MEAN_RANK))

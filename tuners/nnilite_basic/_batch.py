@@ -23,7 +23,7 @@ class BatchTuner(Tuner):
         self._done: set[str] = set()  # proposed, imported or customised
 
     def update_search_space(self, search_space: Any) -> None:
-        self._sets = _parameter_sets(search_space)
+        self._sets = _read_parameter_sets(search_space)
 
     def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
         for parameters in self._sets:
@@ -41,7 +41,7 @@ class BatchTuner(Tuner):
         self._done.update(canonical(item.get("parameter")) for item in data if item.get("value") is not None)
 
 
-def _parameter_sets(space: Any) -> list[Json]:
+def _read_parameter_sets(space: Any) -> list[Json]:
     if not isinstance(space, dict) or len(space) != 1:
         raise SpaceError(f"Batch needs a space with exactly one parameter; {_RIGHT}", Place(field="searchSpace"))
     ((name, definition),) = space.items()

@@ -43,10 +43,10 @@ class EvolutionTuner(LearningTuner):
     def _suggest(self, parameter_id: int, rng: random.Random) -> Json:
         if self._known < self._size or not self._population:
             return self.space.sample(rng)
-        parent = min(rng.choice(self._population), rng.choice(self._population), key=_loss)
-        return self.space.build(self._mutated(parent.flat or {}, rng))
+        parent = min(rng.choice(self._population), rng.choice(self._population), key=_get_loss)
+        return self.space.build(self._mutate(parent.flat or {}, rng))
 
-    def _mutated(self, parent: Flat, rng: random.Random) -> Flat:
+    def _mutate(self, parent: Flat, rng: random.Random) -> Flat:
         # parameters that become active are drawn anew from their range
         child = {p.path: p.sample(rng) for p in self.space.parameters} | parent
         active = self.space.active(child)
@@ -68,8 +68,8 @@ class EvolutionTuner(LearningTuner):
             return
         self._population.append(point)
         if len(self._population) > self._size:
-            self._population.remove(max(self._population, key=_loss))
+            self._population.remove(max(self._population, key=_get_loss))
 
 
-def _loss(point: Point) -> float:
+def _get_loss(point: Point) -> float:
     return point.loss or 0.0

@@ -39,11 +39,11 @@ class MedianstopAssessor(Assessor):
             known = self._running[trial_job_id] = _RunningResults()
         # Only what is new is looked at: a trial may report many thousands of results.
         for place in range(known.count, len(trial_history)):
-            known.add(self._signed(trial_history[place]))
+            known.add(self._sign_number(trial_history[place]))
         if known.count < self._start_step or known.best is None or known.count > len(self._averages):
             return AssessResult.Good
         rivals = self._averages[known.count - 1]
-        return AssessResult(not rivals or known.best >= _median(rivals))
+        return AssessResult(not rivals or known.best >= _find_median(rivals))
 
     def trial_end(self, trial_job_id: str, success: bool) -> None:
         curve = self._running.pop(trial_job_id, None)
@@ -55,7 +55,7 @@ class MedianstopAssessor(Assessor):
             if average is not None:
                 bisect.insort(self._averages[step], average)
 
-    def _signed(self, value: Any) -> float | None:
+    def _sign_number(self, value: Any) -> float | None:
         number = scalar(value)
         return None if number is None else self._sign * number
 
@@ -81,5 +81,5 @@ class _RunningResults:
         self.averages.append(None if self.best is None else min(self.total / self.numbers, self.best))
 
 
-def _median(ascending: Sequence[float]) -> float:
+def _find_median(ascending: Sequence[float]) -> float:
     return ascending[(len(ascending) - 1) // 2]

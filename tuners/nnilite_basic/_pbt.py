@@ -98,7 +98,7 @@ class PBTTuner(LearningTuner):
         source, flat = member, member.flat
         if self._is_poor(member):
             source = self._model(member, rng)
-            flat = self._explored(source.flat, rng)
+            flat = self._explore(source.flat, rng)
         return self._trial(flat, member.epoch + 1, index, source.directory)
 
     def _first(self, rng: random.Random) -> Flat:
@@ -115,12 +115,12 @@ class PBTTuner(LearningTuner):
         save = str(self._directory / str(epoch) / str(index))
         return {**self.space.build(flat), LOAD: load or save, SAVE: save}
 
-    def _ranking(self) -> list[_PopulationMember]:
+    def _rank_members(self) -> list[_PopulationMember]:
         known = [member for member in self._members.values() if member.loss is not None]
         return sorted(known, key=lambda member: member.loss or 0.0)
 
     def _is_poor(self, member: _PopulationMember) -> bool:
-        ranking = self._ranking()
+        ranking = self._rank_members()
         if member.loss is None:
             return True
         count = math.ceil(self._fraction * len(ranking))
@@ -128,11 +128,11 @@ class PBTTuner(LearningTuner):
 
     def _model(self, member: _PopulationMember, rng: random.Random) -> _PopulationMember:
         """Return one of the best members, or the member itself if none has a result yet."""
-        ranking = self._ranking()
+        ranking = self._rank_members()
         best = ranking[: max(1, math.ceil(self._fraction * len(ranking)))]
         return rng.choice(best) if best else member
 
-    def _explored(self, flat: Flat, rng: random.Random) -> Flat:
+    def _explore(self, flat: Flat, rng: random.Random) -> Flat:
         child = {p.path: p.sample(rng) for p in self.space.parameters} | flat
         for parameter in self.space.active(child):
             child[parameter.path] = self._changed(parameter, child[parameter.path], rng)

@@ -53,7 +53,7 @@ class Axis:
 
     def suggest(self, trial: Trial) -> int | float:
         """Let the sampler choose a raw value."""
-        return self.decode(_suggested(trial, self.name, self.distribution))
+        return self.decode(_suggest(trial, self.name, self.distribution))
 
     def decode(self, inner: int | float) -> int | float:
         """Convert optuna's value to the raw value."""
@@ -64,25 +64,25 @@ class Axis:
             drawn = NormalDist(parameter.mu, parameter.sigma).inv_cdf(inner)
             return parameter.legal(math.exp(drawn) if parameter.log else drawn)
         if parameter.q is not None:
-            return parameter.legal((inner - _shift(parameter)) * parameter.q)
+            return parameter.legal((inner - _find_shift(parameter)) * parameter.q)
         return parameter.legal(inner)
 
     def encode(self, raw: int | float) -> int | float:
         """Convert the raw value to optuna's value."""
         parameter = self.parameter
         if parameter.mu is not None and parameter.sigma is not None:
-            return _quantile(parameter, raw, parameter.mu, parameter.sigma)
+            return _compute_quantile(parameter, raw, parameter.mu, parameter.sigma)
         if parameter.q is not None:
-            return round(raw / parameter.q) + _shift(parameter)
+            return round(raw / parameter.q) + _find_shift(parameter)
         return raw
 
 
-def axes_of(space: SearchSpace) -> list[Axis]:
+def list_axes(space: SearchSpace) -> list[Axis]:
     """Yield all parameters, each parent before its children."""
-    return [Axis(p, ".".join(str(part) for part in p.path), _distribution(p)) for p in space.parameters]
+    return [Axis(p, ".".join(str(part) for part in p.path), _make_distribution(p)) for p in space.parameters]
 
 
-def _distribution(parameter: Parameter) -> BaseDistribution:
+def _make_distribution(parameter: Parameter) -> BaseDistribution:
     if parameter.ordered:
         return IntDistribution(0, len(parameter.values) - 1)
     if parameter.kind is ParameterKind.CHOICE:
@@ -93,24 +93,24 @@ def _distribution(parameter: Parameter) -> BaseDistribution:
         return IntDistribution(int(parameter.low), int(parameter.high) - 1)
     if parameter.q is None:
         return FloatDistribution(parameter.low, parameter.high, log=parameter.log)
-    shift = _shift(parameter)
+    shift = _find_shift(parameter)
     first, last = round(parameter.low / parameter.q) + shift, round(parameter.high / parameter.q) + shift
     return IntDistribution(first, last, log=parameter.log)
 
 
-def _shift(parameter: Parameter) -> int:
+def _find_shift(parameter: Parameter) -> int:
     """Return the shift for optuna's logarithmic integers: they begin at 1, but the smallest multiple of q may be 0."""
     return 1 if parameter.log and round((parameter.low or 0.0) / (parameter.q or 1.0)) < 1 else 0
 
 
-def _quantile(parameter: Parameter, raw: float, mu: float, sigma: float) -> float:
+def _compute_quantile(parameter: Parameter, raw: float, mu: float, sigma: float) -> float:
     if parameter.log and raw <= 0:
         return _TAIL
     share = NormalDist(mu, sigma).cdf(math.log(raw) if parameter.log else raw)
     return min(max(share, _TAIL), 1.0 - _TAIL)
 
 
-def _suggested(trial: Trial, name: str, distribution: BaseDistribution) -> int | float:
+def _suggest(trial: Trial, name: str, distribution: BaseDistribution) -> int | float:
     if isinstance(distribution, CategoricalDistribution):
         return int(trial.suggest_categorical(name, range(len(distribution.choices))))
     if isinstance(distribution, IntDistribution):

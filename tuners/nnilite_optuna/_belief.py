@@ -52,12 +52,12 @@ class Belief:
         """Return the process, and the rows that it knows."""
         until = _step(len(self._ended))
         if self._fit is None or self._fit[0] != until:
-            self._fit = (until, *self._likeliest(*self._known(until)))
+            self._fit = (until, *self._find_likeliest(*self._known(until)))
         _, scales, power = self._fit
         rows, losses = self._known(len(self._ended))
         return MaternProcess(scales, self._cube.features(rows), levelled(losses, power)), rows
 
-    def _likeliest(self, rows: Matrix, losses: Vector) -> tuple[Scales, float]:
+    def _find_likeliest(self, rows: Matrix, losses: Vector) -> tuple[Scales, float]:
         """Return scales and the power of the losses: bending helps where losses span magnitudes, and harms steps."""
         features = self._cube.features(rows)
         fits = []
@@ -93,7 +93,7 @@ def _step(count: int) -> int:
 
 def levelled(losses: Vector, power: float) -> Vector:
     """Return losses with mean 0 and variance 1, bent by Yeo and Johnson's transformation."""
-    level = _bent(_standard(losses), power)
+    level = _bend(_standard(losses), power)
     width = float(np.std(level))
     return np.asarray((level - np.mean(level)) / width) if width > 1e-12 else np.zeros(len(losses))
 
@@ -108,7 +108,7 @@ def _standard(losses: Vector) -> Vector:
     return np.asarray((losses - np.mean(losses)) / width)
 
 
-def _bent(level: Vector, power: float) -> Vector:
+def _bend(level: Vector, power: float) -> Vector:
     """Apply Yeo and Johnson's transformation."""
     far = np.log1p(np.abs(level))
     up = np.expm1(power * far) / power if abs(power) > 1e-9 else far
@@ -119,7 +119,7 @@ def _bent(level: Vector, power: float) -> Vector:
 def squeezed(losses: Vector, power: float) -> float:
     """Return the logarithm of the density that `levelled` adds, so that likelihoods of powers can be compared."""
     level = _standard(losses)
-    width = float(np.std(_bent(level, power)))
+    width = float(np.std(_bend(level, power)))
     if width <= 1e-12:
         return 0.0
     return (power - 1.0) * float(np.sum(np.sign(level) * np.log1p(np.abs(level)))) - len(losses) * math.log(width)

@@ -117,7 +117,7 @@ class HyperbandSchedule:
                 return self._counted(slot)
         if self._serial and self._brackets:
             raise NoMoreTrialError("the bracket continues when its running trials have ended")
-        self._brackets.append(self._bracket())
+        self._brackets.append(self._make_bracket())
         slot = self._brackets[-1].next(self._candidates)
         if slot is None:
             raise NoMoreTrialError
@@ -127,7 +127,7 @@ class HyperbandSchedule:
         self._candidates += slot.candidate.number == self._candidates
         return slot
 
-    def _bracket(self) -> Bracket:
+    def _make_bracket(self) -> Bracket:
         turn = self._turn
         self._turn = turn - 1 if turn else self._last
         count = math.ceil((self._last + 1) / (turn + 1) * self._eta**turn - _EPSILON)

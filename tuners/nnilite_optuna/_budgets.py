@@ -96,7 +96,7 @@ def _has_budget(point: Point) -> bool:
     return isinstance(point.parameters, dict) and BUDGET in point.parameters
 
 
-def budget_of(point: Point, default: float) -> float:
+def read_budget(point: Point, default: float) -> float:
     """Return the budget of a trial; customised and imported trials count as full unless they say otherwise."""
     given = point.parameters.get(BUDGET, default) if isinstance(point.parameters, dict) else default
     return float(given) if isinstance(given, (int, float)) and not isinstance(given, bool) else default
@@ -160,7 +160,7 @@ class ASHATuner(BudgetTuner):
         seed: int | None = None,
     ) -> None:
         super().__init__(optimize_mode, seed)
-        self._least, self._most = _checked_budgets(min_budget, max_budget)
+        self._least, self._most = _check_budgets(min_budget, max_budget)
         self._eta = whole_number("eta", eta, low=2)
         self._directory = PurePath(all_checkpoint_dir) if all_checkpoint_dir else None
 
@@ -206,7 +206,7 @@ class BOHBTuner(BudgetTuner):
         seed: int | None = None,
     ) -> None:
         super().__init__(optimize_mode, seed)
-        self._least, self._most = _checked_budgets(min_budget, max_budget)
+        self._least, self._most = _check_budgets(min_budget, max_budget)
         self._eta = whole_number("eta", eta, low=2)
         if min_points_in_model is not None:
             whole_number("min_points_in_model", min_points_in_model, low=1)
@@ -239,7 +239,7 @@ class BOHBTuner(BudgetTuner):
     def _closed(self, point: Point) -> None:
         super()._closed(point)
         del self._shown[id(point)]
-        budget = budget_of(point, self._most)
+        budget = read_budget(point, self._most)
         self._model.end(point, point.state is PointState.DONE and budget == self._modelled)
         if point.state is not PointState.DONE:
             return
@@ -263,7 +263,7 @@ class _Density(OptunaTuner):
         super().__init__("minimize", seed)
         self._share, self._samples = share, samples
 
-    def _sampler(self, nested: bool) -> BaseSampler:
+    def _make_sampler(self, nested: bool) -> BaseSampler:
         from optuna.samplers import TPESampler
 
         return TPESampler(
@@ -301,7 +301,7 @@ class _Density(OptunaTuner):
         return parameters
 
 
-def _checked_budgets(low: float, high: float) -> tuple[float, float]:
+def _check_budgets(low: float, high: float) -> tuple[float, float]:
     least, most = number("min_budget", low, low=1e-9), number("max_budget", high, low=1e-9)
     if least > most:
         raise ConfigError(

@@ -75,14 +75,14 @@ class CMAESTuner(LearningTuner):
     def _suggest(self, parameter_id: int, rng: random.Random) -> Json:
         flat = {p.path: p.sample(rng) for p in self.space.parameters}
         if self._axes:
-            optimizer = self._current()
+            optimizer = self._get_current()
             optimizer._rng.seed(rng.getrandbits(32))  # A replay need not ask for what was asked before.
             flat |= {p.path: raw_at(p, float(x)) for p, x in zip(self._axes, optimizer.ask(), strict=True)}
         return self.space.build(flat)
 
     def _opened(self, point: Point) -> None:
         if point.parameter_id in self._running and self._axes:
-            self._current()
+            self._get_current()
             point.notes[_RUN] = self._run
 
     def _closed(self, point: Point) -> None:
@@ -94,17 +94,17 @@ class CMAESTuner(LearningTuner):
             self._known.append(point)
 
     def _learn_from(self, point: Point) -> None:
-        optimizer = self._current()
+        optimizer = self._get_current()
         self._generation.append(point)
         if len(self._generation) < optimizer.population_size:
             return
-        optimizer.tell(self._solutions())
+        optimizer.tell(self._rank_solutions())
         self._generation = []
         if self._again and optimizer.should_stop():
             self._run += 1
             self._optimizer = None
 
-    def _solutions(self) -> list[tuple[NDArray[np.float64], float]]:
+    def _rank_solutions(self) -> list[tuple[NDArray[np.float64], float]]:
         """Return the generation with its losses, the best first.
 
         Only the order counts, so poor ones take the worst loss.
@@ -113,13 +113,13 @@ class CMAESTuner(LearningTuner):
 
         ranked = sorted(self._generation, key=lambda point: (point.loss is None, point.loss or 0.0))
         worst = max((point.loss for point in ranked if point.loss is not None), default=0.0)
-        return [(np.array(self._places(p)), worst if p.loss is None else p.loss) for p in ranked]
+        return [(np.array(self._find_places(p)), worst if p.loss is None else p.loss) for p in ranked]
 
-    def _places(self, point: Point) -> list[float]:
+    def _find_places(self, point: Point) -> list[float]:
         flat = point.flat or {}
         return [position(p, flat[p.path]) for p in self._axes]
 
-    def _current(self) -> CMA:
+    def _get_current(self) -> CMA:
         import numpy as np
         from cmaes import CMA
 
@@ -143,5 +143,5 @@ class CMAESTuner(LearningTuner):
             rng = self.rng(-1, self._run)
             return [rng.random() for _ in self._axes]
         if self._known:
-            return self._places(min(self._known, key=lambda point: point.loss or 0.0))
+            return self._find_places(min(self._known, key=lambda point: point.loss or 0.0))
         return [0.5] * len(self._axes)

@@ -47,14 +47,14 @@ class NSGA2Tuner(OptunaTuner):
         self._mutation = None if mutation_prob is None else number("mutation_prob", mutation_prob, 0.0, 1.0)
         self._crossover = number("crossover_prob", crossover_prob, 0.0, 1.0)
 
-    def _sampler(self, nested: bool) -> NSGAIISampler:
+    def _make_sampler(self, nested: bool) -> NSGAIISampler:
         self._generation = -1
-        self._genetic = _remembering_sampler()(
+        self._genetic = _make_remembering_sampler()(
             population_size=self._size, mutation_prob=self._mutation, crossover_prob=self._crossover
         )
         return self._genetic
 
-    def _directions(self) -> list[str]:
+    def _list_directions(self) -> list[str]:
         return ["minimize"] * len(self._signs)
 
     def _losses(self, value: Json) -> tuple[float, ...] | None:
@@ -70,7 +70,7 @@ class NSGA2Tuner(OptunaTuner):
             self._genetic.get_parent_population(self._study, generation)  # remembered by the study
 
 
-def _remembering_sampler() -> type[NSGAIISampler]:
+def _make_remembering_sampler() -> type[NSGAIISampler]:
     """Return a sampler that remembers the trials of each generation, which optuna would search for in all trials."""
     from optuna.samplers import NSGAIISampler
     from optuna.trial import TrialState

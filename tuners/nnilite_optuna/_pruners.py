@@ -73,7 +73,7 @@ class PrunerAssessor(Assessor):
         from optuna.trial import TrialState
 
         if success and numbers:
-            self._study.tell(trial, self._summary(numbers))
+            self._study.tell(trial, self._summarize(numbers))
         else:
             self._study.tell(trial, state=TrialState.PRUNED if numbers else TrialState.FAIL)
 
@@ -83,7 +83,7 @@ class PrunerAssessor(Assessor):
         self._study.tell(self._trials.pop(trial_job_id), state=TrialState.FAIL)
         del self._numbers[trial_job_id], self._shown[trial_job_id]
 
-    def _summary(self, numbers: list[float]) -> float:
+    def _summarize(self, numbers: list[float]) -> float:
         return numbers[-1]
 
 
@@ -257,7 +257,7 @@ class WilcoxonAssessor(PrunerAssessor):
         with contextlib.suppress(ValueError):  # no trial has completed
             self._best = self._study.best_trial.intermediate_values
 
-    def _summary(self, numbers: list[float]) -> float:
+    def _summarize(self, numbers: list[float]) -> float:
         return sum(numbers) / len(numbers)
 
 

@@ -52,18 +52,18 @@ class QMCTuner(LearningTuner):
         if self._asked == parameter_id:  # The point of the sequence was tried before, so the space is finite.
             return self.space.sample(rng)
         self._asked = parameter_id
-        places = self._point(self._taken)
+        places = self._draw_point(self._taken)
         return self.space.build({p.path: raw_at(p, places[k]) for k, p in enumerate(self.space.parameters)})
 
-    def _point(self, index: int) -> list[float]:
+    def _draw_point(self, index: int) -> list[float]:
         if self._engine is None or index < self._given:
-            self._engine, self._given = self._new_engine(), 0
+            self._engine, self._given = self._make_engine(), 0
         if index > self._given:
             self._engine.fast_forward(index - self._given)
         self._given = index + 1
         return [float(place) for place in self._engine.random(1)[0]]
 
-    def _new_engine(self) -> QMCEngine:
+    def _make_engine(self) -> QMCEngine:
         from scipy.stats import qmc
 
         kinds: dict[str, Any] = {"sobol": qmc.Sobol, "halton": qmc.Halton}

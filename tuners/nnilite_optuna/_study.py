@@ -50,26 +50,26 @@ def _memory() -> InMemoryStorage:
 
 
 class OptunaTuner(LearningTuner):
-    """A tuner around an optuna sampler, which `_sampler` makes. All space types, nested ones included."""
+    """A tuner around an optuna sampler, which `_make_sampler` makes. All space types, nested ones included."""
 
     _asked: optuna.trial.Trial | None = None
 
-    def _sampler(self, nested: bool) -> BaseSampler:
+    def _make_sampler(self, nested: bool) -> BaseSampler:
         """Return a new sampler; `nested`: some parameters exist only under an option of another one."""
         raise NotImplementedError
 
-    def _directions(self) -> list[str]:
+    def _list_directions(self) -> list[str]:
         return ["minimize"]
 
     def _restart(self) -> None:
         optuna = import_optuna()
-        from nnilite_optuna._axes import axes_of
+        from nnilite_optuna._axes import list_axes
 
-        self._axes = axes_of(self.space)
+        self._axes = list_axes(self.space)
         self._storage = _memory()
         with quiet():
-            sampler = self._sampler(any(axis.conditional for axis in self._axes))
-        self._study = optuna.create_study(storage=self._storage, sampler=sampler, directions=self._directions())
+            sampler = self._make_sampler(any(axis.conditional for axis in self._axes))
+        self._study = optuna.create_study(storage=self._storage, sampler=sampler, directions=self._list_directions())
         self._study_id = self._storage.get_study_id_from_name(self._study.study_name)
         self._asked = None
 

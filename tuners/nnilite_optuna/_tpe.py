@@ -51,7 +51,7 @@ class TPETuner(OptunaTuner):
         super().__init__(optimize_mode, seed)
         self._args = _checked(tpe_args or {})
 
-    def _sampler(self, nested: bool) -> BaseSampler:
+    def _make_sampler(self, nested: bool) -> BaseSampler:
         from optuna.samplers import TPESampler
 
         args = self._args

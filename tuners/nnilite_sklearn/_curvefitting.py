@@ -68,7 +68,7 @@ class CurvefittingAssessor(Assessor):
         epoch, value = curve[-1]
         if epoch in self._course and value >= self._course[epoch]:
             return AssessResult.Good
-        forecast = forecast_at(self._last, _thinned(curve))
+        forecast = forecast_at(self._last, _thin_out(curve))
         wanted = self._best - (1.0 - self._threshold) * abs(self._best)
         return AssessResult(forecast is None or max(forecast, curve[-1][1]) >= wanted)
 
@@ -85,7 +85,7 @@ class CurvefittingAssessor(Assessor):
         return self._curves.pop(trial_job_id, [])
 
 
-def _thinned(curve: list[tuple[int, float]]) -> list[tuple[int, float]]:
+def _thin_out(curve: list[tuple[int, float]]) -> list[tuple[int, float]]:
     """Return at most `_MOST` points of a curve, the first and the last one among them."""
     if len(curve) <= _MOST:
         return curve
@@ -104,7 +104,7 @@ def forecast_at(epoch: int, curve: list[tuple[int, float]]) -> float | None:
     level = (y - low) / spread
     late = 0.5 + x / x[-1]  # later results say more about the end
     total, weight = 0.0, 0.0
-    for family, start in _families():
+    for family, start in _list_families():
         found = _fit(family, start, x, level, late)
         if found is None:
             continue
@@ -128,7 +128,7 @@ def _fit(family: Callable[..., Any], start: list[float], x: Any, level: Any, lat
     return found
 
 
-def _families() -> list[tuple[Callable[..., Any], list[float]]]:
+def _list_families() -> list[tuple[Callable[..., Any], list[float]]]:
     """Return families of learning curves, each with a start for the fit. All but the logarithm saturate."""
     import numpy as np
 
@@ -144,7 +144,7 @@ def _families() -> list[tuple[Callable[..., Any], list[float]]]:
     def weibull(x: Any, top: float, scale: float, rate: float, shape: float) -> Any:
         return top - scale * np.exp(-np.power(np.abs(rate) * x, np.clip(np.abs(shape), 0.1, 5.0)))
 
-    def inverse_log(x: Any, top: float, scale: float) -> Any:
+    def compute_inverse_log(x: Any, top: float, scale: float) -> Any:
         return top - scale / np.log(x + 1.0)
 
     return [
@@ -152,5 +152,5 @@ def _families() -> list[tuple[Callable[..., Any], list[float]]]:
         (exponential, [1.0, 1.0, 0.3]),
         (saturation, [1.0, 1.0, 2.0]),
         (weibull, [1.0, 1.0, 0.3, 1.0]),
-        (inverse_log, [1.0, 1.0]),
+        (compute_inverse_log, [1.0, 1.0]),
     ]

@@ -56,33 +56,33 @@ class DNGOTuner(SurrogateTuner):
         from sklearn.linear_model import BayesianRidge
 
         rows, values = self._history()
-        basis = self._basis(rows)
-        unmeasured = self._unmeasured()
+        basis = self._compute_basis(rows)
+        unmeasured = self._list_unmeasured()
         line = BayesianRidge().fit(basis, values)
         if len(unmeasured):  # they are believed to give what is expected of them
-            believed = self._basis(unmeasured)
+            believed = self._compute_basis(unmeasured)
             line = BayesianRidge().fit(np.vstack([basis, believed]), np.concatenate([values, line.predict(believed)]))
         top = rows[np.argsort(values, kind="stable")[:10]]
         tried = np.vstack([self._cube.drawn(self._samples, numbers), self._cube.near(top, self._samples, numbers)])
         noise, best = 1.0 / float(line.alpha_), float(np.min(values))
 
         def worth(rows: Matrix) -> Vector:
-            mean, deviation = line.predict(self._basis(rows), return_std=True)
+            mean, deviation = line.predict(self._compute_basis(rows), return_std=True)
             return log_improvement(mean, np.sqrt(np.maximum(deviation**2 - noise, 1e-12)), best)
 
         return np.asarray(tried[int(np.argmax(self._fresh(worth)(tried)))])
 
-    def _basis(self, rows: Matrix) -> Matrix:
+    def _compute_basis(self, rows: Matrix) -> Matrix:
         """Return the output of the last hidden layer for position rows."""
         import numpy as np
 
-        network = self._trained()
+        network = self._get_trained()
         out = 2.0 * self._cube.features(rows) - 1.0
         for weights, shift in zip(network.coefs_[:-1], network.intercepts_[:-1], strict=True):
             out = np.tanh(out @ weights + shift)
         return np.hstack([out, np.ones((len(out), 1))])
 
-    def _trained(self) -> Any:
+    def _get_trained(self) -> Any:
         """Return the network as trained on the first results, up to a multiple of `trials_per_update`."""
         from sklearn.neural_network import MLPRegressor
 

@@ -38,14 +38,14 @@ class GaussianTuner(SurrogateTuner):
         """Return the process, and the position rows and values that it knows."""
         until = _step(len(self._ended))
         if self._fit[0] != until:
-            self._fit = (until, *self._likeliest(*self._known(until)))
+            self._fit = (until, *self._find_likeliest(*self._known(until)))
         _, kernel, bends = self._fit
         rows, losses = self._known()
         values, _ = levelled(losses, bends)
-        unmeasured = self._cube.features(self._unmeasured())
+        unmeasured = self._cube.features(self._list_unmeasured())
         return self._gaussian.process(kernel, self._cube.features(rows), values, unmeasured), rows, values
 
-    def _likeliest(self, rows: Matrix, losses: Vector) -> tuple[Any, bool]:
+    def _find_likeliest(self, rows: Matrix, losses: Vector) -> tuple[Any, bool]:
         """Return the kernel and whether losses are bent: bending helps where they span magnitudes, and harms steps."""
         features = self._cube.features(rows)
         fits = []
@@ -61,21 +61,21 @@ class GaussianTuner(SurrogateTuner):
         best = rows[np.argsort(values, kind="stable")[:5]]
         return np.vstack([self._cube.drawn(far, numbers), self._cube.near(best, near, numbers)])
 
-    def _uphill(self, score: Callable[[Matrix], Vector], rows: Matrix) -> Vector:
+    def _climb_uphill(self, score: Callable[[Matrix], Vector], rows: Matrix) -> Vector:
         """Return the best of some rows after moving each uphill, along its numbers and through its finite columns."""
         import numpy as np
 
         found = list(rows)
         for row in rows:
             for _ in range(_ROUNDS):
-                row, moved = self._climbed(score, self._slid(score, row))
+                row, moved = self._climb(score, self._slide(score, row))
                 if not moved:
                     break
             found.append(row)
         scores = score(np.array(found))
         return np.asarray(found[int(np.argmax(scores))])
 
-    def _slid(self, score: Callable[[Matrix], Vector], row: Vector) -> Vector:
+    def _slide(self, score: Callable[[Matrix], Vector], row: Vector) -> Vector:
         """Move rows along the continuous columns, all at once."""
         import numpy as np
         from scipy.optimize import minimize
@@ -98,7 +98,7 @@ class GaussianTuner(SurrogateTuner):
         moved[free] = np.clip(end.x, low, high)
         return moved
 
-    def _climbed(self, score: Callable[[Matrix], Vector], row: Vector) -> tuple[Vector, bool]:
+    def _climb(self, score: Callable[[Matrix], Vector], row: Vector) -> tuple[Vector, bool]:
         """Return the best row that differs in one finite column, if it is better, and whether it is."""
         import numpy as np
 
@@ -159,7 +159,7 @@ class GPTuner(GaussianTuner):
         score = self._fresh(worth)
         candidates = self._candidates(rows, values, self._far, self._near, numbers)
         order = np.argsort(-score(candidates), kind="stable")
-        return self._uphill(score, candidates[order[:_REFINED]])
+        return self._climb_uphill(score, candidates[order[:_REFINED]])
 
     def _score(self, mean: Vector, deviation: Vector, best: float) -> Vector:
         import numpy as np

@@ -71,15 +71,15 @@ class MetisTuner(GaussianTuner):
             return unknown
         score = self._fresh(lambda rows: -mean(rows))
         order = np.argsort(-score(tried), kind="stable")
-        found = [self._uphill(score, tried[order[:3]])]
+        found = [self._climb_uphill(score, tried[order[:3]])]
         if numbers.random() < self._exploring:
             found.append(unknown)
         if self._resampling:
-            found.extend(self._doubtful(rows, values, mean(rows)))
+            found.extend(self._find_doubtful(rows, values, mean(rows)))
         means, deviations = process.predict(self._cube.features(np.array(found)))
         return found[int(np.argmax(log_improvement(means, deviations, process.lowest)))]
 
-    def _doubtful(self, rows: Matrix, values: Vector, means: Vector) -> list[Vector]:
+    def _find_doubtful(self, rows: Matrix, values: Vector, means: Vector) -> list[Vector]:
         import numpy as np
 
         gap = np.abs(values - means)

@@ -43,7 +43,7 @@ class SMACTuner(SurrogateTuner):
         if numbers.random() < _LUCK:
             return np.asarray(self._cube.drawn(1, numbers)[0])
         rows, values = self._history()
-        forest = _Forest(*self._with_unmeasured(rows, values), numbers)
+        forest = _Forest(*self._add_unmeasured(rows, values), numbers)
         best = float(np.min(values))
 
         def worth(tried: Matrix) -> Vector:
@@ -58,11 +58,11 @@ class SMACTuner(SurrogateTuner):
             tried, scores = np.vstack([tried, around]), np.concatenate([scores, score(around)])
         return np.asarray(tried[int(np.argmax(scores))])
 
-    def _with_unmeasured(self, rows: Matrix, values: Vector) -> tuple[Matrix, Vector]:
+    def _add_unmeasured(self, rows: Matrix, values: Vector) -> tuple[Matrix, Vector]:
         """Return features and values, with the worst value for running points that have none yet."""
         import numpy as np
 
-        unmeasured = self._unmeasured()
+        unmeasured = self._list_unmeasured()
         lies = np.full(len(unmeasured), float(np.max(values)))
         return self._cube.features(np.vstack([rows, unmeasured])), np.concatenate([values, lies])
 

@@ -105,10 +105,10 @@ class SurrogateTuner(LearningTuner):
         known = [point.loss for point in ended if point.loss is not None]
         worst = max(known, default=0.0)
         losses = np.array([worst if point.loss is None else point.loss for point in ended])
-        chosen = self._thinned(losses)
+        chosen = self._thin_out(losses)
         return np.array(self._rows[: len(ended)])[chosen], losses[chosen]
 
-    def _thinned(self, losses: Vector) -> list[int]:
+    def _thin_out(self, losses: Vector) -> list[int]:
         import numpy as np
 
         count = len(losses)
@@ -124,14 +124,14 @@ class SurrogateTuner(LearningTuner):
 
         if not self.distinct or self._cube.continuous.any():
             return score
-        tried = {row.tobytes() for row in (*self._rows, *self._failed[:-1], *self._unmeasured())}
+        tried = {row.tobytes() for row in (*self._rows, *self._failed[:-1], *self._list_unmeasured())}
 
         def fresh(rows: Matrix) -> Vector:
             return np.where([row.tobytes() in tried for row in rows], -np.inf, score(rows))
 
         return fresh
 
-    def _unmeasured(self) -> Matrix:
+    def _list_unmeasured(self) -> Matrix:
         """Return position rows of the points that run now, and of those that failed.
 
         A model that knew nothing of points that failed would propose them over and over. The last one has a second
@@ -157,14 +157,14 @@ def levelled(losses: Vector, bends: bool = True) -> tuple[Vector, float]:
         return np.zeros(len(losses)), 0.0
     level = (losses - float(np.mean(losses))) / spread
     if bends and len(losses) >= 8:
-        bent, slope = _bent(level)
+        bent, slope = _bend(level)
         width = float(np.std(bent))
         if np.all(np.isfinite(bent)) and width > 1e-9:
             return (bent - np.mean(bent)) / width, slope - len(losses) * math.log(width)
     return level, 0.0
 
 
-def _bent(level: Vector) -> tuple[Vector, float]:
+def _bend(level: Vector) -> tuple[Vector, float]:
     """Apply Yeo and Johnson's transformation, with the power that makes the result likeliest to be normal.
 
     Also return the sum of the logarithms of its slopes. scipy searches the power too, but its checks of each step take

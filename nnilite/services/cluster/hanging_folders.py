@@ -50,15 +50,15 @@ class HangingFolders:
         """
         wanted = list(names)
         await self._try_again()
-        found = await work(self._answering(wanted), _SHORT_S)
+        found = await work(self._keep_answering(wanted), _SHORT_S)
         if found is None:
-            await self._set_aside(map(attempt_folder, self._answering(wanted)))
-            found = await work(self._answering(wanted), _LONG_S)
+            await self._set_aside(map(attempt_folder, self._keep_answering(wanted)))
+            found = await work(self._keep_answering(wanted), _LONG_S)
         if found is None:
             raise ServiceError(f"{self._host.title}: the folders of trials do not answer within {_LONG_S} s")
         return found
 
-    def _answering(self, names: Iterable[str]) -> list[str]:
+    def _keep_answering(self, names: Iterable[str]) -> list[str]:
         return [name for name in names if attempt_folder(name) not in self._aside]
 
     async def _try_again(self) -> None:

@@ -201,7 +201,7 @@ class SshLogin(LoginHost):
         from nnilite.ssh.commands import run_command
         from nnilite.ssh.errors import LinkLost
 
-        connection = await self._connected()
+        connection = await self._ensure_connected()
         # What the user's own shell prints before is cut off.
         begin = secrets.token_hex(8)
         text = f"printf '%s\\n' {begin}\n{self._front}{script}"
@@ -225,7 +225,7 @@ class SshLogin(LoginHost):
             raise ServiceError(f"{self.title}: its shell cannot run commands: {said or f'exit status {answer.status}'}")
         return ShellAnswer(answer.status, output, answer.complaint.decode("utf-8", "replace"))
 
-    async def _connected(self) -> Connection:
+    async def _ensure_connected(self) -> Connection:
         async with self._connecting:
             connection = self._connection
             if connection is None or not connection.transport.is_active():

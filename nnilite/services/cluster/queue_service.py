@@ -138,7 +138,7 @@ class QueueService(TrainingService):
         finally:
             await api.host.close()
 
-    def _connected(self) -> SchedulerApi:
+    def _ensure_connected(self) -> SchedulerApi:
         if self._api is None:
             raise ServiceError(f"{self.name} is not open")
         return self._api
@@ -146,7 +146,7 @@ class QueueService(TrainingService):
     # ------------------------------------------------------------ submitting
 
     async def submit(self, job: Job) -> Handle:
-        api = self._connected()
+        api = self._ensure_connected()
         if not _NAME.fullmatch(job.trial) or not _NAME.fullmatch(job.experiment):
             raise ConfigError(f"{job.trial!r} cannot be the name of a folder")
         self._jobs.check_silence()
@@ -187,35 +187,35 @@ class QueueService(TrainingService):
     # ------------------------------------------------------------ watching
 
     async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
-        return await self._jobs.poll(self._connected(), handles) if handles else []
+        return await self._jobs.poll(self._ensure_connected(), handles) if handles else []
 
     def _status(self, watch: QueueWatch, handle: Handle, job: QueuedJob | None) -> JobStatus:
         return watch.status(job if job is not None and job.name in self._names(watch) else None)
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        return await self._jobs.reports(self._connected(), handle)
+        return await self._jobs.reports(self._ensure_connected(), handle)
 
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
         if stream not in ("stdout", "stderr"):
             raise NotFound(f"there is no stream {stream!r}: it is stdout or stderr")
-        return await self._connected().files.piece(f"{handle['folder']}/trial.{stream}", offset, limit)
+        return await self._ensure_connected().files.piece(f"{handle['folder']}/trial.{stream}", offset, limit)
 
     async def fetch(self, handle: Handle, target: Path) -> None:
-        await AttemptFolders(self._connected().files).fetch(str(handle["folder"]), target)
+        await AttemptFolders(self._ensure_connected().files).fetch(str(handle["folder"]), target)
 
     async def files(self, handle: Handle) -> Sequence[TrialFile]:
-        return await AttemptFolders(self._connected().files).files(str(handle["folder"]))
+        return await AttemptFolders(self._ensure_connected().files).files(str(handle["folder"]))
 
     async def fetch_file(self, handle: Handle, path: str, target: Path, most_bytes: int) -> None:
-        await AttemptFolders(self._connected().files).fetch_file(str(handle["folder"]), path, target, most_bytes)
+        await AttemptFolders(self._ensure_connected().files).fetch_file(str(handle["folder"]), path, target, most_bytes)
 
     # ------------------------------------------------------------ canceling, the end
 
     async def cancel(self, handle: Handle) -> None:
-        await self._jobs.cancel(self._connected(), handle)
+        await self._jobs.cancel(self._ensure_connected(), handle)
 
     async def remove(self, handle: Handle) -> None:
-        api, watch = self._connected(), self._jobs.watch(handle)
+        api, watch = self._ensure_connected(), self._jobs.watch(handle)
         if not watch.id:
             await self._jobs.look(api, [watch], set())
         await api.remove(watch.folder, watch.id)

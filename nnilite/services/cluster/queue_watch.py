@@ -103,14 +103,14 @@ class QueueWatch:
     def status(self, job: QueuedJob | None) -> JobStatus:
         """Return the status, given what the scheduler reports; None: it knows no such job (any more)."""
         if job is None:
-            return self._unlisted()
+            return self._judge_unlisted()
         if job.phase is QueuePhase.WAITING:
             return self._waiting(job)
         if job.phase is QueuePhase.UNKNOWN:
             return JobStatus(JobState.UNKNOWN, f"{self.title} reported the unknown state {job.state!r}")
         return self._ended(job) if job.phase.is_over else self._running(job)
 
-    def _unlisted(self) -> JobStatus:
+    def _judge_unlisted(self) -> JobStatus:
         if self.exited is not None:
             return end_status(self.exited, started=self.started)
         if not self.signs:
@@ -149,11 +149,11 @@ class QueueWatch:
 
     def _ended(self, job: QueuedJob) -> JobStatus:
         if self.exited is not None:
-            return self._by_keeper(self.exited, job)
-        state, reason, code = self._without_keeper(job)
+            return self._judge_by_keeper(self.exited, job)
+        state, reason, code = self._judge_without_keeper(job)
         return JobStatus(state, reason, code, job.host, started=self.started)
 
-    def _without_keeper(self, job: QueuedJob) -> tuple[JobState, str, int | None]:
+    def _judge_without_keeper(self, job: QueuedJob) -> tuple[JobState, str, int | None]:
         """Return state, reason and exit code of an ended job without a record of its keeper."""
         if job.phase is QueuePhase.LOST:
             return JobState.LOST, job.words, None
@@ -172,7 +172,7 @@ class QueueWatch:
             return JobState.FAILED, f"{job.words}; see job.log in its folder", job.exit_code or None
         return JobState.LOST, f"{job.words}, but its keeper reported no end", None
 
-    def _by_keeper(self, exited: Mapping[str, Any], job: QueuedJob) -> JobStatus:
+    def _judge_by_keeper(self, exited: Mapping[str, Any], job: QueuedJob) -> JobStatus:
         status = end_status(exited, job.host, self.started)
         if exited.get("cause") == EndCause.INTERRUPTED.value and not self.canceled:
             if job.phase is QueuePhase.LOST or "again" in self.notes:

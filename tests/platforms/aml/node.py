@@ -48,11 +48,11 @@ class Blobs:
     def new_container(self, name: str) -> str:
         """Its URL, which lets whoever has it write there."""
         self._service.create_container(name)
-        return f"https://{ACCOUNT}.blob.core.windows.net/{name}?{self._signature(name)}"
+        return f"https://{ACCOUNT}.blob.core.windows.net/{name}?{self._make_signature(name)}"
 
     @staticmethod
     @functools.cache
-    def _signature(container: str) -> str:
+    def _make_signature(container: str) -> str:
         from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
         rights = ContainerSasPermissions(read=True, write=True, list=True, create=True)
@@ -62,7 +62,7 @@ class Blobs:
     def urls(self, prefix: str) -> dict[str, str]:
         """The blobs that begin so, each with a URL that opens it."""
         names = self._service.get_container_client(self.container).list_blob_names(name_starts_with=prefix)
-        base, rights = f"https://{ACCOUNT}.blob.core.windows.net/{self.container}", self._signature(self.container)
+        base, rights = f"https://{ACCOUNT}.blob.core.windows.net/{self.container}", self._make_signature(self.container)
         return {name: f"{base}/{name}?{rights}" for name in names}
 
     def fetch(self, container: str, prefix: str, folder: Path) -> None:

@@ -108,11 +108,11 @@ class HostChaos(Chaos):
         self.furnish(host)
         return None
 
-    def host_of(self, victim: Victim) -> Host | None:
+    def find_host(self, victim: Victim) -> Host | None:
         return self.hosts[victim.machine.split("@")[1].rstrip(":")] if victim.machine else None
 
     def signal(self, victim: Victim, number: int) -> bool | None:
-        host = self.host_of(victim)
+        host = self.find_host(victim)
         if host is None:
             return super().signal(victim, number)
         name = signal.Signals(number).name.removeprefix("SIG")

@@ -26,7 +26,7 @@ def counting(steps: int, pause_s: float) -> str:
     return COUNT.format(steps=steps, pause_s=pause_s)
 
 
-def host_of(bench, name, hosts):
+def find_host(bench, name, hosts):
     """The host that a job runs on."""
     return next(host for host in hosts if host.address == bench.handles[name]["machine"].split("@")[1].rstrip(":"))
 
@@ -47,7 +47,7 @@ def test_a_bad_host_is_set_aside_and_the_rest_work(hosts, setting, bench_of, mon
     hosts[1].power_off()
     bench = bench_of(setting.config(*(setting.machine(host) for host in hosts)))
     names = [bench.run(counting(2, 0.01)) for _ in range(4)]
-    assert {host_of(bench, name, hosts).name for name in names} == {"h1", "h3"}
+    assert {find_host(bench, name, hosts).name for name in names} == {"h1", "h3"}
     assert [bench.finish(name).values for name in names] == [[0, 1, 2]] * 4
     eventually(lambda: machine_of(bench, hosts[1]).state == "down")
     assert f"at {hosts[1].address} port 22" in machine_of(bench, hosts[1]).reason
@@ -121,7 +121,7 @@ def test_a_host_without_space_takes_no_trials_and_says_so(hosts, setting, bench_
     hosts[0].run(f"chown tester: {hosts[0].home}/nnilite")
     bench = bench_of(setting.config(*(setting.machine(host) for host in hosts[:2])))
     names = [bench.run(counting(1, 0)) for _ in range(3)]
-    assert {host_of(bench, name, hosts).name for name in names} == {"h2"}
+    assert {find_host(bench, name, hosts).name for name in names} == {"h2"}
     assert "pace" in machine_of(bench, hosts[0]).reason
     assert [bench.finish(name).values for name in names] == [[0, 1]] * 3
 
@@ -137,7 +137,7 @@ def test_a_disk_that_fills_up_later_sends_trials_elsewhere(hosts, setting, bench
     job = bench.job(counting(1, 0))
     bench.refusal(bench.service.submit(job))
     bench.submit(job)
-    assert host_of(bench, job.name, hosts).name == "h2"
+    assert find_host(bench, job.name, hosts).name == "h2"
     assert bench.finish(job.name).values == [0, 1]
 
 

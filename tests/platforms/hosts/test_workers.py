@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from crowds import AGAIN_A_S, CALLERS, CROWD, KINDS, SECONDS, burden
-from nnilite._keeper.local_link import with_short_name
+from nnilite._keeper.local_link import call_with_short_name
 from nnilite.errors import ConfigError, ServiceError
 from nnilite.service import JobState
 from nnilite.services.callback_address import callback_socket
@@ -84,7 +84,7 @@ class SocketServer(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
 
     def server_bind(self) -> None:
-        with_short_name(self.server_address, self.socket.bind)
+        call_with_short_name(self.server_address, self.socket.bind)
 
 
 class ManagerSocket(socketserver.StreamRequestHandler):

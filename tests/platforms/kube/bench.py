@@ -16,7 +16,7 @@ from nnilite.testing import ServiceContract
 from nnilite.testing.bench import keeper_zipapp
 from nnilite.testing.reading_bench import ReadingBench
 from nnilite.testing.receiver import Receiver
-from nnilite_kubernetes._manifest import object_name
+from nnilite_kubernetes._manifest import make_object_name
 from platforms.contract_cases import KIND_MATTERS
 from platforms.kube.cluster import Cluster
 from platforms.kube.controllers import Operators
@@ -102,7 +102,7 @@ class KubeBench(ReadingBench):
         elif self._service is not None and job in self.handles:
             text = max(self.report(job).output["stdout"], self._kept(job), key=len)
         else:
-            text = b"".join(self._cluster.logs(object_name(job)))
+            text = b"".join(self._cluster.logs(make_object_name(job)))
         return [line.removeprefix(_TOLD) for line in text.decode().splitlines() if line.startswith(_TOLD)]
 
     def _kept(self, job: str) -> bytes:

@@ -77,18 +77,18 @@ class Api:
     def all(self, key: Key, namespace: str, **query: str) -> list[Any]:
         """All objects that a query selects, each with its kind."""
         items = self.cluster.select(resource(key), namespace, **query).get("items") or []
-        return [{**kind_of(key), **item} for item in items]
+        return [{**find_kind(key), **item} for item in items]
 
     def get(self, key: Key, namespace: str, name: str) -> Any | None:
         return self.cluster.get(resource(key), namespace, name)
 
     def create(self, key: Key, namespace: str, content: Any) -> Any:
         """The object as it is now. Raises: ApiError, also where there is one of that name (409)."""
-        return self.cluster.call("POST", resource(key).path(namespace), {**kind_of(key), **content})
+        return self.cluster.call("POST", resource(key).path(namespace), {**find_kind(key), **content})
 
     def ensure(self, key: Key, namespace: str, content: Any) -> Any:
         """The object of that name, made now or before."""
-        return self.cluster.create(resource(key), namespace, {**kind_of(key), **content})
+        return self.cluster.create(resource(key), namespace, {**find_kind(key), **content})
 
     def patch(self, key: Key, namespace: str, name: str, change: Any, part: str = "") -> Any | None:
         """Merge a change into an object or a part of it (status, binding); None if it is gone."""
@@ -124,13 +124,15 @@ def resource(key: Key) -> Resource:
     return Resource(*key, KINDS[key])
 
 
-def kind_of(key: Key) -> dict[str, str]:
+def find_kind(key: Key) -> dict[str, str]:
     return {"apiVersion": resource(key).api_version, "kind": KINDS[key]}
 
 
 def key_of(api_version: str, kind: str) -> Key | None:
     """The kind that an owner reference means."""
-    return next((key for key, name in KINDS.items() if kind_of(key) == {"apiVersion": api_version, "kind": kind}), None)
+    return next(
+        (key for key, name in KINDS.items() if find_kind(key) == {"apiVersion": api_version, "kind": kind}), None
+    )
 
 
 def now(later_s: float = 0.0) -> str:

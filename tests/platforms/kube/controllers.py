@@ -9,7 +9,7 @@ from typing import Any
 
 from nnilite_kubernetes._api import ApiError
 from nnilite_kubernetes._mirror import Mirror
-from platforms.kube.client import CLAIMS, EVENTS, JOBS, MAPS, PODS, QUOTAS, SECRETS, Api, Key, key_of, kind_of, now
+from platforms.kube.client import CLAIMS, EVENTS, JOBS, MAPS, PODS, QUOTAS, SECRETS, Api, Key, find_kind, key_of, now
 from platforms.kube.quota import used
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class Controller:
     def warn(self, content: Any, reason: str, message: str, **other: str) -> None:
         """An event about an object, or about another one of which name, uid and kind are given; told once."""
         metadata = {**content["metadata"], **other}
-        kind = {"apiVersion": "batch/v1", "kind": "Job"} if other else kind_of(self.key)
+        kind = {"apiVersion": "batch/v1", "kind": "Job"} if other else find_kind(self.key)
         about = {**kind, "name": metadata["name"], "namespace": self.namespace, "uid": metadata["uid"]}
         event = {
             "metadata": {"name": f"{metadata['name']}.{reason.lower()}"},
@@ -189,7 +189,7 @@ class Collector(Controller):
                 self._collect(key, content, known)
         for key, content in everything:
             metadata = content["metadata"]
-            if metadata.get("deletionTimestamp") and not (_waits(content) and self._blocked(metadata["uid"])):
+            if metadata.get("deletionTimestamp") and not (_explain_wait(content) and self._blocked(metadata["uid"])):
                 rest = [name for name in metadata.get("finalizers") or [] if name not in _FINALIZERS]
                 if rest != (metadata.get("finalizers") or []):
                     self.api.patch(key, self.namespace, metadata["name"], {"metadata": {"finalizers": rest}})
@@ -198,7 +198,7 @@ class Collector(Controller):
         metadata = content["metadata"]
         references = metadata["ownerReferences"]
         found = [known.get(entry["uid"]) or self._owner(entry) for entry in references]
-        waits = all(owner is not None and _waits(owner) for owner in found)
+        waits = all(owner is not None and _explain_wait(owner) for owner in found)
         blocks = any(entry.get("blockOwnerDeletion") for entry in references)
         if (waits and blocks) or not any(found):
             self.api.delete(key, self.namespace, metadata["name"], metadata["uid"], propagationPolicy="Background")
@@ -242,5 +242,5 @@ def reference(owner: Any) -> dict[str, Any]:
     return {**known, **metadata, "controller": True, "blockOwnerDeletion": True}
 
 
-def _waits(content: Any) -> bool:
+def _explain_wait(content: Any) -> bool:
     return "foregroundDeletion" in (content["metadata"].get("finalizers") or [])

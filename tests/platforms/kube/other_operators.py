@@ -35,7 +35,7 @@ class Frameworks(Controller):
         running = any(pod["status"]["phase"] == "Running" for pod in pods)
         if len(pods) == wanted:
             self.tell(content, state="AttemptRunning" if running else "AttemptPreparing")
-        completion = self._completion(content, pods) or (_DELETED if state and len(pods) < wanted else None)
+        completion = self._convert_completion(content, pods) or (_DELETED if state and len(pods) < wanted else None)
         if completion:
             self.tell(content, state="AttemptDeleting", attemptStatus={"completionStatus": completion})
 
@@ -48,7 +48,7 @@ class Frameworks(Controller):
         spec = {**template["spec"], "containers": containers}
         self.make_pod(content, f"{name}-{role['name']}-{index}", {**template, "spec": spec}, labels)
 
-    def _completion(self, content: Any, pods: list[Any]) -> Any:
+    def _convert_completion(self, content: Any, pods: list[Any]) -> Any:
         for role in content["spec"]["taskRoles"]:
             mine = [pod for pod in pods if pod["metadata"]["labels"]["FC_TASKROLE_NAME"] == role["name"]]
             failed = [pod for pod in mine if pod["status"]["phase"] == "Failed"]

@@ -77,7 +77,7 @@ class Run:
     def execute(self, container: str, command: list[str]) -> subprocess.Popen[bytes]:
         """Another process in a container that runs."""
         [own] = [each for each in self._pod["spec"]["containers"] if each["name"] == container]
-        places, pipe = self._places(own), subprocess.PIPE
+        places, pipe = self._find_places(own), subprocess.PIPE
         words = [translated(word, places) for word in command]
         if self.node.apart:
             words = ["nsenter", "-t", str(self._processes[container].pid), "-m", "-n", "--", *words]
@@ -107,7 +107,7 @@ class Run:
         place = (PODS, self.node.namespace, self.name, self.uid)
         self._insist(lambda: self.node.api.delete(*place, gracePeriodSeconds=0))
 
-    def _current(self) -> Any | None:
+    def _get_current(self) -> Any | None:
         """The pod's object; None if it is gone."""
         found = self.node.get(PODS, self.name)
         if found is None or found["metadata"]["uid"] != self.uid:
@@ -119,7 +119,7 @@ class Run:
         """Whether the pod is to end."""
         if self.frozen:
             return self.node.closed
-        pod = self._current()
+        pod = self._get_current()
         return pod is None or bool(pod["metadata"].get("deletionTimestamp")) or self.node.closed
 
     def _insist(self, call: Any) -> None:
@@ -135,7 +135,7 @@ class Run:
 
     def _tell(self, **status: Any) -> None:
         place = (PODS, self.node.namespace, self.name, {"metadata": {"uid": self.uid}, "status": status}, "status")
-        if self._current() is not None:
+        if self._get_current() is not None:
             self._insist(lambda: self.node.api.patch(*place))
 
     # what it waits for
@@ -211,7 +211,7 @@ class Run:
         self._finish(containers, "Succeeded" if good else "Failed", started)
 
     def _start(self, container: Any) -> None:
-        places = self._places(container)
+        places = self._find_places(container)
         built_in = _IMAGES.get(container["image"], ["/bin/sleep", "1000"])  # also what operators run by default
         command = [*(container.get("command") or built_in), *(container.get("args") or [])]
         environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(self.folder)}
@@ -234,9 +234,9 @@ class Run:
         self._copiers.append(threading.Thread(target=_copy, args=(process, lines), daemon=True))
         self._copiers[-1].start()
 
-    def _places(self, container: Any) -> dict[str, str]:
+    def _find_places(self, container: Any) -> dict[str, str]:
         message = container.get("terminationMessagePath") or "/dev/termination-log"
-        return {message: str(self._message(container["name"])), **self._volumes.places(container)}
+        return {message: str(self._make_message(container["name"])), **self._volumes.places(container)}
 
     def _value(self, entry: Any) -> str:
         """What a variable is set to."""
@@ -249,7 +249,7 @@ class Run:
         found = self._pod["metadata"].get(part) or {}
         return str(found.get(name.removesuffix("']"), "") if bracket else found)
 
-    def _message(self, container: str) -> Path:
+    def _make_message(self, container: str) -> Path:
         return self.folder / f"{container}.message"
 
     def _wait(self, names: list[str]) -> None:
@@ -259,14 +259,14 @@ class Run:
             pause(_TURN_S, "the next look at the pod")
             ending = self._over() or self._ended_by_node is not None
             if kill_at is None and ending and time.monotonic() > earliest:
-                kill_at = time.monotonic() + self._grace_s()
+                kill_at = time.monotonic() + self._compute_grace_s()
                 for name in names:
                     _signal(self._processes[name], signal.SIGTERM, group=False)
             elif kill_at is not None and (time.monotonic() > kill_at or self.node.closed):
                 self.kill()
             self._volumes.refresh()
 
-    def _grace_s(self) -> float:
+    def _compute_grace_s(self) -> float:
         asked = self._pod["metadata"].get("deletionGracePeriodSeconds")
         return float(self._pod["spec"].get("terminationGracePeriodSeconds", 30) if asked is None else asked)
 
@@ -277,7 +277,7 @@ class Run:
             _signal(process, signal.SIGKILL)
             code = process.wait(60)
             ended = {"exitCode": 128 - code if code < 0 else code, "finishedAt": now(), "startedAt": started or now()}
-            message = self._message(container["name"])
+            message = self._make_message(container["name"])
             text = message.read_text()[:4096] if message.exists() else ""
             state = {"terminated": {**ended, "reason": "Completed" if code == 0 else "Error", "message": text}}
             states.append(_status(container, state))

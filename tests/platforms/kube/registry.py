@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from platforms.kube.client import JOBS, KINDS, PODS, QUOTAS, WORKLOADS, Key, kind_of, now
+from platforms.kube.client import JOBS, KINDS, PODS, QUOTAS, WORKLOADS, Key, find_kind, now
 from platforms.kube.quota import amount, quantity, used
 from platforms.kube.schemas import complaint, parts_of
 from platforms.kube.store import Store
@@ -60,7 +60,7 @@ class Registry:
             found, version = self.store.all(key, namespace), self.store.version
         items = [item for item in found if selected(item, query)]
         if key not in self.crds:  # a list of these names their kind once
-            items = [{name: value for name, value in item.items() if name not in kind_of(key)} for item in items]
+            items = [{name: value for name, value in item.items() if name not in find_kind(key)} for item in items]
         head = {"apiVersion": "v1", "kind": f"{KINDS.get(key, '')}List"}
         return {**head, "metadata": {"resourceVersion": str(version)}, "items": items}
 
@@ -84,14 +84,14 @@ class Registry:
             whole |= {"status": content["status"]} if "status" in content else {}
         if key in self.crds and (wrong := complaint(key, whole, self.crds[key], False)):
             raise Refusal(422, "Invalid", wrong)
-        if _waits(whole) and not whole["metadata"].get("finalizers") and key != PODS:
+        if _explain_wait(whole) and not whole["metadata"].get("finalizers") and key != PODS:
             self.store.remove(key, metadata["namespace"], metadata["name"])
             return whole
         return self._change(key, metadata, lambda draft: (draft.clear(), draft.update(whole)))
 
     def bind(self, pod: Any, body: Any) -> Any:
         """Give a pod its node. Raises: Refusal."""
-        if pod["spec"].get("nodeName") or _waits(pod):
+        if pod["spec"].get("nodeName") or _explain_wait(pod):
             raise Refusal(409, "Conflict", "the pod is already assigned to a node, or being deleted")
         entry = {"type": "PodScheduled", "status": "True"}
 
@@ -197,5 +197,5 @@ def _place(content: Any) -> tuple[str, str]:
     return content["metadata"].get("namespace") or "", content["metadata"]["name"]
 
 
-def _waits(content: Any) -> bool:
+def _explain_wait(content: Any) -> bool:
     return bool(content["metadata"].get("deletionTimestamp"))

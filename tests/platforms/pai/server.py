@@ -94,7 +94,7 @@ class FakePai:
     def running(self) -> Iterator[FakePai]:
         self.listener.start()
         over = threading.Event()
-        clock = threading.Thread(target=self._tick, args=(over,), daemon=True)
+        clock = threading.Thread(target=self._take_tick, args=(over,), daemon=True)
         clock.start()
         try:
             yield self
@@ -142,7 +142,7 @@ class FakePai:
 
     # ------------------------------------------------------------ time
 
-    def _tick(self, over: threading.Event) -> None:
+    def _take_tick(self, over: threading.Event) -> None:
         """Jobs start and end also while nobody asks."""
         while not over.wait(_TICK_S):
             with self._lock:

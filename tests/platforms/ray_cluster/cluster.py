@@ -58,10 +58,10 @@ def missing() -> str:
     """Why there can be no cluster here; "" if there can be one."""
     if not sys.platform.startswith("linux"):
         return "these tests find the processes of Ray in /proc"
-    return "" if _program().exists() else "ray is not installed"
+    return "" if _read_program().exists() else "ray is not installed"
 
 
-def _program() -> Path:
+def _read_program() -> Path:
     return Path(sys.executable).parent / "ray"
 
 
@@ -128,7 +128,7 @@ class RayCluster:
             "--object-store-memory=80000000",
             "--dashboard-agent-listen-port=0",
         ]
-        command = [str(_program()), "start", *words, *common]
+        command = [str(_read_program()), "start", *words, *common]
         log = self.folder / "start.log"
         with log.open("ab") as out:
             ran = subprocess.run(
@@ -144,7 +144,7 @@ class RayCluster:
             **kept,
             **_QUICK,
             name: value,
-            "PATH": f"{_program().parent}:{kept.get('PATH', '')}",
+            "PATH": f"{_read_program().parent}:{kept.get('PATH', '')}",
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": TOKEN,
             "RAY_USAGE_STATS_ENABLED": "0",

@@ -7,7 +7,7 @@ import pytest
 from nnilite.config import from_dict
 from nnilite.errors import ConfigError
 from nnilite.records import EndCause, Exited
-from nnilite_ray._convert import LogWord, end_of, sentence, version_of
+from nnilite_ray._convert import LogWord, end_of, parse_version, sentence
 from nnilite_ray._log import RayLog
 from nnilite_ray._resources import waiting
 
@@ -132,9 +132,9 @@ def test_a_trial_that_dies_of_rays_own_signal_is_canceled(status, code, state):
 
 
 def test_versions_are_compared_as_numbers():
-    assert version_of("2.9.3") == (2, 9)
-    assert version_of("2.10.0") > version_of("2.9.3")
-    assert version_of("nightly") is None
+    assert parse_version("2.9.3") == (2, 9)
+    assert parse_version("2.10.0") > parse_version("2.9.3")
+    assert parse_version("nightly") is None
 
 
 def taken(log: RayLog, content: str):

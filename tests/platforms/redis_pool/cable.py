@@ -48,7 +48,7 @@ class Cable:
     async def _serve(self) -> None:
         self._open.set()
         self._answers.set()
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._ensure_connected, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _end(self) -> None:
@@ -63,7 +63,7 @@ class Cable:
             writer.transport.abort()  # what is still to be written has nobody to read it
         await asyncio.gather(*(writer.wait_closed() for writer in self._writers), return_exceptions=True)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _ensure_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
         opening = asyncio.ensure_future(asyncio.open_connection("127.0.0.1", self._target))
         self._opening.append(opening)

@@ -64,7 +64,7 @@ def by_folder(context):
     return replace(context, defaults={"callback": "log"})
 
 
-def job_of(bench, command):
+def find_job(bench, command):
     return bench.job(command, report="stdout")
 
 
@@ -80,7 +80,7 @@ async def _history(login, ids, json):
 @pytest.mark.parametrize("json", [True, False], ids=["json", "text"])
 def test_the_accounting_tells_of_jobs_that_slurmctld_has_forgotten(open_bench, login, slurm_lab, json):
     bench = open_bench(account="physics")
-    names = [bench.submit(job_of(bench, command)) for command in ("exit 3", "true", "sleep 60")]
+    names = [bench.submit(find_job(bench, command)) for command in ("exit 3", "true", "sleep 60")]
     codes = [bench.wait(name).exit_code for name in names[:2]]
     bench.wait(names[2], JobState.RUNNING)
     ids = [bench.handles[name]["id"] for name in names]
@@ -94,7 +94,7 @@ def test_the_accounting_tells_of_jobs_that_slurmctld_has_forgotten(open_bench, l
 
 def test_the_end_of_a_job_that_left_no_word_is_asked_of_the_accounting(open_bench, slurm_lab, monkeypatch):
     bench = open_bench(account="physics", set_up=["sleep 60"])
-    name = bench.submit(job_of(bench, "true"))
+    name = bench.submit(find_job(bench, "true"))
     bench.eventually(lambda: "the set-up lines run" in bench.status(name).reason)
     slurm_lab.ask(f"scancel {bench.handles[name]['id']}")
     ended = f"sacct -n -X -P -j {bench.handles[name]['id']} -o State"
@@ -110,7 +110,7 @@ def without_forgotten(job):
 
 def test_an_account_over_its_limit_lets_trials_wait_and_says_so(open_bench):
     bench = open_bench(account="chemistry")
-    first, second = (bench.submit(job_of(bench, bench.until("go"))) for _ in range(2))
+    first, second = (bench.submit(find_job(bench, bench.until("go"))) for _ in range(2))
     bench.wait(first, JobState.RUNNING)
     reason = bench.eventually(lambda: (told := bench.status(second).reason).count("Assoc") and told)
     assert reason.startswith("waits in Slurm (AssocMaxJobsLimit): the account or user is over a limit; it starts when")
@@ -118,8 +118,8 @@ def test_an_account_over_its_limit_lets_trials_wait_and_says_so(open_bench):
 
 def test_a_full_account_refuses_further_trials_for_now(open_bench):
     bench = open_bench(account="biology")
-    bench.submit(job_of(bench, "sleep 60"))
-    error = bench.refusal(bench.service.submit(job_of(bench, "true")))
+    bench.submit(find_job(bench, "sleep 60"))
+    error = bench.refusal(bench.service.submit(find_job(bench, "true")))
     assert type(error).__name__ == "NoCapacity"
     assert "a limit of the account is reached, so other jobs must end first" in str(error)
 

@@ -18,7 +18,7 @@ pytestmark = [
 ON_THREE = {"nodes": 3, "processesPerNode": 2}
 
 
-def text_of(running, trial, path) -> bytes:
+def write_canonical(running, trial, path) -> bytes:
     pieces: list[bytes] = []
     running.client.download(trial["id"], path, pieces.append)
     return b"".join(pieces)
@@ -38,11 +38,11 @@ def test_the_ranks_of_a_trial_meet_on_three_nodes_and_report_once(begin, slurm_l
     [met] = [one["value"] for one in running.client.metrics(trial["id"], kind="PERIODICAL")]
     nodes = sorted(node.name for node in slurm_lab.nodes)
     assert met == {"default": 6, "ranks": [0, 1, 2, 3, 4, 5], "hosts": nodes, "same": True}
-    roles = json.loads(text_of(running, trial, "0/roles.json"))
+    roles = json.loads(write_canonical(running, trial, "0/roles.json"))
     assert [(role["rank"], role["node"], role["exitCode"]) for role in roles] == [
         (rank, rank // 2, 0) for rank in range(6)
     ]
-    assert text_of(running, trial, "0/roles/rank-5.log").startswith(b"here is 5\n")
+    assert write_canonical(running, trial, "0/roles/rank-5.log").startswith(b"here is 5\n")
 
 
 def test_a_rank_that_fails_on_another_node_ends_all_and_is_the_reason(begin, slurm_lab):

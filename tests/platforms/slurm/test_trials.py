@@ -24,7 +24,7 @@ def by_folder(open_bench, **fields):
     return open_bench(nni_manager_ip=None, **fields)
 
 
-def job_of(bench, command, **more):
+def find_job(bench, command, **more):
     return bench.job(command, report="stdout", **more)
 
 
@@ -43,7 +43,7 @@ def attempt_of(bench, name) -> Path:
 
 def ended(bench, command, **more):
     """The status of a job at its end."""
-    name = bench.submit(job_of(bench, command, **more))
+    name = bench.submit(find_job(bench, command, **more))
     return name, bench.wait(name)
 
 
@@ -51,7 +51,7 @@ def test_reports_and_output_are_read_from_the_folder_while_the_trial_runs(open_b
     bench = by_folder(open_bench)
     program = "import nnilite; [nnilite.report_intermediate_result(n) for n in range(3)]; print('said', flush=True)"
     until = bench.until("go")
-    name = bench.submit(job_of(bench, f"{bench.interpreter(program)} && {until} && echo more"))
+    name = bench.submit(find_job(bench, f"{bench.interpreter(program)} && {until} && echo more"))
     bench.eventually(lambda: bench.status(name) and values(bench, name) == [0, 1, 2])
     bench.give("go")
     bench.wait(name)
@@ -110,7 +110,7 @@ def test_a_trial_is_told_to_end_before_the_time_limit_of_slurm(open_bench, monke
     monkeypatch.setattr("nnilite.services.cluster.job_script.SETTLE_S", 117)
     bench = by_folder(open_bench, time_limit=120)
     clean = f"clean() {{ {bench.tell('told')}; exit 5; }}; trap clean TERM"
-    job = job_of(bench, f"{clean}; sleep 60 & wait", grace_s=1)
+    job = find_job(bench, f"{clean}; sleep 60 & wait", grace_s=1)
     status = bench.wait(bench.submit(job))
     assert (status.state, status.exit_code) == (JobState.FAILED, 5)
     assert "time limit" in status.reason
@@ -151,7 +151,7 @@ def test_a_trial_runs_in_a_container(open_bench, tmp_path, monkeypatch):
 
 
 def running(bench, **more) -> str:
-    name = bench.submit(job_of(bench, "sleep 60", **more))
+    name = bench.submit(find_job(bench, "sleep 60", **more))
     bench.wait(name, JobState.RUNNING)
     return name
 
@@ -166,7 +166,7 @@ def test_a_trial_that_somebody_else_cancels_says_so(open_bench, slurm):
 
 def test_a_trial_that_slurm_starts_again_is_lost_and_does_not_run_twice(open_bench, slurm):
     bench = by_folder(open_bench)
-    name = bench.submit(job_of(bench, f"{bench.tell('ran')}; sleep 60"))
+    name = bench.submit(find_job(bench, f"{bench.tell('ran')}; sleep 60"))
     bench.wait(name, JobState.RUNNING)
     number = bench.handles[name]["id"]
     slurm.command("scontrol", "update", f"JobId={number}", "Requeue=1")
@@ -180,7 +180,7 @@ def test_a_trial_that_slurm_starts_again_is_lost_and_does_not_run_twice(open_ben
 
 def test_of_two_jobs_for_the_same_attempt_the_one_that_began_it_counts(open_bench, slurm):
     bench = by_folder(open_bench)
-    name = bench.submit(job_of(bench, f"{bench.tell('ran')}; {bench.until('go')}"))
+    name = bench.submit(find_job(bench, f"{bench.tell('ran')}; {bench.until('go')}"))
     bench.wait(name, JobState.RUNNING)
     folder = attempt_of(bench, name)
     twin = slurm.command("sbatch", "--parsable", "script", folder=folder)
@@ -196,7 +196,7 @@ def test_of_two_jobs_for_the_same_attempt_the_one_that_began_it_counts(open_benc
 
 def test_a_held_trial_says_what_it_waits_for(open_bench):
     bench = by_folder(open_bench, sbatch_lines=["--hold"])
-    name = bench.submit(job_of(bench, "true"))
+    name = bench.submit(find_job(bench, "true"))
     words = "waits in Slurm (JobHeldUser): the job is held; release it with `scontrol release`"
     assert bench.status(name).reason == words
     bench.call(bench.service.cancel(bench.handles[name]))
@@ -207,7 +207,7 @@ def test_a_job_that_cannot_be_ended_softly_is_killed(open_bench, monkeypatch):
     monkeypatch.setattr("nnilite.services.cluster.watched_jobs.KILL_AFTER_S", 0.5)
     monkeypatch.setattr("nnilite.services.cluster.watched_jobs.ASK_AGAIN_S", 0.5)
     bench = by_folder(open_bench, set_up=["trap '' TERM", "sleep 60"])
-    name = bench.submit(job_of(bench, "true", grace_s=0.5))
+    name = bench.submit(find_job(bench, "true", grace_s=0.5))
     bench.eventually(lambda: "the set-up lines run" in bench.status(name).reason)
     bench.call(bench.service.cancel(bench.handles[name]))
     assert bench.wait(name).state is JobState.CANCELED
@@ -218,7 +218,7 @@ def test_a_job_that_cannot_be_ended_softly_is_killed(open_bench, monkeypatch):
 
 def test_a_submission_whose_answer_was_lost_is_found_again_by_its_name(open_bench):
     bench = by_folder(open_bench)
-    job = job_of(bench, f"{bench.tell('once')}; {bench.until('go')}")
+    job = find_job(bench, f"{bench.tell('once')}; {bench.until('go')}")
     name = bench.submit(job)
     number = bench.handles[name]["id"]
     (attempt_of(bench, name) / "job").unlink()
@@ -262,7 +262,7 @@ def test_a_manager_within_a_job_of_slurm_does_not_hand_its_own_job_on(open_bench
 
 def test_a_dry_run_shows_the_script_that_would_be_sent(open_bench):
     bench = by_folder(open_bench, partition="short", modules=["cuda"])
-    job = job_of(bench, "true")
+    job = find_job(bench, "true")
     shown = bench.service.describe(job)
     assert "#SBATCH --partition=short\n" in shown["script"]
     assert f"#SBATCH --job-name={job.name}\n" in shown["script"]
@@ -309,7 +309,7 @@ def test_the_code_comes_from_the_shared_storage_if_it_can(harm, says, maker, upl
 
 def test_the_end_of_a_trial_that_reports_by_its_folder_is_noticed_between_two_looks(open_bench):
     bench = by_folder(open_bench)
-    name = bench.submit(job_of(bench, bench.until("go")))
+    name = bench.submit(find_job(bench, bench.until("go")))
     bench.wait(name, JobState.RUNNING)
     before = bench.wakes
     bench.give("go")

@@ -13,7 +13,7 @@ from nnilite.errors import ConfigError, NoCapacity
 from nnilite.service import JobState
 from nnilite.testing import eventually
 from nnilite_slurm import SlurmService
-from platforms.slurm.test_trials import attempt_of, job_of
+from platforms.slurm.test_trials import attempt_of, find_job
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -81,7 +81,7 @@ def test_a_listing_that_grows_too_long_is_asked_for_as_text(open_bench, monkeypa
 
 def test_jobs_are_unknown_while_slurmctld_is_away_and_go_on(open_bench, slurm):
     bench = open_bench(nni_manager_ip=None)
-    name = bench.submit(job_of(bench, f"{bench.until('go')}; exit 7"))
+    name = bench.submit(find_job(bench, f"{bench.until('go')}; exit 7"))
     bench.wait(name, JobState.RUNNING)
     slurm.await_saved()
     slurm.stop("slurmctld", 9)
@@ -99,7 +99,7 @@ def test_jobs_are_unknown_while_slurmctld_is_away_and_go_on(open_bench, slurm):
 
 def test_a_job_that_slurm_has_forgotten_ended_as_its_keeper_said(open_bench):
     bench = open_bench(nni_manager_ip=None)
-    ended = bench.submit(job_of(bench, "exit 3"))
+    ended = bench.submit(find_job(bench, "exit 3"))
     bench.wait(ended)
     handle = {**bench.handles[ended], "id": "4000000"}
     bench.restart()
@@ -108,7 +108,7 @@ def test_a_job_that_slurm_has_forgotten_ended_as_its_keeper_said(open_bench):
 
 def test_a_job_without_any_word_is_lost_only_after_files_had_time_to_be_seen(open_bench, monkeypatch):
     bench = open_bench(nni_manager_ip=None)
-    name = bench.submit(job_of(bench, "sleep 60"))
+    name = bench.submit(find_job(bench, "sleep 60"))
     bench.wait(name, JobState.RUNNING)
     owner = attempt_of(bench, name) / "owner"
     number = owner.read_text()
@@ -160,9 +160,9 @@ def test_a_full_slurm_says_so_at_once_and_takes_the_trial_later(open_bench, limi
     monkeypatch.setattr("nnilite_slurm._api._FULL_PAUSE_S", 0.0)
     bench = open_bench(nni_manager_ip=None)
     limit_jobs(True)
-    taken = bench.submit(job_of(bench, "true"))
+    taken = bench.submit(find_job(bench, "true"))
     for _ in range(4):
-        later, begun_s = job_of(bench, "exit 3"), time.monotonic()
+        later, begun_s = find_job(bench, "exit 3"), time.monotonic()
         try:
             bench.submit(later)
         except NoCapacity as error:

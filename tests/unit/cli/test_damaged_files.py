@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
 from nnilite._experiments.documents import read_content, write_json
-from nnilite._experiments.registry import user_token
+from nnilite._experiments.registry import read_user_token
 from nnilite._running import launch
 from nnilite.config import load_stored
 from nnilite.errors import DamagedFile, NniliteError, UnreadableFile
@@ -42,7 +42,7 @@ REGISTERED = like(id="abcd", name="digits", directory="/tmp", platform="local", 
 @given(content=REGISTERED)
 @example(content=b'{"id": "abcd", "name": "", "directory": "/tmp", "platform": "", "started": "abc"}')
 def test_any_registry_file_leaves_all_commands_working(whole: Path, make: Make, content: bytes) -> None:
-    registry.path_of("abcd").write_bytes(content)
+    registry.find_path("abcd").write_bytes(content)
     if not (whole.parent / "other").exists():
         make("other")
     assert set(codes(*READERS)) <= {0, 1, 3, 4}
@@ -109,13 +109,13 @@ def test_a_damaged_experiment_is_shown_with_its_cure_and_the_others_as_ever(
 ) -> None:
     make("abcd")
     make("wxyz", running=False)
-    known = json.loads(registry.path_of("wxyz").read_text())
-    write_json(registry.path_of("wxyz"), {**known, "started": "abc"})
+    known = json.loads(registry.find_path("wxyz").read_text())
+    write_json(registry.find_path("wxyz"), {**known, "started": "abc"})
     assert run(["experiment", "list"]) == 0
     said = capsys.readouterr()
     assert "DAMAGED" in said.out
     assert "abcd  digits  RUNNING" in said.out
-    assert f"{registry.path_of('wxyz')} is damaged (`started` must be a time" in said.err.replace("\\n", "\n")
+    assert f"{registry.find_path('wxyz')} is damaged (`started` must be a time" in said.err.replace("\\n", "\n")
     assert run(["experiment", "show", "wxyz"]) == 1
     assert "`nnictl experiment delete wxyz` forgets the experiment" in capsys.readouterr().err
     assert run(["experiment", "delete", "wxyz", "-y"]) == 0
@@ -141,7 +141,7 @@ def test_an_experiment_whose_files_cannot_be_read_now_is_neither_damaged_nor_for
 ) -> None:
     make("abcd")
     make("wxyz", running=False)
-    path = unreadable(registry.path_of("wxyz"))
+    path = unreadable(registry.find_path("wxyz"))
     unreadable(registry.entries()[0].directory / "manager.json")
     assert run(["experiment", "list", "--all"]) == 0
     said = capsys.readouterr()
@@ -154,7 +154,7 @@ def test_an_experiment_whose_files_cannot_be_read_now_is_neither_damaged_nor_for
 def test_a_token_that_cannot_be_read_now_is_not_replaced(whole: Path) -> None:
     unreadable(whole / "token")
     with pytest.raises(UnreadableFile):
-        user_token(whole)
+        read_user_token(whole)
 
 
 @pytest.mark.parametrize("pid", [0, -1, 1, True, 2**40])

@@ -143,9 +143,9 @@ def test_any_row_of_nni_is_read_or_refused_in_a_sentence(others: Path, rows: lis
 
 
 def test_a_trial_of_nni_has_no_folder_outside_of_its_experiment(others: Path) -> None:
-    assert nni_folders.trial_folder(others, "AAAAA") is not None
+    assert nni_folders.find_trial_folder(others, "AAAAA") is not None
     for name in ("../..", "..", ".", "", "/etc", "x" * 300, "\ud800"):
-        assert nni_folders.trial_folder(others, name) is None
+        assert nni_folders.find_trial_folder(others, name) is None
 
 
 PLACES = [
@@ -202,7 +202,7 @@ def test_a_folder_that_may_not_be_looked_at_ends_no_listing(others: Path, monkey
         return real(path, **rest)  # type: ignore[arg-type]
 
     write_json(others.parent / nni_folders.LIST, {"a": {"logDir": "/closed"}})
-    write_json(registry.path_of("wxyz"), {"id": "wxyz", "directory": "/closed/wxyz", "name": "", "platform": ""})
+    write_json(registry.find_path("wxyz"), {"id": "wxyz", "directory": "/closed/wxyz", "name": "", "platform": ""})
     monkeypatch.setattr(os, "stat", refused)
     assert listed_whole()
     assert [one.state for one in registry.entries() if one.id == "wxyz"] == ["UNREADABLE"]

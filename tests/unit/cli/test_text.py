@@ -184,7 +184,7 @@ def test_the_last_trials_of_an_ordinary_experiment_need_no_reason() -> None:
 
 
 def test_best_parameters_are_shown_with_all_their_digits() -> None:
-    assert summary.parameter_lines({"lr": 0.12345678901234567, "act": "relu", "on": True}) == [
+    assert summary.list_parameters({"lr": 0.12345678901234567, "act": "relu", "on": True}) == [
         "lr: 0.12345678901234566",
         "act: relu",
         "on: true",

@@ -136,7 +136,7 @@ class WorkerAttempt:
         self._folder.keep_note({**public, "spec": {}})
         (self.path / "task.json").unlink(missing_ok=True)
 
-    def keeper_runs(self) -> bool:
+    def has_running_keeper(self) -> bool:
         if self._keeper is not None and self._keeper.poll() is None:
             return True
         delivering = self._delivery is not None and self._delivery.poll() is None
@@ -224,12 +224,12 @@ class WorkerAttempt:
             return JobStatus(JobState.UNKNOWN, reason)
 
     def _status(self) -> JobStatus:
-        runs = self.keeper_runs()
+        runs = self.has_running_keeper()
         ended, started = self._folder.ended(), self._folder.started()
         if self.failure:
             return JobStatus(JobState.LOST, self.failure)
         if not self.begun:
-            return self._before_the_start()
+            return self._judge_before_start()
         if runs and not started:
             return JobStatus(JobState.WAITING, "the trial's keeper is starting")
         if runs and ended is None:
@@ -251,7 +251,7 @@ class WorkerAttempt:
             return JobStatus(JobState.LOST, reason, ended.exit_code, started=started, ended=ended.ended)
         return ended
 
-    def _before_the_start(self) -> JobStatus:
+    def _judge_before_start(self) -> JobStatus:
         if self.asked == CANCEL:
             return JobStatus(JobState.CANCELED, "the job was canceled before its command was started")
         if self.asked:
@@ -277,7 +277,7 @@ class WorkerAttempt:
 
     def release(self) -> None:
         """Release the trial: a keeper that still delivers leaves, and secrets are removed."""
-        if self.keeper_runs():
+        if self.has_running_keeper():
             self._leave_by = self._leave_by or time.monotonic() + _LEAVE_S
             self._signal_keeper(signal.SIGTERM if time.monotonic() < self._leave_by else signal.SIGKILL)
             return

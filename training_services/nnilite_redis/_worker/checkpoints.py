@@ -54,7 +54,7 @@ class Checkpoints:
             if number == here or await self._restore(_name(task, number), place, files):
                 break
         self._by(task).write_text(str(task.job.attempt), "ascii")
-        self._saved[task.name] = await asyncio.to_thread(_signature, place)
+        self._saved[task.name] = await asyncio.to_thread(_make_signature, place)
 
     async def _restore(self, name: str, place: Path, files: Files) -> bool:
         with tempfile.TemporaryDirectory(prefix=".checkpoint-", dir=place.parent) as scratch:
@@ -78,7 +78,7 @@ class Checkpoints:
         self._busy.add(task.name)
         try:
             place = self.place(task)
-            signature = await asyncio.to_thread(_signature, place)
+            signature = await asyncio.to_thread(_make_signature, place)
             if signature and signature != self._saved.get(task.name):
                 await self._store(task, place, files)
                 self._saved[task.name] = signature
@@ -111,7 +111,7 @@ def pack_folder(paths: list[Path], archive: Path) -> None:
     with tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as tar:
         tar.inodes = _EachItself()  # type: ignore[attr-defined]
         for path in paths:
-            tar.add(path, arcname=path.name, filter=_sendable)
+            tar.add(path, arcname=path.name, filter=_filter_sendable)
 
 
 class _EachItself(dict[object, str]):
@@ -121,7 +121,7 @@ class _EachItself(dict[object, str]):
         return False
 
 
-def _sendable(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+def _filter_sendable(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return member if member.isreg() or member.isdir() or member.issym() else None
 
 
@@ -139,7 +139,7 @@ def _unpack(archive: Path, draft: Path, place: Path) -> None:
     draft.replace(place)
 
 
-def _signature(place: Path) -> Signature:
+def _make_signature(place: Path) -> Signature:
     """Return a value that changes when a file does; () if there are none."""
     found = []
     for folder, _, names in os.walk(place):

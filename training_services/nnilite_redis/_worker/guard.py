@@ -57,26 +57,26 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def group_of(attempt: Path) -> int:
+def find_group(attempt: Path) -> int:
     """Return the process group of the trial's command, if it runs; else 0."""
-    pid, start = _known.get(attempt) or _noted(attempt)
-    if pid <= 1 or not start or _started_at(pid) != start:
+    pid, start = _known.get(attempt) or _read_noted(attempt)
+    if pid <= 1 or not start or _find_start_of(pid) != start:
         return 0
     _known[attempt] = (pid, start)
     return pid
 
 
-def _noted(attempt: Path) -> tuple[int, str]:
+def _read_noted(attempt: Path) -> tuple[int, str]:
     """Return what the keeper has noted of the trial's process."""
     started = read_json(attempt / ".nni" / "started")
     pid, start = started.get("pid"), started.get("start")
     return (pid, start) if isinstance(pid, int) and isinstance(start, str) else (0, "")
 
 
-def _started_at(pid: int) -> str:
+def _find_start_of(pid: int) -> str:
     """Return when a process started, as the keeper notes it; "" if it does not run."""
     if not Path("/proc/self/stat").exists():
-        return _started_by_ps(pid)
+        return _find_start_by_ps(pid)
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode("ascii", "replace").split()
     except OSError:
@@ -84,7 +84,7 @@ def _started_at(pid: int) -> str:
     return fields[19] if len(fields) > 19 and fields[0] not in "ZX" else ""
 
 
-def _started_by_ps(pid: int) -> str:
+def _find_start_by_ps(pid: int) -> str:
     import subprocess
 
     asked = ["/bin/ps", "-o", "stat=,lstart=", "-p", str(pid)]
@@ -95,7 +95,7 @@ def _started_by_ps(pid: int) -> str:
 
 def signal_trial(attempt: Path, number: int) -> None:
     """Send a signal to all of a trial's process group, if it runs."""
-    group = group_of(attempt)
+    group = find_group(attempt)
     if group:
         try:
             os.killpg(group, number)
@@ -117,7 +117,7 @@ class LeaseGuard:
         alive = is_locked(self._folder / "lock")
         left = alive
         for place, lease in leases.items():
-            if not group_of(Path(place)):
+            if not find_group(Path(place)):
                 continue
             left = True
             if now_s() < lease["until"]:

@@ -39,7 +39,7 @@ class Holdings:
     @property
     def kept(self) -> list[WorkerAttempt]:
         """Return the attempts at which a keeper is at work."""
-        return [a for a in (*self.attempts.values(), *self._fenced.values()) if a.keeper_runs()]
+        return [a for a in (*self.attempts.values(), *self._fenced.values()) if a.has_running_keeper()]
 
     @property
     def booked(self) -> dict[str, list[int]]:
@@ -75,11 +75,11 @@ class Holdings:
     def sweep(self) -> None:
         """Clean up attempts that were taken away, once their keepers have left, and those long unused."""
         for attempt in list(self._fenced.values()):
-            if not attempt.keeper_runs():
+            if not attempt.has_running_keeper():
                 attempt.clean()
                 del self._fenced[attempt.name]
         for attempt in list(self.attempts.values()):
             ended = attempt.report().get("ended") if attempt.ended else None
-            if isinstance(ended, (int, float)) and time.time() - ended > _KEPT_S and not attempt.keeper_runs():
+            if isinstance(ended, (int, float)) and time.time() - ended > _KEPT_S and not attempt.has_running_keeper():
                 attempt.clean()
                 self.forget(attempt)

@@ -13,7 +13,7 @@ from nnilite.errors import ConfigError, NniliteError, ServiceError
 from nnilite_redis._api import Pool, Settling, TakenJob
 from nnilite_redis._convert import Wants, read_wants
 from nnilite_redis._file_store import Files, files_of
-from nnilite_redis._keys import manager_party
+from nnilite_redis._keys import name_manager_party
 from nnilite_redis._mail import Letter, Mailbox
 from nnilite_redis._relay import LIMIT_S
 from nnilite_redis._tasks import end_tasks
@@ -76,7 +76,7 @@ class Intake:
     async def take_all(self, beat: str) -> None:
         """Take jobs while processors are free. Raises: NniliteError, OSError."""
         while len(self.holdings.live) < self.processors:
-            fitting = await self._fitting()
+            fitting = await self._list_fitting()
             asked_s = guard.now_s()  # the answer may be read long after Redis has given it
             try:
                 owners = {name: one.experiment for name, one in fitting.items()}
@@ -88,7 +88,7 @@ class Intake:
             queue = fitting[taken.queue_key.removeprefix(self.pool.keys.queue_prefix)]
             await self._begin(taken, queue.gpus, beat, asked_s)
 
-    async def _fitting(self) -> dict[str, _FittingQueue]:
+    async def _list_fitting(self) -> dict[str, _FittingQueue]:
         """Return the queues with a job that could run here now, by name."""
         found: dict[str, _FittingQueue] = {}
         for name, text in (await self.pool.queues()).items():
@@ -132,9 +132,9 @@ class Intake:
         """Have its keeper started. Returns at once."""
         work = asyncio.get_running_loop().create_task(self._start(attempt), name=f"start of {attempt.name}")
         self._preparing[attempt.name] = work
-        work.add_done_callback(lambda _: self._prepared(attempt))
+        work.add_done_callback(lambda _: self._note_prepared(attempt))
 
-    def _prepared(self, attempt: WorkerAttempt) -> None:
+    def _note_prepared(self, attempt: WorkerAttempt) -> None:
         self._preparing.pop(attempt.name, None)
         self.changed()
 
@@ -174,7 +174,7 @@ class Intake:
             try:
                 if await self.cache.fetch(name, file, files):
                     break
-                await self.mail.ask(manager_party(attempt.task.job.experiment), Letter({"do": "provide"}), LIMIT_S)
+                await self.mail.ask(name_manager_party(attempt.task.job.experiment), Letter({"do": "provide"}), LIMIT_S)
             except ConfigError:
                 raise
             except ServiceError as error:

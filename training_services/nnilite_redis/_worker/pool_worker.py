@@ -26,8 +26,8 @@ from nnilite.records import Json
 from nnilite.services.gpu import GpuRules
 from nnilite_redis._api import Pool, Synced
 from nnilite_redis._connection import RedisAddress
-from nnilite_redis._convert import DRAINING, UP, host_label
-from nnilite_redis._keys import manager_party, worker_party
+from nnilite_redis._convert import DRAINING, UP, make_host_label
+from nnilite_redis._keys import name_manager_party, name_worker_party
 from nnilite_redis._mail import Letter, Mailbox
 from nnilite_redis._tasks import end_tasks
 from nnilite_redis._worker import guard
@@ -69,7 +69,7 @@ class WorkerOptions:
 async def run_worker(options: WorkerOptions) -> int:
     """Work until stopped; return the exit code. Raises: ConfigError, Conflict, ServiceError, OSError."""
     options.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _locked(options.folder):
+    with _hold_lock(options.folder):
         return await Worker(options, _name(options.folder, options.name)).run()
 
 
@@ -80,7 +80,7 @@ class Worker:
         folder = options.folder
         self.id = name
         self._options = options
-        self._labels = frozenset((*options.labels, host_label(socket.gethostname())))
+        self._labels = frozenset((*options.labels, make_host_label(socket.gethostname())))
         self._wakeup = asyncio.Event()
         self._chores: set[asyncio.Task[None]] = set()
         self._session = secrets.token_hex(4)
@@ -96,7 +96,7 @@ class Worker:
         self._holdings = Holdings(folder, self._checkpoints)
         self._gpus = WorkerGpus(options.gpus)
         self._handlers = Handlers(self._pool, self._holdings, self._checkpoints, folder, name, look=self._wakeup.set)
-        self._mail = Mailbox(self._pool, worker_party(name), self._handlers.serve)
+        self._mail = Mailbox(self._pool, name_worker_party(name), self._handlers.serve)
         self._proxy = Proxy(lambda job, letter: self._handlers.hand_on(self._mail, job, letter), self._holdings.token)
         self._intake = Intake(
             self._pool,
@@ -133,25 +133,25 @@ class Worker:
         """
         await self._check_name()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, self._told_to_stop)
+            asyncio.get_running_loop().add_signal_handler(number, self._handle_stop)
         self._proxy.start()
         self._write_address()
         self._adopt()
         await self._mail.clear()
         await self._gpus.look()
         for work in (self._mail.run(self._wakeup.set), self._look()):
-            self._chore(work)
+            self._start_chore(work)
         log.info("worker %s joins the pool %s at %s", self.id, self._options.prefix, self._options.address.title)
 
     async def _check_name(self) -> None:
         """Check the name: two workers of one name would take each other's letters. Raises: Conflict, ServiceError."""
-        before = await self._beat_of_namesake()
+        before = await self._read_beat_of_namesake()
         if before:
             await asyncio.sleep(1.5 * BEAT_S)
-            if await self._beat_of_namesake() != before:
+            if await self._read_beat_of_namesake() != before:
                 raise Conflict(f"a worker {self.id!r} has joined already: give this one another name (--name)")
 
-    async def _beat_of_namesake(self) -> str:
+    async def _read_beat_of_namesake(self) -> str:
         return next((worker.beat for worker in await self._pool.workers() if worker.id == self.id), "")
 
     def _write_address(self) -> None:
@@ -174,7 +174,7 @@ class Worker:
             if not attempt.begun:
                 self._intake.prepare(attempt)
 
-    def _told_to_stop(self) -> None:
+    def _handle_stop(self) -> None:
         """Handle a stop. The first time: take no more, finish what runs. The second time: end what runs."""
         self._stop_asked += 1
         if self._stop_asked == 1:
@@ -202,7 +202,7 @@ class Worker:
         await self._proxy.close()
         await self._pool.close()
 
-    def _chore(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_chore(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)
@@ -219,7 +219,7 @@ class Worker:
                     log.info("Redis at %s answers again", self._options.address.title)
                 self._trouble = ""
             except (NniliteError, OSError) as error:
-                self._cannot(error)
+                self._note_trouble(error)
             await asyncio.sleep(_PAUSE_S)
             left_s = self._beat_s - (time.monotonic() - began)
             with contextlib.suppress(asyncio.TimeoutError):
@@ -232,7 +232,7 @@ class Worker:
         periods = [attempt.task.period_s for attempt in self._holdings.live]
         return min([BEAT_S, *(period_s / _BEATS_A_PERIOD for period_s in periods)])
 
-    def _cannot(self, error: Exception) -> None:
+    def _note_trouble(self, error: Exception) -> None:
         """Redis or the disk is unavailable. Keep the state; report everything again afterwards."""
         self._recover = True
         if str(error) != self._trouble:
@@ -308,7 +308,7 @@ class Worker:
         changed = {experiment for job, experiment, _ in reports if states[job] != self._states.get(job)}
         self._states = states
         for experiment in sorted(changed):
-            await self._mail.tell(manager_party(experiment), Letter({"do": "changed"}))
+            await self._mail.tell(name_manager_party(experiment), Letter({"do": "changed"}))
 
     async def _look(self) -> None:
         """Start a round at once when something changes; and store what trials save for other workers."""
@@ -323,7 +323,7 @@ class Worker:
                 if attempt.is_overdue():
                     await asyncio.to_thread(attempt.press)
                 if attempt.task.checkpoint_s and attempt.begun and self._checkpoints.is_due(attempt.task):
-                    self._chore(self._handlers.save_checkpoints(attempt))
+                    self._start_chore(self._handlers.save_checkpoints(attempt))
 
 
 def _name(folder: Path, given: str) -> str:
@@ -336,7 +336,7 @@ def _name(folder: Path, given: str) -> str:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _hold_lock(folder: Path) -> Iterator[None]:
     """Lock the folder for one worker at a time. Raises: Conflict, OSError."""
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

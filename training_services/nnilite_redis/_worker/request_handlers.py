@@ -13,7 +13,7 @@ from nnilite.errors import NniliteError, NotFound, ServiceError
 from nnilite.foreign_files import list_below, open_below
 from nnilite_redis._api import Pool
 from nnilite_redis._file_store import Files, files_of
-from nnilite_redis._keys import manager_party
+from nnilite_redis._keys import name_manager_party
 from nnilite_redis._mail import Letter, Mailbox
 from nnilite_redis._relay import LIMIT_S
 from nnilite_redis._trial_files import OUTPUTS, READ_LIMIT_BYTES
@@ -51,7 +51,7 @@ class Handlers:
             raise ServiceError("the manager is unavailable")
         if attempt.over:
             await self._last_files(attempt)
-        return await mail.ask(manager_party(experiment), letter, LIMIT_S)
+        return await mail.ask(name_manager_party(experiment), letter, LIMIT_S)
 
     async def _last_files(self, attempt: WorkerAttempt) -> None:
         """Store the last files before the end is reported.

@@ -314,7 +314,7 @@ class Agent:
     def do_finish(self, request: dict[str, Any]) -> dict[str, Any]:
         """Finish the experiment on this machine: end canceled jobs, and remove what need not stay."""
         canceled = {job["directory"]: HostedAttempt(job) for job in request["canceled"]}
-        ended = [attempt for attempt in _attempts_in(self.folder) if os.path.exists(attempt.inner("removed"))]
+        ended = [attempt for attempt in _list_attempts(self.folder) if os.path.exists(attempt.inner("removed"))]
         attempts = list({attempt.path: attempt for attempt in [*ended, *canceled.values()]}.values())
         self._keepers.end(attempts, request["grace_s"])
         self._slots.leave()
@@ -325,10 +325,10 @@ class Agent:
             shutil.rmtree(self.cache, ignore_errors=True)
         with contextlib.suppress(OSError):
             os.rmdir(self.root)
-        return {"left": len(_attempts_in(self.folder))}
+        return {"left": len(_list_attempts(self.folder))}
 
 
-def _attempts_in(folder: str) -> list[HostedAttempt]:
+def _list_attempts(folder: str) -> list[HostedAttempt]:
     """Return all attempts in an experiment's folder."""
     trials = os.path.join(folder, "trials")
     found = []
@@ -345,7 +345,7 @@ def _remove_empty(folder: str, keep_checkpoints: bool) -> None:
     for trial in os.listdir(trials) if os.path.isdir(trials) else []:
         with contextlib.suppress(OSError):
             os.rmdir(os.path.join(trials, trial))
-    if any(os.path.isdir(attempt.inner("")) for attempt in _attempts_in(folder)):
+    if any(os.path.isdir(attempt.inner("")) for attempt in _list_attempts(folder)):
         return
     for name in os.listdir(folder):
         path = os.path.join(folder, name)

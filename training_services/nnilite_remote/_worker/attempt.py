@@ -77,7 +77,7 @@ class HostedAttempt:
         same_boot = self.job.get("boot") == boot_id()
         return pid if pid > 1 and start and same_boot and started_at(pid) == start else 0
 
-    def any_keeper(self) -> int:
+    def find_any_keeper(self) -> int:
         """Return its process id, even if the handle does not have it: the keeper was started, but the answer lost."""
         return self.keeper() or self.files.keeper()
 
@@ -85,7 +85,7 @@ class HostedAttempt:
         """Return what an earlier request has started here: the part of the handle that this machine knows, or None."""
         found = self.files.note()
         if found is None and self.files.was_begun():
-            pid = self.any_keeper()
+            pid = self.find_any_keeper()
             if pid or self.files.started() or self.files.exited():
                 found = {"pid": pid, "start": started_at(pid) if pid else "", "boot": boot_id(), "server": "unknown"}
         return found

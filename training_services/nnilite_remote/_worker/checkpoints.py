@@ -21,7 +21,7 @@ def trace(folder: str, trial: str) -> dict[str, Any]:
     An attempt that this machine could not start counts as lost: the next one goes elsewhere if it can. Missing values
     are null.
     """
-    place, brought = _place(folder, trial), _brought(folder, trial)
+    place, brought = _place(folder, trial), _read_brought(folder, trial)
     trials = os.path.join(folder, "trials", trial)
     numbers = [int(name) for name in os.listdir(trials) if name.isdigit()] if os.path.isdir(trials) else []
     attempt = max(numbers) if numbers else None
@@ -79,7 +79,7 @@ def _place(folder: str, trial: str) -> str:
     return os.path.join(folder, "checkpoints", trial)
 
 
-def _brought(folder: str, trial: str) -> int | None:
+def _read_brought(folder: str, trial: str) -> int | None:
     try:
         with open(_place(folder, trial) + ".from", encoding="ascii") as file:
             return int(file.read())

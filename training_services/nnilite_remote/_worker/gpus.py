@@ -6,7 +6,7 @@ import ctypes
 import threading
 from typing import Any
 
-from nnilite_remote._worker.processes import WorkerRefusal, experiment_of
+from nnilite_remote._worker.processes import WorkerRefusal, find_experiment
 
 
 class _Memory(ctypes.Structure):
@@ -43,7 +43,7 @@ class Gpus:
                 self._library = self._load()
             count = ctypes.c_uint()
             self._must(self._library.nvmlDeviceGetCount_v2(ctypes.byref(count)))
-            return [self._gpu(index, experiment) for index in range(count.value)]
+            return [self._describe_gpu(index, experiment) for index in range(count.value)]
         finally:
             self._lock.release()
 
@@ -66,7 +66,7 @@ class Gpus:
             library, self._library = self._library, None
             raise WorkerRefusal("the NVIDIA driver says %s" % library.nvmlErrorString(code).decode("ascii", "replace"))
 
-    def _gpu(self, index: int, experiment: str) -> dict[str, Any]:
+    def _describe_gpu(self, index: int, experiment: str) -> dict[str, Any]:
         library, device, name = self._library, ctypes.c_void_p(), ctypes.create_string_buffer(96)
         memory, rates = _Memory(), _Rates()
         code = library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device))
@@ -85,7 +85,7 @@ class Gpus:
             "memory_used_mb": memory.used // 1024**2,
             "utilization_percent": rates.gpu if told else None,
             "processes": pids,
-            "own": [pid for pid in pids if experiment_of(pid) == experiment],
+            "own": [pid for pid in pids if find_experiment(pid) == experiment],
         }
 
     def _processes(self, device: ctypes.c_void_p, kind: str) -> list[int]:

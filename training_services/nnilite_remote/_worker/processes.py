@@ -10,7 +10,7 @@ class WorkerRefusal(Exception):
     """A request that cannot be carried out; one sentence."""
 
 
-def experiment_of(pid: int) -> str:
+def find_experiment(pid: int) -> str:
     """Return the experiment whose trial a process belongs to; "" if that is unknown."""
     try:
         with open("/proc/%d/environ" % pid, "rb") as file:

@@ -138,7 +138,7 @@ def send(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> Non
         archive.inodes = _NoTwins()  # type: ignore[attr-defined]
         for top in sorted(os.listdir(folder)):
             if not (settings.get("attempt") and (top in _STAYS or top.endswith(".new"))):
-                archive.add(os.path.join(folder, top), arcname=top, filter=_sendable)
+                archive.add(os.path.join(folder, top), arcname=top, filter=_filter_sendable)
     sys.stdout.buffer.flush()
 
 
@@ -190,7 +190,7 @@ class _NoTwins(dict):  # type: ignore[type-arg]
         return False
 
 
-def _sendable(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+def _filter_sendable(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     if member.name in (".nni/sdk", ".nni/lock") or not (member.isreg() or member.isdir() or member.issym()):
         return None
     return member
