@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nnilite._cli.long_work import Work
     from nnilite._experiments.registry import RegistryEntry
     from nnilite._running.manager_process import ManagerProcess
-    from nnilite.config import CheckedConfig
+    from nnilite.config import CheckedConfig, ExperimentConfig
     from nnilite.records import Json
 
 
@@ -131,13 +131,24 @@ def _checked(path: Path, first: list[str], *, dry_run: bool = False) -> CheckedC
     from nnilite.config import load
 
     given = load(path)
-    if first:
-        given.first_trials = [*(given.first_trials or ()), *map(_first_trial, first)]
     config = given.checked()
+    if first:
+        config = _add_first(given, first)
     config.check_algorithms()
     for warning in () if dry_run else config.warnings:
         warn(warning)
     return config
+
+
+def _add_first(given: ExperimentConfig, first: list[str]) -> CheckedConfig:
+    """Return the config, which has no faults of its own, with more first trials. Raises: ConfigError."""
+    from nnilite.errors import ConfigError
+
+    given.first_trials = [*(given.first_trials or ()), *map(_first_trial, first)]
+    try:
+        return given.checked()
+    except ConfigError as error:
+        raise ConfigError(f"--first: {error.message}") from error
 
 
 def _first_trial(text: str) -> dict[str, Json]:

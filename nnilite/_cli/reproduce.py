@@ -14,6 +14,7 @@ from nnilite import codedir
 from nnilite._cli import access, screen
 from nnilite._experiments.recorded_starts import read_starts
 from nnilite._experiments.registry import RegistryEntry
+from nnilite._keeper import sdk_sources
 from nnilite._keeper.working_copy import CodeError, unpack
 from nnilite._manager.start_recording import hash_of
 from nnilite.config import CheckedConfig, load_stored
@@ -25,6 +26,7 @@ _SCRIPT = """#!/bin/sh
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd) || exit
 export NNI_PLATFORM=local NNI_EXP_ID={experiment} NNI_TRIAL_JOB_ID={trial} NNI_TRIAL_SEQ_ID={sequence}
 export NNI_SYS_DIR="$here/trial" NNI_OUTPUT_DIR="$here/trial" NNI_CODE_DIR="$here/code"
+export PYTHONPATH="$here/sdk${{PYTHONPATH:+:$PYTHONPATH}}"
 export NNILITE_METRICS="$here/trial/.nni/metrics" NNILITE_CHECKPOINT_DIR="$here/trial/checkpoint"
 cd "$here/code" && exec bash -c {command}
 """
@@ -65,6 +67,10 @@ def _write(entry: RegistryEntry, config: CheckedConfig, trial: Mapping[str, Any]
         unpack(str(packages[-1]), str(code))
     else:
         _copy(Path(config.trial_code_directory), code)
+    for name, content in sdk_sources().items():  # what a keeper gives its trials, `import nni` among it
+        place = target / "sdk" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
     record = {
         "parameter_id": trial.get("parameterId"),
         "parameter_source": trial["source"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 from nnilite.config._config_reading import INVALID, At
@@ -59,7 +58,7 @@ def _constraints(texts: Any, space: SearchSpace, at: At) -> Constraints | None:
         return None
     rules = Constraints.parse(texts, space)
     try:
-        rules.sample(space, random.Random(0))
+        rules.check(space)
     except SpaceError as error:
         at.below("constraints").fault(error.message)
         return None

@@ -2,17 +2,19 @@
 
 They are parsed and computed here, and never run as Python: only arithmetic, comparisons, `and`, `or`, `not`, `in`,
 conditions (`a if b else c`) and the functions of `FUNCTIONS` exist. `layer.size` is a parameter below a nested choice,
-and `layer` itself the name of the chosen option. A constraint on a parameter that does not count in this trial is
-satisfied.
+and `layer` itself the name of the chosen option. A name such as `my-rate` stands between backquotes.
+A constraint on a parameter that does not count in this trial is satisfied.
 """
 
 from __future__ import annotations
 
 import ast
+import keyword
 import math
 import operator
 import random
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +42,9 @@ _LONGEST = 2000  # characters of an expression
 _DEEPEST = 50  # levels of an expression
 _LARGEST = 1e300  # of numbers in between
 _TRIES = 10_000  # random sets of parameters, of which one must satisfy all constraints
+_COMPUTED = 200  # random sets of parameters for which every constraint must have a value
+# Texts come first, so that a backquote in one of them quotes no name.
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`([^`]+)`""")
 
 _ARITHMETIC: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -73,29 +78,32 @@ class Constraints:
 
     texts: tuple[str, ...]
     _trees: tuple[ast.expr, ...]
+    _paths: Mapping[str, tuple[str, ...]]
 
     @classmethod
     def parse(cls, texts: Sequence[str], space: SearchSpace) -> Constraints:
         """Check expressions and their names. Raises: SpaceError, which names the expression."""
-        names = {".".join(str(part) for part in p.path if isinstance(part, str)) for p in space.parameters}
-        return cls(tuple(texts), tuple(_parsed(text, names) for text in texts))
+        found = [tuple(part for part in one.path if isinstance(part, str)) for one in space.parameters]
+        paths = {".".join(path): path for path in found}
+        return cls(tuple(texts), tuple(_parsed(text, set(paths)) for text in texts), paths)
 
     def violated(self, parameters: Mapping[str, Any]) -> str | None:
         """Return the first constraint that parameters, as a trial gets them, do not satisfy; None if there is none.
 
         Raises: SpaceError if one cannot be computed, as it compares a text with a number.
         """
-        for text, tree in zip(self.texts, self._trees, strict=True):
-            try:
-                if not _computed(tree, parameters):
-                    return text
-            except _Absent:
-                continue
-            except (ArithmeticError, ValueError):  # as the logarithm of 0
-                return text
-            except TypeError as error:
-                raise SpaceError(f"{text!r} cannot be computed: {error}") from None
-        return None
+        values = dict(_values(self._paths, parameters))
+        pairs = zip(self.texts, self._trees, strict=True)
+        return next((text for text, tree in pairs if not _holds(text, tree, values)), None)
+
+    def check(self, space: SearchSpace) -> None:
+        """Try all on random parameters. Raises: SpaceError if one cannot be computed, or nothing satisfies all."""
+        rng = random.Random(0)
+        for _ in range(_COMPUTED):
+            values = dict(_values(self._paths, space.sample(rng)))
+            for text, tree in zip(self.texts, self._trees, strict=True):
+                _holds(text, tree, values)
+        self.sample(space, rng)
 
     def sample(self, space: SearchSpace, rng: random.Random) -> dict[str, Any]:
         """Return random parameters that satisfy all. Raises: SpaceError if 10,000 tries find none."""
@@ -117,14 +125,42 @@ def _parsed(text: str, names: set[str]) -> ast.expr:
     if len(text) > _LONGEST:
         raise SpaceError(f"a constraint has {len(text)} characters; at most {_LONGEST} are read")
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        tree = _read(text.strip())
         _check(tree, names)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise SpaceError(f"{_cut_start(text)} is not an expression: {reason}; write for example 'x + y <= 1'") from None
+        odd = next((name for name in sorted(names) if name in text and _shown_name(name) != name), None)
+        cure = f"write {_shown_name(odd)} for the name {odd}" if odd else "write for example 'x + y <= 1'"
+        raise SpaceError(f"{_cut_start(text)} is not an expression: {reason}; {cure}") from None
     except _NotAllowed as error:
         raise SpaceError(f"{_cut_start(text)}: {error}") from None
     return tree
+
+
+def _read(text: str) -> ast.expr:
+    """Return the tree of an expression. Quoted names are read as words of their own."""
+    word, quoted = "quoted_", dict[str, str]()
+    while word in text:
+        word += "_"
+
+    def replace(found: re.Match[str]) -> str:
+        if not found[1]:
+            return found[0]
+        name = f"{word}{len(quoted)}"
+        quoted[name] = found[1]
+        return name
+
+    tree = ast.parse(_QUOTED.sub(replace, text), mode="eval").body
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            node.id = quoted.get(node.id, node.id)
+    return tree
+
+
+def _shown_name(name: str) -> str:
+    """Return a name as an expression has it."""
+    is_plain = all(part.isidentifier() and not keyword.iskeyword(part) for part in name.split("."))
+    return name if is_plain else f"`{name}`"
 
 
 class _NotAllowed(Exception):
@@ -137,10 +173,20 @@ def _check(node: ast.expr, names: set[str], level: int = 0) -> None:
     if isinstance(node, (ast.Name, ast.Attribute)):
         name = _name(node)
         if name not in names:
-            raise _NotAllowed(f"there is no parameter {name!r}; there are {', '.join(sorted(names))}")
+            there = ", ".join(map(_shown_name, sorted(names)))
+            raise _NotAllowed(f"there is no parameter {name!r}; there are {there}")
         return
+    if isinstance(node, ast.Compare):
+        _check_lists(node)
     for child in _parts(node):
         _check(child, names, level + 1)
+
+
+def _check_lists(node: ast.Compare) -> None:
+    """In Python ('adam') is a text, which also contains 'ada'. Raises: _NotAllowed."""
+    for op, right in zip(node.ops, node.comparators, strict=True):
+        if isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, ast.Constant):
+            raise _NotAllowed(f"`in` needs a list; write [{right.value!r}] for {right.value!r}")
 
 
 def _parts(node: ast.expr) -> Sequence[ast.expr]:
@@ -172,20 +218,44 @@ def _name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ast.unparse(node)
 
 
-def _computed(node: ast.expr, parameters: Mapping[str, Any]) -> Any:
+def _values(paths: Mapping[str, tuple[str, ...]], parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the values that count in a trial, by the names of parameters in expressions."""
+    for name, path in paths.items():
+        found: Any = parameters
+        for part in path:
+            if not isinstance(found, Mapping) or part not in found:
+                break
+            found = found[part]
+        else:
+            yield name, found.get("_name", found) if isinstance(found, Mapping) else found
+
+
+def _holds(text: str, tree: ast.expr, values: Mapping[str, Any]) -> bool:
+    """Return whether a constraint is satisfied. Raises: SpaceError."""
+    try:
+        return bool(_computed(tree, values))
+    except _Absent:
+        return True
+    except (ArithmeticError, ValueError):  # as the logarithm of 0
+        return False
+    except TypeError as error:
+        raise SpaceError(f"{text!r} cannot be computed: {error}") from None
+
+
+def _computed(node: ast.expr, values: Mapping[str, Any]) -> Any:
     match node:
         case ast.Name() | ast.Attribute():
-            return _value(_name(node), parameters)
+            return _found(_name(node), values)
         case ast.BoolOp(op=op, values=operands):
             every = isinstance(op, ast.And)
-            return (all if every else any)(_computed(one, parameters) for one in operands)
+            return (all if every else any)(_computed(one, values) for one in operands)
         case ast.IfExp():
-            return _computed(node.body if _computed(node.test, parameters) else node.orelse, parameters)
+            return _computed(node.body if _computed(node.test, values) else node.orelse, values)
         case ast.Compare():
-            return _compared(node, parameters)
+            return _compared(node, values)
         case ast.Constant():
             return node.value
-    parts = [_computed(part, parameters) for part in _parts(node)]
+    parts = [_computed(part, values) for part in _parts(node)]
     match node:
         case ast.UnaryOp():
             return _SIGNS[type(node.op)](parts[0])
@@ -210,20 +280,17 @@ def _limited(value: Any) -> Any:
     return value
 
 
-def _compared(node: ast.Compare, parameters: Mapping[str, Any]) -> bool:
-    left = _computed(node.left, parameters)
+def _compared(node: ast.Compare, values: Mapping[str, Any]) -> bool:
+    left = _computed(node.left, values)
     for op, comparator in zip(node.ops, node.comparators, strict=True):
-        right = _computed(comparator, parameters)
+        right = _computed(comparator, values)
         if not _COMPARISONS[type(op)](left, right):
             return False
         left = right
     return True
 
 
-def _value(name: str, parameters: Mapping[str, Any]) -> Any:
-    found: Any = parameters
-    for part in name.split("."):
-        if not isinstance(found, Mapping) or part not in found:
-            raise _Absent
-        found = found[part]
-    return found.get("_name", found) if isinstance(found, Mapping) else found
+def _found(name: str, values: Mapping[str, Any]) -> Any:
+    if name not in values:
+        raise _Absent
+    return values[name]

@@ -145,8 +145,10 @@ class LearningTuner(Tuner):
         names = {parameter.name for parameter in space.children()}
         for name in sorted(names & self.extra_keys):
             raise SpaceError(f"{name!r} is what this tuner adds to the parameters itself; choose another name")
-        self._accept(space)
         rules = Constraints.parse(self.constraints, space) if self.constraints else None
+        if rules is not None:
+            rules.check(space)
+        self._accept(space)
         self.space, self._space, self._rules = space, space, rules
         self._extras = (EXTRAS | self.extra_keys) - names
         self._seen.clear()

@@ -38,8 +38,11 @@ class ObeyingTuner(Tuner):
         self._customized = tuner._customized
 
     def update_search_space(self, search_space: Any) -> None:
-        self._rules = Constraints.parse(self._texts, SearchSpace.parse(search_space))
+        space = SearchSpace.parse(search_space)
+        rules = Constraints.parse(self._texts, space)
+        rules.check(space)
         self._tuner.update_search_space(search_space)
+        self._rules = rules
 
     def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
         for _ in range(_MOST_REFUSED):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import threading
 from collections.abc import Callable
@@ -84,7 +85,7 @@ def test_nothing_is_recorded_if_the_config_says_so(start: Any) -> None:
 def test_a_trial_is_laid_out_and_gives_the_same_result_by_hand(
     start: Any, answer: Answer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    running = start(maxTrialNumber=1)
+    running = start(ECHO.replace("nnilite", "nni"), maxTrialNumber=1)
     running.wait("DONE")
     recorded(running)
     [trial] = running.trials()
@@ -175,3 +176,18 @@ def test_hashing_has_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     found = provenance._code(tmp_path, codedir.PackageLimits())
     assert (found["hash"], found["files"]) == (None, {})
     assert "could not be read within" in str(found["reason"])
+
+
+@pytest.mark.parametrize(
+    ("first", "reason"),
+    [
+        ('{"x": 2}', "^ERROR: --first: is not in the search space: x: 2 "),
+        ('{"x": ', "^ERROR: --first: this is not JSON"),
+    ],
+)
+def test_a_first_trial_of_the_command_line_is_not_told_as_a_line_of_the_file(
+    first: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "exp.json").write_text(json.dumps(CONFIG))
+    assert run(["create", str(tmp_path / "exp.json"), "--first", first]) == 1
+    assert re.search(reason, capsys.readouterr().err)

@@ -77,6 +77,58 @@ def test_a_text_is_not_multiplied_until_the_memory_is_full():
         rules("kind * 1000000000 == 'a'").violated(GOOD)
 
 
+ODD_NAMES = {
+    "net.width": {"_type": "randint", "_value": [1, 9]},
+    "lambda": {"_type": "uniform", "_value": [0, 1]},
+    "my-rate": {"_type": "uniform", "_value": [0, 1]},
+    "kind": {"_type": "choice", "_value": ["adam", "`my-rate`"]},
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("net.width > 5", False),
+        ("`net.width` < 5 and `lambda` + `my-rate` <= 0.7", True),
+        ("`lambda` > 0.5", False),
+        ("kind == '`my-rate`' and `my-rate` == 0.5", True),
+    ],
+)
+def test_any_name_can_be_written(text, holds):
+    found = Constraints.parse([text], SearchSpace.parse(ODD_NAMES))
+    parameters = {"net.width": 4, "lambda": 0.2, "my-rate": 0.5, "kind": "`my-rate`"}
+    assert (found.violated(parameters) is None) is holds
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("lambda < 1", "is not an expression: .*; write `lambda` for the name lambda"),
+        ("my-rate < 1", "no parameter 'my'; there are kind, `lambda`, `my-rate`, net.width"),
+        ("kind in ('ada')", r"`in` needs a list; write \['ada'\] for 'ada'"),
+        ("`my-rate < 1", "is not an expression"),
+    ],
+)
+def test_names_and_lists_that_python_reads_otherwise_are_told(text, reason):
+    with pytest.raises(SpaceError, match=reason):
+        Constraints.parse([text], SearchSpace.parse(ODD_NAMES))
+
+
+def test_a_constraint_that_only_some_options_break_is_refused_at_the_start():
+    space = SearchSpace.parse({"n": {"_type": "choice", "_value": [*range(19), "auto"]}})
+    with pytest.raises(SpaceError, match="'n < 30' cannot be computed"):
+        Constraints.parse(["n < 30"], space).check(space)
+
+
+@pytest.mark.parametrize("name", ["Random", "GridSearch", "TPE"])
+def test_a_space_in_which_nothing_satisfies_them_is_no_update(name):
+    tuner = obeying(construct(tuner_class(name), {}), ["n <= 2"])
+    tuner.update_search_space({"n": {"_type": "choice", "_value": [1, 2]}})
+    with pytest.raises(SpaceError, match="none of 10,000"):
+        tuner.update_search_space({"n": {"_type": "choice", "_value": [5, 6]}})
+    assert tuner.generate_parameters(0)["n"] <= 2
+
+
 def test_constraints_that_nothing_satisfies_are_named():
     with pytest.raises(SpaceError, match=r"none of 10,000 random sets of parameters satisfies 'x > 2'; loosen"):
         rules("x > 2").sample(SearchSpace.parse(SPACE), random.Random(0))
@@ -122,8 +174,9 @@ def test_a_tuner_without_our_base_class_is_asked_again():
 
 
 def test_a_tuner_that_never_obeys_is_not_asked_for_ever():
-    tuner = obeying(construct(tuner_class("GridSearch"), {}), ["n > 5"])
+    tuner = obeying(construct(tuner_class("GridSearch"), {}), ["n > 1"])
     tuner.update_search_space({"n": {"_type": "choice", "_value": [1, 2]}})
+    assert tuner.generate_parameters(0) == {"n": 2}
     with pytest.raises(NoMoreTrialError):
         tuner.generate_parameters(0)
 
