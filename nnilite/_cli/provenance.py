@@ -68,9 +68,11 @@ def _show(found: Mapping[str, Any]) -> None:
 
 
 def _changes(git: Mapping[str, Any]) -> str:
-    lines = str(git.get("diff") or "").splitlines()
-    changed = sum(line.startswith("diff --git ") for line in lines)
-    return f"{changed} files changed since, {git.get('untracked')} not in it" if changed else "no changes since"
+    diff, untracked = git.get("diff"), git.get("untracked")
+    changed = sum(line.startswith("diff --git ") for line in str(diff or "").splitlines())
+    least = "at least " if git.get("isCut") else ""
+    since = f"{least}{changed} files changed since" if changed else "no changes since"
+    return f"{'changes unknown' if diff is None else since}, {'?' if untracked is None else untracked} files not in it"
 
 
 def _part(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shlex
 import shutil
 from collections.abc import Mapping
@@ -53,7 +54,7 @@ def reproduce(options: argparse.Namespace) -> None:
         from nnilite._cli.nnictl import warn
 
         more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
-        warn(f"the code is not what ran: {', '.join(changed[:_NAMED])}{more} differ; {_cure(entry)}")
+        warn(f"the code is not what ran: {', '.join(changed[:_NAMED])}{more} differ; {_cure(entry, trial)}")
     print(f"Trial {trial['id']} (no. {trial['sequence']}) is in {target}. Run it with")
     print(f"  sh {shlex.quote(str(target / 'run.sh'))}")
 
@@ -81,7 +82,7 @@ def _write(entry: RegistryEntry, config: CheckedConfig, trial: Mapping[str, Any]
     command = shlex.quote(_command(config, str(trial.get("service") or "")))
     names = {"trial": trial["id"], "experiment": entry.id, "sequence": trial["sequence"], "command": command}
     (target / "run.sh").write_text(_SCRIPT.format(**names), "utf-8")
-    return _changed(entry, code)
+    return _changed(_recorded(entry, trial), code)
 
 
 def _command(config: CheckedConfig, service: str) -> str:
@@ -104,9 +105,15 @@ def _copy(source: Path, code: Path) -> None:
             shutil.copy2(source / file.path, place)
 
 
-def _changed(entry: RegistryEntry, code: Path) -> list[str]:
+def _recorded(entry: RegistryEntry, trial: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was recorded at the last start before a trial began; nothing where nothing was."""
     starts: list[dict[str, Any]] = read_starts(entry.directory)
-    recorded = ((starts[-1].get("code") if starts else None) or {}).get("files")
+    began = trial.get("started") or math.inf
+    return next((one for one in reversed(starts) if one.get("time", 0) <= began), starts[0] if starts else {})
+
+
+def _changed(found: Mapping[str, Any], code: Path) -> list[str]:
+    recorded = (found.get("code") or {}).get("files")
     if not isinstance(recorded, dict):
         return []
     return [path for path, digest in recorded.items() if _hash_or_none(code / path) != digest]
@@ -116,8 +123,8 @@ def _hash_or_none(path: Path) -> str | None:
     return hash_of(path) if path.is_file() else None
 
 
-def _cure(entry: RegistryEntry) -> str:
-    git = read_starts(entry.directory)[-1].get("git")
+def _cure(entry: RegistryEntry, trial: Mapping[str, Any]) -> str:
+    git = _recorded(entry, trial).get("git")
     commit = git.get("commit") if isinstance(git, dict) else None
     told = f"`git checkout {commit}` has the commit of then, and" if commit else ""
     return f"{told} `nnictl experiment provenance {entry.id} --json` has the hashes and the difference".strip()

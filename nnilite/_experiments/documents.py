@@ -10,6 +10,7 @@ that it does not expect. A file that cannot be read now is not damaged: that rai
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -163,9 +164,14 @@ def may_be_path(text: str) -> bool:
 def write_content(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Replace a file in one step, so that a reader never sees a part of it. Raises: OSError."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as out:
-        out.write(content)
-    draft.replace(path)
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as out:
+            out.write(content)
+        draft.replace(path)
+    except OSError:  # on a full disk, a part of it may be there
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
 
 
 def write_json(path: Path, value: Json, mode: int = 0o600) -> None:

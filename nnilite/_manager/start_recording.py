@@ -13,7 +13,9 @@ import hashlib
 import logging
 import os
 import platform
+import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -25,7 +27,7 @@ from typing import Any
 
 from nnilite import codedir
 from nnilite._engine.engine import end_tasks
-from nnilite._experiments.documents import write_json
+from nnilite._experiments.documents import as_json, write_content
 from nnilite._experiments.recorded_starts import FILE_NAME, read_starts
 from nnilite._version import __version__
 from nnilite.config import CheckedConfig
@@ -36,12 +38,26 @@ from nnilite.records import Json
 log = logging.getLogger(__name__)
 
 _AFTER_S = 1.0  # the first trials start before anything is looked at
-_END_S = 5.0  # how long a manager that ends waits for it
+_END_S = 3.0  # how long a manager that ends waits for it
 _HASHING_S = 60.0
 _PROGRAM_S = 10.0
 _MOST_DIFF_BYTES = 200_000
 _MOST_STARTS = 20
+_MOST_BYTES = 16 << 20  # with more, the oldest starts are left out
 _CHUNK = 1 << 20
+
+# Git takes no lock, which a kill would leave in the user's repository, runs no hook, and asks neither a server nor a
+# person. The filters of a repository do run, such as that of LFS: without them, files would differ that are the same.
+_GIT_OPTIONS = (
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "diff.autoRefreshIndex=false",
+    "protocol.allow=never",
+)
+_GIT_ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+# With these, as in a hook of git, it would look at another repository.
+_OF_ANOTHER = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
+_PRIVATE_KEY = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END|\Z)", re.DOTALL)
 
 
 async def record_start(directory: Path, config: CheckedConfig, over: asyncio.Event) -> None:
@@ -75,7 +91,10 @@ async def _first(event: Coroutine[Any, Any, Any], limit_s: float) -> None:
 
 def _record(directory: Path, config: CheckedConfig, began: float) -> None:
     starts = [*read_starts(directory), describe(config, began)]
-    write_json(directory / FILE_NAME, {"starts": starts[-_MOST_STARTS:]})
+    starts = starts[-_MOST_STARTS:]
+    while len(content := as_json({"starts": [*starts]})) > _MOST_BYTES and len(starts) > 1:
+        starts = starts[1:]
+    write_content(directory / FILE_NAME, content)
 
 
 def describe(config: CheckedConfig, began: float) -> dict[str, Json]:
@@ -133,30 +152,35 @@ def hash_of(path: Path) -> str:
 
 
 def _git(folder: Path, secrets: frozenset[str]) -> dict[str, Json] | None:
-    """Return commit, branch and the difference to the commit; None where there is no repository."""
-    commit = _git_says(folder, "rev-parse", "HEAD").strip()
+    """Return commit, branch and the difference to the commit; None where there is no repository.
+
+    The difference and the number of untracked files are None where git does not answer.
+    """
+    commit = (_git_says(folder, "rev-parse", "HEAD") or "").strip()
     if not commit:
         return None
-    # None of these options lets a program run that the repository names.
     diff = _git_says(folder, "diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv", most=_MOST_DIFF_BYTES)
-    untracked = _git_says(folder, "ls-files", "--others", "--exclude-standard").splitlines()
+    untracked = _git_says(folder, "ls-files", "--others", "--exclude-standard")
     return {
         "commit": commit,
-        "branch": _git_says(folder, "rev-parse", "--abbrev-ref", "HEAD").strip(),
-        "diff": _hide_secrets(diff, secrets),
-        "isCut": len(diff.encode()) >= _MOST_DIFF_BYTES,
-        "untracked": len(untracked),
+        "branch": (_git_says(folder, "rev-parse", "--abbrev-ref", "HEAD") or "").strip(),
+        "diff": None if diff is None else _hide_secrets(diff, secrets),
+        "isCut": len((diff or "").encode()) >= _MOST_DIFF_BYTES,
+        "untracked": None if untracked is None else len(untracked.splitlines()),
     }
 
 
-def _git_says(folder: Path, *words: str, most: int = 1 << 20) -> str:
-    return _output(["git", "-c", "core.fsmonitor=false", "-C", str(folder), *words], most)
+def _git_says(folder: Path, *words: str, most: int = 1 << 20) -> str | None:
+    options = [word for option in _GIT_OPTIONS for word in ("-c", option)]
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER}
+    return _output(["git", *options, "-C", str(folder), *words], most, {**environment, **_GIT_ENVIRONMENT})
 
 
 def _hide_secrets(text: str, secrets: frozenset[str]) -> str:
     for secret in secrets:
         text = text.replace(secret, HIDDEN) if len(secret) > 3 else text
-    return "".join(map(masked_text, text.splitlines(keepends=True)))
+    text = _PRIVATE_KEY.sub(rf"\g<1>{HIDDEN}\g<2>", text)
+    return "\n".join(map(masked_text, text.split("\n")))
 
 
 def _packages() -> dict[str, Json]:
@@ -172,26 +196,39 @@ def _packages() -> dict[str, Json]:
 
 def _gpus() -> list[Json]:
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    return list(_output(query, 1 << 16).splitlines()) if shutil.which("nvidia-smi") else []
+    return list((_output(query, 1 << 16) or "").splitlines()) if shutil.which("nvidia-smi") else []
 
 
-def _output(command: list[str], most: int) -> str:
-    """Return the first bytes that a program prints, as text; "" if it is missing, fails, or takes too long."""
+def _output(command: list[str], most: int, environment: dict[str, str] | None = None) -> str | None:
+    """Return the first bytes that a program prints, as text; None if it is missing, fails, or takes too long."""
     try:
         with subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
         ) as program:
-            limit = threading.Timer(_PROGRAM_S, program.kill)
+            limit = threading.Timer(_PROGRAM_S, _end_group, [program])
+            limit.daemon = True
             limit.start()
             try:
                 assert program.stdout is not None
                 found = program.stdout.read(most)
                 is_cut = bool(program.stdout.read(1))
                 if is_cut:
-                    program.kill()
+                    _end_group(program)
                 failed = program.wait() != 0 and not is_cut
             finally:
                 limit.cancel()
     except OSError:
-        return ""
-    return "" if failed else found.decode(errors="replace")
+        return None
+    return None if failed else found.decode(errors="replace")
+
+
+def _end_group(program: subprocess.Popen[bytes]) -> None:
+    """End a program with those that it has started, which have the same output."""
+    if program.returncode is None:  # nobody has waited for it, so its number is still its own
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)

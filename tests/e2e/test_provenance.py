@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import re
@@ -17,7 +18,8 @@ import pytest
 from e2e.running import ECHO, Running
 from nnilite import codedir
 from nnilite._cli.nnictl import run
-from nnilite._experiments.recorded_starts import FILE_NAME
+from nnilite._cli.provenance import _changes
+from nnilite._experiments.recorded_starts import FILE_NAME, read_starts
 from nnilite._manager import start_recording as provenance
 from nnilite.config import from_dict
 from nnilite.testing import eventually
@@ -154,8 +156,71 @@ def test_a_large_difference_is_cut_and_a_folder_without_git_has_none(
 
 def test_a_program_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provenance, "_PROGRAM_S", 0.2)
-    assert provenance._output(["sleep", "100"], 10) == ""
-    assert provenance._output(["no-such-program"], 10) == ""
+    assert provenance._output(["sh", "-c", "sleep 100 & wait"], 10) is None
+    assert provenance._output(["no-such-program"], 10) is None
+
+
+def test_git_that_does_not_answer_is_not_said_to_find_no_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "git").write_text('#!/bin/sh\ncase "$*" in *rev-parse*) echo abc;; *) exec sleep 100;; esac\n')
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(provenance, "_PROGRAM_S", 0.5)
+    found: Any = provenance._git(tmp_path, frozenset())
+    assert (found["commit"], found["diff"], found["untracked"]) == ("abc", None, None)
+    assert _changes(found) == "changes unknown, ? files not in it"
+
+
+def test_git_leaves_the_repository_of_a_user_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(tmp_path, "init")
+    (tmp_path / "a.py").write_text("a")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "first")
+    os.utime(tmp_path / "a.py", (1, 1))  # by default git would write its index now, under a lock
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "another"))
+    before = (tmp_path / ".git" / "index").read_bytes()
+    found: Any = provenance._git(tmp_path, frozenset())
+    assert (found["diff"], found["untracked"]) == ("", 0)
+    assert (tmp_path / ".git" / "index").read_bytes() == before
+
+
+def test_lines_of_secrets_stay_lines_and_private_keys_are_hidden() -> None:
+    key = "+-----BEGIN RSA PRIVATE KEY-----\n+MIIE\n+-----END RSA PRIVATE KEY-----\n"
+    hidden = provenance._hide_secrets(f"+password = 1\n+x = 2\n{key}+y = 3\n", frozenset())
+    assert hidden.splitlines()[1] == "+x = 2"
+    assert hidden.splitlines()[-1] == "+y = 3"
+    assert "MIIE" not in hidden
+
+
+def test_the_record_stays_small_and_a_full_disk_keeps_nothing_of_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provenance, "describe", lambda *_: {"time": 1, "text": "x" * 1000})
+    monkeypatch.setattr(provenance, "_MOST_BYTES", 3000)
+    config = from_dict({**CONFIG}, tmp_path).checked()
+    for _ in range(5):
+        provenance._record(tmp_path, config, 1.0)
+    assert len(read_starts(tmp_path)) == 2
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="no space"):
+        provenance._record(tmp_path, config, 1.0)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_code_is_compared_with_that_of_the_start_before_the_trial(start: Any, answer: Answer, tmp_path: Path) -> None:
+    running = start(maxTrialNumber=1)
+    running.wait("DONE")
+    path = recorded(running)
+    [first] = json.loads(path.read_text())["starts"]
+    later = {**first, "time": first["time"] + 1000, "code": {"files": {"trial.py": "another"}}}
+    path.write_text(json.dumps({"starts": [first, later]}))
+    assert answer("trial", "reproduce", running.entry.id, "0", "--in", str(tmp_path / "again"))["changed"] == []
 
 
 async def test_code_that_cannot_be_read_does_not_hold_up_the_end(
@@ -181,8 +246,8 @@ def test_hashing_has_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("first", "reason"),
     [
-        ('{"x": 2}', "^ERROR: --first: is not in the search space: x: 2 "),
-        ('{"x": ', "^ERROR: --first: this is not JSON"),
+        ('{"x": 2}', "--first: is not in the search space: x: 2 "),
+        ('{"x": ', "--first: this is not JSON"),
     ],
 )
 def test_a_first_trial_of_the_command_line_is_not_told_as_a_line_of_the_file(
