@@ -272,11 +272,7 @@ class FirstNode(NodeRun):
 
     def _welcome(self) -> None:
         """Take new connections, and those that have proven who they are."""
-        while self._listener is not None and len(self._guests) < _MAX_GUESTS:
-            try:
-                self._guests.append(Guest(self._listener.accept()[0], self.plan["secret"]))
-            except OSError:
-                break
+        self._accept()
         for guest in list(self._guests):
             try:
                 found = guest.proven()
@@ -296,6 +292,16 @@ class FirstNode(NodeRun):
             self._send(node, {"have": self._have()})
             if self._layout is not None:
                 self._send(node, self._start_message())
+
+    def _accept(self) -> None:
+        for _ in range(_MAX_GUESTS if self._listener else 0):
+            assert self._listener is not None
+            try:
+                self._guests.append(Guest(self._listener.accept()[0], self.plan["secret"]))
+            except OSError:
+                break
+        while len(self._guests) > _MAX_GUESTS:  # a node proves itself at once; a stranger may say nothing for long
+            self._guests.pop(0).line.close()
 
     def _have(self) -> Dict[str, int]:
         """Return how much of the output of ranks elsewhere is here."""
@@ -326,13 +332,14 @@ class FirstNode(NodeRun):
 
     def _append(self, rank: int, offset: int, data: bytes) -> None:
         path = os.path.join(self.folder.path, "roles", "rank-{}.log".format(rank))
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.pwrite(file, data, offset)
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.pwrite(file, data, offset)
+            finally:
+                os.close(file)
         except OSError as error:
             self.folder.note("{} cannot be written: {}".format(path, error))
-        finally:
-            os.close(file)
 
     def _send(self, node: int, message: Dict[str, Any]) -> None:
         line = self._lines.get(node)
@@ -380,7 +387,9 @@ class OtherNode(NodeRun):
         self._line: Optional[NodeConnection] = None
         self._silent_s = 0.0
         self._hello: Dict[str, Any] = {}
-        self._sent: Dict[int, int] = {}  # how much of each rank's output the first node has
+        self._sent: Optional[Dict[int, int]] = (
+            None  # how much of each rank's output the first node has, once it says so
+        )
         self._over = False
         self._leaving: Dict[str, Any] = {}
         self._begun = False
@@ -412,8 +421,8 @@ class OtherNode(NodeRun):
 
     def _is_left_alone(self) -> bool:
         """Return whether there is nothing more to send to the first node, or no way to do so."""
-        if self.ending and not self._begun:
-            return self._line is None or self._line.waiting_bytes == 0
+        if self.ending and not self._begun and self._line is None:
+            return True
         return self.overdue or (self._begun and self._silent_s > _LOST_S)
 
     def _talk(self, changed: bool) -> None:
@@ -422,6 +431,7 @@ class OtherNode(NodeRun):
             self._caller.call()
             self._line = self._caller.take()
             self._tell_again = self._line is not None
+            self._sent = None
         lived_s = self.wait([self._line] if self._line else [], [])
         self._silent_s += lived_s
         if self._line is None:
@@ -462,6 +472,8 @@ class OtherNode(NodeRun):
     def _send_output(self, over: bool) -> bool:
         """Send what ranks have printed; what a cut may still change goes after the end. Return whether it has all."""
         assert self._line is not None
+        if self._sent is None:  # what was on its way when a connection broke may be lost
+            return False
         whole = True
         for rank, output in self.processes.logs.items():
             output.grown()
@@ -484,7 +496,7 @@ class OtherNode(NodeRun):
 
     def _take(self, message: Mapping[str, Any]) -> None:
         if "have" in message:
-            self._sent.update((int(rank), int(size)) for rank, size in message["have"].items())
+            self._sent = {int(rank): int(size) for rank, size in message["have"].items()}
         if "start" in message and not self._begun and not self.ending:
             self._begun = True
             told = message["start"]

@@ -7,6 +7,10 @@ that a stranger on the network can neither start nor end anything:
     other     {"nonce": MINE, "node": NUMBER, "run": RUN, "proof": code(secret, "node", THEIRS, MINE, NUMBER, RUN)}
     first     {"proof": code(secret, "first", MINE, THEIRS)}
 
+Each later line is the code of the message, a space and the message. The key of these codes is made of the secret and of
+both nonces, and each code is also of the sender and of the number of the message. So a program in between, which passes
+the proofs on, can only break the connection: it cannot add, change or repeat a message.
+
 The port is one of a few that follow from the name of the job, so all nodes know it: the first
 node takes one that is free, and the others try all. A program of others that listens on one of them fails the proof.
 """
@@ -102,6 +106,17 @@ class NodeConnection:
         self.socket = connection
         self.heard = time.monotonic()
         self._in, self._out = b"", b""
+        self._key, self._ends = "", ("", "")  # none until the proof
+        self._counts = [0, 0]  # messages sent and read since then
+
+    def seal(self, secret: str, theirs: str, mine: str, here: str, there: str) -> None:
+        """Send and take only messages with a code from now on. The nonces are those of the first and the other node."""
+        self._key = code(secret, "messages", theirs, mine)
+        self._ends = (here, there)
+
+    def _code(self, end: int, text: str) -> str:
+        self._counts[end] += 1
+        return code(self._key, self._ends[end], self._counts[end], text)
 
     @property
     def waiting_bytes(self) -> int:
@@ -118,7 +133,9 @@ class NodeConnection:
 
     def send(self, message: Dict[str, Any]) -> None:
         """Send a message, or keep it until the connection takes it. Raises: LinkBroken."""
-        self._out += json.dumps(message).encode("ascii") + b"\n"
+        text = json.dumps(message)
+        sealed = "{} {}\n".format(self._code(0, text), text) if self._key else text + "\n"
+        self._out += sealed.encode("ascii")
         if len(self._out) > _MAX_WAITING_BYTES:
             raise LinkBroken("the other node takes nothing")
         self.flush()
@@ -137,11 +154,13 @@ class NodeConnection:
         """Return the messages that have come. Raises: LinkBroken."""
         while True:
             try:
-                piece = self.socket.recv(1 << 18)
+                piece = self.socket.recv(min(1 << 18, most + 1))
             except (BlockingIOError, InterruptedError):
                 break
             except OSError as error:
                 raise LinkBroken(str(error)) from error
+            if not piece and b"\n" in self._in:
+                break  # the last messages come first: one of them may say why it has closed
             if not piece:
                 raise LinkBroken("the other node has closed the connection")
             self._in += piece
@@ -152,7 +171,16 @@ class NodeConnection:
             raise LinkBroken("a message is too long")
         if lines:
             self.heard = time.monotonic()
-        return [_read_object(line) for line in lines]
+        return [_read_object(self._opened(line)) for line in lines]
+
+    def _opened(self, line: bytes) -> bytes:
+        """Return the message of a line. Raises: LinkBroken if its code is wrong."""
+        if not self._key:
+            return line
+        given, _, text = line.partition(b" ")
+        if not _equal(self._code(1, text.decode("ascii", "replace")), given.decode("ascii", "replace")):
+            raise LinkBroken("a message does not come from a node of this trial")
+        return text
 
     def close(self) -> None:
         self.socket.close()
@@ -176,16 +204,23 @@ class Guest:
         self.line = NodeConnection(connection)
         self.deadline = time.monotonic() + 2 * _TRY_S
         self._secret, self._nonce = secret, os.urandom(16).hex()
-        self.line.send({"nonce": self._nonce})
+        try:
+            self.line.send({"nonce": self._nonce})
+        except LinkBroken:
+            self.line.close()
+            raise
 
     def proven(self) -> Optional[Tuple[int, str]]:
         """Return number and run of the node once it has proven itself, else None. Raises: LinkBroken."""
         for answer in self.line.read(_UNPROVEN_BYTES):
             mine, node, run = str(answer.get("nonce")), answer.get("node"), str(answer.get("run"))
-            wanted = code(self._secret, "node", self._nonce, mine, node, run)
-            if not (mine.isalnum() and run.isalnum() and isinstance(node, int) and _equal(wanted, answer.get("proof"))):
+            # A stranger's text may be anything, so its form is checked before a code is made of it.
+            if not (mine.isalnum() and run.isalnum() and type(node) is int):
+                raise LinkBroken("a stranger")
+            if not _equal(code(self._secret, "node", self._nonce, mine, node, run), answer.get("proof")):
                 raise LinkBroken("a stranger")
             self.line.send({"proof": code(self._secret, "first", mine, self._nonce)})
+            self.line.seal(self._secret, self._nonce, mine, "first", "node")
             return node, run
         return None
 
@@ -211,8 +246,11 @@ class Caller:
         self.trouble = ""
 
     def call(self) -> None:
-        """Try until there is a connection, in the background. A second call changes nothing."""
-        if self._thread is None or not self._thread.is_alive():
+        """Try until there is a connection, in the background. A second call changes nothing before `take`."""
+        with self._lock:
+            # A second connection would replace the first one, and what is on its way there would be lost.
+            if self._made or (self._thread is not None and self._thread.is_alive()):
+                return
             self._thread = threading.Thread(target=self._try, daemon=True)
             self._thread.start()
 
@@ -239,18 +277,36 @@ class Caller:
         """Connect and prove both ends to each other. Raises: OSError."""
         connection = socket.create_connection(address, _TRY_S)
         try:
-            connection.settimeout(_TRY_S)
-            with connection.makefile("rb", buffering=0) as answers:
-                theirs = str(_read_object(answers.readline(_UNPROVEN_BYTES)).get("nonce"))
-                mine = os.urandom(16).hex()
-                proof = code(self._secret, "node", theirs, mine, self._node, self._run)
-                hello = {"nonce": mine, "node": self._node, "run": self._run, "proof": proof}
-                connection.sendall(json.dumps(hello).encode("ascii") + b"\n")
-                answer = _read_object(answers.readline(_UNPROVEN_BYTES))
+            deadline = time.monotonic() + _TRY_S
+            theirs = str(_read_object(_read_line(connection, deadline)).get("nonce"))
+            if not theirs.isalnum():
+                raise LinkBroken("it is not a node of a trial")
+            mine = os.urandom(16).hex()
+            proof = code(self._secret, "node", theirs, mine, self._node, self._run)
+            hello = {"nonce": mine, "node": self._node, "run": self._run, "proof": proof}
+            connection.sendall(json.dumps(hello).encode("ascii") + b"\n")
+            answer = _read_object(_read_line(connection, deadline))
             if not _equal(code(self._secret, "first", mine, theirs), answer.get("proof")):
                 raise LinkBroken("it is not the first node of this trial")
             connection.setblocking(False)
-        except (OSError, ValueError):
+        except OSError:
             connection.close()
             raise
-        return NodeConnection(connection)
+        line = NodeConnection(connection)
+        line.seal(self._secret, theirs, mine, "node", "first")
+        return line
+
+
+def _read_line(connection: socket.socket, deadline: float) -> bytes:
+    """Read a line and not a byte more. Raises: OSError, also if it is not whole at the deadline, however it comes."""
+    found = b""
+    while not found.endswith(b"\n"):
+        left_s = deadline - time.monotonic()
+        if left_s <= 0 or len(found) >= _UNPROVEN_BYTES:
+            raise LinkBroken("it does not answer as a node of a trial does")
+        connection.settimeout(left_s)
+        piece = connection.recv(1)
+        if not piece:
+            raise LinkBroken("it has closed the connection")
+        found += piece
+    return found

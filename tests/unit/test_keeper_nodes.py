@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from keeper_bench import JOB, TOKEN, Bench, running, until
-from nnilite._keeper.node_link import Guest, LinkBroken, ports_of
+from keeper_bench import JOB, Bench, running, until
+from nnilite._keeper.node_link import ports_of
 from nnilite._keeper.rank_variables import Layout, variables
 
 pytestmark = pytest.mark.process
@@ -169,18 +169,6 @@ def test_ports_that_others_have_taken_do_no_harm(nodes):
         first, other = nodes.start("true")
         assert (first.wait(30), other.wait(30)) == (0, 0)
         assert taken.fileno() > 0
-
-
-def test_a_stranger_who_connects_to_the_first_node_is_sent_away() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        with socket.create_connection(server.getsockname()) as stranger:
-            guest = Guest(server.accept()[0], TOKEN)
-            nonce = json.loads(stranger.makefile().readline())["nonce"]
-            answer = {"nonce": nonce, "node": 1, "run": "a", "proof": "0" * 64}
-            stranger.sendall(json.dumps(answer).encode() + b"\n")
-            with pytest.raises(LinkBroken, match="a stranger"):
-                until(guest.proven)
-            guest.line.close()
 
 
 @pytest.mark.parametrize("launcher", ["jax", "tensorflow"])
