@@ -8,6 +8,7 @@ nnictl          the command line as a whole: the list of commands, and the answe
 command_line    the parser, which says what is wrong with a command line and what would help
 arguments       the arguments that several commands have
 trial_names     the trials that a command is about, by id or number
+trial_roles     the table of a trial's ranks or pods
 access          finds the experiment that a command is about, and its manager
 screen          prints tables on a terminal, plain lines into a pipe, or JSON
 terminal_output  shows what a trial has printed without the trial controlling the terminal

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from nnilite._cli import access, arguments, long_work, remark_command, screen, summary, trial_names
+from nnilite._cli import access, arguments, long_work, remark_command, screen, summary, trial_names, trial_roles
 from nnilite._running.manager_client import Client
 from nnilite.disk_room import DiskRoom
 from nnilite.errors import ConfigError, NniliteError, NotFound
@@ -198,8 +198,9 @@ def show(options: argparse.Namespace) -> None:
         trial = manager.trial(options.trial)
         metrics = list(manager.metrics(options.trial))
         files = _list_files_here(manager, options.trial)
+        roles = trial_roles.read_roles(manager, trial, files)
     if options.json:
-        screen.show_json({**trial, "metrics": metrics, "files": files})
+        screen.show_json({**trial, "metrics": metrics, "files": files, "roles": roles})
         return
     # What a lost attempt has reported says nothing of the one that runs now.
     _show_facts(trial, next((m["value"] for m in reversed(metrics) if m["attempt"] == trial["attempt"]), None))
@@ -211,6 +212,7 @@ def show(options: argparse.Namespace) -> None:
     screen.show_table(
         ("NO", "STATE", "SERVICE", "HOST", "EXIT", "STARTED", "TIME", "COST", "MESSAGE"), rows, "None yet."
     )
+    trial_roles.show_roles(roles)
     print("\nMetrics")
     reported = [(one["attempt"], one["kind"], one["sequence"], screen.metric(one["value"])) for one in metrics]
     screen.show_table(("ATTEMPT", "KIND", "NO", "VALUE"), reported, "None yet.")

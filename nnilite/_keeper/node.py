@@ -42,7 +42,6 @@ _PART_S = 3.0
 _PAUSE_S = 0.25
 _PIECE_BYTES = 128 * 1024
 _MAX_WAITING_BYTES = 1_000_000
-_MAX_GUESTS = 32
 _NO_RANKS = 4
 
 
@@ -272,7 +271,8 @@ class FirstNode(NodeRun):
 
     def _welcome(self) -> None:
         """Take new connections, and those that have proven who they are."""
-        self._accept()
+        if self._listener is not None:
+            node_link.accept(self._listener, self._guests, self.plan["secret"])
         for guest in list(self._guests):
             try:
                 found = guest.proven()
@@ -292,16 +292,6 @@ class FirstNode(NodeRun):
             self._send(node, {"have": self._have()})
             if self._layout is not None:
                 self._send(node, self._start_message())
-
-    def _accept(self) -> None:
-        for _ in range(_MAX_GUESTS if self._listener else 0):
-            assert self._listener is not None
-            try:
-                self._guests.append(Guest(self._listener.accept()[0], self.plan["secret"]))
-            except OSError:
-                break
-        while len(self._guests) > _MAX_GUESTS:  # a node proves itself at once; a stranger may say nothing for long
-            self._guests.pop(0).line.close()
 
     def _have(self) -> Dict[str, int]:
         """Return how much of the output of ranks elsewhere is here."""

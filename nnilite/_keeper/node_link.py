@@ -34,6 +34,7 @@ _PORTS, _FIRST_PORT, _LAST_PORT = 16, 20000, 32000
 _MAX_LINE_BYTES = 4_000_000
 _MAX_WAITING_BYTES = 64_000_000
 _UNPROVEN_BYTES = 4096
+_MAX_GUESTS = 32
 _TRY_S = 5.0
 _AGAIN_S = 0.5
 
@@ -223,6 +224,17 @@ class Guest:
             self.line.seal(self._secret, self._nonce, mine, "first", "node")
             return node, run
         return None
+
+
+def accept(listener: socket.socket, guests: List[Guest], secret: str) -> None:
+    """Add new connections to those that have still to prove themselves, and close the oldest ones if they are many."""
+    for _ in range(_MAX_GUESTS):
+        try:
+            guests.append(Guest(listener.accept()[0], secret))
+        except OSError:
+            break
+    while len(guests) > _MAX_GUESTS:  # a node proves itself at once; a stranger may say nothing for long
+        guests.pop(0).line.close()
 
 
 def _equal(wanted: str, given: object) -> bool:

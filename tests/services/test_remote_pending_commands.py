@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 
 import pytest
 
 pytest.importorskip("paramiko")
 
+from nnilite.errors import ConfigError
+from nnilite.service import Job, JobState
 from nnilite.ssh.errors import LinkLost, words
 from nnilite.testing import fake_context
 from nnilite_remote import MachineConfig, RemoteConfig, RemoteService
+from nnilite_remote._bookings import Booking
 from nnilite_remote._machine import Machine, MachineSupply
 from nnilite_remote._pending_commands import CANCEL, FINISH, REMOVE
 
@@ -134,3 +138,26 @@ async def test_a_machine_that_does_not_answer_is_said_not_to(tmp_path, monkeypat
 
 def test_an_error_without_words_is_told_by_its_kind():
     assert (words(EOFError()), words(OSError("no route"))) == ("EOFError", "no route")
+
+
+async def test_a_job_whose_machine_is_no_longer_in_the_list_is_lost_and_ended_on_the_others(tmp_path):
+    box = Box()
+    box.answers.set()
+    job = Job("nni-e-T-0", "e", "T", 0, 0, {"distributed": {"nodes": 2}})
+    async with service_with(tmp_path, box) as service:
+        service._bookings.book_all({job.name: Booking("box:", "/d"), f"{job.name}/1": Booking("gone:", "/d")})
+        handle = await service.submit(job)
+        [status] = await service.poll([handle])
+        assert status.state is JobState.LOST
+        assert status.reason == "gone:, which may run a part of it, is no longer in machineList"
+        assert box.told == [("cancel", job.name)]
+        await service.remove(handle)
+        assert box.told[1:] == [("remove", job.name)]
+        assert not [name for name in (job.name, f"{job.name}/1") if service._bookings.get(name)]
+
+
+async def test_a_dry_run_refuses_more_nodes_than_machines(tmp_path):
+    context = replace(fake_context(tmp_path), defaults={"distributed": {"nodes": 2}})
+    service = RemoteService("remote", RemoteConfig([MachineConfig("box")]), context)
+    with pytest.raises(ConfigError, match="is 2, but machineList has 1 machines for trials"):
+        await service.check_for_dry_run()

@@ -61,6 +61,7 @@ _POLL_S = 12.0
 _CALL_S = 20.0
 _SETTLE_S = 30.0  # how long a job waits to hear from its machine whether it was started there
 _HIDDEN = "********"
+_NO_KEEPER: Json = {"pid": 0, "start": "", "boot": ""}
 LABELS = "_machineLabels"
 """The parameter with which a trial asks for labels, as on other platforms: a list of them, or one."""
 
@@ -102,6 +103,9 @@ class RemoteService(TrainingService):
         await self.machines.wait_for_one()
         await self.machines.check_gpus(gpus_of(self.config, self.context))
 
+    async def check(self) -> None:
+        check_nodes(self.config, self.context)
+
     def _supply(self) -> MachineSupply:
         keeper, defaults = self.context.keeper, self.context.defaults
         checkpoint = defaults.get("checkpoint") or {}
@@ -130,8 +134,10 @@ class RemoteService(TrainingService):
     # ------------------------------------------------------------ submitting
 
     async def submit(self, job: Job) -> Handle:
-        if not _NAME.fullmatch(job.trial) or not _NAME.fullmatch(job.experiment):
-            raise ConfigError(f"{job.trial!r} cannot be the name of a folder")
+        _check_names(job)
+        lost = await _give_up_without_its_machine(job, self._bookings, self.machines)
+        if lost is not None:
+            return lost
         booking = self._bookings.get(job.name)
         machine = self.machines.get(booking.machine) if booking else None
         if booking is not None and machine is not None and all(map(self._bookings.get, names_of(job))):
@@ -152,7 +158,7 @@ class RemoteService(TrainingService):
                     raise
                 waits[placed[0][1].machine] = str(wait)
             else:
-                self._withdraw(job, waits)
+                _withdraw(self.machines, job, waits)
                 return handle
 
     async def _start_all(self, job: Job, placed: Sequence[tuple[Machine, Booking]]) -> Handle:
@@ -168,11 +174,6 @@ class RemoteService(TrainingService):
                 for name in names_of(job):
                     self._bookings.free(name)
             raise
-
-    def _withdraw(self, job: Job, machines: Iterable[str]) -> None:
-        """Withdraw the job's request for a slot there. On an unreachable machine, the request ends by itself."""
-        for key in machines:
-            self.machines.do_aside(_request_quietly(self.machines[key].attempts.withdraw(job.name)))
 
     async def _choose(self, job: Job, waits: Mapping[str, str]) -> list[tuple[Machine, Booking]]:
         """Choose a machine for each node of the job.
@@ -223,7 +224,7 @@ class RemoteService(TrainingService):
             raise ServiceError(f"{machine.title}: {error}; it will be asked again whether the trial runs") from error
         except MachineError as error:
             self._bookings.free(job.name)
-            self._withdraw(job, [booking.machine] if self._terms.limit else [])
+            _withdraw(self.machines, job, [booking.machine] if self._terms.limit else [])
             if error.lasting:
                 raise ConfigError(f"{machine.title} will never start the trial: {error}") from error
             machine.avoid(str(error))
@@ -372,20 +373,41 @@ def _handle_of(job: Job, booking: Booking, keeper: Json) -> Handle:
     }
 
 
-def _placed(job: Job, bookings: Bookings, machines: Machines) -> list[tuple[Machine, Booking]]:
-    """Return the machines that are booked for a job. Raises: ServiceError if one is no longer in machineList."""
-    booked = [one for one in map(bookings.get, names_of(job)) if one is not None]
+def _check_names(job: Job) -> None:
+    if not _NAME.fullmatch(job.trial) or not _NAME.fullmatch(job.experiment):
+        raise ConfigError(f"{job.trial!r} cannot be the name of a folder")
+
+
+def _withdraw(machines: Machines, job: Job, keys: Iterable[str]) -> None:
+    """Withdraw the job's request for a slot there. On an unreachable machine, the request ends by itself."""
+    for key in keys:
+        machines.do_aside(_request_quietly(machines[key].attempts.withdraw(job.name)))
+
+
+async def _give_up_without_its_machine(job: Job, bookings: Bookings, machines: Machines) -> Handle | None:
+    """Return the handle of a lost job if a machine on which a part of it may run is no longer in machineList."""
+    names = names_of(job)
+    booked = [one for one in map(bookings.get, names) if one is not None]
     gone = [one.machine for one in booked if one.machine not in machines]
-    if gone:
-        raise ServiceError(f"{gone[0]} is no longer in machineList, and may run a part of this trial")
+    if len(names) == 1 or len(booked) < len(names) or not gone:
+        return None
+    parts = [_handle_of(replace(job, name=name), one, _NO_KEEPER) for name, one in zip(names, booked, strict=True)]
+    for part in parts:
+        await machines.cancel(part)
+    reason = f"{gone[0]}, which may run a part of it, is no longer in machineList"
+    return {**parts[0], MEMBERS: parts[1:], LOST: reason}
+
+
+def _placed(job: Job, bookings: Bookings, machines: Machines) -> list[tuple[Machine, Booking]]:
+    """Return the machines that are booked for a job; all of them are in machineList."""
+    booked = [one for one in map(bookings.get, names_of(job)) if one is not None]
     return [(machines[one.machine], one) for one in booked]
 
 
 def _unanswered(job: Job, placed: Sequence[tuple[Machine, Booking]]) -> Handle:
     """Return the handle of a job whose start was not answered."""
     jobs = [node_job(job, node, placed[0][0]) for node in range(len(placed))]
-    unknown = {"pid": 0, "start": "", "boot": ""}
-    first, *members = [_handle_of(one, placed[node][1], unknown) for node, one in enumerate(jobs)]
+    first, *members = [_handle_of(one, placed[node][1], _NO_KEEPER) for node, one in enumerate(jobs)]
     return {**first, MEMBERS: members} if members else first
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -185,3 +186,38 @@ def test_commas_separate_tags_as_on_the_page(make: Make, manager: StandIn) -> No
     manager.says("PUT /trials/trial1/remarks", remarks)
     assert run(["trial", "remark", "-T", "trial1", "--tag", "a, b", "--untag", "old,"]) == 0
     assert json.loads(manager.asked[-1].body)["tags"] == ["a", "b"]
+
+
+def show_with_roles(make: Make, manager: StandIn, roles: object, state: str = "FAILED") -> int:
+    make("abcd")
+    attempt = {"number": 0, "state": state, "service": "local", "host": "h", "exitCode": 1, "message": ""}
+    manager.says("GET /trials/trial1", {**TRIAL, "attempts": [{**attempt, "started": 1.0, "ended": 9.0}]})
+    manager.says("GET /trials/trial1/metrics", {"metrics": [], "next": 0})
+    files = [{"path": "0/roles.json", "size": 9, "modified": 1.0, "here": True}]
+    manager.says("GET /trials/trial1/files", {"files": files, "others": [], "note": ""})
+    manager.says("GET /trials/trial1/files/0/roles.json", json.dumps(roles).encode())
+    return run(["trial", "show", "-T", "trial1"])
+
+
+def test_the_ranks_of_a_distributed_trial_are_a_table(
+    make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = {"role": "rank", "rank": 0, "host": "h1", "state": "CANCELED", "exitCode": -15, "started": 1, "ended": 6.5}
+    failed = {**ended, "rank": 1, "host": "h2\x1b[31m", "state": "FAILED", "exitCode": 9, "reason": "exit code 9"}
+    unknown = {"role": "rank", "rank": 2, "state": "RUNNING", "started": 1, "ended": None}
+    assert show_with_roles(make, manager, [ended, failed, unknown, "x"]) == 0
+    table = capsys.readouterr().out.partition("\nRanks\n")[2].partition("\nMetrics\n")[0].split("\n")
+    assert [line.split() for line in table[1:4]] == [
+        ["rank", "0", "h1", "CANCELED", "-15", "5.5s"],
+        ["rank", "1", "h2\\x1b[31m", "FAILED", "9", "5.5s", "exit", "code", "9"],
+        ["rank", "2", "LOST"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "roles", [{}, "x", None, [1], [[]], [{"started": "x", "ended": 1, "rank": []}], [{"started": 1, "ended": math.inf}]]
+)
+def test_records_of_roles_that_are_none_do_not_stop_a_trial_from_being_shown(
+    make: Make, manager: StandIn, roles: object
+) -> None:
+    assert show_with_roles(make, manager, roles) == 0
