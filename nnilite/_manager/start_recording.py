@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
+import math
 import os
 import platform
 import re
@@ -201,6 +202,8 @@ def _gpus() -> list[Json]:
 
 def _output(command: list[str], most: int, environment: dict[str, str] | None = None) -> str | None:
     """Return the first bytes that a program prints, as text; None if it is missing, fails, or takes too long."""
+    if shutil.which("timeout"):  # a manager that ends meanwhile leaves the program behind
+        command = ["timeout", "-s", "KILL", str(math.ceil(_PROGRAM_S) + 1), *command]
     try:
         with subprocess.Popen(
             command,

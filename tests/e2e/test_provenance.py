@@ -8,6 +8,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -158,6 +159,22 @@ def test_a_program_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(provenance, "_PROGRAM_S", 0.2)
     assert provenance._output(["sh", "-c", "sleep 100 & wait"], 10) is None
     assert provenance._output(["no-such-program"], 10) is None
+
+
+def test_a_program_that_hangs_does_not_outlive_its_manager_for_long(tmp_path: Path) -> None:
+    code = (
+        "import os, pathlib, sys, threading\n"
+        "from nnilite._manager import start_recording as provenance\n"
+        "from nnilite.testing import eventually\n"
+        "provenance._PROGRAM_S, path = 1.0, pathlib.Path(sys.argv[1])\n"
+        "command = ['sh', '-c', 'echo $$ > \"$0\"; exec sleep 100', str(path)]\n"
+        "threading.Thread(target=provenance._output, args=(command, 10), daemon=True).start()\n"
+        "eventually(lambda: path.exists() and path.read_text().endswith('\\n'), 30)\n"
+        "os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "pid")], check=True, timeout=60)
+    left = Path("/proc", (tmp_path / "pid").read_text().strip())
+    eventually(lambda: not left.exists(), 30)
 
 
 def test_git_that_does_not_answer_is_not_said_to_find_no_changes(
