@@ -25,6 +25,7 @@ FAQ_CONFIG = {
     "trialCommand": 'test -e fails.no || exit 3; sleep 1; echo final 0.5 >> "$NNILITE_METRICS"',
     "trialConcurrency": 1,
     "maxTrialNumber": 4,
+    "stopOnSameError": 0,
     "tuner": {"name": "Random"},
     "trainingService": {"platform": "local"},
 }
