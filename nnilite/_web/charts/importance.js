@@ -60,9 +60,14 @@ export default function Importance() {
   const linked = name === "default" ? "The metric" : name;
   const hasIntervals = found.importances.some(({ low }) => low !== null);
   const top = found.importances.slice(0, 2).map(({ parameter }) => `p.${parameter}`);
+  const height = Math.max(160, 44 + 34 * found.importances.length);
+  const subject = metricWord(name) === "metric" ? "the metric" : name;
+  const lines = " A line shows where nine of ten values lie that are computed from random samples of these trials.";
+  const words = WORDS[found.method] ?? found.method;
+  const note = `For ${subject}. ${words}. From ${count(found.trials)} trials.${hasIntervals ? lines : ""}`;
   return html`<div class="stack">
-    <${ChartCard} title="Importance of parameters" name="importance" controls=${pick} deps=${[found]} height=${Math.max(160, 44 + 34 * found.importances.length)}
-      draw=${() => option(found.importances)} note=${`For ${metricWord(name) === "metric" ? "the metric" : name}. ${WORDS[found.method] ?? found.method}. From ${count(found.trials)} trials.${hasIntervals ? " A line shows where nine of ten values lie that are computed from random samples of these trials." : ""}`}
+    <${ChartCard} title="Importance of parameters" name="importance" controls=${pick} deps=${[found]} height=${height}
+      draw=${() => option(found.importances)} note=${note}
       data=${() => ({ header: ["parameter", "importance", "low", "high"], rows: found.importances.map((one) => [one.parameter, one.importance, one.low, one.high]) })} />
     ${top.length === 2 && html`<p><a href=${contourOf(top, name)}>${linked} over the two most important parameters of ${profile.value?.name || "this experiment"}</a></p>`}
   </div>`;

@@ -12,7 +12,7 @@ from nnilite.service import JobState
 from nnilite.testing import eventually
 from nnilite.testing.probes import quoted
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 ON_TWO = {"nodes": 2, "processes": 2, "launcher": "torch"}
 
@@ -27,9 +27,24 @@ def command(*more: str) -> str:
     return " ".join(["python3", "-c", quoted(MEETING), *more])
 
 
+def started(bench, command: str) -> str:
+    """Start a trial on two hosts as soon as both have been prepared; its name."""
+    job = bench.job(command, distributed=ON_TWO, parameters={"x": 3})
+
+    def is_placed() -> bool:
+        try:
+            bench.submit(job)
+        except NoCapacity:
+            return False
+        return True
+
+    eventually(is_placed, 90)
+    return job.name
+
+
 def test_the_ranks_of_a_trial_meet_on_two_hosts_and_report_once(hosts, setting, bench_of):
     bench = bench_of(setting.config(*map(setting.machine, hosts)))
-    name = bench.run(command(), distributed=ON_TWO, parameters={"x": 3})
+    name = started(bench, command())
     received = bench.finish(name)
     met, final = received.values
     assert final == 4
@@ -47,7 +62,7 @@ def test_the_ranks_of_a_trial_meet_on_two_hosts_and_report_once(hosts, setting, 
 
 def test_a_canceled_trial_leaves_no_process_on_any_host(hosts, setting, bench_of):
     bench = bench_of(setting.config(*map(setting.machine, hosts)))
-    name = bench.run("echo up; exec sleep 61", distributed=ON_TWO)
+    name = started(bench, "echo up; exec sleep 61")
     eventually(lambda: sum(text.count("sleep") for text in leftovers(hosts)) == 4, 30)
     bench.call(bench.service.cancel(bench.handles[name]))
     assert bench.wait(name).state is JobState.CANCELED
@@ -57,21 +72,19 @@ def test_a_canceled_trial_leaves_no_process_on_any_host(hosts, setting, bench_of
 def test_a_trial_waits_until_all_of_its_hosts_are_free_and_says_how_many_are(hosts, setting, bench_of):
     machines = [setting.machine(host, slots=1) for host in hosts]
     bench = bench_of(setting.config(*machines))
-    first = bench.run("exec sleep 61", distributed=ON_TWO)
+    first = started(bench, "exec sleep 61")
     refused = bench.refusal(bench.service.submit(bench.job("true", distributed=ON_TWO)))
     assert isinstance(refused, NoCapacity)
     assert str(refused).startswith("has 1 of 2 machines: ")
     assert "runs 1 of 1 trials (slots)" in str(refused)
     bench.call(bench.service.cancel(bench.handles[first]))
     bench.wait(first)
-    assert bench.wait(bench.run("true", distributed=ON_TWO)).state is JobState.SUCCEEDED
+    assert bench.wait(started(bench, "true")).state is JobState.SUCCEEDED
 
 
 def test_a_link_that_is_cut_for_20_seconds_does_no_harm(hosts, setting, bench_of):
     bench = bench_of(setting.config(*map(setting.machine, hosts[:2])))
-    name = bench.run(
-        "for i in $(seq 35); do echo intermediate $i >> $NNILITE_METRICS; sleep 1; done", distributed=ON_TWO
-    )
+    name = started(bench, "for i in $(seq 35); do echo intermediate $i >> $NNILITE_METRICS; sleep 1; done")
     eventually(lambda: bench.received(name).values, 30)
     other = next(host for host in hosts if host.address in bench.handles[name]["members"][0]["machine"])
     other.cut_for(20)
@@ -81,7 +94,7 @@ def test_a_link_that_is_cut_for_20_seconds_does_no_harm(hosts, setting, bench_of
 
 def test_a_host_that_loses_power_makes_the_trial_lost_everywhere(hosts, setting, bench_of):
     bench = bench_of(setting.config(*map(setting.machine, hosts[:2])))
-    name = bench.run("exec sleep 61", distributed=ON_TWO)
+    name = started(bench, "exec sleep 61")
     eventually(lambda: len(leftovers(hosts[:2])) == 2, 30)
     other = next(host for host in hosts if host.address in bench.handles[name]["members"][0]["machine"])
     other.power_off()
@@ -90,3 +103,4 @@ def test_a_host_that_loses_power_makes_the_trial_lost_everywhere(hosts, setting,
     rest = [host for host in hosts[:2] if host is not other]
     eventually(lambda: not leftovers(rest), 30)
     other.power_on()
+    assert bench.wait(started(bench, "true")).state is JobState.SUCCEEDED
