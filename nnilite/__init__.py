@@ -40,6 +40,7 @@ config         the experiment's config
 experiment     experiments that are launched and steered from Python
 plot           what optuna draws, of experiments and searches
 search         a search inside your own program, without a server
+integrations   callbacks for trainers, and a search for scikit-learn
 testing        the tools that test plugins and the manager
 _answers       the questions that the manager answers
 _checkpoints   checkpoints of ended trials, and the shared storage
@@ -111,6 +112,7 @@ __all__ = [
     "get_trial_id",
     "report_final_result",
     "report_intermediate_result",
+    "should_stop",
 ]
 
 _LATER = {
@@ -172,6 +174,22 @@ def report_final_result(metric: Any) -> None:
     _trial.report("FINAL", metric)
 
 
+def should_stop() -> bool:
+    """Return whether this trial was asked to end: by its assessor, a user, a limit or its platform.
+
+    When it is True, save a checkpoint and end the program, without a final result: `sys.exit(143)`. What is left when
+    the experiment's `gracePeriod` is over is killed. From the first call on SIGTERM no longer ends the program itself,
+    so ask often; a handler that you have set before is called, too. False in standalone mode.
+
+    The first call has to be in the main thread: elsewhere it warns and returns False.
+    """
+    try:
+        return bool(_find_system_dir()) and _trial.stop.has_come()
+    except ValueError:  # what Python says where it takes no handler
+        _trial.warn("thread", "should_stop() can learn of the end only after a first call in the main thread")
+        return False
+
+
 def get_experiment_id() -> str:
     """Return the id of the experiment, or "STANDALONE"."""
     return os.environ.get("NNI_EXP_ID") or _STANDALONE
@@ -228,6 +246,40 @@ class checkpoint:
         self._draft.replace(self._target)
 
 
+class _StopRequest:
+    """Watches for SIGTERM, the signal to end: it sets a flag, and calls the program's own handler."""
+
+    def __init__(self) -> None:
+        self.answered = False  # whether the program knows that it should stop
+        self._come = False
+        self._watches = False
+        self._before: Any = None
+
+    def has_come(self) -> bool:
+        """Return whether the signal has come. Raises: ValueError if the first call is not in the main thread."""
+        if not self._watches and not self._come:
+            from nnilite._cpython import signal
+
+            before = signal.getsignal(signal.SIGTERM)
+            signal.signal(signal.SIGTERM, self._set_flag)
+            self._before, self._watches = before, True
+        self.answered = self.answered or self._come
+        return self._come
+
+    def release(self) -> None:
+        """Let SIGTERM end a child process again: pools of processes end their workers by it."""
+        if self._watches:
+            from nnilite._cpython import signal
+
+            self._watches = False
+            signal.signal(signal.SIGTERM, signal.SIG_DFL if self._before is None else self._before)
+
+    def _set_flag(self, number: int, frame: Any) -> None:
+        self._come = True
+        if callable(self._before):
+            self._before(number, frame)
+
+
 class _ThisTrial:
     """The view that this process has of its trial."""
 
@@ -238,10 +290,12 @@ class _ThisTrial:
         self._finals = 0
         self._warned: set[str] = set()
         self._temporary = ""
+        self.stop = _StopRequest()
 
-    def forked(self) -> None:
+    def renew(self) -> None:
         """Replace the lock in a child process, where one that another thread held would stay locked."""
         self._lock = _allocate_lock()
+        self.stop.release()
 
     def record(self) -> Any:
         """Return NNI's record: `{"parameter_id": ..., "parameters": {...}, ...}`."""
@@ -267,7 +321,7 @@ class _ThisTrial:
             time.sleep(0.1)
 
     def _take_standalone(self) -> Any:
-        self._warn(
+        self.warn(
             "standalone",
             "no nnilite manager runs this trial: get_next_parameter() gives {}, and results are only logged",
         )
@@ -278,7 +332,7 @@ class _ThisTrial:
         text = _text(metric)
         self._check(kind, metric)
         if _rank():
-            self._warn("rank", f"the reports of rank {_rank()} do not count, only those of rank 0 do")
+            self.warn("rank", f"the reports of rank {_rank()} do not count, only those of rank 0 do")
             return
         with self._lock:
             sequence = self._sequence if kind == "PERIODICAL" else 0
@@ -315,15 +369,15 @@ class _ThisTrial:
     def _check(self, kind: str, metric: Any) -> None:
         number = metric.get("default") if isinstance(metric, dict) else metric
         if isinstance(metric, dict) and "default" not in metric:
-            self._warn("default", f"a reported dict has no 'default', the number that counts: {_shorten(metric)}")
+            self.warn("default", f"a reported dict has no 'default', the number that counts: {_shorten(metric)}")
         elif not isinstance(number, (int, float)):
-            self._warn("number", f"a reported metric is not a number, so the tuner cannot use it: {_shorten(metric)}")
+            self.warn("number", f"a reported metric is not a number, so the tuner cannot use it: {_shorten(metric)}")
         elif kind == "FINAL" and not _is_finite(number):
-            self._warn("finite", f"the final result is not a finite number, so the tuner counts it as bad: {number}")
+            self.warn("finite", f"the final result is not a finite number, so the tuner counts it as bad: {number}")
         if kind == "FINAL" and self._finals == 1:
-            self._warn("final", "a second final result was reported: the first one counts")
+            self.warn("final", "a second final result was reported: the first one counts")
 
-    def _warn(self, about: str, message: str) -> None:
+    def warn(self, about: str, message: str) -> None:
         """Warn about each thing once, on standard error."""
         if about in self._warned:
             return
@@ -507,4 +561,4 @@ else:
 
 _trial = _ThisTrial()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_trial.forked)
+    os.register_at_fork(after_in_child=_trial.renew)

@@ -25,6 +25,7 @@ RESULTS = "results"
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _REFUSED_CODE = 78  # EX_CONFIG of sysexits.h
+_TERMINATED_CODE = 143  # what a shell says of a program that SIGTERM has ended
 
 
 def main() -> None:
@@ -38,7 +39,7 @@ def main() -> None:
     import nnilite
 
     _show_sources(call, root)
-    function = _loaded(call)
+    function = _load(call)
     reported: list[Any] = []
 
     def report(value: Any) -> None:
@@ -56,6 +57,8 @@ def main() -> None:
         sys.stderr.write("".join(_traceback(error, call, root)))
         sys.stderr.flush()
         sys.exit(1)
+    if nnilite._trial.stop.answered:  # it has ended before its time, so this is not its result
+        sys.exit(_TERMINATED_CODE)
     nnilite.report_final_result(_result(value, call["objectives"]))
 
 
@@ -101,7 +104,7 @@ def _tell_differences(call: dict[str, Any]) -> None:
         _say(NOTED + "this worker has " + ", ".join(found))
 
 
-def _loaded(call: dict[str, Any]) -> Callable[..., Any]:
+def _load(call: dict[str, Any]) -> Callable[..., Any]:
     path = os.path.join(_HERE, "function.pickle")
     try:
         with open(path, "rb") as file:

@@ -123,7 +123,11 @@ def _import_what_is_ours(tree: ast.AST) -> None:
 
 
 def _has(module: types.ModuleType, name: str) -> bool:
-    return hasattr(module, name) or importlib.util.find_spec(f"{module.__name__}.{name}") is not None
+    return (
+        name in dir(module)
+        or hasattr(module, name)
+        or importlib.util.find_spec(f"{module.__name__}.{name}") is not None
+    )
 
 
 def _stands_alone(tree: ast.Module) -> bool:
