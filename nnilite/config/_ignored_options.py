@@ -66,6 +66,7 @@ BY_MANAGER = (
     "stopOnSameError",
     "workerSilence",
     "idleTimeout",
+    "recordProvenance",
     "requireToken",
     "firstTrials",
     "constraints",

@@ -50,18 +50,26 @@ def eventually(ask: Callable[[], T], limit_s: float = LIMIT_S) -> T:
         time.sleep(_TURN_S)
 
 
-@functools.lru_cache(maxsize=1)
-def keeper_zipapp() -> Path:
-    """Build the keeper once for this process, in a folder that is removed with it."""
+@functools.lru_cache
+def keeper_zipapp(*, with_nodes: bool = False) -> Path:
+    """Build the keeper once for this process, in a folder that is removed with it.
+
+    `with_nodes`: with what only distributed trials need, as it travels in their experiments.
+    """
     folder = Path(tempfile.mkdtemp(prefix="nnilite-keeper-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return build(folder / "keeper.pyz", with_nodes=True)
+    return build(folder / "keeper.pyz", with_nodes=with_nodes)
 
 
 class ServiceBench(Meeting):
-    """One experiment's surroundings in `folder`, and a service in them. Use as a context manager."""
+    """One experiment's surroundings in `folder`, and a service in them. Use as a context manager.
 
-    def __init__(self, folder: Path, make: Callable[[ServiceContext], TrainingService]) -> None:
+    `with_nodes`: its trials may be distributed.
+    """
+
+    def __init__(
+        self, folder: Path, make: Callable[[ServiceContext], TrainingService], *, with_nodes: bool = False
+    ) -> None:
         self.folder = folder / HOSTILE
         self.scratch = self.folder / "scratch"  # for files with which a trial shows what it does
         self.code = self.folder / "my code"
@@ -70,6 +78,7 @@ class ServiceBench(Meeting):
         self.wakes = 0
         self.limit_s = LIMIT_S  # for what should be soon
         self._make = make
+        self._with_nodes = with_nodes
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="service", daemon=True)
         self._service: TrainingService | None = None
@@ -128,7 +137,7 @@ class ServiceBench(Meeting):
             directory=self.folder / "experiment",
             code_directory=self.code,
             package=self.package,
-            keeper=keeper_zipapp(),
+            keeper=keeper_zipapp(with_nodes=self._with_nodes),
             callback_url=lambda: self.receiver.url,
             wake=self._wake,
         )

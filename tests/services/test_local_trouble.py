@@ -59,7 +59,7 @@ def test_a_forked_keeper_imports_nothing_from_the_disk(bench, tmp_path, monkeypa
     """It would be gone, and its trial lost, where no file can be opened for a moment."""
     keeper = tmp_path / "keeper.pyz"
     shutil.copy(keeper_zipapp(), keeper)
-    monkeypatch.setattr("nnilite.testing.bench.keeper_zipapp", lambda: keeper)
+    monkeypatch.setattr("nnilite.testing.bench.keeper_zipapp", lambda **_: keeper)
     bench.close()
     bench.open()
     report = "import nnilite; nnilite.report_final_result(1)"

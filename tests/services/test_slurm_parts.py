@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from nnilite.errors import ConfigError, NoCapacity, NotFound, ServiceError
+from nnilite.errors import JobRefused, NoCapacity, NotFound, ServiceError
 from nnilite.service import JobState
 from nnilite.services.cluster.attempt_folders import AttemptFolders
 from nnilite.services.cluster.job_script import pythons_of, run_limit_s
@@ -225,13 +225,13 @@ def test_python_is_looked_for_under_the_path_that_is_given():
 @pytest.mark.parametrize(
     ("words", "kind", "place"),
     [
-        ("sbatch: error: invalid partition specified: x", ConfigError, "partition"),
+        ("sbatch: error: invalid partition specified: x", JobRefused, "partition"),
         ("Batch job submission failed: Job violates accounting/QOS policy (job submit limit)", NoCapacity, None),
         ("sbatch: error: QOSMaxSubmitJobPerUserLimit", NoCapacity, None),
         ("Batch job submission failed: Unable to contact slurm controller (connect failure)", ServiceError, None),
         (
             "Batch job submission failed: Requested time limit is invalid (missing or exceeds some limit)",
-            ConfigError,
+            JobRefused,
             "timeLimit",
         ),
         (

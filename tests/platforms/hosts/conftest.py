@@ -75,9 +75,10 @@ def bench_of(tmp_path):
     """Opens a service with a config, in surroundings that go with the test."""
     made, benches = [], []
 
-    def make(config: RemoteConfig) -> ServiceBench:
+    def make(config: RemoteConfig, **more: bool) -> ServiceBench:
         made.append(config)
-        bench = ServiceBench(tmp_path / str(len(made)), lambda context: RemoteService("remote", config, context))
+        folder = tmp_path / str(len(made))
+        bench = ServiceBench(folder, lambda context: RemoteService("remote", config, context), **more)
         try:
             bench.__enter__()
         except NniliteError:

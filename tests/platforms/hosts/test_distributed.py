@@ -43,7 +43,7 @@ def started(bench, command: str) -> str:
 
 
 def test_the_ranks_of_a_trial_meet_on_two_hosts_and_report_once(hosts, setting, bench_of):
-    bench = bench_of(setting.config(*map(setting.machine, hosts)))
+    bench = bench_of(setting.config(*map(setting.machine, hosts)), with_nodes=True)
     name = started(bench, command())
     received = bench.finish(name)
     met, final = received.values
@@ -61,7 +61,7 @@ def test_the_ranks_of_a_trial_meet_on_two_hosts_and_report_once(hosts, setting, 
 
 
 def test_a_canceled_trial_leaves_no_process_on_any_host(hosts, setting, bench_of):
-    bench = bench_of(setting.config(*map(setting.machine, hosts)))
+    bench = bench_of(setting.config(*map(setting.machine, hosts)), with_nodes=True)
     name = started(bench, "echo up; exec sleep 61")
     eventually(lambda: sum(text.count("sleep") for text in leftovers(hosts)) == 4, 30)
     bench.call(bench.service.cancel(bench.handles[name]))
@@ -71,7 +71,7 @@ def test_a_canceled_trial_leaves_no_process_on_any_host(hosts, setting, bench_of
 
 def test_a_trial_waits_until_all_of_its_hosts_are_free_and_says_how_many_are(hosts, setting, bench_of):
     machines = [setting.machine(host, slots=1) for host in hosts]
-    bench = bench_of(setting.config(*machines))
+    bench = bench_of(setting.config(*machines), with_nodes=True)
     first = started(bench, "exec sleep 61")
     refused = bench.refusal(bench.service.submit(bench.job("true", distributed=ON_TWO)))
     assert isinstance(refused, NoCapacity)
@@ -83,7 +83,7 @@ def test_a_trial_waits_until_all_of_its_hosts_are_free_and_says_how_many_are(hos
 
 
 def test_a_link_that_is_cut_for_20_seconds_does_no_harm(hosts, setting, bench_of):
-    bench = bench_of(setting.config(*map(setting.machine, hosts[:2])))
+    bench = bench_of(setting.config(*map(setting.machine, hosts[:2])), with_nodes=True)
     name = started(bench, "for i in $(seq 35); do echo intermediate $i >> $NNILITE_METRICS; sleep 1; done")
     eventually(lambda: bench.received(name).values, 30)
     other = next(host for host in hosts if host.address in bench.handles[name]["members"][0]["machine"])
@@ -93,7 +93,7 @@ def test_a_link_that_is_cut_for_20_seconds_does_no_harm(hosts, setting, bench_of
 
 
 def test_a_host_that_loses_power_makes_the_trial_lost_everywhere(hosts, setting, bench_of):
-    bench = bench_of(setting.config(*map(setting.machine, hosts[:2])))
+    bench = bench_of(setting.config(*map(setting.machine, hosts[:2])), with_nodes=True)
     name = started(bench, "exec sleep 61")
     eventually(lambda: len(leftovers(hosts[:2])) == 2, 30)
     other = next(host for host in hosts if host.address in bench.handles[name]["members"][0]["machine"])
