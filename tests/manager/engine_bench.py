@@ -36,6 +36,7 @@ class FakeTuner:
         self.calls: list[Call] = []
         self.assessed: list[tuple[str, tuple[Json, ...]]] = []
         self.poor: set[str] = set()  # trials that its assessor stops
+        self.choice = ""
 
     async def open(self, after: int) -> bool:
         """Ready at once, and not curious about intermediate results."""
