@@ -236,7 +236,7 @@ class Program:
     async def _serve(self, parts: assembly.Assembled, new: bool) -> None:
         server = self._listen(parts.manager)
         self._files.write("callback", Kept(self._address.url.encode("ascii")))
-        short_way = CallbackSocket(self._directory / "callback", parts.manager)
+        short_way = CallbackSocket(self._directory / "callback", parts.manager.callbacks)
         await short_way.listen()
         try:
             if new:

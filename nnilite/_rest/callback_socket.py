@@ -19,7 +19,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from nnilite._answers.backend import Backend
+from nnilite._answers.backend import Callbacks
 from nnilite._keeper.local_link import SUFFIX, call_with_short_name
 from nnilite._logging.sparse_log import SparseLog
 from nnilite._rest import wire
@@ -86,9 +86,9 @@ class CallbackSocket:
     Without it, keepers use the REST callback.
     """
 
-    def __init__(self, address_file: Path, backend: Backend) -> None:
+    def __init__(self, address_file: Path, callbacks: Callbacks) -> None:
         self._path = address_file.with_name(address_file.name + SUFFIX)
-        self._backend = backend
+        self._callbacks = callbacks
         self._accepting: asyncio.Task[None] | None = None
         self._open: dict[_SocketCaller, None] = {}
         self._unproven: dict[_SocketCaller, None] = {}  # the oldest first
@@ -231,7 +231,7 @@ class CallbackSocket:
             self._unproven.pop(caller, None)
             if not hold.size:
                 hold.add(job, len(line))
-            answer = to_json(await self._backend.callbacks.events(job, read_events(request)))
+            answer = to_json(await self._callbacks.events(job, read_events(request)))
         except NniliteError as error:
             status = status_of(error)
             if job and (more := self._refusals.more(job, str(status))) is not None:
@@ -253,7 +253,7 @@ class CallbackSocket:
 
     def _check_token(self, job: str, token: str) -> None:
         """Check the token of a job. Raises: HttpRefusal."""
-        known = self._backend.callbacks.callback_token(job)
+        known = self._callbacks.callback_token(job)
         if not hmac.compare_digest(token.encode("utf-8", "replace"), known.encode("ascii")):
             raise HttpRefusal(401, "this is not the token of that job")
 

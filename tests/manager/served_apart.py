@@ -29,7 +29,7 @@ def application(kind: str, backend: FakeBackend) -> RestApplication:
 async def serve(kind: str, folder: Path) -> None:
     backend = filled(folder, TOKEN)
     server = listen(application(kind, backend), "127.0.0.1", 0)
-    short_way = CallbackSocket(folder / "callback", backend)
+    short_way = CallbackSocket(folder / "callback", backend.callbacks)
     await short_way.listen()
     job = backend.find_job("Run01")
     about = {"port": server.port, "job": job, "token": backend.callback_token(job)}

@@ -187,7 +187,7 @@ def test_a_tuner_that_does_not_name_the_callback_does_not_get_it() -> None:
     assert not wants_callback(Plain())
     child = Child()
     child._tuner = Plain()
-    assert child.answer({"do": "generate", "ids": [3]}) == {"ok": [{"x": 3}]}
+    assert child.answer({"do": "generate", "ids": [3]}) == {"ok": [{"x": 3}], "choice": ""}
 
 
 def decorated(function: Any) -> Any:
@@ -246,8 +246,8 @@ def test_an_experiment_with_such_a_tuner_runs_to_its_end(tmp_path: Path, monkeyp
 def test_calls_are_json_for_the_child(batches: Callable[..., Tuner]) -> None:
     child = Child()
     child._tuner = opened(batches(1, 2))
-    assert child.answer({"do": "generate", "ids": [0, 1]}) == {"ok": [{"x": 0, "batch": 1}]}
+    assert child.answer({"do": "generate", "ids": [0, 1]}) == {"ok": [{"x": 0, "batch": 1}], "choice": ""}
     call = Call(CallKind.END, 0, "t0", success=True)
     child._tuner.apply(call)
-    assert child.answer({"do": "generate", "ids": [2]}) == {"ok": [{"x": 0, "batch": 0}]}
+    assert child.answer({"do": "generate", "ids": [2]}) == {"ok": [{"x": 0, "batch": 0}], "choice": ""}
     assert json.dumps(asdict(call))

@@ -79,7 +79,7 @@ def test_reports_that_stay_unreadable_are_given_up_and_that_is_said(
     with pytest.raises(OSError, match=why):
         box.batch()
     pause(0.06, "its patience is at an end then")
-    assert box.batch().events == [{"type": "exit", "message": f"its metrics cannot be read: {why}"}]
+    assert box.batch().events == [{"type": "exit", "message": f"its metrics cannot be read: {why}", "metrics": 0}]
 
 
 def unreadable(path: str) -> None:
