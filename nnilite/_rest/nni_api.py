@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from nnilite import _version
-from nnilite._answers.backend import Backend, MetricQuery, Profile, TrialQuery
+from nnilite._answers.backend import Backend, MetricQuery, Profile, Results, TrialQuery
 from nnilite._answers.queries import Listed
 from nnilite._rest import nni_wire, wire
 from nnilite._rest.changeable_fields import read_changes
@@ -157,7 +157,7 @@ class NniMetricsHandler(ApiHandler):
         kind = None if self.query["type"] is None else MetricKind(self.query["type"])
         if id is not None:
             await self.backend.results.trial(id)
-        await send_list(self, records(self.backend, MetricQuery(id, kind)))
+        await send_list(self, records(self.backend.results, MetricQuery(id, kind)))
 
 
 class NniLatestMetricsHandler(ApiHandler):
@@ -168,7 +168,7 @@ class NniLatestMetricsHandler(ApiHandler):
 
     async def _find_latest(self) -> AsyncIterator[Json]:
         for query in (MetricQuery(kind=MetricKind.FINAL), MetricQuery(kind=MetricKind.PERIODICAL, last=True)):
-            async for record in records(self.backend, query):
+            async for record in records(self.backend.results, query):
                 yield record
 
 
@@ -185,7 +185,7 @@ class NniMetricRangeHandler(ApiHandler):
         ):
             if trial.sequence > high:
                 return
-            async for record in records(self.backend, MetricQuery(trial.id)):
+            async for record in records(self.backend.results, MetricQuery(trial.id)):
                 yield record
 
 
@@ -251,11 +251,11 @@ async def read_all_trials(backend: Backend, query: TrialQuery) -> AsyncIterator[
             return
 
 
-async def records(backend: Backend, query: MetricQuery) -> AsyncIterator[Json]:
+async def records(results: Results, query: MetricQuery) -> AsyncIterator[Json]:
     """Yield NNI's records of all matching metrics of the current attempts, with one page of them in memory."""
     query = replace(query, limit=PAGE, size=_PAGE_BYTES, current=True)
     while True:
-        page = await backend.results.metrics(query)
+        page = await results.metrics(query)
         for metric, parameter_id in zip(page.metrics, page.parameter_ids, strict=True):
             yield nni_wire.metric(metric, parameter_id)
         if not page.metrics:

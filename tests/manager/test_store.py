@@ -13,7 +13,7 @@ from typing import cast
 
 import pytest
 
-from nnilite._answers.backend import Backend, MetricPage, MetricQuery
+from nnilite._answers.backend import MetricPage, MetricQuery, Results
 from nnilite._answers.queries import TrialQuery
 from nnilite._engine import messages as s
 from nnilite._rest.nni_api import records
@@ -340,7 +340,7 @@ def test_metrics_are_read_for_nni_by_the_bytes_that_they_take(store: Store) -> N
 
     async def count() -> int:
         with contextlib.closing(Reader(store.path)) as reader:
-            return sum([1 async for record in records(cast(Backend, reader), MetricQuery())])
+            return sum([1 async for record in records(cast(Results, reader), MetricQuery())])
 
     tracemalloc.start()
     try:
