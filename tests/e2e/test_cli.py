@@ -274,12 +274,11 @@ def test_a_dry_run_warns_of_what_is_hardly_meant_in_the_search_space(write: Writ
     assert "WARNING: search space: the step of x (5) is wider than its range" in err
 
 
-@pytest.mark.parametrize("more", [["--dry-run"], ["-p", 0]])
-def test_a_field_that_the_platform_refuses_is_named_with_its_line_and_a_cure(write: Write, more: list[object]) -> None:
+def test_a_field_that_the_platform_refuses_is_named_with_its_line_and_a_cure(write: Write) -> None:
     local = {"platform": "local", "useActiveGpu": True, "gpuIndices": [99]}
     config = write(trialGpuNumber=1, trainingService=local)
     line = 1 + [text.split(":")[0] for text in config.read_text().splitlines()].index("trialGpuNumber")
-    code, _, err = _done("create", "-c", config, *more)
+    code, _, err = _done("create", "-c", config, "-p", 0)
     assert code == 1
     assert err.startswith(f"ERROR: {config}:{line}: trialGpuNumber: is 1, but ")
     assert "; remove it to run trials without assigned GPUs, or run them on a machine that has enough" in err
