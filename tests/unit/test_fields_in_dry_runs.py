@@ -128,6 +128,9 @@ SAMPLES: dict[str, dict[str, dict[str, Any]]] = {
         "evaluator": {"evaluator": {}},
         "launcher": {"operator": "mpi-operator", "launcher": {}},
         "reportingRole": {"chief": {}, "reportingRole": "worker"},
+        "runtime": {"operator": "trainer", "runtime": "torch"},
+        "runtimeKind": {"operator": "trainer", "runtime": "torch", "runtimeKind": "TrainingRuntime"},
+        "trainJob": {"operator": "trainer", "trainJob": {"suspend": True}},
         **{
             name: {"operator": "mpi-operator", "worker": _ROLE, name: number}
             for name, number in (("minReplicas", 1), ("maxReplicas", 3))
