@@ -18,6 +18,7 @@ from nnilite._experiments.documents import write_json
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._functions import call_program
 from nnilite._functions.function_folder import CalledFunction, prepare_function
+from nnilite._logging.terminal_text import escape_control
 from nnilite._running import handing_over, launch, managers, reading
 from nnilite._running.launch import ManagerOptions
 from nnilite._running.manager_client import Client
@@ -252,14 +253,14 @@ class FunctionRun:
         """Log the traceback of a trial. Raises: NniliteError if each trial would fail like it."""
         _, found, refusal = trial.reason.rpartition(call_program.REFUSED)
         if found and not self._succeeded:
-            raise NniliteError(f"trial {trial.id} could not call the function: {refusal.strip()}.".replace("..", "."))
+            refusal = escape_control(refusal.strip())
+            raise NniliteError(f"trial {trial.id} could not call the function: {refusal}.".replace("..", "."))
         text, _ = self.client.output(trial.id, "stderr", -_TRACE_BYTES)
         trace = text.decode("utf-8", "replace")
-        begin = trace.rfind("Traceback (most recent call last):")
         # Of a chain of errors, all are shown.
         first = trace.find("Traceback (most recent call last):")
-        shown = f"\n{trace[first:].rstrip()}" if begin >= 0 else ""
-        log.warning("trial %s failed: %s%s", trial.id, _last_line(trial.reason), shown)
+        shown = f"\n{trace[first:].rstrip()}" if first >= 0 else ""
+        log.warning("trial %s failed: %s", trial.id, escape_control(_last_line(trial.reason) + shown))
 
     def _listen(self) -> None:
         for one in self.client.trials(limit=_LISTENED):
@@ -270,7 +271,7 @@ class FunctionRun:
             for line in text.decode("utf-8", "replace").splitlines():
                 if line.startswith(call_program.NOTED) and line not in self._said:
                     self._said.add(line)
-                    log.warning("trial %s: %s", one["id"], line[len(call_program.NOTED) :])
+                    log.warning("trial %s: %s", one["id"], escape_control(line[len(call_program.NOTED) :]))
 
 
 _ENDED_STATES = [state.value for state in TrialState if state.ended]

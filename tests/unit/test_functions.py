@@ -8,17 +8,21 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from nnilite import Search
+from nnilite._experiments.registry import RegistryEntry
+from nnilite._functions import call_program
 from nnilite._functions.function_folder import code_root, prepare_function
+from nnilite._functions.function_run import FunctionRun
 from nnilite._functions.pickled import MOST_BYTES, pickle_function
 from nnilite._functions.places import config_on
 from nnilite._search.function_arguments import count_arguments
 from nnilite.config import ExperimentConfig, ServiceConfig
-from nnilite.errors import ConfigError, Conflict
+from nnilite.errors import ConfigError, Conflict, NniliteError
+from nnilite.records import Trial, TrialState
 
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 
@@ -168,3 +172,27 @@ def test_the_program_of_trials_compiles_for_python_38(tmp_path: Path) -> None:
     ast.parse(source, feature_version=(3, 8))
     ran = subprocess.run([sys.executable, "-S", call_program.__file__], capture_output=True, text=True, cwd=tmp_path)
     assert "call.json" in ran.stderr
+
+
+class OneFailure:
+    """A manager whose only trial has failed, and has printed what a terminal would obey."""
+
+    def trials(self, **_: Any) -> list[Any]:
+        return []
+
+    def output(self, trial: str, stream: str, *_: int) -> tuple[bytes, int]:
+        return b"Traceback (most recent call last):\n\x1b]52;c;aGk=\x07ValueError: odd\n", 0
+
+
+def test_what_a_trial_prints_does_not_control_the_terminal_of_the_program(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    entry = RegistryEntry("rates", "", tmp_path, "local")
+    run = FunctionRun(entry, cast(Any, OneFailure()), lambda trial: None)
+    run._tell_failure(Trial("t0", 0, {}, state=TrialState.FAILED, reason="exit code 1: \x1b]0;title\x07"))
+    (line,) = caplog.messages
+    assert "ValueError: odd" in line
+    assert "\x1b" not in line
+    refused = call_program.REFUSED + "no module \x9b2J"
+    with pytest.raises(NniliteError, match=r"no module \\x9b2J"):
+        run._tell_failure(Trial("t1", 1, {}, state=TrialState.FAILED, reason=refused))
