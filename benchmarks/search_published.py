@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -122,13 +121,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--processes", type=int, default=2)
     args = parser.parse_args(arguments)
-    if not search_tables.available():
-        print("The tables are not installed: pip install 'nnilite[bench]'", file=sys.stderr)
-        return 1
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ.setdefault(name, "1")  # the processes are what runs in parallel
-    tables = search_tables.HELD_OUT if args.held_out else search_tables.DEVELOPMENT
-    names = [(collection, name) for collection, members in tables.items() for name in members]
+    names = search_tables.prepare(held_out=args.held_out)
     print(report(args.solvers.split(","), names, args))
     return 0
 

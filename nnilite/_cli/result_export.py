@@ -25,6 +25,7 @@ from nnilite._experiments.nni_folders import is_uncertain
 from nnilite._running.manager_client import Client
 from nnilite._running.manager_connection import dumps, plain
 from nnilite.errors import ConfigError, NniliteError
+from nnilite.records.dotted import flatten
 from nnilite.units import format_csv_text
 
 Row = dict[str, Any]
@@ -129,7 +130,7 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
     for row in rows:
         states.update({"state": None} if "state" in row else {})
         remarks.update(dict.fromkeys(name for name in _REMARKS if name in row))
-        parameters.update(dict.fromkeys(_flatten_value(row["parameter"])))
+        parameters.update(dict.fromkeys(dict(flatten(row["parameter"]))))
         metrics.update(dict.fromkeys(_metrics(row["value"])))
     fixed = ["trialJobId", *states, "reward", *remarks]
     return [
@@ -144,7 +145,7 @@ def cells(row: Row, remarks: Iterable[str] = ()) -> dict[str, Any]:
 
     `remarks`: which of `tags` and `note` have a column.
     """
-    parameters, metrics = _flatten_value(row["parameter"]), _metrics(row["value"])
+    parameters, metrics = dict(flatten(row["parameter"])), _metrics(row["value"])
     full = {f"parameter.{name}": value for name, value in parameters.items()}
     full |= {f"metric.{name}": value for name, value in metrics.items()}
     reward = row["value"].get("default") if isinstance(row["value"], dict) else row["value"]
@@ -164,15 +165,6 @@ def _tell_apart(names: Iterable[str], taken: Iterable[str], kind: str) -> list[s
 
 def _metrics(value: Any) -> Row:
     return {name: part for name, part in value.items() if name != "default"} if isinstance(value, dict) else {}
-
-
-def _flatten_value(value: Any, prefix: str = "") -> Row:
-    if not isinstance(value, dict):
-        return {prefix or "value": value}
-    found: Row = {}
-    for name, part in value.items():
-        found |= _flatten_value(part, f"{prefix}.{name}" if prefix else str(name))
-    return found
 
 
 def _cell(value: Any) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 
 from nnilite._functions import call_program
 from nnilite._functions.pickled import PickledFunction, packages_of, pickle_function
-from nnilite._search.function_arguments import count_arguments, name_of, unwrap
+from nnilite._search.function_arguments import name_of, takes_report, unwrap
 from nnilite.codedir import DEFAULT_IGNORES, PackageLimits, list_files
 from nnilite.errors import Conflict
 
@@ -107,12 +107,12 @@ def prepare_function(
 
     Raises: Conflict if the function cannot be called or sent, or needs modules that are not in the code directory.
     """
-    takes_report = count_arguments(function) >= 2
+    wants_report = takes_report(function)
     made = pickle_function(function)
     place = (root or code_root(function)).absolute()
     if sent:
         _check_modules(made, place)
-    return CalledFunction(made, name_of(function), takes_report, objectives, place, sent, python)
+    return CalledFunction(made, name_of(function), wants_report, objectives, place, sent, python)
 
 
 def code_root(function: Callable[..., Any]) -> Path:

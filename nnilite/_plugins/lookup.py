@@ -149,10 +149,7 @@ def assessor_class(name: str) -> type[Assessor]:
 
 def converter(name: str) -> Converter:
     """Return a converter. Raises: PluginError if there is no such converter, or its extra is not installed."""
-    found = _import(CONVERTERS, name)
-    if not callable(found):
-        raise PluginError(f"{_WORD[CONVERTERS]} {name!r} is not a function.")
-    return cast("Converter", found)
+    return cast("Converter", _import_function(CONVERTERS, name))
 
 
 def storage(name: str) -> StorageDescriber:
@@ -160,10 +157,7 @@ def storage(name: str) -> StorageDescriber:
 
     Raises: PluginError if there is no such storage, or its extra is not installed.
     """
-    found = _import(STORAGES, name)
-    if not callable(found):
-        raise PluginError(f"{_WORD[STORAGES]} {name!r} is not a function.")
-    return cast(StorageDescriber, found)
+    return cast(StorageDescriber, _import_function(STORAGES, name))
 
 
 def address(scheme: str) -> AddressReader:
@@ -171,10 +165,7 @@ def address(scheme: str) -> AddressReader:
 
     Raises: PluginError if there is no such scheme, or its extra is not installed.
     """
-    found = _import(ADDRESSES, scheme)
-    if not callable(found):
-        raise PluginError(f"{_WORD[ADDRESSES]} {scheme!r} is not a function.")
-    return cast(AddressReader, found)
+    return cast(AddressReader, _import_function(ADDRESSES, scheme))
 
 
 def find_worker_programs() -> dict[str, WorkerProgram]:
@@ -200,6 +191,13 @@ def _load_of_group(group: str, name: str, found: object) -> type:
     base: type = getattr(importlib.import_module(module), name_of_base)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise PluginError(f"{_WORD[group]} {name!r} is not a class derived from nnilite's {base.__name__}.")
+    return found
+
+
+def _import_function(group: str, name: str) -> object:
+    found = _import(group, name)
+    if not callable(found):
+        raise PluginError(f"{_WORD[group]} {name!r} is not a function.")
     return found
 
 

@@ -11,6 +11,7 @@ from nnilite._answers.backend import RemarksQuery
 from nnilite._rest import wire
 from nnilite._rest.handler import ApiHandler
 from nnilite.records import Json, Trial
+from nnilite.records.dotted import flatten
 from nnilite.units import format_csv_text
 
 CHUNK_BYTES = 64 * 1024
@@ -85,18 +86,10 @@ def list_cells(trial: Trial) -> list[tuple[str, Json]]:
 
     The names are dotted.
     """
-    cells = list(_flatten_value("parameter", trial.parameters))
+    cells = list(flatten(trial.parameters, "parameter"))
     if isinstance(trial.value, dict):
-        cells += _flatten_value("metric", trial.value)
+        cells += flatten(trial.value, "metric")
     return cells
-
-
-def _flatten_value(prefix: str, value: Json) -> Iterable[tuple[str, Json]]:
-    if not isinstance(value, dict):
-        yield prefix, value
-        return
-    for name, inner in value.items():
-        yield from _flatten_value(f"{prefix}.{name}", inner)
 
 
 def _cell(value: Json) -> Any:

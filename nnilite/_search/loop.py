@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from nnilite._search.function_arguments import count_arguments
+from nnilite._search.function_arguments import takes_report
 from nnilite._search.outcomes import ObjectiveFailed, TimeUp, TrialOutcome, is_never_a_result, told
 from nnilite.errors import NniliteError, NoMoreTrialError, TrialStopped
 from nnilite.records import Json, Trial, TrialState
@@ -46,7 +46,7 @@ class Loop:
     ) -> None:
         self._search = search
         self._objective = objective
-        self._takes_report = count_arguments(objective) >= 2
+        self._takes_report = takes_report(objective)
         self._left = bounds.trials
         self._total = bounds.total
         self._exhausted = False

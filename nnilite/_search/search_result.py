@@ -86,6 +86,8 @@ class SearchResult:
 
 
 def _row(trial: Trial) -> dict[str, Any]:
+    from nnilite.records.dotted import flatten
+
     duration = None if trial.ended is None or trial.started is None else trial.ended - trial.started
     row = {
         "sequence": trial.sequence,
@@ -94,12 +96,4 @@ def _row(trial: Trial) -> dict[str, Any]:
         "duration_s": duration,
         "reason": trial.reason,
     }
-    return row | dict(_list_leaves("parameters", trial.parameters))
-
-
-def _list_leaves(name: str, value: Json) -> Iterator[tuple[str, Json]]:
-    if not isinstance(value, Mapping):
-        yield name, value
-        return
-    for key, inner in value.items():
-        yield from _list_leaves(f"{name}.{key}", inner)
+    return row | dict(flatten(trial.parameters, "parameters"))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nnilite.records import Json
+from nnilite.records.dotted import flatten
 
 DEFAULT = "default"
 FINAL = "final"
@@ -84,20 +85,17 @@ def list_points(value: Json, step: int, time: float, *, final: bool) -> Iterator
         yield CurvePoint(_plain(key), step, float(number), time)
 
 
-def flat(parameters: Json, prefix: str = "") -> dict[str, str | int | float | bool | None]:
+def flat(parameters: Json) -> dict[str, str | int | float | bool | None]:
     """Return parameters with dots in their names in place of objects in objects.
 
     >>> flat({"lr": 0.1, "layer": {"_name": "conv", "size": 3}})
     {'lr': 0.1, 'layer._name': 'conv', 'layer.size': 3}
     """
-    found: dict[str, str | int | float | bool | None] = {}
-    for name, value in (parameters if isinstance(parameters, Mapping) else {"value": parameters}).items():
-        if isinstance(value, Mapping):
-            found.update(flat(value, f"{prefix}{name}."))
-        else:
-            simple = value is None or isinstance(value, (str, int, float, bool))
-            found[_plain(f"{prefix}{name}")] = value if simple else str(value)
-    return found
+    return {_plain(name): _simplify(value) for name, value in flatten(parameters)}
+
+
+def _simplify(value: Json) -> str | int | float | bool | None:
+    return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
 
 
 def _plain(key: str) -> str:

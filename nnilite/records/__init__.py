@@ -3,6 +3,7 @@
 This is the only description of a record's JSON: see `nnilite.records.shapes`.
 
 nouns   the records
+dotted  dotted names for the parts of nested objects
 shapes  from a record's type hints to its JSON and its schema
 """
 
