@@ -56,7 +56,10 @@ storage_choice     which of them a specification describes
 code_fetch         brings the code from there to a worker's cache
 saver              copies checkpoints and outputs to the shared storage, and earlier checkpoints from it
 node_start         a trial of several processes: what the keeper does for it
-node               runs the processes of such a trial on one node, and keeps together with the other nodes
+node               runs the processes of such a trial on one node
+first_node         the node that gathers, starts and ends the others
+other_node         a node that follows the first one
+node_run           what both have in common
 node_processes     these processes, with their output and their end
 node_link          the connections between nodes
 rank_variables     the variables with which processes find each other
@@ -141,7 +144,16 @@ _PACKAGE = Path(__file__).parent
 _CPYTHON = "nnilite/_cpython.py"
 _FOR_MANY_TRIALS = ("nnilite/_keeper/fork_server.py",)
 _FOR_STORAGE = ("code_fetch", "enclosed", "saver", "storage", "storage_choice", "storage_http")
-_FOR_NODES = ("node", "node_link", "node_processes", "node_start", "rank_variables")
+_FOR_NODES = (
+    "first_node",
+    "node",
+    "node_link",
+    "node_processes",
+    "node_run",
+    "node_start",
+    "other_node",
+    "rank_variables",
+)
 _MAIN = """import sys
 
 from nnilite._keeper.program import main

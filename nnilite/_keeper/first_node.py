@@ -1,0 +1,238 @@
+"""The first node of a distributed trial: it gathers the others, starts them and ends them, and keeps their records.
+
+If one process fails anywhere, all are ended within the grace. The records and the logs of all ranks are in its folder,
+in `roles.json` and `roles/`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+import time
+
+from . import node_link
+from .node_link import Guest, LinkBroken, NodeConnection
+from .node_run import BEAT_S, GATHER_S, LOST_S, Ended, NodeRun, find_interface
+from .rank_variables import Layout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Mapping, Optional
+
+    from .folder import Folder
+
+_PART_S = 3.0
+
+
+class FirstNode(NodeRun):
+    """Leads the others, if there are any."""
+
+    def __init__(self, plan: Mapping[str, Any], folder: Folder) -> None:
+        super().__init__(plan, folder)
+        self._others = range(1, int(plan["nodes"])) if int(plan["here"]) == 1 else range(0)
+        self._lines: Dict[int, NodeConnection] = {}
+        self._runs: Dict[int, str] = {}
+        self._silent_s = dict.fromkeys(self._others, 0.0)
+        self._hello: Dict[int, Dict[str, Any]] = {}
+        self._records: Dict[int, Dict[str, Any]] = {}  # of ranks elsewhere
+        self._done: set[int] = set()
+        self._guests: List[Guest] = []
+        self._listener: Optional[socket.socket] = None
+        self._layout: Optional[Layout] = None
+        self._next_beat = 0.0
+
+    def run(self) -> None:
+        """Run the trial to its end. Raises: Ended."""
+        own = self.own_node()
+        if self._others:
+            try:
+                self._listener = node_link.listen(self.plan["ports"])
+            except OSError as error:
+                raise Ended("the first node cannot listen: {}".format(error), "machine") from error
+        while not (self.terminated or self.ending or len(self._hello) == len(self._others)):
+            if self.lived_s > GATHER_S:
+                missing = ", ".join(str(node) for node in self._others if node not in self._hello)
+                raise Ended("not all nodes have come within {:g} s: {} missing".format(GATHER_S, missing), "machine")
+            self._hear()
+        if not self.terminated and not self.ending:
+            self._begin(own)
+        self._watch()
+
+    def _begin(self, own: Dict[str, Any]) -> None:
+        """Agree on the layout and start. Raises: Ended."""
+        here = [own, *(self.own_node() for _ in range(1, int(self.plan["here"])))]
+        nodes = [*here, *(self._hello[node] for node in self._others)]
+        self._layout = Layout(nodes, node_link.free_ports(1)[0])
+        first = self._lines.get(1)
+        for node in self._others:
+            self._send(node, self._start_message())
+        master = first.here if first else "127.0.0.1"
+        self.start(self._layout, list(range(len(here))), master, find_interface(master))
+        self._write_records()
+
+    def _start_message(self) -> Dict[str, Any]:
+        assert self._layout is not None
+        return {"start": {"nodes": self._layout.nodes, "port": self._layout.port}}
+
+    def _watch(self) -> None:
+        """Watch all processes, here and elsewhere, until all have ended. Raises: Ended."""
+        while True:
+            ended = self.look()
+            for record in ended:
+                if record["state"] == "FAILED":
+                    self._fail(record, self.processes.last_lines(record["rank"]))
+            if ended:
+                self._write_records()
+            if self.terminated and not self.ending:
+                self.end_all("canceled by SIGTERM")
+            if self.ending:
+                self._tell_all({"end": True})
+            if self.processes.over and (self.overdue or len(self._done) == len(self._others)):
+                break
+            self._hear()
+        self._write_records()
+        self._part()
+        raise Ended(self.why, self.cause)
+
+    def _part(self) -> None:
+        """Tell the others that all is over, and stay until they have it: they close their connections then."""
+        self._tell_all({"over": True})
+        deadline = time.monotonic() + _PART_S
+        while self._lines and time.monotonic() < deadline:
+            self._hear()
+
+    def _fail(self, record: Mapping[str, Any], lines: str) -> None:
+        """End all, since a process has failed."""
+        why = "rank {} on {}: {}".format(record["rank"], record["host"], record["reason"])
+        self.end_all("\n".join(part for part in (why, lines) if part), "", record["exitCode"])
+
+    def _hear(self) -> None:
+        """Wait a moment for messages and take them."""
+        lines = [*self._lines.values(), *(guest.line for guest in self._guests)]
+        lived_s = self.wait(lines, [self._listener] if self._listener else [])
+        self._welcome()
+        for node, line in list(self._lines.items()):
+            self._take_all(node, line)
+        for node in self._others:
+            self._silent_s[node] += lived_s
+            if node in self._hello and node not in self._done and self._silent_s[node] > LOST_S:
+                host = self._hello[node]["host"]
+                self._done.add(node)
+                for record in self._records.values():
+                    if record.get("node") == node and record.get("state") == "RUNNING":
+                        record.update(state="LOST", reason="its node was lost", ended=time.time())
+                self.end_all("node {} ({}) was silent for {:g} s".format(node, host, LOST_S), "machine")
+        if time.monotonic() > self._next_beat:
+            self._next_beat = time.monotonic() + BEAT_S
+            self._tell_all({"beat": True})
+
+    def _take_all(self, node: int, line: NodeConnection) -> None:
+        try:
+            line.flush()
+            for message in line.read():
+                self._silent_s[node] = 0.0
+                self._take(node, message)
+        except (LinkBroken, KeyError, TypeError, ValueError) as error:  # it connects again, or counts as lost
+            if not isinstance(error, LinkBroken):
+                self.folder.note("a message of node {} cannot be read: {}".format(node, error))
+            line.close()
+            self._lines.pop(node, None)
+
+    def _welcome(self) -> None:
+        """Take new connections, and those that have proven who they are."""
+        if self._listener is not None:
+            node_link.accept(self._listener, self._guests, self.plan["secret"])
+        for guest in list(self._guests):
+            try:
+                found = guest.proven()
+            except LinkBroken:
+                found = (-1, "")
+            if found is None and time.monotonic() < guest.deadline:
+                continue
+            self._guests.remove(guest)
+            node, run = found or (-1, "")
+            if node not in self._others or self._runs.setdefault(node, run) != run:
+                guest.line.close()
+                continue
+            if node in self._lines:
+                self._lines[node].close()
+            self._lines[node] = guest.line
+            self._silent_s[node] = 0.0
+            self._send(node, {"have": self._have()})
+            if self._layout is not None:
+                self._send(node, self._start_message())
+
+    def _have(self) -> Dict[str, int]:
+        """Return how much of the output of ranks elsewhere is here."""
+        found = {}
+        for rank in self._records:
+            path = os.path.join(self.folder.path, "roles", "rank-{}.log".format(rank))
+            found[str(rank)] = os.path.getsize(path) if os.path.exists(path) else 0
+        return found
+
+    def _take(self, node: int, message: Mapping[str, Any]) -> None:
+        """Take a message of a node, which has proven that it belongs to the trial."""
+        if "hello" in message and node not in self._hello:
+            self._hello[node] = _checked_hello(message["hello"])
+        for record in message.get("ranks") or []:
+            self._records[int(record["rank"])] = record
+            if record.get("state") == "FAILED" and not self.ending:
+                self._fail(record, str(record.get("lines") or ""))
+        if "output" in message:
+            rank, offset, data = message["output"]
+            self._append(int(rank), int(offset), base64.b64decode(data))
+        if message.get("leaving") and not self.ending:
+            host = self._hello.get(node, {}).get("host", "?")
+            self.end_all("node {} ({}): {}".format(node, host, message["leaving"]), str(message.get("cause") or ""))
+        if message.get("done"):
+            self._done.add(node)
+        if message.get("ranks"):
+            self._write_records()
+
+    def _append(self, rank: int, offset: int, data: bytes) -> None:
+        path = os.path.join(self.folder.path, "roles", "rank-{}.log".format(rank))
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.pwrite(file, data, offset)
+            finally:
+                os.close(file)
+        except OSError as error:
+            self.folder.note("{} cannot be written: {}".format(path, error))
+
+    def _send(self, node: int, message: Dict[str, Any]) -> None:
+        line = self._lines.get(node)
+        if line is None:
+            return
+        try:
+            line.send(message)
+        except LinkBroken:
+            line.close()
+            self._lines.pop(node, None)
+
+    def _tell_all(self, message: Dict[str, Any]) -> None:
+        for node in self._others:
+            self._send(node, message)
+
+    def _write_records(self) -> None:
+        """Write what is known of all ranks to `roles.json`."""
+        known = {**self._records, **self.processes.records}
+        entries = [{key: known[rank][key] for key in known[rank] if key != "lines"} for rank in sorted(known)]
+        path = os.path.join(self.folder.path, "roles.json")
+        try:
+            with open(path + ".new", "w", encoding="ascii") as file:
+                json.dump(entries, file, indent=1)
+            os.replace(path + ".new", path)
+        except OSError as error:
+            self.folder.note("{} cannot be written: {}".format(path, error))
+
+
+def _checked_hello(hello: Any) -> Dict[str, Any]:
+    """Return what a node has said of itself. A program of another version says something else. Raises: LinkBroken."""
+    try:
+        ports = [int(port) for port in hello["ports"]]
+        return {"host": str(hello["host"])[:255], "processes": int(hello["processes"]), "ports": ports}
+    except (KeyError, TypeError, ValueError) as error:
+        raise LinkBroken("a node says nothing of use of itself") from error

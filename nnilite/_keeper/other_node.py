@@ -1,0 +1,158 @@
+"""A further node of a distributed trial: it follows the first one, and tells it how its own processes are.
+
+It ends when it gets the order, or when the first node is silent for a while.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import time
+
+from .node_link import Caller, LinkBroken, NodeConnection
+from .node_run import BEAT_S, GATHER_S, LOST_S, Ended, NodeRun, find_interface
+from .rank_variables import Layout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+    from .folder import Folder
+
+_RECONNECT_S = 15.0  # silence after which a node connects again
+_PIECE_BYTES = 128 * 1024
+_MAX_WAITING_BYTES = 1_000_000
+
+
+class OtherNode(NodeRun):
+    """Follows the first node."""
+
+    def __init__(self, plan: Mapping[str, Any], folder: Folder) -> None:
+        super().__init__(plan, folder)
+        addresses: List[Tuple[str, int]] = [(host, port) for host in plan["first"] for port in plan["ports"]]
+        self._caller = Caller(addresses, plan["secret"], self.number, os.urandom(8).hex(), self.wake)
+        self._line: Optional[NodeConnection] = None
+        self._silent_s = 0.0
+        self._hello: Dict[str, Any] = {}
+        # How much of each rank's output the first node has, once it says so.
+        self._sent: Optional[Dict[int, int]] = None
+        self._over = False
+        self._leaving: Dict[str, Any] = {}
+        self._begun = False
+        self._tell_again = False
+        self._next_beat = 0.0
+
+    def run(self) -> None:
+        """Run the processes of this node until the first node says that all is over. Raises: Ended."""
+        try:
+            self._hello = self.own_node()
+        except Ended as error:
+            self._hello = {"host": os.uname().nodename, "processes": 0, "ports": []}
+            self._leaving = {"leaving": str(error), "cause": error.cause}
+        while not (self._over and self.processes.over):
+            changed = bool(self.look())
+            if self.terminated and not self.ending:
+                self._leaving = {"leaving": "it was taken away (SIGTERM)", "cause": "machine"}
+                self.end_all("canceled by SIGTERM")
+                self._tell_again = True
+            self._talk(changed)
+            if self._silent_s > LOST_S and not self.ending and self._begun:
+                self.end_all("the first node was silent for {:g} s".format(LOST_S), "machine")
+            if self.processes.over and self._is_left_alone():
+                break
+            if not self._begun and self.lived_s > GATHER_S:
+                raise Ended("the first node was not found: {}".format(self._caller.trouble), "machine")
+        raise Ended(self.why, self.cause)
+
+    def _is_left_alone(self) -> bool:
+        """Return whether there is nothing more to send to the first node, or no way to do so."""
+        if self.ending and not self._begun and self._line is None:
+            return True
+        return self.overdue or (self._begun and self._silent_s > LOST_S)
+
+    def _talk(self, changed: bool) -> None:
+        """Keep the connection, tell what is new, and take messages for a moment."""
+        if self._line is None:
+            self._caller.call()
+            self._line = self._caller.take()
+            self._tell_again = self._line is not None
+            self._sent = None
+        self._silent_s += self.wait([self._line] if self._line else [], [])
+        if self._line is None:
+            return
+        try:
+            self._tell(changed)
+            for message in self._line.read():
+                self._silent_s = 0.0
+                self._take(message)
+            if time.monotonic() - self._line.heard > _RECONNECT_S:
+                raise LinkBroken("silent")
+        except LinkBroken as error:
+            self._caller.trouble = str(error)
+            self._line.close()
+            self._line = None
+
+    def _tell(self, changed: bool) -> None:
+        """Tell how things are here. Raises: LinkBroken."""
+        assert self._line is not None
+        self._line.flush()
+        over = self.processes.over and (self._begun or self.ending)
+        if self._tell_again:
+            self._line.send({"hello": self._hello, **self._leaving})
+        if changed or self._tell_again or time.monotonic() > self._next_beat:
+            self._next_beat = time.monotonic() + BEAT_S
+            ranks = [dict(record, lines=self._lines_of(record)) for record in self.processes.records.values()]
+            self._line.send({"ranks": ranks if changed or self._tell_again or over else []})
+        whole = self._send_output(over)
+        if over and whole:
+            self._line.send({"done": True})
+        self._tell_again = False
+
+    def _lines_of(self, record: Mapping[str, Any]) -> str:
+        return self.processes.last_lines(record["rank"]) if record["state"] == "FAILED" else ""
+
+    def _send_output(self, over: bool) -> bool:
+        """Send what ranks have printed; what a cut may still change goes after the end. Return whether it has all."""
+        assert self._line is not None
+        if self._sent is None:  # what was on its way when a connection broke may be lost
+            return False
+        whole = True
+        for rank, output in self.processes.logs.items():
+            output.grown()
+            end = output.size if over else min(output.size, output.stable)
+            at = self._sent.get(rank, 0)
+            while at < end and self._line.waiting_bytes < _MAX_WAITING_BYTES:
+                try:
+                    data = output.read(at, min(_PIECE_BYTES, end - at))
+                except OSError as error:
+                    self.folder.note("{} cannot be read: {}".format(output.path, error))
+                    data = b""
+                if not data:
+                    at = end  # there is no more to be had
+                    break
+                self._line.send({"output": [rank, at, base64.b64encode(data).decode("ascii")]})
+                at += len(data)
+            self._sent[rank] = at
+            whole = whole and at >= end
+        return whole
+
+    def _take(self, message: Mapping[str, Any]) -> None:
+        if "have" in message:
+            self._sent = {int(rank): int(size) for rank, size in message["have"].items()}
+        if "start" in message and not self._begun and not self.ending:
+            self._begun = True
+            told = message["start"]
+            layout = Layout(told["nodes"], int(told["port"]))
+            assert self._line is not None
+            try:
+                self.start(layout, [self.number], self._line.there, find_interface(self._line.here))
+            except Ended as error:
+                self._leaving = {"leaving": str(error), "cause": error.cause}
+                self.end_all(str(error), error.cause)
+            self._tell_again = True
+        if message.get("end") and not self.ending:
+            self.end_all("ended, since another node has ended")
+        if message.get("over"):
+            self._over = True
+            if not self.processes.over:
+                self.end_all("")
