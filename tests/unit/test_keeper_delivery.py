@@ -210,7 +210,8 @@ def test_output_arrives_while_the_trial_runs(tmp_path):
 
 def test_output_over_the_cap_keeps_its_head_and_its_tail(tmp_path):
     with Bench(tmp_path) as bench:
-        bench.run("seq 300000; sleep 0.3; seq 300000; echo the end", max_output_bytes=100_000, send_output=True)
+        command = "seq 300000; sleep 0.3; seq 300000; sleep 1; echo the end"
+        bench.run(command, max_output_bytes=100_000, send_output=True)
         text = (bench.folder / "trial.stdout").read_bytes()
         assert len(text) <= 100_000
         assert text.startswith(b"1\n2\n3\n")
