@@ -94,15 +94,7 @@ def _copy(source: Path, code: Path) -> None:
     """Copy the files that would be sent to a worker. Raises: OSError, CodeDirError."""
     if not source.is_dir():
         raise ConfigError(f"the code directory {str(source)!r} does not exist any more, and no package of it is kept")
-    for file in codedir.list_files(source, codedir.PackageLimits(max_bytes=1 << 40, max_files=1_000_000)).files:
-        place = code / file.path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if (source / file.path).is_dir() and file.target is None:
-            place.mkdir(exist_ok=True)
-        elif file.target is not None:
-            place.symlink_to(file.target)
-        else:
-            shutil.copy2(source / file.path, place)
+    codedir.list_files(source, codedir.PackageLimits(max_bytes=1 << 40, max_files=1_000_000)).copy(code)
 
 
 def _recorded(entry: RegistryEntry, trial: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,13 +7,12 @@ function by it, others a copy of the code directory as it is now, with the same 
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
 import sys
 import sysconfig
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -180,17 +179,10 @@ def _path_entries(root: Path) -> tuple[list[str], list[str]]:
 
 def _copy(root: Path, target: Path, limits: PackageLimits) -> None:
     """Copy what of a code directory is sent. Raises: CodeDirError."""
-    for one in list_files(root, limits).files:
-        place = target / one.path
-        if Path(one.path).name == ".nniignore":  # its rules have been applied
-            continue
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if one.target is not None:
-            place.symlink_to(one.target)
-        elif os.path.isdir(root / one.path):  # noqa: PTH112  an empty folder
-            place.mkdir(exist_ok=True)
-        else:
-            shutil.copy2(root / one.path, place)
+    listed = list_files(root, limits)
+    # The rules of ignore files have been applied.
+    kept = tuple(file for file in listed.files if Path(file.path).name != ".nniignore")
+    replace(listed, files=kept).copy(target)
     # All that has been copied is wanted, also what a rule of the user's takes back.
     (target / ".nniignore").write_text("".join(f"!{rule}\n" for rule in DEFAULT_IGNORES), "utf-8")
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 import stat
 import tarfile
 import tempfile
@@ -76,6 +77,18 @@ class FileList:
     files: tuple[CodeFile, ...]
     total_bytes: int
     notes: tuple[str, ...] = ()  # what was left out or changed though no rule says so; one sentence each
+
+    def copy(self, target: Path) -> None:
+        """Copy the files into a folder, which then has what workers would get. Raises: OSError."""
+        for file in self.files:
+            place = target / file.path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if file.target is not None:
+                place.symlink_to(file.target)
+            elif stat.S_ISDIR(file.mode):
+                place.mkdir(exist_ok=True)
+            else:
+                shutil.copy2(self.root / file.path, place)
 
 
 @dataclass(frozen=True)
