@@ -347,7 +347,7 @@ class TrainingService(ABC):
         """
 
     async def check_for_dry_run(self) -> None:
-        """Check the same for `create --dry-run`, which may run where trials will not, and where nobody has logged in.
+        """Check the same for `create --dry-run`, which may run where trials will not, and without a login.
 
         Raises: as `check`; ServiceError with the reason for what is left out.
         """

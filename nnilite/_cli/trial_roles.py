@@ -20,7 +20,7 @@ _ENDED = ("SUCCEEDED", "FAILED", "CANCELED", "LOST")
 def read_roles(manager: Client, trial: dict[str, Any], files: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the records of the latest attempt. They are copied from its machine if the trial is a distributed one.
 
-    A worker writes them, so what is no record is left out; without a file that can be read there are none.
+    A worker writes them, so anything that is not a record is left out; without a file that can be read there are none.
     """
     name = f"{trial['attempt']}/roles.json"
     here = any(file["path"] == name for file in files)
@@ -45,7 +45,7 @@ def read_roles(manager: Client, trial: dict[str, Any], files: Sequence[dict[str,
 
 
 def _last_state(state: object, over: bool) -> object:
-    """Return LOST for a role whose end nobody has recorded, although its attempt is over."""
+    """Return LOST for a role whose end was never recorded, although its attempt is over."""
     return "LOST" if over and state == "RUNNING" else state
 
 

@@ -25,7 +25,7 @@ async def guarded(
 ) -> T:
     """Return the answer of the plugin of this name.
 
-    Whatever goes wrong in it is raised as an NniliteError: as a `fault`, if it is no NniliteError by itself.
+    Whatever goes wrong in it is raised as an NniliteError: as a `fault`, unless it is an NniliteError already.
     """
     limit_s = CALL_TIMEOUT_S if timeout_s is None else timeout_s
     try:

@@ -1,4 +1,4 @@
-"""A further node of a distributed trial: it follows the first one, and tells it how its own processes are.
+"""A further node of a distributed trial: it follows the first one, and reports the state of its own processes.
 
 It ends when it gets the order, or when the first node is silent for a while.
 """

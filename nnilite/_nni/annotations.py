@@ -61,7 +61,7 @@ class Expanded:
 
 
 def expand(text: bytes, module: str, file: str) -> Expanded:
-    """Expand the annotations of one program. Raises: ConfigError. A text that is no Python is returned unchanged."""
+    """Expand the annotations of one program. Raises: ConfigError. A text that is not Python is returned unchanged."""
     if _MARK.encode() not in text:
         return Expanded(text)
     try:
@@ -83,7 +83,7 @@ def _list_blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 def _find_annotation(statement: ast.stmt) -> str:
-    """Return the call that a statement stands for, without `@`; "" if it is no annotation."""
+    """Return the call that a statement stands for, without `@`; "" if it is not an annotation."""
     if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
         return ""
     value = statement.value.value

@@ -7,9 +7,9 @@ from typing import Any
 
 
 def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each part that is no object, with its dotted name, which begins with `prefix`.
+    """Yield each part that is not an object, with its dotted name, which begins with `prefix`.
 
-    A value that is no object itself has the name `prefix`, or "value".
+    A value that is not an object itself has the name `prefix`, or "value".
 
     >>> dict(flatten({"lr": 0.1, "layer": {"_name": "conv", "size": 3}}))
     {'lr': 0.1, 'layer._name': 'conv', 'layer.size': 3}

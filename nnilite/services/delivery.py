@@ -201,7 +201,7 @@ def code_source(given: CodeSource | None, has_storage: bool, report: Json) -> Co
 
 
 def sample_job(context: ServiceContext, gpus: int | None = None) -> Job:
-    """Make a job such as will come, without parameters: what is too large with it is so for each trial."""
+    """Make a job such as will come, without parameters: what is too large with it is too large for each trial."""
     report = "stdout" if context.defaults.get("callback") == "log" else "rest"
     name = f"nni-{context.experiment}-sample-0"
     return Job(name, context.experiment, "sample", 0, 0, {"report": report, "token": "0" * 43}, gpus)

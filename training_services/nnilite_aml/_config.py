@@ -53,7 +53,7 @@ class AmlIdentity:
 
 @dataclass(frozen=True, kw_only=True)
 class AmlConfig:
-    """The workspace, the login, and what each trial gets there."""
+    """The workspace, the login, and what each trial gets."""
 
     subscription_id: Annotated[str, "the subscription of the workspace"]
     resource_group: Annotated[str, "the resource group of the workspace"]

@@ -106,7 +106,7 @@ class BatchApi(SchedulerApi):
         return Look(found, listed.sizes, hanging=listed.hanging)
 
     async def _add_reasons(self, jobs: dict[str, QueuedJob]) -> dict[str, QueuedJob]:
-        """The same jobs, those that wait with the reason, if `status` has not told it."""
+        """The same jobs, those that wait with the reason, if `status` did not give it."""
         silent = [job.id for job in jobs.values() if job.needs_reason][:_MOST_EXPLAINED]
         now = time.monotonic()
         if silent and self._commands.reasons and now - self._explained_s >= _EXPLAIN_PAUSE_S:

@@ -28,7 +28,7 @@ class BatchCommands:
 
 @dataclass(frozen=True)
 class BatchPatterns:
-    """Regular expressions of Python by which answers are read, with (?m). What is not set is the preset's."""
+    """Regular expressions of Python that read the answers, with (?m). What is not set is the preset's."""
 
     job_id: Annotated[str | None, "finds the id in what `submit` prints: its first group that matches"] = None
     job: Annotated[str | None, "finds each job in what `status` prints; its named groups are its facts"] = None

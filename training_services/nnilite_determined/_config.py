@@ -85,7 +85,7 @@ class DeterminedStorage:
 
 @dataclass(frozen=True, kw_only=True)
 class DeterminedConfig(HttpConfig):
-    """The cluster, the login, and what each trial gets there."""
+    """The cluster, the login, and what each trial gets."""
 
     master: Annotated[str, "the address of Determined's master, such as https://determined.example.org"]
     username: Annotated[str, "the user who logs in with `password`"] = "determined"

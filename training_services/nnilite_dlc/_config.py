@@ -44,7 +44,7 @@ class AccessKey:
 
 @dataclass(frozen=True, kw_only=True)
 class DlcConfig(HttpConfig):
-    """The region and workspace, who calls, and what each trial gets there."""
+    """The region and workspace, who calls, and what each trial gets."""
 
     type: Annotated[str, "the role of a trial's pods, one of those of `jobType`"] = "Worker"
     image: Annotated[str, "an image with Python 3.8 or later; it needs nothing else"]

@@ -4,7 +4,7 @@ _service   the service: submits, polls, cancels, removes
 _watch     what becomes of one job
 _config    the fields of its section
 _api       the calls to the dashboard, each with a check of what it answers
-_convert   pure: from a job to DLTS' parameters, and from what DLTS tells to a status
+_convert   pure: from a job to DLTS' parameters, and from what DLTS reports to a status
 _handover  what a job is handed over: the keeper, its instructions and the code
 _endpoint  where trials reach a manager that is itself a job of DLTS
 _log       the log of a job

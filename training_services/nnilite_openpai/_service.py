@@ -34,7 +34,7 @@ _FOLDER_S = 60.0  # The threads are for a list or a file of the storage, which m
 class OpenPaiService(BatchService[Pai, PaiJob]):
     """The training service `openpai`: a job for each trial, on a cluster of OpenPAI 1.0 or later.
 
-    A handle has in addition "role": which role speaks for it.
+    A handle has in addition "role": the role that stands for it.
     """
 
     Config = OpenPaiConfig

@@ -1,7 +1,7 @@
 """The training service of Ray: each attempt of a trial is a job of a running Ray cluster.
 
 _service     the service: submits, polls, cancels and removes
-_watch       what is known of one job, and how its status is told
+_watch       what is known of one job, and how its status is reported
 _config      the fields of the section
 _convert     pure: from a job to the request, from Ray's answers to the state of a job
 _resources   pure: what a job that waits is waiting for

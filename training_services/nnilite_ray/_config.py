@@ -32,7 +32,7 @@ def about(description: str) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class RayConfig(HttpConfig):
-    """The cluster, the login, and what each trial gets there."""
+    """The cluster, the login, and what each trial gets."""
 
     address: str = field(metadata=about("the address of Ray's dashboard, such as http://ray-head.example.org:8265"))
     token: Secret | None = field(

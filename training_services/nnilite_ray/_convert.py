@@ -182,7 +182,7 @@ def was_lost(found: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class LogWord:
-    """What the log of an ended job has told."""
+    """What the log of an ended job says."""
 
     exited: Exited | None = None
     """The last report of the keeper, which prints one at every end that it survives."""

@@ -2,7 +2,7 @@
 
 Its text is part of the package that Ray unpacks on each node, so it needs Python 3.8 and the standard library alone.
 Its arguments are a JSON object with `work` and `checkpoints`, folders that may be "", and the words of the command that
-becomes the keeper. It prints when it begins, since Ray tells only when the job was submitted.
+becomes the keeper. It prints when it begins, since Ray records only when the job was submitted.
 
 A node of Ray stays when a job has ended. And where Ray kills a job (a node that is short of memory, a node agent that
 has died), it kills the keeper and not the trial, which leads a session of its own: the trial would keep running while

@@ -15,7 +15,7 @@
     PREFIX:mail:PARTY          stream: letters to a worker or to a manager
     PREFIX:file:NAME           a file: code, keeper, checkpoints
 
-All of them go by themselves when nobody has used them for long.
+All of them expire when they have not been used for long.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def made_plan(
 ) -> AttemptPlan:
     """The plan of an attempt with this name. `times`: start and step in seconds, and the steps that are saved.
 
-    When a machine is lost or replaced, those that are there start anew from the last whole step, which they have in
+    When a machine is lost or replaced, those that are there start again from the last whole step, which they have in
     memory. With a part of the workers a step takes that much longer.
     """
     start_s, step_s, first = times

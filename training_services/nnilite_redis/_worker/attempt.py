@@ -3,7 +3,7 @@
 task.json    what the manager said, until the keeper has its specification; holds the trial's token
 spec.json    the keeper's specification; holds it, too
 job.json     the task without secrets, and the keeper's process id: stays until the folder goes
-asked        why the keeper was told to end: `cancel`, `stop` or `fenced`
+asked        why the keeper was ordered to end: `cancel`, `stop` or `fenced`
 """
 
 from __future__ import annotations
