@@ -87,7 +87,7 @@ class BatchApi(SchedulerApi):
         raise ConfigError(f"no id of a job is in what `submit` prints: {said[:300]!r}", Place(field="patterns.jobId"))
 
     def _refusal(self, words: str) -> ServiceError | ConfigError:
-        """The error for a complaint: one that stays, one that lets the trial wait, or one that may pass."""
+        """Return the error for a complaint: one that stays, one that lets the trial wait, or one that may pass."""
         if self._read.says("full", words):
             return NoCapacity(f"jobs have to end first; {self._title} says: {words}")
         if self._read.says("refused", words):
@@ -106,7 +106,7 @@ class BatchApi(SchedulerApi):
         return Look(found, listed.sizes, hanging=listed.hanging)
 
     async def _add_reasons(self, jobs: dict[str, QueuedJob]) -> dict[str, QueuedJob]:
-        """The same jobs, those that wait with the reason, if `status` did not give it."""
+        """Return the same jobs, those that wait with the reason, if `status` did not give it."""
         silent = [job.id for job in jobs.values() if job.needs_reason][:_MOST_EXPLAINED]
         now = time.monotonic()
         if silent and self._commands.reasons and now - self._explained_s >= _EXPLAIN_PAUSE_S:

@@ -48,7 +48,7 @@ class BatchSchedulerService(QueueService):
         return "".join(parts) + f": >orders\n{command} &\n{JOB_WATCHED}"
 
     def describe(self, job: Job) -> Json:
-        """The commands and the script that would be sent, and the specification beside it, without secrets."""
+        """Return the commands and the script that would be sent, and the specification beside it, without secrets."""
         names = [one.name for one in fields(BatchCommands) if one.name != "options"]
         commands = {name: self.config.command(name, job.name, job.gpus, id="JOB", ids=["JOB"]) for name in names}
         shown: dict[str, Json] = {name: command for name, command in commands.items() if command}

@@ -26,7 +26,7 @@ _FIRST_RESOURCES = {"CPU": "entrypointNumCpus", "GPU": "entrypointNumGpus", "mem
 
 
 def about(description: str) -> dict[str, str]:
-    """A field's metadata."""
+    """Return the metadata of a field."""
     return {"description": description}
 
 

@@ -55,7 +55,7 @@ class PoolWatch:
         self._jobs[job.name] = job
 
     def forget(self, job: str) -> None:
-        """The job has ended."""
+        """Forget a job that has ended."""
         self._jobs.pop(job, None)
         self._owners.pop(job, None)
 

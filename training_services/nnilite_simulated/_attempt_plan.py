@@ -43,14 +43,14 @@ class AttemptPlan:
         return self.first + bisect_right(self.moments, min(now_s, self.end_s))
 
     def saved(self, now_s: float, every: int | None) -> int:
-        """The step at which a further attempt can begin."""
+        """Return the step at which a further attempt can begin."""
         return 0 if every is None else max(self.done(now_s) // every * every, self.first)
 
     def has_ended(self, now_s: float) -> bool:
         return now_s >= self.end_s
 
     def cost(self, trace: Trace, now_s: float) -> float:
-        """What its machines have cost until now."""
+        """Return what its machines have cost until now."""
         until = min(now_s, self.end_s)
         parts = ((begin, min(end, until), count) for begin, end, count in self.phases if begin < until)
         return sum(trace.cost(begin, end) * count for begin, end, count in parts)
@@ -67,7 +67,7 @@ def made_plan(
     times: tuple[float, float, int],
     crew: Crew | None = None,
 ) -> AttemptPlan:
-    """The plan of an attempt with this name. `times`: start and step in seconds, and the steps that are saved.
+    """Return the plan of an attempt with this name. `times`: start and step in seconds, and the steps that are saved.
 
     When a machine is lost or replaced, those that are there start again from the last whole step, which they have in
     memory. With a part of the workers a step takes that much longer.

@@ -17,7 +17,7 @@ HOURLY_INTERRUPTION = 0.05
 
 
 def lines(seed: int = 16) -> list[str]:
-    """The lines of the file. Prices are in parts of the price on demand."""
+    """Return the lines of the file. Prices are in parts of the price on demand."""
     chance = random.Random(seed)
     made, drift = ["hour,price,interruption"], 0.0
     for row in range(int(DAYS * 24 / ROW_HOURS)):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 
 def compute_curve(file: str, function: str, parameters: object) -> list[float]:
-    """The numbers that the function returns. Raises: whatever the function raises; TypeError if it gives no numbers."""
+    """Return the function's numbers. Raises: whatever the function raises; TypeError if it gives no numbers."""
     found = runpy.run_path(file)[function](parameters)
     values = list(found) if isinstance(found, Sequence) else [found]
     return [float(value) for value in values]

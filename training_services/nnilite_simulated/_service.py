@@ -102,7 +102,7 @@ class SimulatedService(TrainingService):
         return events
 
     def describe(self, job: Job) -> Json:
-        """The world in which the attempt would pass: nothing is sent anywhere."""
+        """Return the world in which the attempt would pass: nothing is sent anywhere."""
         return {"name": job.name, "world": {name: _plain(value) for name, value in vars(self.config).items()}}
 
     def hosts(self) -> list[Host]:
@@ -125,7 +125,7 @@ class SimulatedService(TrainingService):
         return JobStatus(JobState.SUCCEEDED, exit_code=0, cost=cost, **facts)
 
     def _get_current(self, handle: Handle) -> tuple[AttemptPlan, bool]:
-        """The plan of a job, cut off if it was canceled."""
+        """Return the plan of a job, cut off if it was canceled."""
         known = _document(self._folder / f"{handle['trial']}.json")
         if known and known["job"] == handle["job"]:
             return _plan(known), bool(known.get("canceled"))
@@ -162,7 +162,7 @@ def _plan(handle: Mapping[str, Json]) -> AttemptPlan:
 
 
 def _document(path: Path) -> dict[str, Any]:
-    """The JSON object of a file, {} if there is none."""
+    """Return the JSON object of a file, {} if there is none."""
     with contextlib.suppress(FileNotFoundError):
         found: dict[str, Any] = json.loads(path.read_text("utf-8"))
         return found
@@ -181,7 +181,7 @@ def _write(path: Path, content: Json) -> None:
 
 
 def _read_curves(path: Path) -> list[list[float]]:
-    """The recorded curves. Raises: ConfigError that names the line."""
+    """Return the recorded curves. Raises: ConfigError that names the line."""
     found = []
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
         try:
@@ -196,7 +196,7 @@ def _read_curves(path: Path) -> list[list[float]]:
 
 
 async def _ask_objective(file: str, function: str, parameters: Json) -> list[float]:
-    """The curve that the user's function gives. Raises: ConfigError, which ends the trial with these words."""
+    """Return the curve that the user's function gives. Raises: ConfigError, which ends the trial with these words."""
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "nnilite_simulated._objective", file, function),
         stdin=asyncio.subprocess.PIPE,

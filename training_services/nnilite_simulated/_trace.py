@@ -30,7 +30,7 @@ class Trace:
     interruptions: tuple[float, ...]
 
     def cost(self, begin_s: float, end_s: float) -> float:
-        """What a slot costs between two moments of simulated time."""
+        """Return what a slot costs between two moments of simulated time."""
         parts = self._parts(begin_s, end_s)
         return sum(self.prices[row % len(self.prices)] * (end - begin) / _HOUR_S for row, begin, end in parts)
 
@@ -44,7 +44,7 @@ class Trace:
         return None
 
     def _parts(self, begin_s: float, end_s: float) -> Iterator[tuple[int, float, float]]:
-        """The rows between two moments, each with the part of it that lies between them."""
+        """Return the rows between two moments, each with the part of it that lies between them."""
         row = math.floor(begin_s / self.row_s)
         while row * self.row_s < end_s:
             yield row, max(begin_s, row * self.row_s), min(end_s, (row + 1) * self.row_s)
@@ -52,7 +52,7 @@ class Trace:
 
 
 def _chance(text: str) -> float:
-    """A number from 0 to 1 that a text always has."""
+    """Return a number from 0 to 1, always the same for the same text."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest(), "big") / 2**48
 
 
