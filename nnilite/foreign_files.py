@@ -152,7 +152,7 @@ def take_tar(source: Callable[[int], bytes], target: Path, most_bytes: int | Non
         with EnclosedFolder(str(target), make=True) as folder:
             for member in TarStream(source):
                 taken.count(member.name, member.kind, room)
-                _take(member, folder, taken, _counter(taken, room, most_bytes))
+                _write_member(member, folder, taken, _counter(taken, room, most_bytes))
     except DamagedTar as error:
         raise BrokenStream(f"the files are damaged on their way: {error}") from error
     except UnsafeName as error:
@@ -198,7 +198,7 @@ def _counter(taken: TakenFiles, room: DiskRoom, most_bytes: int | None) -> Calla
     return count
 
 
-def _take(member: TarMember, folder: EnclosedFolder, taken: TakenFiles, count: Callable[[int], None]) -> None:
+def _write_member(member: TarMember, folder: EnclosedFolder, taken: TakenFiles, count: Callable[[int], None]) -> None:
     parts = parts_of(member.name)
     if _is_in_place_of_output(parts, member.kind):
         taken.left_out.append(member.name)

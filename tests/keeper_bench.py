@@ -156,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.largest = max(self.server.largest, len(body))
         step = self.server.next_step()
         self.signed = self.server.proofs.read(self.headers["Authorization"], TOKEN, "POST", self.path)
-        if self.signed is None or not self.server.proofs.take(self.path.rpartition("/")[2], self.signed, body):
+        if self.signed is None or not self.server.proofs.accept(self.path.rpartition("/")[2], self.signed, body):
             self._send(401, {"error": "wrong token"})
         elif step == "lose":
             self._cut()
@@ -182,7 +182,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path, _, nonce = self.path.partition("?nonce=")
-        if path == f"/api/v1/callback/{JOB}/proof":
+        if path.startswith("/api/v1/callback/") and path.endswith("/proof"):
             self.signed = None
             self._send(200, self.server.proofs.meet(TOKEN, nonce))
             return

@@ -118,7 +118,7 @@ class YardWatch(JobWatch):
     async def fetch(self):
         return await self._api.job(self.id)
 
-    def words(self, found):
+    def interpret(self, found):
         state = STATES.get(found.state, JobState.UNKNOWN)
         reason = found.reason if found.state in STATES else f"Jobyard tells an unknown state: {found.state!r:.40}"
         return SeenJob(state, reason, found.started, found.node, is_stopping=found.state == "stopping")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from nnilite._checkpoints.stored_checkpoints import StoredCheckpoints
-from nnilite._keeper.storage import MARKER, StorageError, fits, make_code_name
+from nnilite._keeper.storage import MARKER, StorageError, check_storage, make_code_name
 from nnilite._keeper.storage_choice import open_storage
 from nnilite._plugins import lookup
 from nnilite.codedir import CodePackage
@@ -118,7 +118,7 @@ class SharedStorage:
         with tempfile.TemporaryDirectory(dir=scratch) as place:
             path = Path(place, "probe")
             path.write_bytes(os.urandom(64))
-            fits(open_storage(self.entry), f"probe-{os.getpid()}", str(path))
+            check_storage(open_storage(self.entry), f"probe-{os.getpid()}", str(path))
 
     def _look(self, scratch: Path) -> None:
         if self._config.storage_type == "NFS":

@@ -68,7 +68,7 @@ class StoredCheckpoints:
     def look(self, trial: str, attempt: int, stay: Stay) -> StoredClearing | None:
         if stay is Stay.ALL:
             return None
-        with _told():
+        with _translate_errors():
             storage = self._opened()
             lists = self._lists(storage, trial, attempt)
         if not lists:
@@ -84,7 +84,7 @@ class StoredCheckpoints:
         return None if nothing_goes else StoredClearing(storage, _name(trial, newest), left, older, self._scratch)
 
     def size(self, trial: str, attempt: int) -> int:
-        with _told():
+        with _translate_errors():
             lists = self._lists(self._opened(), trial, attempt)
         return sum(
             {name: size for known in lists.values() for name, size in {**known.gone, **known.objects}.items()}.values()
@@ -114,7 +114,7 @@ class StoredClearing:
         self._write({**_plain(self.left), "gone": dict(self.left.gone)})
 
     def delete(self) -> None:
-        with _told():
+        with _translate_errors():
             for name in (*self.left.gone, *self.older):
                 self.storage.delete(name)
             if not self.left.files:
@@ -123,7 +123,7 @@ class StoredClearing:
         self._write(_plain(self.left))
 
     def _write(self, content: dict[str, Any]) -> None:
-        with _told(), tempfile.TemporaryDirectory(dir=self.scratch) as folder:
+        with _translate_errors(), tempfile.TemporaryDirectory(dir=self.scratch) as folder:
             path = Path(folder, "list")
             path.write_text(json.dumps(content), "ascii")
             self.storage.put(self.newest, str(path))
@@ -138,7 +138,7 @@ def _name(trial: str, number: int) -> str:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Raise a ServiceError in place of a StorageError."""
     try:
         yield

@@ -82,10 +82,10 @@ class Work:
         done, total = min(self.done, self.total), self.total
         row = Table.grid(padding=(0, 1))
         bar = ProgressBar(total or None, done, width=_WIDTH, pulse=not total, complete_style="green")
-        row.add_row(Text(self.name), bar, Text(self.words()))
+        row.add_row(Text(self.name), bar, Text(self.progress()))
         return row
 
-    def words(self) -> str:
+    def progress(self) -> str:
         """Return how much is done, and how much time has passed or is left."""
         passed = time.monotonic() - self._began
         if not self.total:

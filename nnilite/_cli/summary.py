@@ -21,9 +21,9 @@ def show(profile: dict[str, Any]) -> None:
             "Reason": screen.brief(profile["reason"]) or None,
             "Trials": trials(profile),
             "At once": limits["trialConcurrency"],
-            "Time": _of(screen.span(profile["duration"]), screen.span(limits["maxExperimentDuration"])),
-            "Time of a trial": _of(None, screen.span(limits["maxTrialDuration"])),
-            "Cost": _of(screen.money(profile.get("spent")), screen.money(limits.get("maxCost"))),
+            "Time": _join_limit(screen.span(profile["duration"]), screen.span(limits["maxExperimentDuration"])),
+            "Time of a trial": _join_limit(None, screen.span(limits["maxTrialDuration"])),
+            "Cost": _join_limit(screen.money(profile.get("spent")), screen.money(limits.get("maxCost"))),
             "Slots shared": limits.get("maxSlots"),
             "Priority": limits.get("priority"),
             "Platform": ", ".join(profile["platforms"]),
@@ -42,7 +42,7 @@ def show(profile: dict[str, Any]) -> None:
     show_best(profile)
 
 
-def _of(value: str | None, limit: str | None) -> str | None:
+def _join_limit(value: str | None, limit: str | None) -> str | None:
     return " of at most ".join(part for part in (value, limit) if part) or None
 
 
@@ -134,7 +134,7 @@ def show_owed(profile: dict[str, Any]) -> None:
     """Print what trackers and webhooks have not got yet."""
     owed = handing_over.find_owed(profile)
     if owed:
-        print(f"Not sent yet: {handing_over.words(owed)}")
+        print(f"Not sent yet: {handing_over.describe_owed(owed)}")
 
 
 def show_services(profile: dict[str, Any]) -> None:

@@ -395,7 +395,7 @@ def run_again(options: argparse.Namespace) -> None:
     if options.json:
         screen.show_json([first, second])
         return
-    rows = [(one["id"], one["state"], _metric(one["value"], one["latest"]), one["reason"]) for one in (first, second)]
+    rows = [(one["id"], one["state"], screen.metric(one["value"]), one["reason"]) for one in (first, second)]
     screen.show_table(("TRIAL", "STATE", "METRIC", "REASON"), rows, "")
 
 

@@ -54,7 +54,7 @@ def load(path: Path, folder: Path | None, code: Path | None, limits: ArchiveLimi
         inside = sorted(path.glob("*.zip"))
         raise ConfigError(f"is a folder; give the zip file{f' {inside[0]}' if inside else ''}", Place(str(path)))
     with ExitStack() as opened:
-        with told(path):
+        with explain_archive_errors(path):
             archive = opened.enter_context(zipfile.ZipFile(opened.enter_context(BoundedArchive(path, limits.files))))
             if unpack_nni.is_nni(archive):
                 return unpack_nni.load(archive, path, folder, code, limits, work)
@@ -65,7 +65,7 @@ def load(path: Path, folder: Path | None, code: Path | None, limits: ArchiveLimi
         # Unpacking may take minutes, so a conflict is found before.
         check_free(experiment, directory, code)
         places = opened.enter_context(drafts(directory, code))
-        with told(path):
+        with explain_archive_errors(path):
             _unpack(archive, path, places, limits, work)
         work.goes_on("Checking")
         _check_content(path, experiment, places)
@@ -74,7 +74,7 @@ def load(path: Path, folder: Path | None, code: Path | None, limits: ArchiveLimi
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
+def explain_archive_errors(path: Path) -> Iterator[None]:
     """Turn zipfile's errors on bytes that are not a whole archive into ConfigError."""
     try:
         yield

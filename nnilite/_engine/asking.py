@@ -25,7 +25,7 @@ class Asking:
         # The number of the last call of the tuner before the request for parameters.
         self._asked_after = 0
 
-    def take(self, message: s.FromTuner) -> None:
+    def handle(self, message: s.FromTuner) -> None:
         match message:
             case s.Proposed():
                 self._proposed(message)

@@ -33,7 +33,7 @@ class Ends:
         # The kind of the latest failure, and how many trials in a row failed so.
         self._same_error = ("", 0)
 
-    def take(self, message: s.Ending) -> None:
+    def handle(self, message: s.Ending) -> None:
         match message:
             case s.Removed():
                 self._removed(message)

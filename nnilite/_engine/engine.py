@@ -184,9 +184,11 @@ class Engine:
         self._wakeup.set()
         return await asyncio.shield(entry.done)
 
-    async def take(self, trial: str, attempt: int, events: Sequence[KeeperEvent], over_gaps: bool = False) -> Taken:
-        """Commit the new ones among the events of a keeper: see `EventGate.take`."""
-        return await self.gate.take((trial, attempt), events, over_gaps)
+    async def commit_events(
+        self, trial: str, attempt: int, events: Sequence[KeeperEvent], over_gaps: bool = False
+    ) -> Taken:
+        """Commit the new ones among the events of a keeper: see `EventGate.commit_events`."""
+        return await self.gate.commit_events((trial, attempt), events, over_gaps)
 
     def live_trial(self, trial: str) -> Live | None:
         return self.rules.live.get(trial)

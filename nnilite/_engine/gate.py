@@ -37,7 +37,7 @@ Known = tuple[Trial, Attempt, MetricCursor]
 class EventStore(Protocol):
     """What the gate needs of the store."""
 
-    async def recall(self, key: JobKey) -> Known | None:
+    async def find_attempt(self, key: JobKey) -> Known | None:
         """Return what is known of an attempt. Raises: StoreError."""
 
     async def append_output(self, key: JobKey, chunks: Sequence[Output], *, sync: bool) -> None:
@@ -102,7 +102,7 @@ class EventGate:
         """Note that nothing of this attempt was ever taken, so that the store need not be asked."""
         self._cursors.put(key, MetricCursor())
 
-    async def take(self, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool = False) -> Taken:
+    async def commit_events(self, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool = False) -> Taken:
         """Commit the new ones among the events of a keeper.
 
         `over_gaps`: see `dedupe.fresh`. Raises: Fenced, GapFound, StoreError, ServiceError (send it again later).
@@ -121,7 +121,7 @@ class EventGate:
     async def _take_in_turn(self, turn: _Turn, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool) -> Taken:
         async with turn.lock:
             try:
-                return await self._take(key, events, over_gaps)
+                return await self._commit_in_order(key, events, over_gaps)
             except StoreError:
                 self._refused.add(key)
                 raise
@@ -134,13 +134,13 @@ class EventGate:
         refused, self._refused = self._refused, set()
         return refused.union(key for key, turn in self._turns.items() if turn.works)
 
-    async def _take(self, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool) -> Taken:
+    async def _commit_in_order(self, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool) -> Taken:
         while True:
             known = await self._known(key)
             has_ended = known is not None
             cursor = self._cursors.get(key)
             if cursor is None:
-                known = known or await self._recall(key)
+                known = known or await self._remember(key)
                 cursor = known[2]
             if not has_ended and cursor.gives_way_to(events):
                 cursor = MetricCursor()
@@ -169,13 +169,13 @@ class EventGate:
         """Return what the store knows of an attempt whose trial is not live. Raises: Fenced."""
         live = self._inbox.live_trial(key[0])
         if live is None:
-            return await self._recall(key)
+            return await self._remember(key)
         if live.trial.attempt != key[1]:
             raise Fenced
         return None
 
-    async def _recall(self, key: JobKey) -> Known:
-        known = await self._store.recall(key)
+    async def _remember(self, key: JobKey) -> Known:
+        known = await self._store.find_attempt(key)
         if known is None or known[0].attempt != key[1]:
             raise Fenced
         return known

@@ -25,7 +25,7 @@ class Limits:
         self._recorder = recorder
         self._ends = ends
 
-    def take(self, message: s.Limiting) -> None:
+    def handle(self, message: s.Limiting) -> None:
         match message:
             case s.Tick():
                 self._take_tick(message)

@@ -82,7 +82,7 @@ class Recorder:
         if live.attempt is None or live.attempt.cost is not None:
             return
         spending = self._state.spending
-        cost = spending.of(live, seconds if live.attempt.started is not None else 0.0)
+        cost = spending.price(live, seconds if live.attempt.started is not None else 0.0)
         if cost is not None:
             spending.settle(live.attempt.service, cost)
             self.put_attempt(live, cost=cost)

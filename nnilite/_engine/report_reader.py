@@ -36,7 +36,9 @@ class ReportInbox(Protocol):
     def put(self, message: s.Input, *, soon: bool = True) -> None:
         """Accept an input without waiting for it."""
 
-    async def take(self, trial: str, attempt: int, events: Sequence[KeeperEvent], over_gaps: bool = False) -> object:
+    async def commit_events(
+        self, trial: str, attempt: int, events: Sequence[KeeperEvent], over_gaps: bool = False
+    ) -> object:
         """Accept events that the service read itself."""
 
     def is_live(self, attempt: Attempt) -> bool:
@@ -145,7 +147,7 @@ class ReportReader:
             found = _check_events(name, await guarded(name, self._service.reports(handle)))
             events = _in_order([*self._untaken.pop(key, ()), *found])
             try:
-                await self._inbox.take(*key, events, ended and again)
+                await self._inbox.commit_events(*key, events, ended and again)
                 return
             except GapFound:
                 self._untaken[key] = events

@@ -32,7 +32,7 @@ class Reports:
         self._recorder = recorder
         self._ends = ends
 
-    def take(self, message: s.Report) -> None:
+    def handle(self, message: s.Report) -> None:
         match message:
             case s.LiveEvents():
                 self._live_events(message)

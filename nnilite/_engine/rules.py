@@ -46,7 +46,7 @@ class Rules:
         """Take one input. The caller must commit the records that come back, in order, and take the actions."""
         outcome = self._recorder.begin()
         self._state.pass_time(getattr(message, "now", self._state.now))
-        self._take(message)
+        self._handle(message)
         # A job that has not ended frees no slot. A poll brings thousands of these, and the rest looks at all trials.
         if isinstance(message, s.Polled) and not message.status.state.ended:
             return outcome
@@ -59,18 +59,18 @@ class Rules:
         self._limits.settle()
         return outcome
 
-    def _take(self, message: s.Input) -> None:
+    def _handle(self, message: s.Input) -> None:
         match message:
             case s.LiveEvents() | s.Polled() | s.LateEvents():
-                self._reports.take(message)
+                self._reports.handle(message)
             case s.Submitted() | s.SubmitRefused() | s.Asked() | s.Customized() | s.Rerun() | s.Move():
-                self._submissions.take(message)
+                self._submissions.handle(message)
             case s.Proposed() | s.Assessed() | s.TunerReady() | s.TunerFailed() | s.Imported():
-                self._asking.take(message)
+                self._asking.handle(message)
             case s.Removed() | s.CancelTrial() | s.Interrupt():
-                self._ends.take(message)
+                self._ends.handle(message)
             case s.Tick() | s.Changed() | s.Stop() | s.Abandon():
-                self._limits.take(message)
+                self._limits.handle(message)
             case _:
                 s.assert_never(message)
 

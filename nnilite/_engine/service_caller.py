@@ -61,7 +61,7 @@ class WakeSignal:
         self._polls = True
         self.event.set()
 
-    def take(self) -> bool:
+    def was_rung(self) -> bool:
         """Return whether `ring` was called since the last call of this method."""
         rung, self._polls = self._polls, False
         return rung
@@ -173,7 +173,7 @@ class ServiceCaller:
             self._wake.event.clear()
             await self._make_calls(next_poll)
             self._looking.check()
-            if not self._looking and (self._wake.take() or loop.time() >= next_poll):
+            if not self._looking and (self._wake.was_rung() or loop.time() >= next_poll):
                 await self._looking.make([self._looks.poll()])
                 next_poll = loop.time() + min(POLL_EVERY_S * 2**self._looks.failures, _LONGEST_PAUSE_S)
 

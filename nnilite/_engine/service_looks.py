@@ -66,7 +66,9 @@ class EngineInbox(Protocol):
         One that is not urgent is taken with the next one, or later.
         """
 
-    async def take(self, trial: str, attempt: int, events: Sequence[KeeperEvent], over_gaps: bool = False) -> object:
+    async def commit_events(
+        self, trial: str, attempt: int, events: Sequence[KeeperEvent], over_gaps: bool = False
+    ) -> object:
         """Accept events that the service read itself."""
 
     def stuck(self) -> list[Live]:

@@ -26,7 +26,7 @@ class Spending:
         """Whether anything has a price."""
         return bool(self._prices or self.settled)
 
-    def of(self, live: Live, seconds: float) -> float | None:
+    def price(self, live: Live, seconds: float) -> float | None:
         """Return what the current attempt has cost after that many seconds; None if its price is unknown."""
         if live.told_cost is not None:
             return live.told_cost
@@ -67,7 +67,7 @@ class Spending:
     def _running(self, live: Live, now: float) -> float | None:
         # An attempt that has not begun costs nothing yet.
         begun = live.attempt is not None and live.attempt.started is not None
-        return self.of(live, now - live.running_since if begun else 0.0)
+        return self.price(live, now - live.running_since if begun else 0.0)
 
     def _whole(self, live: Live, now: float, mean: float) -> float:
         cost = self._running(live, now)

@@ -24,7 +24,7 @@ class Submissions:
         self._recorder = recorder
         self._ends = ends
 
-    def take(self, message: s.Submission) -> None:
+    def handle(self, message: s.Submission) -> None:
         match message:
             case s.Submitted():
                 self._submitted(message)

@@ -33,7 +33,7 @@ class ManagerLock:
         self._folder = -1
         self._file = -1
 
-    def take(self) -> None:
+    def acquire(self) -> None:
         """Take the lock. Raises: BlockingIOError if another process has it, OSError if locks do not work here."""
         try:
             self._folder = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -301,7 +301,7 @@ def lock(directory: Path) -> Iterator[ManagerLock]:
     """Hold the manager's lock of an experiment. Raises: Conflict if it is held, NniliteError if there are no locks."""
     held = ManagerLock(directory)
     try:
-        held.take()
+        held.acquire()
     except BlockingIOError:
         word = last_word(directory)
         raise Conflict(

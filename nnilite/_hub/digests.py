@@ -52,7 +52,7 @@ class Digests:
         self._known: dict[str, tuple[Stamp, Digest]] = {}
         self._asked: set[str] = set()
 
-    def of(self, entries: Iterable[RegistryEntry]) -> dict[str, Digest]:
+    def read_known(self, entries: Iterable[RegistryEntry]) -> dict[str, Digest]:
         """Return what is known now, by id. What is missing or old is read in the background."""
         entries = list(entries)
         found = {}

@@ -31,7 +31,7 @@ class Hub:
     def listed(self) -> list[dict[str, Json]]:
         """Return all experiments, newest first. `digest` is null until the experiment's own data have been read."""
         entries = registry.everything()
-        digests = self._digests.of(entries)
+        digests = self._digests.read_known(entries)
         return [_row(entry, digests.get(entry.id)) for entry in entries]
 
     def find(self, experiment: str) -> RegistryEntry:

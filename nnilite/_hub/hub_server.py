@@ -95,7 +95,7 @@ def run(options: ManagerOptions, *, require_token: bool, ready: Callable[[str], 
 def _hold_lock(directory: Path) -> Iterator[None]:
     lock = ManagerLock(directory)
     try:
-        lock.take()
+        lock.acquire()
     except BlockingIOError:
         raise Conflict(f"{COMMAND} is being started by another process; run it again for a link.") from None
     try:

@@ -156,7 +156,7 @@ class Courier:
             now = time.monotonic()
             self._next_request = now + _GATHER_S
             self._next_heartbeat = now + self._spec.heartbeat_s
-        return self._take(batch, answer)
+        return self._handle_answer(batch, answer)
 
     def _used(self) -> List[Dict[str, Any]]:
         """Return what the trial uses, as an event, if it is time to report it."""
@@ -177,7 +177,7 @@ class Courier:
             return []
         return [] if found is None else [dict(found, run=self.outbox.run)]
 
-    def _take(self, batch: Batch, answer: ManagerAnswer) -> bool:
+    def _handle_answer(self, batch: Batch, answer: ManagerAnswer) -> bool:
         """Take the manager's answer to a batch. Return whether it has made progress."""
         self._silent_s = 0.0
         if answer.cancel and not self.cancel:

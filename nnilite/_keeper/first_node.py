@@ -133,7 +133,7 @@ class FirstNode(NodeRun):
             line.flush()
             for message in line.read():
                 self._silent_s[node] = 0.0
-                self._take(node, message)
+                self._handle_message(node, message)
         except (LinkBroken, KeyError, TypeError, ValueError) as error:  # it connects again, or counts as lost
             if not isinstance(error, LinkBroken):
                 self.folder.note("a message of node {} cannot be read: {}".format(node, error))
@@ -172,7 +172,7 @@ class FirstNode(NodeRun):
             found[str(rank)] = os.path.getsize(path) if os.path.exists(path) else 0
         return found
 
-    def _take(self, node: int, message: Mapping[str, Any]) -> None:
+    def _handle_message(self, node: int, message: Mapping[str, Any]) -> None:
         """Take a message of a node, which has proven that it belongs to the trial."""
         if "hello" in message and node not in self._hello:
             self._hello[node] = _checked_hello(message["hello"])

@@ -88,7 +88,7 @@ class FolderLooks:
                 return None
             look = row.looks[stuck]
             with self._lock:
-                if row.take(stuck, LookResult(error=_slow(look.folder, self._limit_s))):
+                if row.accept(stuck, LookResult(error=_slow(look.folder, self._limit_s))):
                     self._hanging[look] = time.monotonic() - self._limit_s
                     return row.go_on(self._known)
 
@@ -99,7 +99,7 @@ class FolderLooks:
             look = row.looks[place]
             seen = row.make(look)
             with self._lock:
-                if row.take(place, seen):
+                if row.accept(place, seen):
                     place = row.go_on(self._known)
                     continue
                 self._hanging.pop(look, None)
@@ -157,7 +157,7 @@ class _Row:
             self._changed.notify_all()
             return self._at
 
-    def take(self, place: int, seen: LookResult) -> bool:
+    def accept(self, place: int, seen: LookResult) -> bool:
         """Take what a look has found. Return False if that is there already: it was abandoned, or has ended."""
         with self._changed:
             if self._seen[place] is not None:

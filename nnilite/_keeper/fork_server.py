@@ -123,10 +123,10 @@ class _ForkServer:
             self._line = b""
         for line in lines:
             if line.strip():
-                self._take(line)
+                self._handle_line(line)
         return bool(data)
 
-    def _take(self, line: bytes) -> None:
+    def _handle_line(self, line: bytes) -> None:
         path: Any = None
         try:
             order = json.loads(line.decode("utf-8"))

@@ -266,7 +266,7 @@ class Caller:
             self._thread = threading.Thread(target=self._try, daemon=True)
             self._thread.start()
 
-    def take(self) -> Optional[NodeConnection]:
+    def accept(self) -> Optional[NodeConnection]:
         """Return a new connection, None if there is none yet."""
         with self._lock:
             return self._made.pop() if self._made else None

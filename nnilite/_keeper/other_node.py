@@ -74,7 +74,7 @@ class OtherNode(NodeRun):
         """Keep the connection, tell what is new, and take messages for a moment."""
         if self._line is None:
             self._caller.call()
-            self._line = self._caller.take()
+            self._line = self._caller.accept()
             self._tell_again = self._line is not None
             self._sent = None
         self._silent_s += self.wait([self._line] if self._line else [], [])
@@ -84,7 +84,7 @@ class OtherNode(NodeRun):
             self._tell(changed)
             for message in self._line.read():
                 self._silent_s = 0.0
-                self._take(message)
+                self._handle_message(message)
             if time.monotonic() - self._line.heard > _RECONNECT_S:
                 raise LinkBroken("silent")
         except LinkBroken as error:
@@ -136,7 +136,7 @@ class OtherNode(NodeRun):
             whole = whole and at >= end
         return whole
 
-    def _take(self, message: Mapping[str, Any]) -> None:
+    def _handle_message(self, message: Mapping[str, Any]) -> None:
         if "have" in message:
             self._sent = {int(rank): int(size) for rank, size in message["have"].items()}
         if "start" in message and not self._begun and not self.ending:

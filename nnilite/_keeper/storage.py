@@ -163,7 +163,7 @@ def _remove(path: str) -> None:
         return
 
 
-def fits(storage: Storage, name: str, path: str) -> None:
+def check_storage(storage: Storage, name: str, path: str) -> None:
     """Copy a file there and back, and delete it, to check that the storage can be used.
 
     Raises: StorageError, OSError.

@@ -141,7 +141,7 @@ class Program:
         for one in config.without_effect:
             log.warning("%s", one.sentence)
         if tuner is not None:
-            parts.tuner.take(tuner)
+            parts.tuner.adopt(tuner)
         about = parts.manager.profiles.about
         self._files.created = about.created
         files = files_of(self._directory, config, token, about)

@@ -23,9 +23,9 @@ class KeeperCallbacks:
         trial, attempt = self._jobs.parse(job)
         try:
             try:
-                return _answer(await self._engine.take(trial, attempt, events))
+                return _answer(await self._engine.commit_events(trial, attempt, events))
             except GapFound:
-                known = await self._engine.take(trial, attempt, ())
+                known = await self._engine.commit_events(trial, attempt, ())
         except Fenced:
             raise FencedConflict("a newer attempt of this trial has taken its place") from None
         raise GapConflict(_answer(known))

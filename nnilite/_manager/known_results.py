@@ -77,11 +77,11 @@ def fit(results: Sequence[Json], space: Json) -> Fitted:
         fitted.taken = list(results)
         return fitted
     for result in results:
-        _take(result, known, fitted)
+        _fit_result(result, known, fitted)
     return fitted
 
 
-def _take(result: Json, space: SearchSpace, fitted: Fitted) -> None:
+def _fit_result(result: Json, space: SearchSpace, fitted: Fitted) -> None:
     if not _has_number(result.get("value")):
         fitted.left_out["value"] += 1
         fitted.examples.setdefault("value", f"the value is not a number: {result.get('value')!r:.60}")

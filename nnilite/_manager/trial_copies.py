@@ -92,7 +92,7 @@ class TrialCopies:
         if self._is_here(attempt) or is_private([str(attempt.number), *path.split("/")]):
             return
         async with self._locks[_key(attempt)]:
-            with _told(attempt, f"The file {path!r}"):
+            with _explain_failures(attempt, f"The file {path!r}"):
                 listed = await self._list(attempt)
                 known = next((one for one in listed or () if one.path == path and one.kind == FILE), None)
                 if known is None or await asyncio.to_thread(self._has, attempt, known):
@@ -107,7 +107,7 @@ class TrialCopies:
         if self._is_here(attempt) or key in self._whole:
             return
         async with self._locks[key]:
-            with _told(attempt, "The files"):
+            with _explain_failures(attempt, "The files"):
                 await self._tidy(attempt)
                 async with self._scratch() as scratch:
                     fetching = self._service.fetch(attempt.handle or {}, scratch)
@@ -216,7 +216,7 @@ def _check_size(attempt: Attempt, known: TrialFile) -> None:
 
 
 @contextlib.contextmanager
-def _told(attempt: Attempt, what: str) -> Iterator[None]:
+def _explain_failures(attempt: Attempt, what: str) -> Iterator[None]:
     """Turn any failure of a copy into one sentence."""
     try:
         yield

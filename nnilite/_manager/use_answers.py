@@ -19,10 +19,10 @@ def show_uses(known: Mapping[str, LastUse], live: Mapping[str, Live], hosts: Ite
     found = {}
     for trial, last in known.items():
         attempt = live[trial].attempt
-        theirs = _of(last, gpus.get("" if attempt is None else attempt.host, ()))
+        theirs = _select_used(last, gpus.get("" if attempt is None else attempt.host, ()))
         found[trial] = TrialUse(trial, last.attempt, last.time, last.used.processors, last.used.memory, theirs)
     return found
 
 
-def _of(last: LastUse, gpus: Iterable[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
+def _select_used(last: LastUse, gpus: Iterable[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
     return [gpu for gpu in gpus if gpu.get("index") in last.used.gpus]

@@ -46,7 +46,7 @@ class UnprovenCallers(Generic[Caller]):
         self._heard[caller] = None
         return closed
 
-    def take(self) -> Caller | None:
+    def remove_one(self) -> Caller | None:
         """Remove one of the older half by chance; one with a valid head only if all have one.
 
         Return None if there is none.

@@ -106,7 +106,7 @@ class NniRows:
         for time, trial, event, data, number, message in self._rows("TrialJobEvent"):
             if isinstance(trial, str) and trial and event in {*_STATES, "ADD_RESUMED"}:
                 one = found.setdefault(trial, _Seen(trial, len(found), created=seconds(time) or 0.0))
-                _take(one, str(event), seconds(time))
+                _apply_event(one, str(event), seconds(time))
                 one.record = _read_object(data) or one.record
                 one.number = number if type(number) is int and 0 <= number <= _LARGEST else one.number
                 one.message = message if isinstance(message, str) else one.message
@@ -140,7 +140,7 @@ class NniRows:
         yield from self._db.execute(f"SELECT {columns} FROM {table} {end}")
 
 
-def _take(one: _Seen, event: str, time: float | None) -> None:
+def _apply_event(one: _Seen, event: str, time: float | None) -> None:
     """Apply one event of a trial; one that was queued again by a resume starts afresh."""
     if event == "ADD_RESUMED":
         one.state, one.started, one.ended = TrialState.WAITING, None, None

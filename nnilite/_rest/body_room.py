@@ -33,7 +33,7 @@ class BodyRoom:
         finally:
             hold.release()
 
-    def take(self, job: str, size: int) -> None:
+    def reserve(self, job: str, size: int) -> None:
         """Reserve room for a body. Raises: HttpRefusal if there is no room now."""
         if self._taken[job] + size > JOB_BYTES:
             raise HttpRefusal(503, "this trial has too many reports under way; send them one after the other")
@@ -60,7 +60,7 @@ class BodyHold:
     def add(self, job: str, size: int) -> None:
         """Take more. Raises: HttpRefusal if there is no room now."""
         if size:
-            self._room.take(job, size)
+            self._room.reserve(job, size)
             self.job = job
             self.size += size
 

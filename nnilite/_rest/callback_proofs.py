@@ -72,7 +72,7 @@ class Proofs:
             return None
         return Signed(token, found["mine"], found["theirs"], int(found["count"]), found["content"])
 
-    def take(self, job: str, signed: Signed, body: bytes) -> bool:
+    def accept(self, job: str, signed: Signed, body: bytes) -> bool:
         """Return whether this body is the signed one, and comes after all batches taken of this job."""
         if digest(body) != signed.content or signed.place <= self._last.get(job, (self._forgotten, _END)):
             return False

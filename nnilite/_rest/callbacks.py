@@ -20,7 +20,7 @@ class CallbackHandler(ApiHandler):
     """Takes one batch of events. The answer is sent after the manager has committed them."""
 
     async def post(self, job: str) -> None:
-        if self.signed is not None and not self.site.gate.proofs.take(job, self.signed, self.body()):
+        if self.signed is not None and not self.site.gate.proofs.accept(job, self.signed, self.body()):
             raise HttpRefusal(401, "this batch is not as it was signed, or it was sent before")
         events = parse_batch(self.body())
         answer = await self.backend.callbacks.events(job, events)

@@ -48,9 +48,9 @@ class PageProofs:
         `path` begins with /api/v1.
         """
         signed = self._proofs.read(authorization, key, method, path)
-        return signed if signed is not None and self._take(*signed.place) else None
+        return signed if signed is not None and self._accept(*signed.place) else None
 
-    def _take(self, number: int, count: int) -> bool:
+    def _accept(self, number: int, count: int) -> bool:
         if number <= self._forgotten or count >= COUNT_MAX or self._clock() * 1000 > number + LIFE_S * 1000:
             return False
         taken = self._taken.get(number, 0)

@@ -36,14 +36,16 @@ class _Collected:
     def collect(self) -> Iterator[Metric]:
         profile = self._profile
         labels = {"experiment": profile.id, "name": profile.name}
-        yield _states("nnilite_experiment_state", "1 for the state of the experiment", labels, _of(profile.state))
+        yield _states(
+            "nnilite_experiment_state", "1 for the state of the experiment", labels, _flag_states(profile.state)
+        )
         counts = {state.value: float(profile.counts.get(state, 0)) for state in TrialState}
         yield _states("nnilite_trials", "Trials by state", labels, counts)
         for name, text, value in _numbers(profile):
             yield _make_gauge(name, text, labels, value)
 
 
-def _of(current: ExperimentState) -> dict[str, float]:
+def _flag_states(current: ExperimentState) -> dict[str, float]:
     return {state.value: float(state is current) for state in ExperimentState}
 
 

@@ -131,7 +131,7 @@ class ServerConnections:
 
     def close_one(self) -> bool:
         """Close one without a proof, or else the one that has waited longest. Return False if none may be closed."""
-        stream = self._unproven.take() or next(iter(self._idle), None)
+        stream = self._unproven.remove_one() or next(iter(self._idle), None)
         if stream is None:
             return False
         self.closed(stream)

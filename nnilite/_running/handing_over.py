@@ -37,7 +37,7 @@ def wait_until_sent(manager: Client, tell: Callable[[str], None]) -> dict[str, A
             least, still_since = left, now
         if (not owed and now > began + _SETTLED_S) or now > still_since + STILL_S or now > began + MOST_S:
             return profile
-        said = f"Waiting until trackers and webhooks have everything: {words(owed)}; Ctrl-C waits no longer"
+        said = f"Waiting until trackers and webhooks have everything: {describe_owed(owed)}; Ctrl-C waits no longer"
         if owed and said != told and now > told_s + _TOLD_EVERY_S:
             tell(said)
             told, told_s = said, now
@@ -59,14 +59,14 @@ def amounts(owed: dict[str, Any]) -> int:
     return int(owed["trials"] + owed["results"] + owed["messages"])
 
 
-def words(owed: Owed) -> str:
+def describe_owed(owed: Owed) -> str:
     """Return `mlflow (tracker) has not got 2 trials and 40 results, webhook 1 has not got 3 messages`."""
     return ", ".join(f"{one['name']} has not got {_amount(one)}" for one in owed)
 
 
 def sentence(owed: Owed, experiment: str) -> str:
     """Return what is still owed and to which receiver, and the command that sends it."""
-    return f"{words(owed)}; `nnictl resume {experiment} --foreground` sends the rest, and log/ may show why"
+    return f"{describe_owed(owed)}; `nnictl resume {experiment} --foreground` sends the rest, and log/ may show why"
 
 
 def _amount(one: dict[str, Any]) -> str:

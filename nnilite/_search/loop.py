@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nnilite._search.function_arguments import takes_report
-from nnilite._search.outcomes import ObjectiveFailed, TimeUp, TrialOutcome, is_never_a_result, told
+from nnilite._search.outcomes import ObjectiveFailed, TimeUp, TrialOutcome, describe_error, is_never_a_result
 from nnilite.errors import NniliteError, NoMoreTrialError, TrialStopped
 from nnilite.records import Json, Trial, TrialState
 
@@ -64,7 +64,9 @@ class Loop:
             try:
                 outcome = self._attempt(trial)
             except BaseException as error:  # such as Ctrl-C
-                self._search.tell(trial, state=TrialState.USER_CANCELED, reason=f"interrupted ({told(error)})")
+                self._search.tell(
+                    trial, state=TrialState.USER_CANCELED, reason=f"interrupted ({describe_error(error)})"
+                )
                 raise
             self._learn(trial, outcome)
 
@@ -130,7 +132,9 @@ class Loop:
                     self._tell(trial, outcome)
         finally:
             for trial in running.values():
-                self._search.tell(trial, state=TrialState.USER_CANCELED, reason=f"interrupted ({told(error)})")
+                self._search.tell(
+                    trial, state=TrialState.USER_CANCELED, reason=f"interrupted ({describe_error(error)})"
+                )
 
     def _next(self) -> Trial | None:
         if self._left <= 0 or self._exhausted or self._late():
@@ -172,7 +176,7 @@ class Loop:
         except TrialStopped as error:
             return worker.TIME_UP if isinstance(error, TimeUp) else worker.STOP, str(error)
         except Exception as error:  # noqa: BLE001  a user's assessor, or storage: in a thread this fails the trial, too
-            return worker.REFUSED, told(error)
+            return worker.REFUSED, describe_error(error)
         return worker.GO_ON, ""
 
     def _learn(self, trial: Trial, outcome: TrialOutcome) -> None:
@@ -190,8 +194,8 @@ class Loop:
             state = TrialState.SYS_CANCELED if isinstance(error, TimeUp) else TrialState.EARLY_STOPPED
             return self._search.tell(trial, state=state, reason=str(error))
         trace = error.__cause__ if isinstance(error, ObjectiveFailed) else error
-        log.warning("trial %s failed: %s", trial.id, told(error), exc_info=trace)
-        return self._search.tell(trial, state=TrialState.FAILED, reason=told(error))
+        log.warning("trial %s failed: %s", trial.id, describe_error(error), exc_info=trace)
+        return self._search.tell(trial, state=TrialState.FAILED, reason=describe_error(error))
 
     def _check_usable(self, trial: Trial, outcome: TrialOutcome) -> None:
         """Raise NniliteError if the function returns what can never be a result, so that every trial would fail."""

@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from nnilite import _text
-from nnilite._search.outcomes import TimeUp, told
+from nnilite._search.outcomes import TimeUp, describe_error
 from nnilite.errors import NniliteError, TrialStopped
 from nnilite.records import Json
 
@@ -37,7 +37,7 @@ def work(link: Connection, objective: bytes, takes_report: bool) -> None:
     try:
         function = pickle.loads(objective)
     except Exception as error:  # noqa: BLE001  whatever the import of the user's modules raises
-        link.send(("unusable", told(error)))
+        link.send(("unusable", describe_error(error)))
         return
     arguments = [_make_reporter(link)] if takes_report else []
     # An OSError or EOFError means that the search has gone.
@@ -59,7 +59,7 @@ def _outcome(function: Callable[..., Any], parameters: Json, arguments: list[Any
     except TrialStopped as error:
         return ("stopped", TIME_UP if isinstance(error, TimeUp) else STOP, str(error))
     except Exception as error:  # noqa: BLE001  the user's own code: one bad trial must not end the search
-        return ("failed", told(error), traceback.format_exc())
+        return ("failed", describe_error(error), traceback.format_exc())
 
 
 def _make_reporter(link: Connection) -> Callable[[Json], None]:

@@ -51,7 +51,7 @@ class AsyncStore:
         self.revision = await self._run(self._store.write, records)
         self._settled.set()
 
-    async def recall(self, key: JobKey) -> tuple[Trial, Attempt, MetricCursor] | None:
+    async def find_attempt(self, key: JobKey) -> tuple[Trial, Attempt, MetricCursor] | None:
         """Return what is known of an attempt, or None if there is no such trial or attempt. Raises: StoreError."""
         known = await self._run(self._store.attempt, *key)
         if known is None:

@@ -133,13 +133,13 @@ class SoundnessCheck:
         for name in list_foreign_objects(self._db):
             yield Defect("database", f"it contains {name}, which nnilite did not create")
         for check in (lambda db: check_schema(db, SCHEMA), check_rows):
-            with _told() as told:
+            with _note_defect() as told:
                 check(self._db)
             yield from told
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[list[Defect]]:
+def _note_defect() -> Iterator[list[Defect]]:
     found: list[Defect] = []
     try:
         yield found

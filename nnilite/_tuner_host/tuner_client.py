@@ -86,7 +86,7 @@ class TunerHost:
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
-    def take(self, ahead: TunerProcess) -> None:
+    def adopt(self, ahead: TunerProcess) -> None:
         """Take a process that was started ahead, for the first start."""
         self._ahead = ahead
 

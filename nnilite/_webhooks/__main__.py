@@ -45,7 +45,7 @@ class Teller:
             if message is not None and message.kind in self._hook.events:
                 if not self._send(message):
                     return False
-                self._news.told(message)
+                self._news.mark_sent(message)
                 write_position(self._path, position)
             self._position = position
         if self._position != reached:

@@ -71,7 +71,7 @@ class NewsReader:
         elif state not in _ENDED and position.over:
             yield None, replace(position, over=False)
 
-    def told(self, message: Message) -> None:
+    def mark_sent(self, message: Message) -> None:
         """Note that the message must not come again from this process."""
         if message.kind == "failure":
             self._failures.add(message.id)

@@ -43,7 +43,7 @@ class IgnoreRules:
     outer: IgnoreRules | None = None
 
     @classmethod
-    def of(cls, lines: Iterable[str], folder: str = "", outer: IgnoreRules | None = None) -> IgnoreRules:
+    def parse(cls, lines: Iterable[str], folder: str = "", outer: IgnoreRules | None = None) -> IgnoreRules:
         """Return the rules of an ignore file in `folder` ("" is the root), which win over those of `outer`."""
         from pathspec import GitIgnoreSpec
 

@@ -25,7 +25,7 @@ class Size:
     def __sub__(self, other: Size) -> Size:
         return Size(self.files - other.files, self.n_bytes - other.n_bytes)
 
-    def fits(self, cap: Size) -> bool:
+    def is_within(self, cap: Size) -> bool:
         return self.files <= cap.files and self.n_bytes <= cap.n_bytes
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class Tree:
     def largest(self) -> list[tuple[str, Size]]:
         """Return the parts to leave out, largest first, until the rest fits; at most five. Folders end in "/"."""
         found: list[tuple[str, Size]] = []
-        while self._inside[""] and not self._sizes[""].fits(self._cap) and len(found) < _LINES:
+        while self._inside[""] and not self._sizes[""].is_within(self._cap) and len(found) < _LINES:
             part = self._find_heaviest()
             found.append((part, self._sizes[part]))
             self._remove(part)

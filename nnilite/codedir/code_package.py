@@ -141,7 +141,7 @@ def list_files(root: Path | str, limits: PackageLimits = PackageLimits()) -> Fil
     files = tuple(sorted(walk.files, key=lambda file: os.fsencode(file.path)))
     size = Size(len(files), sum(file.size for file in files))
     cap = Size(limits.max_files, limits.max_bytes)
-    if not size.fits(cap):
+    if not size.is_within(cap):
         raise CodeDirError(advice([(file.path, file.size) for file in files], cap, str(top)))
     return FileList(top, files, size.n_bytes, tuple(walk.notes))
 
@@ -191,7 +191,7 @@ class _Walk:
 
     def go(self, most: int) -> None:
         """Fill `files`, `notes` and `unreadable`; stop at `most` files, to be quick on a whole disk."""
-        folders = [("", IgnoreRules.of(DEFAULT_IGNORES))]
+        folders = [("", IgnoreRules.parse(DEFAULT_IGNORES))]
         while folders and len(self.files) < most:
             folders += self._folder(*folders.pop())
         sent = {file.path for file in self.files} | self._folders
@@ -237,7 +237,7 @@ class _Walk:
         try:
             if not place.is_file():
                 return outer
-            return IgnoreRules.of(split_lines(place.read_bytes()), folder, outer)
+            return IgnoreRules.parse(split_lines(place.read_bytes()), folder, outer)
         except OSError:  # the walk comes to this file and reports it
             return outer
 

@@ -46,7 +46,7 @@ def _construct(word: str, algorithm: Any, here: At) -> type | None:
     except PluginError as error:
         here.below("name").fault(str(error))
     except ConfigError as error:
-        here.take(error)
+        here.note_error(error)
     else:
         return found
     return None

@@ -75,7 +75,7 @@ class At:
         place = (source or self.reading.source).place(self.path)
         self.reading.errors.append(SpaceError(message, place))
 
-    def take(self, error: ConfigError) -> Any:
+    def note_error(self, error: ConfigError) -> Any:
         """Note an error of a plugin's own rules. Its field, if it names one, is relative to this place."""
         place = self.reading.source.place(self.path)
         if error.place.field:

@@ -34,7 +34,7 @@ class FieldKind(ABC):
     def read(self, raw: Any, at: At) -> Any:
         """Return the value that `raw` stands for."""
 
-    def fits(self, raw: Any) -> bool:
+    def matches(self, raw: Any) -> bool:
         """Return whether `raw` looks like a value of this kind. A union uses this to choose between its members."""
         return True
 
@@ -58,7 +58,7 @@ class Leaf(FieldKind):
         self.types = types
         self._json_schema = dict(json_schema)
 
-    def fits(self, raw: Any) -> bool:
+    def matches(self, raw: Any) -> bool:
         # In Python, true and false are whole numbers, too.
         return isinstance(raw, self.types) and (bool in self.types or not isinstance(raw, bool))
 
@@ -136,7 +136,7 @@ class Located(FieldKind):
         self.rule = rule
         self.words = {"file": "file", "key": "file", "directory": "folder", "path": "path"}[rule.value]
 
-    def fits(self, raw: Any) -> bool:
+    def matches(self, raw: Any) -> bool:
         return isinstance(raw, (str, os.PathLike))
 
     def read(self, raw: Any, at: At) -> Any:
@@ -161,7 +161,7 @@ class OneOf(FieldKind):
         self.values = dict(values)  # from the word in the YAML to the value
         self.words = " \\| ".join(f"`{value}`" for value in self.values)
 
-    def fits(self, raw: Any) -> bool:
+    def matches(self, raw: Any) -> bool:
         return isinstance(raw, tuple(type(value) for value in (*self.values, *self.values.values())))
 
     def read(self, raw: Any, at: At) -> Any:
@@ -235,11 +235,11 @@ class ListOf(FieldKind):
         self.make = make
         self.words = f"list of {item.words}"
 
-    def fits(self, raw: Any) -> bool:
+    def matches(self, raw: Any) -> bool:
         return isinstance(raw, (list, tuple))
 
     def read(self, raw: Any, at: At) -> Any:
-        if not self.fits(raw):
+        if not self.matches(raw):
             return at.fault(f"must be a list, not {masked(raw, at.path)!r}")
         values = [self.item.read(item, at.below(k)) for k, item in enumerate(raw)]
         return INVALID if any(value is INVALID for value in values) else self.make(values)
@@ -258,11 +258,11 @@ class DictOf(FieldKind):
         self.item = item
         self.words = f"mapping of names to {item.words}"
 
-    def fits(self, raw: Any) -> bool:
+    def matches(self, raw: Any) -> bool:
         return isinstance(raw, Mapping)
 
     def read(self, raw: Any, at: At) -> Any:
-        if not self.fits(raw):
+        if not self.matches(raw):
             return at.fault(f"must be a mapping, not {masked(raw, at.path)!r}")
         if not all(isinstance(key, str) for key in raw):
             return at.fault("has a key that is not text; put it in quotes")
@@ -284,11 +284,11 @@ class Union(FieldKind):
         self.kinds = kinds
         self.words = words or " or ".join(kind.words for kind in kinds)
 
-    def fits(self, raw: Any) -> bool:
-        return any(kind.fits(raw) for kind in self.kinds)
+    def matches(self, raw: Any) -> bool:
+        return any(kind.matches(raw) for kind in self.kinds)
 
     def read(self, raw: Any, at: At) -> Any:
-        fitting = [kind for kind in self.kinds if kind.fits(raw)]
+        fitting = [kind for kind in self.kinds if kind.matches(raw)]
         if not fitting:
             return at.fault(f"must be {self.words}, not {masked(raw, at.path)!r}")
         best = min(fitting, key=lambda kind: _count_faults(kind, raw, at))
@@ -296,7 +296,7 @@ class Union(FieldKind):
 
     def write(self, value: Any, secrets: bool) -> Json:
         for kind in self.kinds:
-            if kind.fits(value):
+            if kind.matches(value):
                 return kind.write(value, secrets)
         return value
 

@@ -83,7 +83,7 @@ class Record(FieldKind):
             self._entries = tuple(_entry(field, hints[field.name]) for field in fields)
         return self._entries
 
-    def fits(self, raw: Any) -> bool:
+    def matches(self, raw: Any) -> bool:
         return isinstance(raw, (Mapping, self.cls))
 
     def read(self, raw: Any, at: At) -> Any:
@@ -94,7 +94,7 @@ class Record(FieldKind):
             # A plugin's `__post_init__` checks rules between fields. A ConfigError of it names the field that is wrong.
             return self.cls(**values)
         except ConfigError as error:
-            return at.take(error)
+            return at.note_error(error)
         except ValueError as error:
             return at.fault(str(error))
 

@@ -211,7 +211,7 @@ class ServiceKind(FieldKind):
 
     words = "object with a platform"
 
-    def fits(self, raw: Any) -> bool:
+    def matches(self, raw: Any) -> bool:
         return isinstance(raw, (Mapping, ServiceConfig, str))  # a text, too, so that its error says what is missing
 
     def read(self, raw: Any, at: At) -> Any:

@@ -97,7 +97,7 @@ def chain(error: BaseException) -> Iterator[BaseException]:
         known.extend(item for item in more if isinstance(item, BaseException) and item not in known)
 
 
-def words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Describe what went wrong, without the URL, which may hold a secret."""
     found = list(chain(error))
     for each in found:
@@ -117,7 +117,7 @@ def reply(content: bytes, content_type: str) -> str:
     except (ValueError, RecursionError):
         data = None
     if isinstance(data, dict):
-        return _told(data)[:_REPLY_CHARS]
+        return _find_sentence(data)[:_REPLY_CHARS]
     if "html" in content_type:
         return ""
     text = content.decode("utf-8", "replace")
@@ -126,10 +126,10 @@ def reply(content: bytes, content_type: str) -> str:
     return " ".join((errors[-1] if errors else text).split())[:_REPLY_CHARS]
 
 
-def _told(data: dict[str, Any]) -> str:
+def _find_sentence(data: dict[str, Any]) -> str:
     """Return the sentence in an error's JSON: many platforms have an object there, with the sentence in it."""
     found = next((data[name] for name in ("message", "error", "detail", "msg", "reason") if data.get(name)), "")
-    return _told(found) or str(found) if isinstance(found, dict) else str(found)
+    return _find_sentence(found) or str(found) if isinstance(found, dict) else str(found)
 
 
 def retry_after_s(value: str) -> float:

@@ -30,9 +30,9 @@ from nnilite.platform_http._problems import (
     Throttled,
     Untrusted,
     chain,
+    describe_error,
     kind_and_cure,
     retry_after_s,
-    words,
 )
 from nnilite.platform_http._problems import reply as reply_of
 from nnilite.records import Json
@@ -236,8 +236,9 @@ class PlatformHttp:
             raise _NoAnswer(self._make_untrusted(error), unsent=True) from None
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             unsent = any(isinstance(each, _UNSENT) for each in chain(error))
-            what = f"cannot be reached: {words(error)}; check that its address is right, and no firewall blocks it"
-            raise _NoAnswer(self._make_outage(request, what), unsent) from None
+            cure = "check that its address is right, and no firewall blocks it"
+            outage = self._make_outage(request, f"cannot be reached: {describe_error(error)}; {cure}")
+            raise _NoAnswer(outage, unsent) from None
 
     def _follow(self, sending: _Sending, url: str) -> HttpAnswer:
         """Send a request, and again where it is redirected to within the platform's address."""
@@ -272,8 +273,8 @@ class PlatformHttp:
 
     def _make_untrusted(self, error: BaseException) -> Untrusted:
         return Untrusted(
-            f"the certificate of {self._name} at {self._address} is not trusted ({words(error)}): name the authority "
-            f"that has signed it in caCert, as a PEM file"
+            f"the certificate of {self._name} at {self._address} is not trusted ({describe_error(error)}): name the "
+            f"authority that has signed it in caCert, as a PEM file"
         )
 
     def _problem(self, request: HttpRequest, answer: HttpAnswer) -> Problem:

@@ -5,7 +5,7 @@
         return deliver(context, source, report, storage, callback)
 
     deliveries = Deliveries(delivered, way_back)                                    of the service
-    delivery = await deliveries.of(job)
+    delivery = await deliveries.prepare(job)
     instructions = delivery.instructions(job, folder)
     variables = delivery.variables(instructions)                                    of the job
 
@@ -165,7 +165,7 @@ class Deliveries:
         self._way_back = way_back
         self._made: dict[str, Delivery] = {}
 
-    async def of(self, job: Job) -> Delivery:
+    async def prepare(self, job: Job) -> Delivery:
         """Return the delivery for a job. Raises: what `deliver` and `way_back` raise."""
         report = str(job.spec.get("report") or "rest")
         if report not in self._made:

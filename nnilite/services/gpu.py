@@ -182,12 +182,12 @@ def read_gpus() -> list[Gpu]:
 def _read_gpu(nvml: Any, index: int) -> Gpu:
     try:
         device = nvml.nvmlDeviceGetHandleByIndex(index)
-        memory = _told(nvml, nvml.nvmlDeviceGetMemoryInfo, device, None)
+        memory = _ask(nvml, nvml.nvmlDeviceGetMemoryInfo, device, None)
         running = [
-            *_told(nvml, nvml.nvmlDeviceGetComputeRunningProcesses, device, []),
-            *_told(nvml, nvml.nvmlDeviceGetGraphicsRunningProcesses, device, []),
+            *_ask(nvml, nvml.nvmlDeviceGetComputeRunningProcesses, device, []),
+            *_ask(nvml, nvml.nvmlDeviceGetGraphicsRunningProcesses, device, []),
         ]
-        rates = _told(nvml, nvml.nvmlDeviceGetUtilizationRates, device, None)
+        rates = _ask(nvml, nvml.nvmlDeviceGetUtilizationRates, device, None)
         name = nvml.nvmlDeviceGetName(device)
     except nvml.NVMLError as error:  # fallen off the bus, in a reset, or not ours to use
         return Gpu(index, fault=f"cannot be used: {error}")
@@ -201,7 +201,7 @@ def _read_gpu(nvml: Any, index: int) -> Gpu:
     )
 
 
-def _told(nvml: Any, question: Callable[[Any], Any], device: Any, otherwise: Any) -> Any:
+def _ask(nvml: Any, question: Callable[[Any], Any], device: Any, otherwise: Any) -> Any:
     """Return a GPU's answer, or `otherwise` if it does not support the question (MIG, vGPU, shared memory)."""
     try:
         return question(device)

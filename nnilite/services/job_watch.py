@@ -9,7 +9,7 @@ what is its own:
         async def fetch(self) -> MyJob:                      # asks for this job; Missing if there is none
             return await self._api.job(self.id)
 
-        def words(self, found: MyJob) -> SeenJob:            # pure: from the platform's state to ours
+        def interpret(self, found: MyJob) -> SeenJob:            # pure: from the platform's state to ours
             return SeenJob(STATES[found.status], found.reason, started=found.started)
 
         async def kill(self) -> None:                        # the platform's hard end
@@ -119,7 +119,7 @@ class JobWatch(ABC, Generic[JobT]):
         """Ask the platform for this job, with all details. Raises: Missing if there is none, Problem."""
 
     @abstractmethod
-    def words(self, found: JobT) -> SeenJob:
+    def interpret(self, found: JobT) -> SeenJob:
         """Return what the platform's answer means. It may depend on what was seen before."""
 
     @abstractmethod
@@ -227,7 +227,7 @@ class JobWatch(ABC, Generic[JobT]):
         return seen.status(reason=seen.reason if self._cancel_at is None else "the job is being canceled")
 
     def _seen(self, found: JobT) -> SeenJob:
-        seen = self.words(found)
+        seen = self.interpret(found)
         self.host, self.url = seen.host or self.host, seen.url or self.url
         return seen
 
@@ -265,7 +265,7 @@ class JobWatch(ABC, Generic[JobT]):
         if self.over is not None or self._cancel_at is not None:
             return
         try:
-            seen = self.words(await self._fetch_job())
+            seen = self.interpret(await self._fetch_job())
         except NotFound:
             # The platform may know it again later; then it is ended at once.
             self._cancel_at = time.monotonic()
@@ -286,17 +286,17 @@ class JobWatch(ABC, Generic[JobT]):
         except NotFound:
             return
         except (ConfigError, Conflict) as problem:
-            if not _has_ended(self.words(await self._fetch_job())):
+            if not _has_ended(self.interpret(await self._fetch_job())):
                 raise ServiceError(str(problem)) from problem
         self.canceled = self.canceled or not softly
 
     async def remove(self) -> None:
         """End it, if it has not ended or still holds something. Raises: ServiceError while it still runs, Problem."""
         try:
-            seen = self.words(await self._fetch_job())
+            seen = self.interpret(await self._fetch_job())
             if seen.holds or not (_has_ended(seen) or seen.is_stopping):
                 await self._end()
-                seen = self.words(await self._fetch_job())
+                seen = self.interpret(await self._fetch_job())
         except NotFound:
             return
         if not _has_ended(seen):

@@ -227,7 +227,7 @@ class SlotDesk:
         self._told: Tuple[float, List[Claim]] = (-math.inf, [])  # when the file was written, and its first claim
         self._taken: Tuple[float, int, List[str]] = (-math.inf, 0, [])  # time, `changes`, result of the count
 
-    def take(self, job: str, directory: Path, terms: SlotTerms) -> str:
+    def book(self, job: str, directory: Path, terms: SlotTerms) -> str:
         """Take a slot for one more job, whose folder this is. Return "", or what it waits for. Raises: SlotTrouble.
 
         A job that waits must ask again within RENEWED_S, or it counts as not waiting. Terms may change meanwhile.
@@ -237,11 +237,11 @@ class SlotDesk:
         self._own.priority = terms.priority
         try:
             with self._hold_lock():
-                return self._take(job, directory, terms.limit)
+                return self._book(job, directory, terms.limit)
         except _Busy:
             return _LOCKED
 
-    def _take(self, job: str, directory: Path, limit: int) -> str:
+    def _book(self, job: str, directory: Path, limit: int) -> str:
         now = self._clock()
         self._load()
         # The last manager may have died when it was about to start this job.

@@ -25,7 +25,7 @@ class AnswerSink:
         self._pieces: list[bytes] = []
         self._size = 0
 
-    def take(self, piece: bytes) -> None:
+    def add(self, piece: bytes) -> None:
         """Take more output. Raises: ServiceError if it is too much, OSError."""
         self._size += len(piece)
         if self._file is not None and self._room is not None:

@@ -44,13 +44,13 @@ class _Pieces:
 
 def save(source: _RemoteFile, archive: Path, most_bytes: int | None = None) -> None:
     """Write the stream to a file as it is, whole or not at all. Raises: LinkLost, MachineError."""
-    with _told():
+    with _translate_errors():
         save_stream(_Pieces(source).read, archive, most_bytes)
 
 
 def save_below(source: _RemoteFile, root: Path, path: str, most_bytes: int) -> None:
     """Write the stream to a file below a folder: see `nnilite.foreign_files.save_below`. Raises: as `save`."""
-    with _told():
+    with _translate_errors():
         foreign_files.save_below(_Pieces(source).read, root, path, most_bytes)
 
 
@@ -60,13 +60,13 @@ def unpack(source: _RemoteFile, target: Path) -> None:
     Raises: LinkLost if the stream breaks off, MachineError.
     """
     pieces = _Pieces(source)
-    with _told():
+    with _translate_errors():
         take_tar(pieces.read, target)
         pieces.drain()
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except BrokenStream as error:

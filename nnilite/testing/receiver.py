@@ -109,7 +109,7 @@ class Receiver:
                 return 404, {"error": f"there is no job {job}"}, None
             received.requests += 1
             signed = self.proofs.read(authorization, received.token, "POST", path)
-            known = self.proofs.take(job, signed, body) if signed else authorization == f"Bearer {received.token}"
+            known = self.proofs.accept(job, signed, body) if signed else authorization == f"Bearer {received.token}"
             if not known:
                 received.refused += 1
                 return 401, {"error": "wrong token"}, None

@@ -245,6 +245,7 @@ def test_a_page_that_a_stranger_left_at_the_port_gets_nothing_of_the_next_manage
     page = open_page(running.entry.url)
     page.get_by_text("Live", exact=True).wait_for()
     page.expected_errors.append("421")
+    page.expected_errors.append("module script")  # what the page loads late may ask the stranger
     former = urlsplit(page.url).netloc
     running.kill_manager()
     with stranger(port):

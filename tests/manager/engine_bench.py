@@ -94,7 +94,7 @@ class Bench:
         _, _, trial, attempt = name.split("-")
         final = Reported(0, MetricKind.FINAL, 0, value, 2.0)
         events: list[KeeperEvent] = [Started(1.0), *([final] if code == 0 else []), Exited(3.0, code)]
-        await self.engine.take(trial, int(attempt), events)
+        await self.engine.commit_events(trial, int(attempt), events)
 
     async def run_all(self, trials: int) -> None:
         """Run whatever comes until so many trials have ended."""

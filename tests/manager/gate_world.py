@@ -297,7 +297,7 @@ class World:
     async def _deliver(self, keeper: Keeper, metrics: int, size: int) -> None:
         batch = keeper.batch(metrics, size)
         try:
-            answer = await self.engine.take(keeper.trial, keeper.attempt, batch)
+            answer = await self.engine.commit_events(keeper.trial, keeper.attempt, batch)
         except Fenced:
             keeper.fenced = True
         except GapFound:

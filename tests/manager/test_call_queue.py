@@ -115,7 +115,7 @@ async def test_a_job_finds_at_once_the_room_that_only_an_ended_job_still_has(sta
 
     bench = await start_bench(service=OneRoom, concurrency=1)
     await bench.until(lambda: bench.engine.submitted())
-    await bench.engine.take("t0", 0, [Started(1.0), Exited(2.0, 0)])
+    await bench.engine.commit_events("t0", 0, [Started(1.0), Exited(2.0, 0)])
     await eventually_async(lambda: "submit nni-e-t1-0" in bench.fake.calls, 10.0)
     at = bench.fake.calls.index("full nni-e-t1-0")
     assert bench.fake.calls[at : at + 3] == ["full nni-e-t1-0", "remove nni-e-t0-0", "submit nni-e-t1-0"]

@@ -75,7 +75,7 @@ async def test_a_lost_job_is_tried_again_and_its_old_keeper_is_turned_away(bench
     bench.fake.jobs["nni-e-t0-0"].lose("the node is gone")
     await bench.until(lambda: "nni-e-t0-1" in bench.fake.jobs)
     with pytest.raises(Fenced):
-        await bench.engine.take("t0", 0, [Reported(0, MetricKind.FINAL, 0, 9.0, 1.0)])
+        await bench.engine.commit_events("t0", 0, [Reported(0, MetricKind.FINAL, 0, 9.0, 1.0)])
     await bench.run_all(4)
     assert bench.engine.rules.best is not None
     assert bench.engine.rules.best.value == 1.0
@@ -116,15 +116,15 @@ async def test_a_batch_that_begins_too_late_is_refused_and_a_repeated_one_change
     await bench.until(lambda: "nni-e-t0-0" in bench.fake.jobs)
     metrics = [Reported(i, MetricKind.PERIODICAL, i, i, 1.0) for i in range(3)]
     with pytest.raises(GapFound):
-        await bench.engine.take("t0", 0, metrics[1:])
+        await bench.engine.commit_events("t0", 0, metrics[1:])
     for _ in range(2):
-        assert (await bench.engine.take("t0", 0, metrics)).metrics == 3
+        assert (await bench.engine.commit_events("t0", 0, metrics)).metrics == 3
 
 
 async def test_output_of_a_worker_elsewhere_is_kept_in_the_trials_folder(bench: Bench, tmp_path: Path) -> None:
     await bench.until(lambda: "nni-e-t0-0" in bench.fake.jobs)
     for offset, data in ((0, b"one\n"), (0, b"one\ntwo\n"), (8, b"three\n")):
-        await bench.engine.take("t0", 0, [Output("stdout", offset, data)])
+        await bench.engine.commit_events("t0", 0, [Output("stdout", offset, data)])
     assert (tmp_path / "trials/t0/0/trial.stdout").read_bytes() == b"one\ntwo\nthree\n"
 
 
@@ -194,7 +194,7 @@ async def test_the_assessor_sees_every_intermediate_result_once_and_in_order(sta
     await bench.until(lambda: "nni-e-t0-0" in bench.fake.jobs)
     for batch in ((0, 3), (1, 5), (5, 6)):
         metrics = [Reported(i, MetricKind.PERIODICAL, i, i, 1.0) for i in range(*batch)]
-        await bench.engine.take("t0", 0, metrics)
+        await bench.engine.commit_events("t0", 0, metrics)
     await bench.until(lambda: sum(len(v) for _, v in bench.tuner.assessed) == 6)
     assert [value for _, values in bench.tuner.assessed for value in values] == list(range(6))
 
@@ -204,7 +204,7 @@ async def test_the_tuner_learns_what_a_trial_had_reached_when_it_was_stopped_ear
     bench.tuner.poor.add("t0")
     await bench.until(lambda: "nni-e-t0-0" in bench.fake.jobs)
     metrics = [Reported(i, MetricKind.PERIODICAL, i, {"default": i / 2}, 1.0) for i in range(3)]
-    await bench.engine.take("t0", 0, [Started(1.0), *metrics])
+    await bench.engine.commit_events("t0", 0, [Started(1.0), *metrics])
     await bench.until(lambda: len(bench.tuner.calls) == 2)
     result, end = bench.tuner.calls
     assert (result.kind, result.trial_job_id, result.value) == ("result", "t0", {"default": 1.0})
@@ -333,7 +333,7 @@ async def test_after_the_end_nothing_is_acknowledged(bench: Bench) -> None:
     await bench.until(lambda: bench.engine.rules.state is ExperimentState.STOPPED)
     await bench.until(lambda: bench.ended.done(), timeout_s=60.0)
     with pytest.raises(ServiceError, match="has stopped"):
-        await bench.engine.take("t0", 0, [Reported(0, MetricKind.FINAL, 0, 9.0, 1.0)])
+        await bench.engine.commit_events("t0", 0, [Reported(0, MetricKind.FINAL, 0, 9.0, 1.0)])
 
 
 async def test_reports_in_a_platforms_log_are_followed_while_the_job_runs(start_bench: StartBench) -> None:
@@ -353,7 +353,7 @@ async def test_the_platforms_word_on_an_attempt_that_its_keeper_ended_meanwhile_
     class Slow(fakes.FakeService):
         async def reports(self, handle: Any) -> Any:
             if handle["job"] == "nni-e-t0-0":
-                await late[0].engine.take("t0", 0, [Exited(1.0, 75)])
+                await late[0].engine.commit_events("t0", 0, [Exited(1.0, 75)])
                 await late[0].until(lambda: late[0].engine.rules.live["t0"].trial.attempt == 1)
             return ()
 
@@ -454,7 +454,7 @@ async def test_reports_are_left_to_a_keeper_as_long_as_it_delivers(
     await bench.until(lambda: bench.fake.jobs)
     name = next(iter(bench.fake.jobs))
     first = [Started(1.0), Reported(0, MetricKind.PERIODICAL, 0, 0.5, 1.5)]
-    await bench.engine.take(name.split("-")[2], 0, first)
+    await bench.engine.commit_events(name.split("-")[2], 0, first)
     bench.fake.jobs[name].finish()
     polled = bench.fake.calls.count("poll")
     assert isinstance(bench.service, ReadService)

@@ -112,11 +112,11 @@ async def test_a_platform_that_removes_nothing_holds_the_end_up_for_a_while_only
 async def test_a_job_whose_platform_did_not_confirm_its_end_is_ended_through_its_keeper(tmp_path: Path) -> None:
     async with open_bench(tmp_path) as stopped:
         await stopped.until(lambda: "nni-e-t0-0" in stopped.fake.jobs)
-        await stopped.engine.take("t0", 0, [Started(1.0)])
+        await stopped.engine.commit_events("t0", 0, [Started(1.0)])
         for job in stopped.fake.jobs.values():
             job.obeys = False
         await stopped.engine.do(s.Stop(stopped.engine.now()))
         await stopped.engine.do(s.Abandon(stopped.engine.now()))
         await stopped.ended
     async with open_bench(tmp_path) as resumed:
-        assert (await resumed.engine.take("t0", 0, [])).cancel
+        assert (await resumed.engine.commit_events("t0", 0, [])).cancel

@@ -87,7 +87,7 @@ class Taking:
         await self.running.until(self.running.engine.submitted)
         attempt = self.running.engine.submitted()[0]
         try:
-            taken = await self.running.engine.take(attempt.trial, attempt.number, events, over_gaps)
+            taken = await self.running.engine.commit_events(attempt.trial, attempt.number, events, over_gaps)
         except (Fenced, GapFound, ServiceError, StoreError) as error:
             self.outcomes[type(error).__name__] += 1
         else:

@@ -77,11 +77,11 @@ async def test_a_batch_whose_output_cannot_be_written_is_not_taken_and_is_taken_
     disk(bench).error = OSError(28, "No space left on device")
     batch = [*metrics(0, 1), Output("stdout", 0, b"hello")]
     with pytest.raises(StoreError, match="No space left on device"):
-        await bench.engine.take(*JOB, batch)
+        await bench.engine.commit_events(*JOB, batch)
     assert "No space left" in bench.engine.trouble
     assert await stored(bench) == 0
     disk(bench).error = None
-    assert (await bench.engine.take(*JOB, batch)).metrics == 2
+    assert (await bench.engine.commit_events(*JOB, batch)).metrics == 2
     assert (await stored(bench), bench.engine.trouble) == (2, "")
     assert (tmp_path / "trials/t0/0/trial.stdout").read_bytes() == b"hello"
 
@@ -91,8 +91,8 @@ async def test_a_trial_that_sends_output_without_end_fills_no_disk(start_bench: 
     await bench.until(lambda: "nni-e-t0-0" in bench.fake.jobs)
     piece = b"x" * 1_000_000
     for number in range(10):
-        taken = await bench.engine.take(*JOB, [Output("stdout", number * len(piece), piece)])
-    await bench.engine.take(*JOB, [Output("stderr", 2**53 - 10, b"far")], True)
+        taken = await bench.engine.commit_events(*JOB, [Output("stdout", number * len(piece), piece)])
+    await bench.engine.commit_events(*JOB, [Output("stderr", 2**53 - 10, b"far")], True)
     assert taken.output["stdout"] == 10_000_000
     assert (tmp_path / "trials/t0/0/trial.stdout").stat().st_size < 3_100_000
     assert not (tmp_path / "trials/t0/0/trial.stderr").exists()
@@ -119,11 +119,11 @@ async def test_an_attempt_whose_reports_wait_for_the_disk_of_the_manager_is_not_
         disk(bench).error = OSError(24, "Too many open files")
         while bench.engine.now() < until:
             with pytest.raises(StoreError):
-                await bench.engine.take(*JOB, batch)
+                await bench.engine.commit_events(*JOB, batch)
         disk(bench).error = None
-        answer = await bench.engine.take(*JOB, batch)
+        answer = await bench.engine.commit_events(*JOB, batch)
     else:
-        taking = asyncio.create_task(bench.engine.take(*JOB, batch))
+        taking = asyncio.create_task(bench.engine.commit_events(*JOB, batch))
         await bench.until(lambda: bench.engine.now() > until)
         disk(bench).free.set()
         answer = await taking
@@ -139,7 +139,7 @@ async def test_a_trial_that_is_gone_leaves_no_trouble_behind(
     disk(bench).free.set()
     disk(bench).error = OSError(28, "No space left on device")
     with pytest.raises(StoreError):
-        await bench.engine.take(*JOB, [Output("stdout", 0, b"hello")])
+        await bench.engine.commit_events(*JOB, [Output("stdout", 0, b"hello")])
     assert bench.engine.trouble
     disk(bench).error = None
     await bench.until(lambda: not bench.engine.trouble)
@@ -148,7 +148,7 @@ async def test_a_trial_that_is_gone_leaves_no_trouble_behind(
 async def test_the_rest_and_the_end_do_not_overtake_a_batch_that_waits_for_the_disk(start_bench: StartBench) -> None:
     bench = await start_bench(store=SlowDisk)
     await bench.until(lambda: "nni-e-t0-0" in bench.fake.jobs)
-    first = asyncio.create_task(bench.engine.take(*JOB, [*metrics(0, 1), Output("stdout", 0, b"x")]))
+    first = asyncio.create_task(bench.engine.commit_events(*JOB, [*metrics(0, 1), Output("stdout", 0, b"x")]))
     await bench.until(lambda: disk(bench).writing)
     bench.fake.jobs["nni-e-t0-0"].events = [Started(1.0), *metrics(0, 1, 2), Exited(3.0, 0)]
     bench.fake.jobs["nni-e-t0-0"].finish()
@@ -164,7 +164,7 @@ async def test_events_that_come_when_their_trial_has_just_ended_are_kept_all_the
     await bench.until(lambda: bench.engine.submitted())
     over = s.Polled(*JOB, JobStatus(JobState.FAILED, "gone", 1), bench.engine.now())
     bench.engine.put(over)  # is looked at first, in the same round
-    assert (await bench.engine.take(*JOB, metrics(0, 1))).metrics == 2
+    assert (await bench.engine.commit_events(*JOB, metrics(0, 1))).metrics == 2
     assert await stored(bench) == 2
 
 
@@ -172,15 +172,15 @@ async def test_a_batch_of_an_attempt_that_was_just_replaced_is_not_acknowledged(
     await bench.until(lambda: bench.engine.submitted())
     bench.engine.put(s.Polled(*JOB, JobStatus(JobState.LOST, "gone"), bench.engine.now()))
     with pytest.raises(Fenced):
-        await bench.engine.take(*JOB, metrics(0, 1))
+        await bench.engine.commit_events(*JOB, metrics(0, 1))
 
 
 async def test_a_caller_that_gives_up_while_its_batch_is_committed_doubles_nothing(bench: Bench) -> None:
     await bench.until(lambda: bench.engine.submitted())
-    impatient_one = asyncio.create_task(bench.engine.take(*JOB, metrics(0, 1, 2)))
+    impatient_one = asyncio.create_task(bench.engine.commit_events(*JOB, metrics(0, 1, 2)))
     await others_turn()
     impatient_one.cancel()
-    assert (await bench.engine.take(*JOB, metrics(0, 1, 2, 3))).metrics == 4
+    assert (await bench.engine.commit_events(*JOB, metrics(0, 1, 2, 3))).metrics == 4
     assert bench.engine.rules.live["t0"].reported == 4
     assert await stored(bench) == 4
 
@@ -198,19 +198,19 @@ async def test_of_a_new_attempt_the_store_is_not_asked_and_of_an_earlier_manager
     async with open_bench(tmp_path) as first:
         await first.until(lambda: first.engine.submitted())
         monkeypatch.setattr(AsyncStore, "recall", noted)
-        assert ((await first.engine.take(*JOB, metrics(0))).metrics, asked) == (1, [])
+        assert ((await first.engine.commit_events(*JOB, metrics(0))).metrics, asked) == (1, [])
     async with open_bench(tmp_path) as second:
-        assert ((await second.engine.take(*JOB, metrics(0, 1))).metrics, asked) == (2, [JOB])
+        assert ((await second.engine.commit_events(*JOB, metrics(0, 1))).metrics, asked) == (2, [JOB])
 
 
 async def test_batches_that_are_sent_again_and_again_do_not_all_wait_in_memory(start_bench: StartBench) -> None:
     bench = await start_bench(store=SlowDisk)
     await bench.until(lambda: bench.engine.submitted())
     batch = [Output("stdout", 0, b"x")]
-    waiting = [asyncio.create_task(bench.engine.take(*JOB, batch)) for _ in range(2)]
+    waiting = [asyncio.create_task(bench.engine.commit_events(*JOB, batch)) for _ in range(2)]
     await bench.until(lambda: disk(bench).writing)
     with pytest.raises(ServiceError, match="still wait for the disk"):
-        await bench.engine.take(*JOB, batch)
+        await bench.engine.commit_events(*JOB, batch)
     disk(bench).free.set()
     assert [answer.output for answer in await asyncio.gather(*waiting)] == [{"stdout": 1}] * 2
 
@@ -274,10 +274,10 @@ async def test_no_value_ends_the_manager_and_the_next_one_goes_on(tmp_path: Path
 
 async def test_a_value_that_cannot_be_kept_is_told_at_its_trial_while_it_runs_and_after_its_end(bench: Bench) -> None:
     await bench.until(lambda: bench.engine.submitted())
-    await bench.engine.take(*JOB, [Started(1.0), from_log(0, "1" * 400, "PERIODICAL")])
+    await bench.engine.commit_events(*JOB, [Started(1.0), from_log(0, "1" * 400, "PERIODICAL")])
     why = "metric 0 was not kept: it contains a whole number of more than 300 digits"
     assert bench.engine.rules.live["t0"].trial.reason == why
-    await bench.engine.take(*JOB, [from_log(1, "2" * 400, "PERIODICAL"), from_log(2, "0.5"), Exited(2.0, 0)])
+    await bench.engine.commit_events(*JOB, [from_log(1, "2" * 400, "PERIODICAL"), from_log(2, "0.5"), Exited(2.0, 0)])
     trial, attempts = await bench.manager.results.trial("t0")
     assert (trial.state, trial.value) == (TrialState.SUCCEEDED, 0.5)
     assert trial.reason == attempts[0].message == why + ", and others after it"

@@ -266,7 +266,7 @@ def test_the_end_waits_for_what_is_being_read(hub: Client, monkeypatch: pytest.M
 
     monkeypatch.setattr(digests, "_digest", slow)
     found = digests.Digests()
-    found.of(registry.everything())
+    found.read_known(registry.everything())
     assert begun.wait(60)
     closing = threading.Thread(target=found.close)
     closing.start()
@@ -280,7 +280,7 @@ def test_the_end_waits_for_what_is_being_read(hub: Client, monkeypatch: pytest.M
 def test_a_page_that_asks_while_the_hub_is_being_closed_gets_what_is_known(hub: Client) -> None:
     found = digests.Digests()
     found.close()
-    assert found.of(registry.everything()) == {}
+    assert found.read_known(registry.everything()) == {}
 
 
 def test_a_failure_without_a_status_of_its_own_is_in_the_log(

@@ -209,4 +209,4 @@ def meeting(proofs: Proofs, job: str) -> ProofSession:
 def taken(proofs: Proofs, job: str, session: ProofSession) -> bool:
     signed = proofs.read(session.authorization("POST", "/x", b""), job, "POST", "/x")
     assert signed is not None
-    return proofs.take(job, signed, b"")
+    return proofs.accept(job, signed, b"")

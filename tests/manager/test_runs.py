@@ -46,7 +46,7 @@ async def test_a_job_that_names_another_run_than_the_owner_is_lost_and_not_waite
     monkeypatch.setattr(service_caller, "POLL_EVERY_S", 0.02)
     bench = await start_bench(retries_lost=1)
     await bench.until(lambda: bench.engine.submitted())
-    await bench.engine.take(*JOB, curve("first", 0, 1))
+    await bench.engine.commit_events(*JOB, curve("first", 0, 1))
     bench.fake.jobs["nni-e-t0-0"].events = curve("second", 0, 1, 2)
     bench.fake.jobs["nni-e-t0-0"].lose()
     await bench.until(lambda: "nni-e-t0-1" in bench.fake.jobs)
@@ -89,9 +89,9 @@ def test_events_without_a_run_are_those_of_earlier_keepers_and_are_taken() -> No
 
 async def test_a_second_run_is_fenced_also_by_the_next_manager(bench: Bench) -> None:
     await bench.until(lambda: bench.engine.submitted())
-    await bench.engine.take(*JOB, curve("first", 0, 1))
+    await bench.engine.commit_events(*JOB, curve("first", 0, 1))
     with pytest.raises(Fenced):
-        await bench.engine.take(*JOB, curve("second", 0, 1, 2))
+        await bench.engine.commit_events(*JOB, curve("second", 0, 1, 2))
     known = await bench.store.recall(JOB)
     assert known is not None
     assert (known[1].run, known[2].run, known[2].metrics) == ("first", "first", 2)
@@ -101,8 +101,8 @@ async def test_a_run_that_began_replaces_one_that_could_not(start_bench: StartBe
     bench = await start_bench(service=_Silent)
     await bench.until(lambda: bench.engine.rules.live)
     could_not = Exited(1.0, None, DISK, EndCause.MACHINE, "first")
-    await bench.engine.take(*JOB, [could_not])
-    answer = await bench.engine.take(*JOB, curve("second", 0, 1))
+    await bench.engine.commit_events(*JOB, [could_not])
+    answer = await bench.engine.commit_events(*JOB, curve("second", 0, 1))
     assert (answer.cancel, answer.metrics) == (False, 2)
     known = await bench.store.recall(JOB)
     assert known is not None
@@ -115,7 +115,7 @@ async def test_a_run_that_began_replaces_one_that_could_not_also_with_the_next_m
 ) -> None:
     bench = await start_bench(service=_Silent)
     await bench.until(lambda: bench.engine.rules.live)
-    await bench.engine.take(*JOB, [Exited(1.0, None, DISK, EndCause.MACHINE, "first")])
+    await bench.engine.commit_events(*JOB, [Exited(1.0, None, DISK, EndCause.MACHINE, "first")])
     if answered:
         # The service has begun another keeper, so that the end of the first one is not that of the attempt.
         live = bench.engine.rules.live[JOB[0]]
@@ -126,20 +126,20 @@ async def test_a_run_that_began_replaces_one_that_could_not_also_with_the_next_m
         running = JobStatus(JobState.RUNNING, started=5.0)
         await bench.engine.do(s.Polled(*JOB, running, bench.engine.now()))
     next_gate = EventGate(bench.store, bench.engine)
-    answer = await next_gate.take(JOB, curve("second", 0, 1))
+    answer = await next_gate.commit_events(JOB, curve("second", 0, 1))
     assert (answer.cancel, answer.metrics) == (False, 2)
     with pytest.raises(Fenced):
-        await next_gate.take(JOB, [Exited(1.0, None, DISK, EndCause.MACHINE, "first")])
+        await next_gate.commit_events(JOB, [Exited(1.0, None, DISK, EndCause.MACHINE, "first")])
 
 
 async def test_a_run_that_has_printed_already_replaces_one_that_could_not_begin(start_bench: StartBench) -> None:
     bench = await start_bench(service=_Silent)
     await bench.until(lambda: bench.engine.rules.live)
-    await bench.engine.take(*JOB, [Exited(1.0, None, DISK, EndCause.MACHINE, "first")])
+    await bench.engine.commit_events(*JOB, [Exited(1.0, None, DISK, EndCause.MACHINE, "first")])
     # On this machine a trial prints into the folder from which a new manager reads how much output it has.
     await bench.store.append_output(JOB, [Output("stdout", 0, b"printed by the second")], sync=False)
     next_gate = EventGate(bench.store, bench.engine)
-    answer = await next_gate.take(JOB, curve("second", 0, 1))
+    answer = await next_gate.commit_events(JOB, curve("second", 0, 1))
     assert (answer.cancel, answer.metrics) == (False, 2)
 
 
@@ -148,8 +148,8 @@ async def test_a_run_that_prepares_its_start_is_not_canceled_for_one_that_could_
 ) -> None:
     bench = await start_bench(service=_Silent)
     await bench.until(lambda: bench.engine.rules.live)
-    await bench.engine.take(*JOB, [Exited(1.0, None, DISK, EndCause.MACHINE, "first")])
-    answer = await bench.engine.take(*JOB, [])
+    await bench.engine.commit_events(*JOB, [Exited(1.0, None, DISK, EndCause.MACHINE, "first")])
+    answer = await bench.engine.commit_events(*JOB, [])
     assert not answer.cancel
 
 

@@ -66,15 +66,15 @@ async def all_of(items: AsyncIterator[Any]) -> list[Any]:
 
 async def look_at(reading: Any) -> None:
     """All that a view can be asked, as it is sent. Raises: NniliteError."""
-    answers: list[Any] = [await reading.profile(), *await all_of(reading.export())]
-    answers += (await reading.trials(TrialQuery())).trials
-    answers += (await reading.metrics(MetricQuery())).metrics
-    answers += (await reading.trial("t2"))[1]
+    answers: list[Any] = [await reading.profile(), *await all_of(reading.results.ended())]
+    answers += (await reading.results.trials(TrialQuery())).trials
+    answers += (await reading.results.metrics(MetricQuery())).metrics
+    answers += (await reading.results.trial("t2"))[1]
     wire.dumps([to_json(answer) for answer in answers])
-    await reading.imported()
-    await reading.rows(Table.TRIALS, PageCursor(-1, -1), 1000)
-    await reading.rows(Table.ATTEMPTS, PageCursor(-1, -1), 1000)
-    await reading.curves(["t1", "t2"], 10, "default")
+    await reading.results.imported()
+    await reading.bulk.rows(Table.TRIALS, PageCursor(-1, -1), 1000)
+    await reading.bulk.rows(Table.ATTEMPTS, PageCursor(-1, -1), 1000)
+    await reading.bulk.curves(["t1", "t2"], 10, "default")
 
 
 def problem(folder: Path, data: bytes, change: str = "") -> str:
@@ -91,7 +91,7 @@ def problem(folder: Path, data: bytes, change: str = "") -> str:
         try:
             store = stack.enter_context(contextlib.closing(open_store(folder, False, 1.0)))
             reading = assemble_view(folder, config, store, None)
-            stack.callback(reading.reader.close)
+            stack.callback(reading.results.close)
             asyncio.run(look_at(reading))
             store.calls(100), store.histories(), store.attempt("t1", 0)
         except NniliteError as error:

@@ -48,9 +48,9 @@ def test_a_batch_tells_it_once_and_never_after_the_end() -> None:
 async def test_the_last_word_on_a_running_trial_is_shown_with_the_gpus_of_its_host(bench: Bench) -> None:
     bench.fake.hosts = lambda: [Host("box", "up", details={"gpuUse": GPUS}), Host("other", "up")]  # type: ignore[method-assign]
     await bench.until(lambda: len(bench.fake.jobs) == 2)
-    await bench.engine.take("t0", 0, [Started(1.0, "box"), Used(0.5, 10, (0, 2))])
-    await bench.engine.take("t1", 0, [Started(1.0, "nobody knows it"), Used(0.5, 10, (0,))])
-    await bench.engine.take("t0", 0, [Used(1.5, 4096, (0, 2))])
+    await bench.engine.commit_events("t0", 0, [Started(1.0, "box"), Used(0.5, 10, (0, 2))])
+    await bench.engine.commit_events("t1", 0, [Started(1.0, "nobody knows it"), Used(0.5, 10, (0,))])
+    await bench.engine.commit_events("t0", 0, [Used(1.5, 4096, (0, 2))])
     found = await bench.manager.uses()
     assert (found["t0"].processors, found["t0"].memory, found["t0"].gpus) == (1.5, 4096, [GPUS[0], GPUS[2]])
     assert found["t1"].gpus == []
@@ -61,9 +61,9 @@ async def test_nothing_is_shown_of_a_trial_that_has_ended_or_taken_from_an_attem
 ) -> None:
     await bench.until(lambda: len(bench.fake.jobs) == 2)
     with pytest.raises(Fenced):
-        await bench.engine.take("t0", 1, [Used(0.5, 10)])
-    await bench.engine.take("t0", 0, [Started(1.0), Used(0.5, 10)])
-    await bench.engine.take("t0", 0, [Exited(3.0, 0)])
+        await bench.engine.commit_events("t0", 1, [Used(0.5, 10)])
+    await bench.engine.commit_events("t0", 0, [Started(1.0), Used(0.5, 10)])
+    await bench.engine.commit_events("t0", 0, [Exited(3.0, 0)])
     assert await bench.manager.uses() == {}
 
 

@@ -111,7 +111,7 @@ async def test_a_process_that_was_started_ahead_is_used_unless_it_has_died(
     ahead = await TunerProcess.start(folder)
     if dies:
         os.kill(ahead.pid, signal.SIGKILL)
-    host.take(ahead)
+    host.adopt(ahead)
     await host.open(0)
     assert (host.pid == ahead.pid) is not dies
     await host.call(Tell(0, Call("result", 0, "t", {"x": 0}, 0.5)))
@@ -128,7 +128,7 @@ async def test_the_tuner_sees_the_gpus_that_it_is_given_when_its_code_is_importe
     tuner = {"className": "looking.Counting", "codeDirectory": str(tmp_path), "classArgs": {}}
 
     host = TunerHost(TunerPlan(tuner, None, SPACE, tmp_path, gpus=gpus), past.until, past.histories)
-    host.take(await TunerProcess.start(tmp_path))
+    host.adopt(await TunerProcess.start(tmp_path))
     try:
         await host.open(0)
         assert (await host.call(Ask((4,), 0)))[0]["x"] == gpus

@@ -164,7 +164,7 @@ def test_silence_counts_only_while_redis_answers():
     silence.was_deaf()
     assert _heard(silence, clock, 600) == 10
     assert _heard(silence, clock, 605) == 15
-    assert silence.of("worker", "another sign") == 0
+    assert silence.measure("worker", "another sign") == 0
 
 
 def test_a_manager_that_was_stopped_takes_it_for_nobodys_silence():
@@ -176,7 +176,7 @@ def test_a_manager_that_was_stopped_takes_it_for_nobodys_silence():
 def _heard(silence: Silence, clock: Clock, now: float) -> float:
     clock.now = now
     silence.listened()
-    return silence.of("worker", "sign")
+    return silence.measure("worker", "sign")
 
 
 def test_a_task_is_read_as_it_was_written():

@@ -148,5 +148,5 @@ def test_reports_that_are_none_are_logged_once_a_minute(tmp_path: Any, caplog: p
     caplog.set_level(logging.INFO)
     relay = ReportRelay(tmp_path / "none", lambda caller, line: None)
     for _ in range(20):
-        relay.take({"event": "report", "caller": "x"})
+        relay.pass_on({"event": "report", "caller": "x"})
     assert len(caplog.records) == 1

@@ -12,7 +12,7 @@ pytest.importorskip("paramiko")
 
 from nnilite.errors import ConfigError
 from nnilite.service import Job, JobState
-from nnilite.ssh.errors import LinkLost, words
+from nnilite.ssh.errors import LinkLost, describe_error
 from nnilite.testing import fake_context
 from nnilite_remote import MachineConfig, RemoteConfig, RemoteService
 from nnilite_remote._bookings import Booking
@@ -137,7 +137,7 @@ async def test_a_machine_that_does_not_answer_is_said_not_to(tmp_path, monkeypat
 
 
 def test_an_error_without_words_is_told_by_its_kind():
-    assert (words(EOFError()), words(OSError("no route"))) == ("EOFError", "no route")
+    assert (describe_error(EOFError()), describe_error(OSError("no route"))) == ("EOFError", "no route")
 
 
 async def test_a_job_whose_machine_is_no_longer_in_the_list_is_lost_and_ended_on_the_others(tmp_path):

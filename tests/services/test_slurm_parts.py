@@ -275,7 +275,7 @@ def test_one_trial_with_a_huge_file_or_a_link_for_a_note_does_not_keep_the_other
         file.truncate(60 << 30)
     (folder / "link").symlink_to("/etc/passwd")
     names = [f"e/trials/t/0/{name}" for name in (".nni/exit", "link", "none", ".nni/started")]
-    assert asyncio.run(slurm.files.take(names)) == {names[-1]: b"small"}
+    assert asyncio.run(slurm.files.read_files(names)) == {names[-1]: b"small"}
     assert asyncio.run(slurm.files.piece(names[1], 0, 10)) == b""
 
 
@@ -352,12 +352,12 @@ def test_a_listing_that_hangs_is_given_up(hung):
 
 @pytest.mark.process
 def test_a_note_that_hangs_holds_up_no_other_note(hung):
-    assert asyncio.run(hung.files.take(STARTED)) == {STARTED[0]: b"small"}
+    assert asyncio.run(hung.files.read_files(STARTED)) == {STARTED[0]: b"small"}
 
 
 @pytest.mark.process
 def test_a_folder_that_answers_again_is_looked_at_again(hung, tmp_path, monkeypatch):
-    asyncio.run(hung.files.take(STARTED))
+    asyncio.run(hung.files.read_files(STARTED))
     monkeypatch.setattr("nnilite.services.cluster.hanging_folders._AGAIN_S", 0.0)
     for name in ("stat", "find"):
         (tmp_path / "bin" / name).unlink()

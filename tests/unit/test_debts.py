@@ -162,7 +162,7 @@ def test_what_is_taken_in_the_usual_moment_is_waited_for_without_a_word(monkeypa
 )
 def test_what_is_owed_is_said_in_words(counts: tuple[int, int, int], words: str) -> None:
     one = dict(zip(("trials", "results", "messages"), counts, strict=True), name="x")
-    assert handing_over.words([one]) == f"x has not got {words}"
+    assert handing_over.describe_owed([one]) == f"x has not got {words}"
 
 
 def test_an_earlier_version_and_one_without_trackers_owe_nothing() -> None:

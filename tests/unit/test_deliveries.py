@@ -39,13 +39,13 @@ def test_a_delivery_is_made_once_for_each_way_of_reporting() -> None:
     deliveries = Deliveries(making.deliver, making.way_back)
 
     async def ask() -> None:
-        await deliveries.of(_job("stdout"))
+        await deliveries.prepare(_job("stdout"))
         with pytest.raises(NoCapacity):
-            await deliveries.of(_job(None))
+            await deliveries.prepare(_job(None))
         for _ in range(2):
-            assert (await deliveries.of(_job(None))).callback == "http://manager"
+            assert (await deliveries.prepare(_job(None))).callback == "http://manager"
         deliveries.forget()
-        await deliveries.of(_job("stdout"))
+        await deliveries.prepare(_job("stdout"))
 
     asyncio.run(ask())
     assert making.made == [("stdout", ""), ("rest", "http://manager"), ("stdout", "")]

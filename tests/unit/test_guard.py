@@ -25,7 +25,7 @@ def test_a_look_that_is_under_way_ends_before_the_manager_and_none_follows(
 
     monkeypatch.setattr(registry, "make_folders", slow)
     lock = ManagerLock(tmp_path)
-    lock.take()
+    lock.acquire()
     guard = Guard(tmp_path, lock, KeeperFile(tmp_path / "keeper.pyz"), {tmp_path / "token": Kept(b"t")})
     look, close = threading.Thread(target=guard.look), threading.Thread(target=guard.close)
     look.start()

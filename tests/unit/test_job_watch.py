@@ -56,7 +56,7 @@ class FooWatch(JobWatch[JobState]):
             raise Missing("no such job")
         return self.foo.state
 
-    def words(self, found: JobState) -> SeenJob:
+    def interpret(self, found: JobState) -> SeenJob:
         return SeenJob(found, "as Foo says")
 
     async def kill(self) -> None:

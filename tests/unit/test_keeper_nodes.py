@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from keeper_bench import JOB, Bench, running, until
+from keeper_bench import Bench, running, until
 from nnilite._keeper.node_link import ports_of
 from nnilite._keeper.rank_variables import Layout, variables
 
@@ -25,9 +26,14 @@ UP = 'echo $$ > "$UP/$RANK"; '
 
 
 class Nodes:
-    """The keepers of both nodes, and what they leave."""
+    """The keepers of both nodes, and what they leave.
+
+    Nodes find each other by ports that follow from the name of the job, and all benches have one secret: a name of its
+    own keeps a test from the nodes of another one, which runs at the same time.
+    """
 
     def __init__(self, folder: Path) -> None:
+        self.job = f"nni-exp-{secrets.token_hex(4)}-0"
         self.up = folder / "up ranks"
         self.up.mkdir()
         (folder / "other").mkdir()
@@ -35,8 +41,9 @@ class Nodes:
 
     def start(self, command: str, **more: Any) -> tuple[subprocess.Popen[str], subprocess.Popen[str]]:
         env = {"UP": str(self.up), "PYTHON": self.first.python}
-        one = self.first.start(command, distributed=FIRST, env=env, **more)
-        return one, self.other.start(command, distributed=OTHER, callback=None, env=env, **more)
+        more = {"job": self.job, "env": env, **more}
+        one = self.first.start(command, distributed=FIRST, **more)
+        return one, self.other.start(command, distributed=OTHER, callback=None, **more)
 
     def pids(self) -> list[int]:
         """The processes that are up, by rank, once all four are."""
@@ -165,7 +172,7 @@ def test_machines_that_stand_for_several_nodes_share_their_gpus(tmp_path):
 
 
 def test_ports_that_others_have_taken_do_no_harm(nodes):
-    with socket.create_server(("", ports_of(JOB)[0])) as taken:
+    with socket.create_server(("", ports_of(nodes.job)[0])) as taken:
         first, other = nodes.start("true")
         assert (first.wait(30), other.wait(30)) == (0, 0)
         assert taken.fileno() > 0

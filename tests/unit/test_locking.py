@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 @contextlib.contextmanager
 def taken(folder: Path) -> Iterator[ManagerLock]:
     lock = ManagerLock(folder)
-    lock.take()
+    lock.acquire()
     try:
         yield lock
     finally:

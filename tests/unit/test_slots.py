@@ -52,11 +52,11 @@ class Machine:
         desk._clock = lambda: self.now
         return Part(desk, SlotTerms(limit, priority))
 
-    def take(self, part: Part, job: str) -> str:
+    def book(self, part: Part, job: str) -> str:
         """Why the job waits; "" if it runs now."""
         self.now += self.tick_s
         self.begun.discard(job)
-        reason = part.desk.take(job, Path("/trials") / job, part.terms)
+        reason = part.desk.book(job, Path("/trials") / job, part.terms)
         if not reason:
             self.running.add(job)
             self.begun.add(job)
@@ -74,80 +74,80 @@ def machine(tmp_path: Path) -> Machine:
 
 def test_first_come_first_served_and_it_is_said_who_one_waits_for(machine: Machine) -> None:
     a, b, c = (machine.desk(name) for name in "abc")
-    assert machine.take(a, "a1") == ""
-    assert machine.take(b, "b1") == "waits for a slot of this machine: 1 of 1 (maxSlots) are taken, by a"
-    assert machine.take(c, "c1") == "waits for experiment b, which asked before"
+    assert machine.book(a, "a1") == ""
+    assert machine.book(b, "b1") == "waits for a slot of this machine: 1 of 1 (maxSlots) are taken, by a"
+    assert machine.book(c, "c1") == "waits for experiment b, which asked before"
     machine.end(a, "a1")
-    assert machine.take(a, "a2") == "waits for experiment b, which asked before"
-    assert machine.take(c, "c1") == "waits for experiment b, which asked before"
-    assert machine.take(b, "b1") == ""
+    assert machine.book(a, "a2") == "waits for experiment b, which asked before"
+    assert machine.book(c, "c1") == "waits for experiment b, which asked before"
+    assert machine.book(b, "b1") == ""
 
 
 def test_a_higher_priority_is_served_first_and_interrupts_nobody(machine: Machine) -> None:
     low, high = machine.desk("low"), machine.desk("high", priority=5)
-    assert machine.take(low, "l1") == ""
-    assert machine.take(low, "l2").endswith("are taken, by low")
-    assert machine.take(high, "h1").endswith("are taken, by low")
+    assert machine.book(low, "l1") == ""
+    assert machine.book(low, "l2").endswith("are taken, by low")
+    assert machine.book(high, "h1").endswith("are taken, by low")
     assert machine.running == {"l1"}
     machine.end(low, "l1")
-    assert machine.take(low, "l2") == "waits for experiment high, whose priority 5 is higher"
-    assert machine.take(high, "h1") == ""
+    assert machine.book(low, "l2") == "waits for experiment high, whose priority 5 is higher"
+    assert machine.book(high, "h1") == ""
 
 
 def test_a_claim_that_is_not_renewed_holds_nobody_up_and_has_its_place_again_later(machine: Machine) -> None:
     a, killed, c = (machine.desk(name) for name in "akc")
-    machine.take(a, "a1")
-    machine.take(killed, "k1")
-    machine.take(c, "c1")
+    machine.book(a, "a1")
+    machine.book(killed, "k1")
+    machine.book(c, "c1")
     machine.end(a, "a1")
     machine.now += RENEWED_S
-    assert machine.take(c, "c1") == ""
-    assert machine.take(a, "a2").endswith("are taken, by c")
-    assert machine.take(machine.desk("k"), "k1").endswith("are taken, by c")
+    assert machine.book(c, "c1") == ""
+    assert machine.book(a, "a2").endswith("are taken, by c")
+    assert machine.book(machine.desk("k"), "k1").endswith("are taken, by c")
     machine.end(c, "c1")
-    assert machine.take(a, "a2") == "waits for experiment k, which asked before"
+    assert machine.book(a, "a2") == "waits for experiment k, which asked before"
 
 
 def test_a_dead_manager_s_slot_is_free_when_its_trial_has_ended(machine: Machine) -> None:
     a, b = machine.desk("a"), machine.desk("b")
-    machine.take(a, "a1")
+    machine.book(a, "a1")
     machine.now += 3600.0
-    assert machine.take(b, "b1").endswith("are taken, by a"), "the trial goes on without its manager"
+    assert machine.book(b, "b1").endswith("are taken, by a"), "the trial goes on without its manager"
     machine.running.discard("a1")
-    assert machine.take(b, "b1") == ""
+    assert machine.book(b, "b1") == ""
 
 
 def test_a_slot_that_becomes_free_without_a_word_is_taken_at_once(machine: Machine) -> None:
     a, b = machine.desk("a"), machine.desk("b")
     machine.tick_s = 0.001
-    machine.take(a, "a1")
-    assert [machine.take(b, job).partition(":")[0] for job in ("b1", "b2")] == ["waits for a slot of this machine"] * 2
+    machine.book(a, "a1")
+    assert [machine.book(b, job).partition(":")[0] for job in ("b1", "b2")] == ["waits for a slot of this machine"] * 2
     machine.running.discard("a1")
-    assert machine.take(b, "b2") != ""
-    assert machine.take(b, "b1") == ""
+    assert machine.book(b, "b2") != ""
+    assert machine.book(b, "b1") == ""
 
 
 def test_a_slot_of_a_trial_that_was_never_begun_is_free_after_a_while(machine: Machine) -> None:
     a, b = machine.desk("a"), machine.desk("b")
-    assert machine.take(a, "starting") == ""
-    assert machine.take(b, "b1").endswith("are taken, by a")
+    assert machine.book(a, "starting") == ""
+    assert machine.book(b, "b1").endswith("are taken, by a")
     machine.now += STARTING_S
-    assert machine.take(b, "b1") == ""
+    assert machine.book(b, "b1") == ""
 
 
 def test_a_job_that_was_about_to_start_when_its_manager_died_has_its_slot(machine: Machine) -> None:
-    assert machine.take(machine.desk("a"), "starting") == ""
-    assert machine.take(machine.desk("a"), "starting") == ""
+    assert machine.book(machine.desk("a"), "starting") == ""
+    assert machine.book(machine.desk("a"), "starting") == ""
 
 
 def test_who_cannot_use_a_slot_now_keeps_the_place(machine: Machine) -> None:
     a, b = machine.desk("a"), machine.desk("b")
-    machine.take(a, "a1")
+    machine.book(a, "a1")
     a.desk.give_back("a1")
-    assert machine.take(b, "b1") == ""
-    assert machine.take(b, "b2").endswith("are taken, by b")
-    machine.take(a, "a1")
-    assert machine.take(b, "b2") == "waits for experiment a, which asked before"
+    assert machine.book(b, "b1") == ""
+    assert machine.book(b, "b2").endswith("are taken, by b")
+    machine.book(a, "a1")
+    assert machine.book(b, "b2") == "waits for experiment a, which asked before"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_who_cannot_use_a_slot_now_keeps_the_place(machine: Machine) -> None:
 def test_a_broken_file_of_another_experiment_is_left_out(machine: Machine, content: bytes) -> None:
     machine.place.mkdir()
     (machine.place / "other.json").write_bytes(content)
-    assert machine.take(machine.desk("a"), "a1") == ""
+    assert machine.book(machine.desk("a"), "a1") == ""
     assert list(json.loads((machine.place / "a.local.json").read_text())["held"]) == ["a1"]
 
 
@@ -173,14 +173,14 @@ def test_something_else_in_the_place_of_a_file_of_another_experiment_is_left_out
     machine.place.mkdir()
     os.mkfifo(machine.place / "pipe.json")
     (machine.place / "folder.json").mkdir()
-    assert machine.take(machine.desk("a"), "a1") == ""
+    assert machine.book(machine.desk("a"), "a1") == ""
 
 
 def test_a_file_that_cannot_be_read_now_may_hold_slots_so_nobody_starts(machine: Machine) -> None:
     machine.place.mkdir()
     (machine.place / "other.json").symlink_to("other.json")
     with pytest.raises(SlotTrouble, match=r"other\.json cannot be read"):
-        machine.take(machine.desk("a"), "a1")
+        machine.book(machine.desk("a"), "a1")
 
 
 def test_a_slot_that_cannot_be_written_down_is_not_taken(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,26 +192,26 @@ def test_a_slot_that_cannot_be_written_down_is_not_taken(machine: Machine, monke
     with monkeypatch.context() as disk:
         disk.setattr(slots, "write_private", full)
         with pytest.raises(SlotTrouble, match="No space left"):
-            machine.take(a, "a1")
-    assert machine.take(b, "b1") == ""
-    assert machine.take(a, "a1").endswith("are taken, by b")
+            machine.book(a, "a1")
+    assert machine.book(b, "b1") == ""
+    assert machine.book(a, "a1").endswith("are taken, by b")
 
 
 def test_a_manager_that_is_stopped_with_the_lock_makes_others_wait_and_say_so(machine: Machine) -> None:
     machine.place.mkdir()
     with (machine.place / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert "the manager of another experiment" in machine.take(machine.desk("a"), "a1")
+        assert "the manager of another experiment" in machine.book(machine.desk("a"), "a1")
 
 
 def test_two_services_of_one_experiment_share_the_slots(machine: Machine) -> None:
     one, other = machine.desk("a", limit=2), machine.desk("a", limit=2, name="other")
-    assert [machine.take(one, "a1"), machine.take(other, "a2")] == ["", ""]
-    assert machine.take(one, "a3") == "waits for a slot of this machine: 2 of 2 (maxSlots) are taken, by a"
+    assert [machine.book(one, "a1"), machine.book(other, "a2")] == ["", ""]
+    assert machine.book(one, "a3") == "waits for a slot of this machine: 2 of 2 (maxSlots) are taken, by a"
 
 
 def test_without_a_limit_an_experiment_takes_no_part(machine: Machine) -> None:
-    assert machine.take(machine.desk("a", limit=None), "a1") == ""
+    assert machine.book(machine.desk("a", limit=None), "a1") == ""
     assert not machine.place.exists()
     with pytest.raises(ConfigError, match="only with maxSlots"):
         LocalConfig(priority=3)
@@ -259,34 +259,34 @@ def test_where_files_cannot_be_locked_it_is_said(machine: Machine, monkeypatch: 
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
     with pytest.raises(SlotTrouble, match="cannot lock the slots of this machine: No locks available"):
-        machine.take(machine.desk("a"), "a1")
+        machine.book(machine.desk("a"), "a1")
 
 
 def test_terms_may_change_while_trials_wait(machine: Machine) -> None:
     a, b, c = (machine.desk(name) for name in "abc")
     for part, job in ((a, "a1"), (b, "b1"), (c, "c1")):
-        machine.take(part, job)
+        machine.book(part, job)
     c.terms = SlotTerms(2, priority=5)
-    assert machine.take(c, "c1") == ""
+    assert machine.book(c, "c1") == ""
     b.terms = SlotTerms(2)
-    assert machine.take(b, "b1") == "waits for a slot of this machine: 2 of 2 (maxSlots) are taken, by a, c"
+    assert machine.book(b, "b1") == "waits for a slot of this machine: 2 of 2 (maxSlots) are taken, by a, c"
     b.terms = SlotTerms(None)
-    assert machine.take(b, "b1") == ""
+    assert machine.book(b, "b1") == ""
 
 
 def test_who_leaves_waits_no_more_and_the_last_one_leaves_nothing(machine: Machine) -> None:
     a, b, c = (machine.desk(name) for name in "abc")
     for part, job in ((a, "a1"), (b, "b1"), (c, "c1")):
-        machine.take(part, job)
+        machine.book(part, job)
     a.desk.leave()
-    assert machine.take(c, "c1") == "waits for experiment b, which asked before", "a trial that runs keeps its slot"
+    assert machine.book(c, "c1") == "waits for experiment b, which asked before", "a trial that runs keeps its slot"
     b.desk.leave()
     machine.end(a, "a1")
-    assert machine.take(c, "c1") == ""
+    assert machine.book(c, "c1") == ""
     machine.end(c, "c1")
     c.desk.leave()
     assert not machine.place.exists()
-    assert machine.take(b, "b1") == ""
+    assert machine.book(b, "b1") == ""
 
 
 class Crash(BaseException):
@@ -333,8 +333,8 @@ def test_whenever_managers_die_no_limit_is_passed_and_no_slot_is_lost(
         job, part = f"{name}{number}", made[name]
         if what in ("die before", "die after") and job not in machine.running:
             with crashing(before=what == "die before"):
-                machine.take(part, job)
-        elif what == "ask" and job not in machine.running and not machine.take(part, job):
+                machine.book(part, job)
+        elif what == "ask" and job not in machine.running and not machine.book(part, job):
             assert len(machine.running) <= (part.terms.limit or 0)
         elif what == "end" and job in machine.running:
             machine.end(part, job)
@@ -345,7 +345,7 @@ def test_whenever_managers_die_no_limit_is_passed_and_no_slot_is_lost(
     machine.running.clear()
     machine.now += STARTING_S
     for name, part in made.items():
-        assert machine.take(part, f"{name}9") == "", "all trials have ended, and nobody waits"
+        assert machine.book(part, f"{name}9") == "", "all trials have ended, and nobody waits"
         machine.end(part, f"{name}9")
 
 
@@ -384,7 +384,7 @@ def test_whom_a_trial_waits_for_is_what_the_rule_says_of_all_claims(
             }
             mine = claims.pop(job)
             wanted = reason_to_wait(mine, claims.values(), [one[0] for one in machine.running], 2)
-            assert machine.take(part, job) == wanted
+            assert machine.book(part, job) == wanted
             if not wanted:
                 del asked[job]
         elif what == "end" and job in machine.running:
@@ -419,7 +419,7 @@ class Ledger:
         self.counts.clear()
         for job in jobs:
             self._machine.now += 0.1 / len(jobs)
-            part.desk.take(job, Path("/trials") / job, part.terms)
+            part.desk.book(job, Path("/trials") / job, part.terms)
         return Counter(self.counts)
 
 
@@ -453,23 +453,23 @@ def test_many_trials_that_are_canceled_while_they_wait_cost_little_and_hold_nobo
     a, b = machine.desk("a"), machine.desk("b")
     jobs = [f"a{k}" for k in range(500)]
     ledger.round(a, jobs)
-    machine.take(b, "b1")
+    machine.book(b, "b1")
     ledger.counts.clear()
     for job in jobs[1:]:
         a.desk.free(job)
     assert ledger.counts["write_private"] <= 3
     a.desk.free("a0")
-    assert machine.take(b, "b1") == ""
+    assert machine.book(b, "b1") == ""
 
 
 def test_the_file_is_read_by_an_earlier_version_and_one_of_an_earlier_version_is_read(machine: Machine) -> None:
     a, b = machine.desk("a"), machine.desk("b", priority=2)
-    machine.take(a, "a1")
-    machine.take(b, "b1")
+    machine.book(a, "a1")
+    machine.book(b, "b1")
     found = json.loads((machine.place / "b.local.json").read_text())
     assert found == {"priority": 2, "held": {}, "waiting": {"b1": [1002.0, 1002.0]}}
     old = {"priority": 0, "held": {"c1": ["/trials/c1", 1000.0]}, "waiting": {"c2": [1000.5, machine.now]}}
     (machine.place / "c.local.json").write_text(json.dumps(old))
     machine.end(a, "a1")
-    assert machine.take(a, "a2") == "waits for experiment b, whose priority 2 is higher"
-    assert machine.take(machine.desk("d", priority=-1), "d1").startswith("waits for experiment b")
+    assert machine.book(a, "a2") == "waits for experiment b, whose priority 2 is higher"
+    assert machine.book(machine.desk("d", priority=-1), "d1").startswith("waits for experiment b")

@@ -18,7 +18,7 @@ def full() -> UnprovenCallers[int]:
 def test_no_more_than_the_most_are_kept() -> None:
     callers = full()
     assert (callers.is_full, len(callers)) == (True, MOST)
-    closed = callers.take()
+    closed = callers.remove_one()
     assert closed is not None
     assert closed not in callers
     assert (callers.is_full, len(callers)) == (False, MOST - 1)
@@ -28,7 +28,7 @@ def outlived(rounds: int) -> bool:
     """Whether one outlives so many who come after it."""
     callers = full()
     for later in range(MOST, MOST + rounds):
-        callers.take()
+        callers.remove_one()
         callers.add(later)
     return MOST - 1 in callers
 
@@ -47,7 +47,7 @@ def test_those_who_only_connect_close_nobody_who_has_sent_a_head() -> None:
     assert callers.hear(7) is None
     for later in range(MOST, 20 * MOST):
         if callers.is_full:
-            assert callers.take() != 7
+            assert callers.remove_one() != 7
         callers.add(later)
     assert 7 in callers
 
@@ -66,7 +66,7 @@ def test_where_nobody_is_silent_one_of_the_others_is_taken() -> None:
     callers: UnprovenCallers[str] = UnprovenCallers(MOST)
     callers.add("a")
     callers.hear("a")
-    assert (callers.take(), callers.take()) == ("a", None)
+    assert (callers.remove_one(), callers.remove_one()) == ("a", None)
 
 
 def test_who_has_gone_is_not_there() -> None:

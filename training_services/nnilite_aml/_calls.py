@@ -39,7 +39,9 @@ class AzureCalls(LibraryCalls):
         """Translate an error of Azure's library."""
         status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
         if _is_a(error, "ClientAuthenticationError") and status in (None, 400, 401):
-            return _made(AccessRefused, f"the login to Azure is refused ({what}): {_said(error)}; {self._cure}", 401)
+            return _made(
+                AccessRefused, f"the login to Azure is refused ({what}): {_describe_error(error)}; {self._cure}", 401
+            )
         if isinstance(status, int):
             return self._translate_status(what, status, error)
         if any("CERTIFICATE" in str(each).upper() for each in _chain(error)):
@@ -49,10 +51,12 @@ class AzureCalls(LibraryCalls):
                 "variable REQUESTS_CA_BUNDLE to the file of the proxy's authority",
             )
         if _is_a(error, "AzureError", "OSError", "RequestException"):
-            return _made(Outage, f"Azure cannot be reached ({what}): {_said(error)}")
+            return _made(Outage, f"Azure cannot be reached ({what}): {_describe_error(error)}")
         if _is_a(error, "MlException", "ValidationError"):
-            return _made(CallRefused, f"Azure's library refuses {what}: {_said(error)}")
-        return _made(Outage, f"Azure's answer makes no sense ({what}): {type(error).__name__}: {_said(error)}")
+            return _made(CallRefused, f"Azure's library refuses {what}: {_describe_error(error)}")
+        return _made(
+            Outage, f"Azure's answer makes no sense ({what}): {type(error).__name__}: {_describe_error(error)}"
+        )
 
     def _translate_status(self, what: str, status: int, error: Exception) -> Problem:
         kind, _ = kind_and_cure(status)
@@ -60,9 +64,9 @@ class AzureCalls(LibraryCalls):
             401: self._cure,
             403: "the user who is logged in needs the role AzureML Data Scientist on the workspace",
         }
-        told = "; ".join(part for part in (_said(error), cures.get(status, "")) if part)
+        told = "; ".join(part for part in (_describe_error(error), cures.get(status, "")) if part)
         problem = _made(kind, f"Azure answers {status} ({what}): {told}", status)
-        problem.reply = _said(error)
+        problem.reply = _describe_error(error)
         if isinstance(problem, Throttled):
             headers: Any = getattr(getattr(error, "response", None), "headers", None) or {}
             problem.retry_after_s = retry_after_s(str(headers.get("Retry-After", "")))
@@ -88,7 +92,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         known.extend(item for item in more if isinstance(item, BaseException) and item not in known)
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """Return the text of the error, on one line."""
     told = getattr(getattr(error, "error", None), "message", None) or getattr(error, "message", None) or str(error)
     return redact(_SIGNED.sub("?...", " ".join(str(told).split())))[:_SAID_CHARS]

@@ -42,7 +42,7 @@ class AmlWatch(JobWatch[AmlJob]):
     async def fetch(self) -> AmlJob:
         return await self._workspace.job(self.id)
 
-    def words(self, found: AmlJob) -> SeenJob:
+    def interpret(self, found: AmlJob) -> SeenJob:
         silent_s = self.lasts_s("silent", found.status == _status.NOT_RESPONDING)
         if silent_s >= self.patience.silent_s:
             reason = f"Azure has had no contact with the job's node for {self.patience.silent_s:.0f} s"

@@ -57,7 +57,7 @@ class BatchApi(SchedulerApi):
             raise ConfigError(f"{self.host.title} has no {', '.join(absent)}; {cure}", place)
         answer = await self.host.run(self._config.command("check") or ":")
         if answer.status:
-            raise ServiceError(f"{self._title} does not answer: {answer.words}")
+            raise ServiceError(f"{self._title} does not answer: {answer.reason}")
         self.version = version_in(answer.text)
 
     async def try_out(self, script: str, gpus: int | None) -> None:
@@ -65,7 +65,7 @@ class BatchApi(SchedulerApi):
         if command:
             answer = await self.host.run(command, given=script.encode())
             if answer.status:
-                raise self._refusal(answer.words)
+                raise self._refusal(answer.reason)
 
     # ------------------------------------------------------------ submitting
 
@@ -81,7 +81,7 @@ class BatchApi(SchedulerApi):
         if number and answer.status in (0, REFUSED):
             return number
         if answer.status == REFUSED:
-            raise self._refusal(" ".join(f"{said} {answer.complaint}".split()) or answer.words)
+            raise self._refusal(" ".join(f"{said} {answer.complaint}".split()) or answer.reason)
         if answer.status:
             raise no_answer(self._title, name, answer)
         raise ConfigError(f"no id of a job is in what `submit` prints: {said[:300]!r}", Place(field="patterns.jobId"))
@@ -100,7 +100,7 @@ class BatchApi(SchedulerApi):
         listing = ["/bin/sh", "-c", self._config.command("status", ids=ids)] if ids else ["true"]
         listed = await self.files.look(listing, files)
         if listed.status and not self._read.says("missing", listed.complaint):
-            return Look(None, listed.sizes, f"{self._title} does not answer: {listed.words}", listed.hanging)
+            return Look(None, listed.sizes, f"{self._title} does not answer: {listed.reason}", listed.hanging)
         jobs = self._read.jobs(listed.output.decode("utf-8", "replace"))
         found = await self._add_reasons({number: jobs[number] for number in ids if number in jobs})
         return Look(found, listed.sizes, hanging=listed.hanging)
@@ -137,4 +137,4 @@ class BatchApi(SchedulerApi):
         answer = await self.host.run(script, self.files.root, *words)
         said = answer.complaint + answer.text
         if answer.status and not self._read.says("missing", said):
-            raise ServiceError(f"{self._title} does not end a job: {' '.join(said.split()) or answer.words}")
+            raise ServiceError(f"{self._title} does not end a job: {' '.join(said.split()) or answer.reason}")

@@ -102,7 +102,7 @@ class DeterminedService(BatchService[DeterminedApi, Experiment]):
         before = f"{job.name.rpartition('-')[0]}-{job.attempt - 1}"
         checkpoint = await self._find_latest_checkpoint(self._numbers.get(before))
         conf = expconf(job, self.name, self.config, checkpoint)
-        files = await asyncio.to_thread(make_model_definition, job, await self._deliveries.of(job))
+        files = await asyncio.to_thread(make_model_definition, job, await self._deliveries.prepare(job))
         return request(conf, files, activate=before not in self._paused)
 
     async def _find_latest_checkpoint(self, number: int | None) -> str:

@@ -60,7 +60,7 @@ class DeterminedWatch(JobWatch[Experiment]):
     def is_this(self, found: Experiment) -> bool:
         return found.get("name") == self.name
 
-    def words(self, found: Experiment) -> SeenJob:
+    def interpret(self, found: Experiment) -> SeenJob:
         return _status.seen(found, self._around.queue(str(found.get("jobId"))), self._facts)
 
     async def learn(self, found: Experiment) -> Experiment:

@@ -67,7 +67,7 @@ class DlcLog(JobLog):
                 # Times are whole seconds, as DLC writes them; a line at a border is in both windows.
                 end = float(int(first + max(_SHORTEST_S, (until - first) / 2)))
                 continue
-            self._take(window)
+            self._add_window(window)
             if end is None:
                 self._advance(float(int(until - _LATE_S)), len(window.lines) >= _LONG_LINES)
                 return
@@ -86,7 +86,7 @@ class DlcLog(JobLog):
         if wanted and (self._begin is None or begin > self._begin):
             self._begin = begin
 
-    def _take(self, window: LogWindow) -> None:
+    def _add_window(self, window: LogWindow) -> None:
         lines, self._known = fresh(self._known, window.lines), window.lines
         self.add_lines(line.encode("utf-8", "replace") for line in lines)
 

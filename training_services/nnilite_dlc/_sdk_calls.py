@@ -42,7 +42,7 @@ class DlcCalls(LibraryCalls):
 def translate_problem(what: str, error: Exception) -> Problem:
     """Translate an error of Alibaba's library."""
     status = getattr(error, "status_code", None)
-    said = _said(error)
+    said = _describe_error(error)
     if isinstance(status, int):
         return _translate_status(what, status, str(getattr(error, "code", None) or ""), error)
     if "CERTIFICATE" in said.upper():
@@ -75,9 +75,11 @@ def _translate_status(what: str, status: int, code: str, error: Exception) -> Pr
         kind = Missing
     elif status < 500 and kind not in (AccessRefused, Missing, Throttled):
         kind = CallRefused if kind is Outage else kind
-    told = "; ".join(part for part in (f"{code}: {_said(error)}" if code else _said(error), cure) if part)
+    told = "; ".join(
+        part for part in (f"{code}: {_describe_error(error)}" if code else _describe_error(error), cure) if part
+    )
     problem = _made(kind, f"DLC answers {status} ({what}): {told}")
-    problem.status, problem.reply = status, f"{code} {_said(error)}"
+    problem.status, problem.reply = status, f"{code} {_describe_error(error)}"
     if isinstance(problem, Throttled):
         wait_ms = getattr(error, "retry_after", None)  # as the library itself takes it
         problem.retry_after_s = wait_ms / 1000 if isinstance(wait_ms, int) else 0.0
@@ -88,7 +90,7 @@ def _made(kind: type[Problem], text: str) -> Problem:
     return kind(redact(text))
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """Return the text of the error, on one line."""
     data = getattr(error, "data", None)
     told = data.get("Message") or data.get("message") if isinstance(data, dict) else None

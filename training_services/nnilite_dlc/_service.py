@@ -103,7 +103,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
 
     async def _fields(self, job: Job) -> dict[str, Json]:
         """Return the fields of a job. Raises: NoCapacity while there is no way back, ConfigError, ServiceError."""
-        delivery = await self._deliveries.of(job)
+        delivery = await self._deliveries.prepare(job)
         own = await asyncio.to_thread(own_variables, job, self.config, delivery)
         fields = request(job, self.config, own)
         check_size(fields)

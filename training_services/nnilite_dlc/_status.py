@@ -57,24 +57,24 @@ def seen(job: DlcJob) -> SeenJob:
     if state == RESTARTING or job.restarts:
         # The command would start again within the same attempt, so the job counts as lost, and is removed.
         what = "DLC took the job off its nodes to start it again"
-        reason = "; ".join(filter(None, (what, said(job))))[:_REASON_CHARS]
+        reason = "; ".join(filter(None, (what, describe_state(job))))[:_REASON_CHARS]
         return SeenJob(JobState.LOST, reason, job.started, node)
     if state in WAITING:
-        reason = "; ".join(filter(None, (WAITING[state], said(job))))[:_REASON_CHARS]
+        reason = "; ".join(filter(None, (WAITING[state], describe_state(job))))[:_REASON_CHARS]
         return SeenJob(JobState.WAITING, reason, job.started, node)
     if state in RUNNING:
         return SeenJob(JobState.RUNNING, RUNNING[state], job.started, node, is_stopping=state == "stopping")
     return SeenJob(JobState.UNKNOWN, f"DLC reported the unknown state {job.status!r:.40}")
 
 
-def said(job: DlcJob) -> str:
+def describe_state(job: DlcJob) -> str:
     """Return DLC's words on a job's state."""
     return ": ".join(filter(None, (job.code, job.reason)))
 
 
 def taken_away(job: DlcJob) -> bool:
     """Return whether DLC says that its nodes were taken away, or have failed."""
-    return any(pod.evicted for pod in job.pods) or bool(_TAKEN_AWAY.search(said(job)))
+    return any(pod.evicted for pod in job.pods) or bool(_TAKEN_AWAY.search(describe_state(job)))
 
 
 def ended(job: DlcJob, word: Exited | None, ran: bool) -> JobStatus:
@@ -92,14 +92,14 @@ def _judge_by_keeper(job: DlcJob, word: Exited, times: JobStatus) -> JobStatus:
     if state_of(job) in STOPPED and not away:
         return replace(found, state=JobState.CANCELED, reason="canceled")
     if word.cause is EndCause.INTERRUPTED or away:
-        why = "; ".join(filter(None, (word.message, said(job))))
+        why = "; ".join(filter(None, (word.message, describe_state(job))))
         return replace(found, state=JobState.LOST, reason=f"DLC ended the job: {why}", exit_code=None)
     return found
 
 
 def _judge_by_dlc(job: DlcJob, ran: bool, times: JobStatus) -> JobStatus:
     """Return the end without a keeper's report: what was wrong before the job began, or after it was killed."""
-    state, words = state_of(job), said(job)
+    state, words = state_of(job), describe_state(job)
     if state in SUCCEEDED:
         return replace(times, state=JobState.SUCCEEDED, exit_code=0)
     if taken_away(job):

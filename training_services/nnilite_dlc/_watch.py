@@ -29,7 +29,7 @@ class DlcWatch(JobWatch[DlcJob]):
     def is_this(self, found: DlcJob) -> bool:
         return found.name == self.name
 
-    def words(self, found: DlcJob) -> SeenJob:
+    def interpret(self, found: DlcJob) -> SeenJob:
         return _status.seen(found)
 
     async def learn(self, found: DlcJob) -> DlcJob:

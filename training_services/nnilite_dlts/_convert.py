@@ -85,7 +85,7 @@ def details(found: Mapping[str, Json]) -> Sequence[Mapping[str, Json]]:
     return [entry for entry in given if isinstance(entry, dict)] if isinstance(given, list) else []
 
 
-def words(found: Mapping[str, Json]) -> str:
+def describe(found: Mapping[str, Json]) -> str:
     """Return the same in words."""
     said = [_text(entry.get("message")) or _text(entry.get("reason")) for entry in details(found)]
     return "; ".join(dict.fromkeys(part for part in said if part))
@@ -99,7 +99,7 @@ def has_image_trouble(found: Mapping[str, Json]) -> bool:
 def waiting(found: Mapping[str, Json]) -> str:
     """Return why a job waits."""
     meaning = WAITING[str(found.get("jobStatus"))]
-    said = words(found)
+    said = describe(found)
     return f"{meaning}: {said}" if said else meaning
 
 
@@ -143,7 +143,7 @@ def _judge_by_platform(found: Mapping[str, Json], message: str, started: float |
     finished = moment(found, "finishedAt")
     if found.get("jobStatus") == "finished":
         return JobStatus(JobState.SUCCEEDED, "", 0, started=started, ended=finished)
-    reason = message or words(found) or "DLTS gives no reason for the failure"
+    reason = message or describe(found) or "DLTS gives no reason for the failure"
     state = JobState.LOST if _LOST.search(reason) else JobState.FAILED
     return JobStatus(state, reason, started=started, ended=finished)
 

@@ -115,7 +115,7 @@ class DltsService(BatchService[DltsApi, DltsJob]):
         return self.handle(job, id=given if isinstance(given, str) else job_id)
 
     async def _request(self, job: Job) -> dict[str, Json]:
-        delivery = await self._deliveries.of(job)
+        delivery = await self._deliveries.prepare(job)
         return await asyncio.to_thread(request, job, self.config, delivery, self._choose_gpu_type())
 
     async def _is_there(self, job_id: str, name: str) -> bool:

@@ -37,7 +37,7 @@ class DltsWatch(JobWatch[DltsJob]):
     def is_this(self, found: DltsJob) -> bool:
         return found.get("jobName") == self.name
 
-    def words(self, found: DltsJob) -> SeenJob:
+    def interpret(self, found: DltsJob) -> SeenJob:
         seen = convert.seen(found)
         trouble = convert.has_image_trouble(found)
         if self.lasts_s("image", trouble) >= self._config.image_pull_limit and trouble:
@@ -67,5 +67,5 @@ class DltsWatch(JobWatch[DltsJob]):
 
     def end(self, found: DltsJob, word: Exited | None) -> JobStatus:
         if found.get("jobStatus") not in convert.ENDED:
-            return self.words(found).status()
+            return self.interpret(found).status()
         return convert.ended(found, word, self._said)

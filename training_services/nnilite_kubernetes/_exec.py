@@ -51,7 +51,7 @@ class Execution:
                 **_proxy(configuration),
             )
         except websocket.WebSocketBadStatusException as error:
-            raise ExecError(_said(error), int(error.status_code)) from error
+            raise ExecError(_read_message(error), int(error.status_code)) from error
         except (websocket.WebSocketException, OSError) as error:
             raise ExecError(f"the API server cannot be reached: {error}") from error
 
@@ -101,7 +101,7 @@ def _result(data: bytes) -> bytes:
         return data
 
 
-def _said(error: Any) -> str:
+def _read_message(error: Any) -> str:
     """Return the message of the API server."""
     try:
         return str(json.loads(error.resp_body)["message"])

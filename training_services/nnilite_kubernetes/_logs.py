@@ -26,7 +26,7 @@ class Logs:
 
     def reports(self, name: str, uid: str, with_output: bool) -> Sequence[KeeperEvent]:
         """Return the keeper's events in the log since the last call."""
-        pod_log, memory = self._of(name, uid), self._known.memory(name, uid)
+        pod_log, memory = self._find_log(name, uid), self._known.memory(name, uid)
         if pod_log is None:
             return ()
         ended = with_output and (memory.end is not None or memory.reporter is not None)
@@ -34,13 +34,13 @@ class Logs:
 
     def output(self, name: str, uid: str, offset: int, limit: int) -> bytes:
         """Return the trial's output."""
-        pod_log = self._of(name, uid)
+        pod_log = self._find_log(name, uid)
         return pod_log.output(offset, limit) if pod_log is not None else b""
 
     def follow(self, name: str, uid: str) -> None:
         """Read on in a log before it is rotated, or deleted with its pod. Raises nothing."""
         try:
-            pod_log = self._of(name, uid)
+            pod_log = self._find_log(name, uid)
             if pod_log is not None:
                 pod_log.follow()
         except ApiError as error:
@@ -68,7 +68,7 @@ class Logs:
         expected = sum(role.replicas for role in facts.roles) if facts is not None else len(pods) + 1
         return pods if len(pods) >= expected else self._known.list_pods_now(name)
 
-    def _of(self, name: str, uid: str) -> PodLog | None:
+    def _find_log(self, name: str, uid: str) -> PodLog | None:
         """Return the log of the reporting pod."""
         memory = self._known.memory(name, uid)
         content = None if memory.log is not None else self._known.object(name)

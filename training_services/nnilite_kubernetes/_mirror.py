@@ -120,9 +120,9 @@ class Mirror:
             self._version = content["metadata"]["resourceVersion"]
             self._failures = 0
             if kind != "BOOKMARK":
-                self._take(content, kind == "DELETED")
+                self._keep(content, kind == "DELETED")
 
-    def _take(self, content: Json, gone: bool) -> None:
+    def _keep(self, content: Json, gone: bool) -> None:
         name = content["metadata"]["name"]
         with self._lock:
             if gone:

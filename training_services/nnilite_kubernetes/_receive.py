@@ -26,7 +26,7 @@ def main(folder: str) -> None:
     missing = [entry for entry in json.loads(source.readline().decode("utf-8")) if not _is_there(folder, entry)]
     _say(json.dumps([entry["name"] for entry in missing]))
     for entry in missing:
-        _take(source, folder, entry)
+        _unpack(source, folder, entry)
     _say("done")
 
 
@@ -36,7 +36,7 @@ def _is_there(folder: str, entry: Dict[str, Any]) -> bool:
     return is_file and os.path.getsize(path) == entry["size"] and _digest_of(path) == entry["digest"]
 
 
-def _take(source: IO[bytes], folder: str, entry: Dict[str, Any]) -> None:
+def _unpack(source: IO[bytes], folder: str, entry: Dict[str, Any]) -> None:
     path = os.path.join(folder, entry["name"])
     draft, left = "{}.{}.new".format(path, os.urandom(8).hex()), entry["size"]
     # Trials may write to this volume: nothing is written through a link of theirs.

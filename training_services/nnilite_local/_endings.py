@@ -71,7 +71,9 @@ class Endings:
             at_work = not facts.ended and (facts.has_keeper or self._keepers.works_at(job))
             left = await self._end(folder, handle, facts, at_work=at_work)
             if left:
-                raise NoCapacity(f"an earlier attempt of this trial must end first: {_told(folder, self._host, left)}")
+                raise NoCapacity(
+                    f"an earlier attempt of this trial must end first: {_describe_left(folder, self._host, left)}"
+                )
 
     async def close(self) -> list[str]:
         """End what was asked to end and has had its grace. Return sentences on what still runs."""
@@ -81,7 +83,9 @@ class Endings:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         found = await asyncio.gather(*(self._end_stuck(folder, handle) for folder, handle in asked.values()))
         return [
-            _told(folder, self._host, left) for (folder, _), left in zip(asked.values(), found, strict=True) if left
+            _describe_left(folder, self._host, left)
+            for (folder, _), left in zip(asked.values(), found, strict=True)
+            if left
         ]
 
     async def _press(self, folder: AttemptFolder, handle: Handle) -> None:
@@ -130,7 +134,7 @@ class Endings:
             return _AttemptFacts()
 
 
-def _told(folder: AttemptFolder, host: str, groups: Sequence[int]) -> str:
+def _describe_left(folder: AttemptFolder, host: str, groups: Sequence[int]) -> str:
     named = " and ".join(map(str, groups))
     return (
         f"process group {named} of {folder.path} still runs on {host} and cannot be killed: it ends when the disk for"

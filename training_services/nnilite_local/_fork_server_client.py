@@ -132,7 +132,7 @@ class ForkServerClient:
         stream = process.stdout
         while stream is not None and (line := await stream.readline()):
             try:
-                self._take(json.loads(line))
+                self._handle_event(json.loads(line))
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 log.warning("the fork server reported %r: %s", line[:200], error)
         for answer in self._waiting.values():
@@ -143,7 +143,7 @@ class ForkServerClient:
             self._tell(job, False)
         self._heard("")
 
-    def _take(self, event: dict[str, Any]) -> None:
+    def _handle_event(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind == "ended":
             self._at_work.discard(event["job"])

@@ -430,7 +430,7 @@ async def _take_slot(slots: SlotDesk, job: Job, folder: AttemptFolder, terms: Sl
     if terms.limit is None:
         return
     try:
-        reason = await asyncio.to_thread(slots.take, job.name, folder.path, terms)
+        reason = await asyncio.to_thread(slots.book, job.name, folder.path, terms)
     except SlotTrouble as error:
         raise ServiceError(str(error)) from error
     if reason:

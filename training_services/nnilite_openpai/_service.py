@@ -90,7 +90,7 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
 
     async def _body(self, job: Job) -> bytes:
         """Return the request for a job. Raises: ConfigError if it is too large, ServiceError, CodeDirError."""
-        delivery = await self._deliveries.of(job)
+        delivery = await self._deliveries.prepare(job)
         return encoded(submission(job, self.config, own_secrets(job, self.config, delivery)))
 
     async def _way_back(self) -> str:

@@ -53,7 +53,7 @@ class PaiWatch(JobWatch[PaiJob]):
     async def fetch(self) -> PaiJob:
         return await self._api.job(self.name)
 
-    def words(self, found: PaiJob) -> SeenJob:
+    def interpret(self, found: PaiJob) -> SeenJob:
         return _status.seen(found, self._role, self._warnings)
 
     async def learn(self, found: PaiJob) -> PaiJob:

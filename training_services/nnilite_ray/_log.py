@@ -31,9 +31,9 @@ class RayLog(JobLog):
 
     async def read_on(self) -> None:
         if not self.is_gone:
-            self.take(await self._api.log(self._job))
+            self.add_all(await self._api.log(self._job))
 
-    def take(self, content: str) -> None:
+    def add_all(self, content: str) -> None:
         """Add the whole log."""
         text = content.encode("utf-8", "replace")
         self.last_read += len(text) / _BYTES_PER_S

@@ -35,14 +35,14 @@ def waiting(asked: Mapping[str, float], usage: Usage, said: str) -> str:
             f"{_amount(name, asked[name])} (the largest has {_format_most(usage, name)})" for name in short
         )
         return f"no node of the cluster has {lacking}; the job waits until one joins"
-    if any(_fits(asked, node) for node in usage.values()):
+    if any(_has_room(asked, node) for node in usage.values()):
         return "Ray is preparing the job's runtime environment"
     amounts = " and ".join(_amount(name, amount) for name, amount in asked.items())
     uses = ", ".join(_describe_in_use(usage, name) for name in asked)
     return f"the job is waiting for {amounts} on one node: {uses}"
 
 
-def _fits(asked: Mapping[str, float], node: Mapping[str, Any]) -> bool:
+def _has_room(asked: Mapping[str, float], node: Mapping[str, Any]) -> bool:
     return all(_total(node, name) - _used(node, name) >= amount - _LITTLE for name, amount in asked.items())
 
 

@@ -79,7 +79,7 @@ class RayWatch(JobWatch[Found]):
             raise Missing(f"Ray does not know the job {self.name}")
         return found
 
-    def words(self, found: Found) -> SeenJob:
+    def interpret(self, found: Found) -> SeenJob:
         state = found.get("status")
         if state == convert.PENDING or convert.has_timed_out(found):
             return SeenJob(JobState.WAITING)

@@ -250,7 +250,7 @@ class Pool:
 
     # ------------------------------------------------------------ what workers do
 
-    async def take(self, worker: str, queues: Mapping[str, str]) -> TakenJob | None:
+    async def take_job(self, worker: str, queues: Mapping[str, str]) -> TakenJob | None:
         """Take the first job of these queues, which then belongs to this worker. Raises: Settling.
 
         `queues`: the experiment of each. A first job without a slot waits for one from now on; no job behind it gets a

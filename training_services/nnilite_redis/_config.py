@@ -94,8 +94,10 @@ class RedisConfig:
     )
 
     def __post_init__(self) -> None:
-        self._take("worker_processors", self.worker_remote_processors, "workerRemoteProcessors", None)
-        self._take("worker_healthy_period", self.worker_healthy_response_period, "workerHealthyResponsePeriod", 300)
+        self._accept_either("worker_processors", self.worker_remote_processors, "workerRemoteProcessors", None)
+        self._accept_either(
+            "worker_healthy_period", self.worker_healthy_response_period, "workerHealthyResponsePeriod", 300
+        )
         _ = self.address
         if not _PREFIX.fullmatch(self.prefix):
             raise ConfigError(f"{self.prefix!r} is not valid; use letters, digits and _ . : -", Place(field="prefix"))
@@ -106,7 +108,7 @@ class RedisConfig:
         if self.redis_size_limit > _LARGEST_VALUE_BYTES:
             raise ConfigError("must be at most 500mb: Redis holds no larger values", Place(field="redisSizeLimit"))
 
-    def _take(self, name: str, value: Any, alias: str, default: Any) -> None:
+    def _accept_either(self, name: str, value: Any, alias: str, default: Any) -> None:
         """Accept both names of a setting, but not two values."""
         if value is None:
             return

@@ -31,7 +31,7 @@ class Silence:
         """Redis has not answered."""
         self._last = None
 
-    def of(self, party: str, sign: str, age_s: float = 0.0) -> float:
+    def measure(self, party: str, sign: str, age_s: float = 0.0) -> float:
         """Return the seconds since the party's last sign of life.
 
         `age_s`: how old that sign is, where it says so; it counts when the party is looked at for the first time.

@@ -76,7 +76,9 @@ class PoolWatch:
         places, records = await self._pool.places(), await self._pool.workers()
         shares = await self._pool.shares() if self.terms.limit is not None else PoolShares()
         self._silence.listened()
-        silent_s = {record.id: self._silence.of(f"worker {record.id}", record.beat, record.age_s) for record in records}
+        silent_s = {
+            record.id: self._silence.measure(f"worker {record.id}", record.beat, record.age_s) for record in records
+        }
         facts = [read_worker_facts(record) for record in records]
         self._view = PoolView(facts, silent_s, places, self._config.worker_healthy_period, shares)
 
@@ -121,7 +123,7 @@ class PoolWatch:
 
     async def _held(self, name: str, record: JobRecord, told: JobStatus) -> JobStatus:
         """Return the status of a job that a worker has."""
-        silent_s = self._silence.of(name, record.beat)
+        silent_s = self._silence.measure(name, record.beat)
         if silent_s > self._config.worker_healthy_period:
             if await self._pool.fence(name, record.beat):
                 reason = (
@@ -134,8 +136,8 @@ class PoolWatch:
     async def _waiting(self, name: str) -> JobStatus:
         number = self._view.numbered[name][0] if name in self._view.numbered else 0
         if number:
-            self._silence.of(name, "queued")
-        elif self._silence.of(name, "not in the queue") > _REAPPEAR_S:
+            self._silence.measure(name, "queued")
+        elif self._silence.measure(name, "not in the queue") > _REAPPEAR_S:
             return await self._queue_anew(name)
         job = self._jobs.get(name)
         wants = find_wants(job, self._config) if job else Wants(frozenset(self._config.worker_labels))
@@ -146,7 +148,7 @@ class PoolWatch:
         """Return the status of a job that Redis does not know: a worker may have it, and then reports it."""
         owner = self._owners.get(name)
         patience_s = self._config.worker_healthy_period if owner else _REAPPEAR_S
-        if self._silence.of(name, "forgotten") > patience_s:
+        if self._silence.measure(name, "forgotten") > patience_s:
             return await self._queue_anew(name)
         who = f"worker {owner}" if owner else "a worker that may have the job"
         return JobStatus(JobState.UNKNOWN, f"Redis has lost this job; waiting for {who} to report")

@@ -24,7 +24,7 @@ from paramiko.ssh_exception import SSHException
 
 from nnilite.records import Json
 from nnilite.services.keeper_events import count_values
-from nnilite.ssh.errors import LinkLost, MachineError, RunsWindows, words
+from nnilite.ssh.errors import LinkLost, MachineError, RunsWindows, describe_error
 from nnilite_remote._worker import program
 
 log = logging.getLogger(__name__)
@@ -64,8 +64,8 @@ def pythons(python_path: str | None) -> list[str]:
 
 def command(candidates: Sequence[str]) -> str:
     """Return the command that starts an agent on the machine, with the first suitable Python."""
-    words = ["exec", "/bin/sh", "-c", _FIND_PYTHON, "nnilite", str(len(_SOURCE)), *candidates]
-    return " ".join(shlex.quote(word) for word in words)
+    describe_error = ["exec", "/bin/sh", "-c", _FIND_PYTHON, "nnilite", str(len(_SOURCE)), *candidates]
+    return " ".join(shlex.quote(word) for word in describe_error)
 
 
 class AgentStream:
@@ -79,7 +79,7 @@ class AgentStream:
             self.channel.settimeout(_HELLO_S)
             self.channel.exec_command(command([interpreter] if interpreter else pythons(python_path)))
         except (SSHException, OSError, EOFError) as error:
-            raise LinkLost(f"cannot start a command: {words(error)}") from error
+            raise LinkLost(f"cannot start a command: {describe_error(error)}") from error
 
     def greet(self, settings: dict[str, Json]) -> dict[str, Any]:
         """Send the agent's text and its settings; return its first message. Raises: MachineError, LinkLost."""
@@ -171,7 +171,7 @@ class AgentStream:
         try:
             self.channel.sendall(data)
         except (OSError, EOFError) as error:
-            raise LinkLost(f"the connection broke: {words(error)}") from error
+            raise LinkLost(f"the connection broke: {describe_error(error)}") from error
 
 
 class AgentLink:
@@ -233,7 +233,7 @@ class AgentLink:
     def _read(self) -> None:
         try:
             while (line := self._stream.line()) is not None and self._handing_over.begin(len(line)):
-                self._call(self._take, _parsed(line), len(line))
+                self._call(self._handle_message, _parsed(line), len(line))
         except (LinkLost, ValueError, RecursionError) as error:
             log.debug("the connection ended: %s", error)
         finally:
@@ -244,7 +244,7 @@ class AgentLink:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(what, *arguments)
 
-    def _take(self, message: dict[str, Any], size: int) -> None:
+    def _handle_message(self, message: dict[str, Any], size: int) -> None:
         self._handing_over.end(size)
         if "event" in message:
             self._heard(message)

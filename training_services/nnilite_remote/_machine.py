@@ -187,7 +187,7 @@ class Machine:
 
         def hear(event: Json) -> None:  # a report of a keeper, or that one has ended
             if event["event"] == "report":
-                self.way_back.take(event)
+                self.way_back.pass_on(event)
             else:
                 self._changed()
 

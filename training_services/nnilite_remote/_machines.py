@@ -224,7 +224,7 @@ class Machines:
         except asyncio.TimeoutError:
             return f"{machine.title}: does not answer", None
 
-    def of(self, handle: Handle) -> Machine:
+    def find(self, handle: Handle) -> Machine:
         machine = self._known.get(str(handle["machine"]))
         if machine is None:
             raise NotFound(f"the machine {handle['machine']} is no longer in machineList")

@@ -34,7 +34,7 @@ class ReportRelay:
         self._tasks: set[asyncio.Task[None]] = set()
         self._oddities = SparseLog()
 
-    def take(self, message: Json) -> None:
+    def pass_on(self, message: Json) -> None:
         """Pass on an agent's `{"event": "report", ...}`."""
         caller, line = message.get("caller"), message.get("line")
         if type(caller) is not int or type(line) is not str:

@@ -295,7 +295,7 @@ class RemoteService(TrainingService):
             await self.machines.cancel(part)
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        machine, directory = self.machines.of(handle), str(handle["directory"])
+        machine, directory = self.machines.find(handle), str(handle["directory"])
         here = self.context.directory.joinpath("trials", *PurePosixPath(directory).parts[-2:])
         try:
             events = await machine.attempts.events(directory)
@@ -307,25 +307,25 @@ class RemoteService(TrainingService):
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
         if stream not in STREAMS:
             raise NotFound(f"there is no stream {stream!r}: it is stdout or stderr")
-        machine = self.machines.of(handle)
+        machine = self.machines.find(handle)
         try:
             return await machine.attempts.read(str(handle["directory"]), f"trial.{stream}", offset, limit) or b""
         except MachineError as error:
             raise ServiceError(f"{machine.title}: {error}") from error
 
     async def fetch(self, handle: Handle, target: Path) -> None:
-        machine = self.machines.of(handle)
-        with _told(machine):
+        machine = self.machines.find(handle)
+        with _name_machine(machine):
             await machine.attempts.fetch(str(handle["directory"]), target)
 
     async def files(self, handle: Handle) -> Sequence[TrialFile]:
-        machine = self.machines.of(handle)
-        with _told(machine):
+        machine = self.machines.find(handle)
+        with _name_machine(machine):
             return await machine.attempts.files(str(handle["directory"]))
 
     async def fetch_file(self, handle: Handle, path: str, target: Path, most_bytes: int) -> None:
-        machine = self.machines.of(handle)
-        with _told(machine):
+        machine = self.machines.find(handle)
+        with _name_machine(machine):
             await machine.attempts.fetch_file(str(handle["directory"]), path, target, most_bytes)
 
     async def remove(self, handle: Handle) -> None:
@@ -422,7 +422,7 @@ def read_labels(job: Job) -> list[str]:
 
 
 @contextlib.contextmanager
-def _told(machine: Machine) -> Iterator[None]:
+def _name_machine(machine: Machine) -> Iterator[None]:
     """Name the machine in errors about a trial's files there. Raises: NotFound, ServiceError."""
     try:
         yield

@@ -167,7 +167,7 @@ class TunnelGate:
     def _begin(self, channel: Any) -> None:
         self._arriving.release()
         if self._unproven.is_full:
-            self._close(self._unproven.take())
+            self._close(self._unproven.remove_one())
             self._note("too many connections have not proven who they are; some are closed for others")
         caller = _TunnelCaller(channel)
         self._unproven.add(caller)

@@ -32,9 +32,9 @@ class WayBack:
         self._port = 0
         self._relay = ReportRelay(manager_socket, lambda caller, line: session.tell("answer", caller=caller, line=line))
 
-    def take(self, report: Json) -> None:
+    def pass_on(self, report: Json) -> None:
         """Pass on a report that came through the agent, which is the short way; see `ReportRelay`."""
-        self._relay.take(report)
+        self._relay.pass_on(report)
 
     def close(self) -> None:
         self._relay.close()

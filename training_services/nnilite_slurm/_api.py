@@ -60,13 +60,13 @@ class SlurmApi(SchedulerApi):
         """Have Slurm check a script without submitting it. Raises: ConfigError for what it will never accept."""
         answer = await self.host.run("exec sbatch --test-only /dev/stdin", given=script.encode())
         if answer.status:
-            raise refusal(answer.words)
+            raise refusal(answer.reason)
 
     async def check_time(self, partitions: str, limit_s: float) -> None:
         """Check that a partition allows a time limit: `sbatch --test-only` does not. Raises: ConfigError."""
         answer = await self.host.run("exec timeout 15 sinfo --noheader --format='%P|%l' </dev/null")
         if answer.status:
-            log.info("cannot ask for the time limits of partitions: %s", answer.words)
+            log.info("cannot ask for the time limits of partitions: %s", answer.reason)
             return
         known = read_time_limits(answer.output.decode("utf-8", "replace"))
         most_s = max((known.get(name, math.inf) for name in partitions.split(",")), default=math.inf)
@@ -93,10 +93,10 @@ class SlurmApi(SchedulerApi):
             shell.SUBMIT, self.files.root, folder, name, given=script.encode(), limit_s=_SUBMIT_S
         )
         if answer.status == _FULL:
-            self._full, self._full_until_s = make_full_queue(answer.words), time.monotonic() + _FULL_PAUSE_S
+            self._full, self._full_until_s = make_full_queue(answer.reason), time.monotonic() + _FULL_PAUSE_S
             raise self._full
         if answer.status == REFUSED:
-            raise refusal(answer.words)
+            raise refusal(answer.reason)
         if answer.status:
             raise no_answer("Slurm", name, answer)
         return answer.text.strip()
@@ -112,7 +112,7 @@ class SlurmApi(SchedulerApi):
             if self.json and _knows_no_json(listed.complaint):
                 self.json = False
                 return await self.look(prefix, ids, looked_at)
-            return Look(None, listed.sizes, f"Slurm does not answer: {listed.words}", listed.hanging)
+            return Look(None, listed.sizes, f"Slurm does not answer: {listed.reason}", listed.hanging)
         try:
             jobs = self._read(listed.output)
         except ServiceError as error:
@@ -160,7 +160,7 @@ class SlurmApi(SchedulerApi):
             self.accounting = False
             return b"" if "json" not in options else b'{"jobs": []}'
         if answer.status:
-            raise ServiceError(f"sacct does not answer: {answer.words}")
+            raise ServiceError(f"sacct does not answer: {answer.reason}")
         return answer.output
 
     # ------------------------------------------------------------ ending
@@ -168,7 +168,7 @@ class SlurmApi(SchedulerApi):
     async def cancel(self, folder: str, job: str) -> None:
         answer = await self.host.run(shell.CANCEL, self.files.root, folder, job)
         if answer.complaint and not _ENDED_ALREADY.search(answer.complaint):
-            raise ServiceError(f"scancel: {answer.words}")
+            raise ServiceError(f"scancel: {answer.reason}")
 
     async def kill(self, job: str) -> None:
         """Send SIGTERM to all of a job, and SIGKILL after Slurm's own KillWait."""
@@ -230,9 +230,9 @@ def _describe_no_slurm(answer: ShellAnswer, title: str) -> str:
     if "not found" in answer.complaint:
         return (
             f"{title} has no sbatch: set login to the login node of the cluster, or slurmPath to the folder of "
-            f"Slurm's commands ({answer.words})"
+            f"Slurm's commands ({answer.reason})"
         )
-    return f"Slurm cannot be used on {title}: {answer.words}"
+    return f"Slurm cannot be used on {title}: {answer.reason}"
 
 
 def _knows_no_json(complaint: str) -> bool:

@@ -88,7 +88,7 @@ class JobArrays:
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
-                taken = await self.api.files.take([place])
+                taken = await self.api.files.read_files([place])
                 break
             except NniliteError as error:
                 log.warning("cannot check the job array %s: %s", array, error)

@@ -41,20 +41,20 @@ class GridSearchTuner(Tuner):
     def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
         for flat in self._points:
             parameters = self.space.build(flat)
-            if self._take(parameters):
+            if self._accept(parameters):
                 return parameters
         raise NoMoreTrialError
 
     def receive_trial_result(self, parameter_id: int | None, parameters: Any, value: Any, **kwargs: Any) -> None:
-        self._take(parameters)
+        self._accept(parameters)
 
     def import_data(self, data: list[dict[str, Any]]) -> None:
         """Mark points that were run elsewhere, so that they are not run again."""
         for item in data:
             if item.get("value") is not None:
-                self._take(item.get("parameter"))
+                self._accept(item.get("parameter"))
 
-    def _take(self, parameters: Any) -> bool:
+    def _accept(self, parameters: Any) -> bool:
         try:
             parameters = self.space.build(self.space.flatten(parameters))
         except SpaceError:

@@ -53,7 +53,7 @@ class ShellAnswer:
         return self.output.decode("utf-8", "replace")
 
     @property
-    def words(self) -> str:
+    def reason(self) -> str:
         """Return its complaint, in one line."""
         return " ".join(self.complaint.split()) or ("no answer" if self.status == 124 else f"exit status {self.status}")
 
@@ -135,7 +135,9 @@ async def _talk(process: asyncio.subprocess.Process, given: bytes | None, sink: 
         complaint.extend(piece[: MOST_COMPLAINT_BYTES - len(complaint)])
 
     troubles = await asyncio.gather(
-        _give(process, given), _take(process, process.stdout, sink.take), _take(process, process.stderr, complain)
+        _give(process, given),
+        _read_output(process, process.stdout, sink.add),
+        _read_output(process, process.stderr, complain),
     )
     await process.wait()
     for trouble in troubles:
@@ -156,7 +158,7 @@ async def _give(process: asyncio.subprocess.Process, data: bytes | None) -> None
         await process.stdin.wait_closed()
 
 
-async def _take(
+async def _read_output(
     process: asyncio.subprocess.Process, stream: asyncio.StreamReader | None, take: Callable[[bytes], None]
 ) -> ServiceError | OSError | None:
     """Read the output to its end. If it cannot be stored, kill the process, and return why."""
@@ -180,7 +182,7 @@ async def _drain(process: asyncio.subprocess.Process) -> None:
     """Wait for the end of a killed process, which asyncio notices only once its output was read."""
     with contextlib.suppress(asyncio.TimeoutError):
         for stream in (process.stdout, process.stderr):
-            await asyncio.wait_for(_take(process, stream, lambda piece: None), _DRAIN_S)
+            await asyncio.wait_for(_read_output(process, stream, lambda piece: None), _DRAIN_S)
         await asyncio.wait_for(process.wait(), _DRAIN_S)
 
 

@@ -78,7 +78,7 @@ def no_answer(scheduler: str, name: str, answer: ShellAnswer) -> ServiceError:
     """Return the error for a submission that the scheduler has not answered."""
     if answer.status == UNKNOWN_OUTCOME:
         return ServiceError(f"{scheduler} did not say whether it accepted the job {name}; nnilite will look for it")
-    return ServiceError(f"{scheduler} does not answer: {answer.words}")
+    return ServiceError(f"{scheduler} does not answer: {answer.reason}")
 
 
 def version_in(text: str) -> tuple[int, ...]:

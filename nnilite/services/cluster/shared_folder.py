@@ -45,7 +45,7 @@ class JobListing:
     hanging: frozenset[str] = frozenset()  # folders in an unknown state, for they do not answer
 
     @property
-    def words(self) -> str:
+    def reason(self) -> str:
         """Return its complaint, in one line."""
         return " ".join(self.complaint.split())[:_MOST_SAID_CHARS] or f"exit status {self.status}"
 
@@ -88,7 +88,7 @@ class SharedFolder:
         """Make the folder. Return those of the files, by name, that its cache does not have."""
         answer = await self.host.run(shell.PREPARE, directory, _CACHE_DAYS, *files)
         if answer.status:
-            raise ConfigError(f"cannot be created on {self.host.title}: {answer.words}", Place(field="directory"))
+            raise ConfigError(f"cannot be created on {self.host.title}: {answer.reason}", Place(field="directory"))
         *sizes, self.root = answer.output.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n", len(files))
         known = zip(files.items(), sizes, strict=True)
         return [name for (name, source), size in known if size.strip() != str(source.stat().st_size)]
@@ -106,7 +106,7 @@ class SharedFolder:
         except ServiceError as error:
             return str(error)
         said = answer.output.decode("utf-8", "replace").strip()
-        return "" if answer.status == 0 else said[-_MOST_SAID_CHARS:] or answer.words
+        return "" if answer.status == 0 else said[-_MOST_SAID_CHARS:] or answer.reason
 
     # ------------------------------------------------------------ writing
 
@@ -114,7 +114,7 @@ class SharedFolder:
         """Make an attempt's folder with its specification; False if it is there already."""
         answer = await self.host.run(shell.WRITE_SPEC, self.root, folder, str(len(spec)), given=spec)
         if answer.status not in (0, _KNOWN):
-            raise ServiceError(f"cannot write to the folder {self.root}/{folder}: {answer.words}")
+            raise ServiceError(f"cannot write to the folder {self.root}/{folder}: {answer.reason}")
         return answer.status == 0
 
     async def tell_address(self, experiment: str, url: str) -> None:
@@ -142,7 +142,7 @@ class SharedFolder:
         asked = [name for name in files if attempt_folder(name) not in folders]
         answer = await self.host.run(shell.AWAIT_FILE, self.root, str(looks), str(pause_s), *asked)
         if answer.status:
-            raise ServiceError(f"cannot look into the folder {self.root}: {answer.words}")
+            raise ServiceError(f"cannot look into the folder {self.root}: {answer.reason}")
         return frozenset(answer.output.decode("utf-8", "surrogateescape").splitlines())
 
     async def _look(self, before: str, listing: Sequence[str], files: Sequence[str], limit_s: str) -> JobListing | None:
@@ -154,10 +154,10 @@ class SharedFolder:
         output, found, rest = answer.output.rpartition(f"\n{mark} ".encode())
         status, _, sizes = rest.partition(b"\n")
         if not found:
-            raise ServiceError(f"{self.host.title}: {answer.words}")
+            raise ServiceError(f"{self.host.title}: {answer.reason}")
         return JobListing(int(status), output, answer.complaint, _sizes(sizes))
 
-    async def take(self, files: Iterable[str]) -> dict[str, bytes]:
+    async def read_files(self, files: Iterable[str]) -> dict[str, bytes]:
         """Read small files, as many as are there, by name."""
         names = list(files)
         if not names:
@@ -206,7 +206,7 @@ class SharedFolder:
         """Run a shell script with the folder as $1. Raises: ServiceError, also if it fails."""
         answer = await self.host.run(script, self.root, *words, given=given, limit_s=limit_s)
         if answer.status:
-            raise ServiceError(f"{self.host.title}: {answer.words}")
+            raise ServiceError(f"{self.host.title}: {answer.reason}")
         return answer
 
 

@@ -79,7 +79,7 @@ class WatchedJobs:
                 found.append(JobStatus(JobState.UNKNOWN, f"{self._scheduler} does not list the job, and {trouble}"))
                 continue
             found.append(self._verdict(watch, handle, job))
-            await self._press(api, watch, handle, job)
+            await self._end_faster(api, watch, handle, job)
         return found
 
     async def look(self, api: SchedulerApi, watches: Sequence[QueueWatch], by_log: set[str]) -> Look:
@@ -90,7 +90,7 @@ class WatchedJobs:
         async with self._looking:
             look = await api.look(f"nni-{self._experiment}-", ids, files)
             seen = [watch for watch in watches if watch.folder not in look.hanging]
-            taken = await api.files.take([name for watch in seen for name in watch.found(look.sizes)])
+            taken = await api.files.read_files([name for watch in seen for name in watch.found(look.sizes)])
         for watch in seen:
             watch.read(taken)
             watch.sizes = {name: look.sizes.get(f"{watch.folder}/{name}", 0) for name in GROWING}
@@ -125,7 +125,7 @@ class WatchedJobs:
         await api.cancel(watch.folder, watch.id)
         self._cancels[watch.name] = (first, now)
 
-    async def _press(self, api: SchedulerApi, watch: QueueWatch, handle: Handle, job: QueuedJob | None) -> None:
+    async def _end_faster(self, api: SchedulerApi, watch: QueueWatch, handle: Handle, job: QueuedJob | None) -> None:
         """Ask again for the end of a canceled job that still runs, finally by the scheduler's own kill."""
         if not watch.canceled or job is None or job.phase.is_over or job.phase is QueuePhase.UNKNOWN:
             return

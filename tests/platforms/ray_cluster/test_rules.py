@@ -138,7 +138,7 @@ def test_versions_are_compared_as_numbers():
 
 
 def taken(log: RayLog, content: str):
-    log.take(content)
+    log.add_all(content)
     return log.events(True)
 
 

@@ -128,7 +128,7 @@ class Model:
 
     async def take(self, worker: str, experiments: str = "ABC") -> bool:
         """Whether there was something to do for a worker that can run trials of these experiments."""
-        taken = await self.pool.take(worker, {Wants(experiment=name).queue: name for name in experiments})
+        taken = await self.pool.take_job(worker, {Wants(experiment=name).queue: name for name in experiments})
         if taken is None:
             return False
         await self.pool.keep(taken)

@@ -104,10 +104,10 @@ def test_neither_a_pipe_nor_json_shows_progress(terminal: Terminal) -> None:
 
 def test_the_words_tell_what_is_known() -> None:
     work = long_work.Work("Exporting", long_work.things("trials"))
-    assert work.words().endswith("s")
+    assert work.progress().endswith("s")
     work.expect(10)
     work.advance(5)
-    assert work.words().startswith("5 trials of 10 trials")  # and what is left, on a slow machine
+    assert work.progress().startswith("5 trials of 10 trials")  # and what is left, on a slow machine
     work.goes_on("Checking")
     assert (work.name, work.total, work.done) == ("Checking", 0, 0)
 
@@ -143,6 +143,6 @@ def test_packing_tells_how_far_it_is(tmp_path: Path) -> None:
 def test_the_packing_of_a_manager_is_shown_and_then_the_rest_of_its_start() -> None:
     work = long_work.Work("Starting", long_work.SIZE)
     create.packed(work, 5 << 20, 10 << 20)
-    assert (work.name, work.words()) == ("Packing the code", "5 MB of 10 MB")
+    assert (work.name, work.progress()) == ("Packing the code", "5 MB of 10 MB")
     create.packed(work, 10 << 20, 10 << 20)
     assert (work.name, work.total) == ("Starting", 0)

@@ -106,7 +106,7 @@ import os, signal, sys, time
 from pathlib import Path
 from nnilite._experiments.locking import ManagerLock
 held = ManagerLock(Path(sys.argv[2]))
-held.take()
+held.acquire()
 ended = []  # an Event could be set while its lock is held, by the same thread, which would wait for ever
 
 def obey(number, frame):
@@ -166,7 +166,7 @@ def test_force_touches_no_process_but_the_manager(make: Make, capsys: pytest.Cap
 def manager_in(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A manager that has the lock of a folder, which its command line does not name."""
     take = "import os; from pathlib import Path; from nnilite._experiments.locking import ManagerLock"
-    take += "; ManagerLock(Path(os.environ['HERE'])).take(); print('held', flush=True); input()"
+    take += "; ManagerLock(Path(os.environ['HERE'])).acquire(); print('held', flush=True); input()"
     environment = {**os.environ, "HERE": str(folder)}
     command = [sys.executable, "-c", take, "nnilite._manager"]
     with subprocess.Popen(command, stdin=-1, stdout=-1, bufsize=0, env=environment) as process:

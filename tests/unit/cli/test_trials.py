@@ -87,6 +87,21 @@ def test_failed_trials_are_run_again_by_state(make: Make, manager: StandIn, caps
     assert capsys.readouterr().out.startswith("2 trials run again")
 
 
+def test_the_parameters_of_a_trial_run_again_and_both_results_are_shown(
+    make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make("abcd")
+    again = {**TRIAL, "id": "trial2", "sequence": 1, "value": 0.25, "ended": 2.0}
+    manager.says("GET /experiment", {"state": "RUNNING"})
+    manager.says("GET /trials/trial1", TRIAL)
+    manager.says("POST /trials", again, 201)
+    manager.says("GET /trials/trial2", again)
+    assert run(["trial", "again", "abcd", "trial1"]) == 0
+    shown = capsys.readouterr().out
+    assert "Trial trial2 (no. 1) has the parameters of trial1." in shown
+    assert "0.25" in shown
+
+
 def test_own_parameters_are_added(make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     make("abcd")
     manager.says("POST /trials", {**TRIAL, "warning": "x is odd"}, 201)

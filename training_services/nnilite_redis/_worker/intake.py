@@ -80,7 +80,7 @@ class Intake:
             asked_s = guard.now_s()  # the answer may be read long after Redis has given it
             try:
                 owners = {name: one.experiment for name, one in fitting.items()}
-                taken = await self.pool.take(self.worker, owners) if fitting else None
+                taken = await self.pool.take_job(self.worker, owners) if fitting else None
             except Settling:
                 return
             if taken is None:
@@ -123,7 +123,7 @@ class Intake:
         attempt = WorkerAttempt(task, self.folder, gpus)
         attempt.save(taken.task)
         self.holdings.attempts[attempt.name] = attempt
-        self.holdings.lease[attempt.name] = NO_LEASE if asked_s is None else Lease.of(asked_s, task.period_s)
+        self.holdings.lease[attempt.name] = NO_LEASE if asked_s is None else Lease.begin(asked_s, task.period_s)
         self.holdings.write_leases()
         self.prepare(attempt)
         await self.pool.keep(taken)

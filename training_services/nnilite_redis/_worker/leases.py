@@ -25,7 +25,7 @@ class Lease:
     end: float  # it counts as lost then
 
     @classmethod
-    def of(cls, heard_s: float, period_s: float) -> Lease:
+    def begin(cls, heard_s: float, period_s: float) -> Lease:
         """Return a lease that starts when the heartbeat was sent, not when it was answered."""
         return cls(heard_s + _SHARE * period_s, heard_s + period_s)
 

@@ -292,7 +292,7 @@ class Worker:
             self._holdings.fence(attempt)
             return
         if not answer.waits:
-            self._holdings.lease[attempt.name] = Lease.of(began_s, attempt.task.period_s)
+            self._holdings.lease[attempt.name] = Lease.begin(began_s, attempt.task.period_s)
         if answer.cancel:
             attempt.ask(CANCEL)
         if answer.removed and attempt.over:

@@ -76,7 +76,7 @@ class _NewConnections:
 
     def add(self, stream: IOStream) -> None:
         if self._streams.is_full:
-            _close(self._streams.take())
+            _close(self._streams.remove_one())
         stream.read_chunk_size = _UNPROVEN_READ_BYTES
         self._streams.add(stream)
 

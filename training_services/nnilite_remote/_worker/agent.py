@@ -191,7 +191,7 @@ class Agent:
     def do_status(self, request: dict[str, Any]) -> list[dict[str, Any]]:
         attempts = [HostedAttempt(job) for job in request["jobs"]]
         seen = self._looks.look_at_all([FolderLook(one.path, "status", partial(self._status, one)) for one in attempts])
-        return [_told(attempts[number], one) for number, one in enumerate(seen)]
+        return [_describe_status(attempts[number], one) for number, one in enumerate(seen)]
 
     def _holds_slot(self, path: Path) -> bool | None:
         try:
@@ -370,12 +370,12 @@ def _look_after(path: str, needed: bool, keep_s: float) -> None:
 def _take_slot(slots: SlotDesk, spec: dict[str, Any], terms: dict[str, Any]) -> str:
     """Return the experiment that the job waits for; "" if it has a slot, or needs none. Raises: WorkerRefusal."""
     try:
-        return slots.take(spec["job"], Path(spec["directory"]), SlotTerms(**terms))
+        return slots.book(spec["job"], Path(spec["directory"]), SlotTerms(**terms))
     except SlotTrouble as trouble:
         raise WorkerRefusal(str(trouble)) from trouble
 
 
-def _told(attempt: HostedAttempt, seen: LookResult) -> dict[str, Any]:
+def _describe_status(attempt: HostedAttempt, seen: LookResult) -> dict[str, Any]:
     """Return the status of a job; UNKNOWN while its folder cannot be read."""
     if seen.error is None:
         return cast("dict[str, Any]", seen.value)

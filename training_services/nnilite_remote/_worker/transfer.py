@@ -47,7 +47,7 @@ def receive(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> 
                 "no space: %s needs %d MB, and %d MB are free" % (cache, (size - have) >> 20, free >> 20)
             )
         say({"offset": have})
-        digest = _take(part, have, size)
+        digest = _receive(part, have, size)
         part.flush()
         if digest != settings["sha256"]:
             os.unlink(path)
@@ -102,7 +102,7 @@ def _part(cache: str, stem: str) -> tuple[BinaryIO, str]:
     raise WorkerRefusal("no partial file can be made in %s" % cache)
 
 
-def _take(part: BinaryIO, have: int, size: int) -> str:
+def _receive(part: BinaryIO, have: int, size: int) -> str:
     """Write the incoming bytes to the file; return the hash of all of it."""
     digest = hashlib.sha256()
     part.seek(0)
