@@ -33,11 +33,13 @@ check: lint
 
 test: $(VENV)/dev.stamp lint $(AZURITE)/node_modules/.package-lock.json
 	@scripts/kube-apiserver >/dev/null || true  # tests that need it skip, and say why
+	@scripts/test-torch >/dev/null || true
 	@$(COMPILE)
 	$(SIDE_BY_SIDE) || $(SECOND_ROUND) $$?
 
 test-long: $(VENV)/dev.stamp lint $(AZURITE)/node_modules/.package-lock.json
 	@scripts/kube-apiserver >/dev/null || true
+	@scripts/test-torch >/dev/null || true
 	@$(COMPILE)
 	NNILITE_SIMULATION_RUNS=10000 $(SIDE_BY_SIDE) -m "" --timeout 3600
 

@@ -26,6 +26,7 @@ pytest_plugins = [
     # Fixtures that more than one folder uses.
     "e2e.running",
     "e2e.chaos_setting",
+    "ddp_example",
     "fake_platforms",
     "platforms.chromium",
     "platforms.gpu.nvml",

@@ -81,6 +81,11 @@ def test_preempted_trials_go_on_from_their_checkpoints(search: Any, run: Any) ->
     assert [attempt["exitCode"] for attempt in shown["attempts"]] == [75, 0]
 
 
+@pytest.mark.timeout(300)
+def test_a_ddp_training_by_four_processes_has_the_losses_of_one(start: Any, ddp: Any) -> None:
+    ddp.check(start(**ddp.config()))
+
+
 def test_the_digits_config_is_sound(run: Any) -> None:
     config = EXAMPLES / "sklearn_digits" / "config.yaml"
     planned = json.loads(run("-m", "nnilite._cli", "create", "-c", config, "--dry-run", "--json"))

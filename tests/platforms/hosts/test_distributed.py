@@ -11,6 +11,7 @@ from nnilite.errors import NoCapacity
 from nnilite.service import JobState
 from nnilite.testing import eventually
 from nnilite.testing.probes import quoted
+from platforms.hosts.hosts import USER
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
@@ -104,3 +105,12 @@ def test_a_host_that_loses_power_makes_the_trial_lost_everywhere(hosts, setting,
     eventually(lambda: not leftovers(rest), 30)
     other.power_on()
     assert bench.wait(started(bench, "true")).state is JobState.SUCCEEDED
+
+
+def test_a_ddp_training_on_two_hosts_has_the_losses_of_one_process(hosts, setting, start, ddp):
+    for host in hosts[:2]:
+        ddp.show_to(host)
+    login = {"user": USER, "sshKeyFile": str(setting.key)}
+    section = {"platform": "remote", "machineList": [{"host": host.address, **login} for host in hosts[:2]]}
+    section |= {"knownHostsFile": str(setting.known_hosts), "sshConfigFile": str(setting.ssh_config)}
+    ddp.check(start(**{**ddp.config(), "trainingService": section}))

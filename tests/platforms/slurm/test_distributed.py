@@ -53,3 +53,12 @@ def test_a_rank_that_fails_on_another_node_ends_all_and_is_the_reason(begin, slu
     assert trial["reason"].startswith("rank 5 on n3: exit code 1")
     assert "rank 5 fails" in trial["reason"]
     eventually(lambda: not leftovers(slurm_lab), 20)
+
+
+@pytest.mark.timeout(300)
+def test_a_ddp_training_on_two_nodes_has_the_losses_of_one_process(begin, slurm_lab, ddp):
+    for node in slurm_lab.nodes:
+        ddp.show_to(node)
+    config = ddp.config()
+    del config["trainingService"]
+    ddp.check(begin("", config.pop("trialCommand"), service={"memory": "2gb"}, **config))
