@@ -200,6 +200,11 @@ export interface FileListing {
 
 // The answers that have no name in the OpenAPI document.
 
+/** An entry of the file roles.json of an attempt. A worker writes it, so each value may be anything. */
+export type Role = Partial<
+  Record<"role" | "rank" | "host" | "state" | "exitCode" | "reason" | "started" | "ended" | "log" | "reports", unknown>
+>;
+
 /** A part of a table: `columns` names the values of each row. `next` continues after these rows. */
 export type RowPage = { columns: string[]; count: number; next: string | null; rows: Json[][] };
 

@@ -21,6 +21,7 @@ import { newTrial } from "../parts/new_trial.js";
 import { State, Time } from "../parts/states.js";
 import { perform } from "../parts/toasts.js";
 import { Remarks } from "../parts/trial_remarks.js";
+import { TrialRoles } from "../parts/trial_roles.js";
 import { TrialUse } from "../parts/trial_use.js";
 
 /** @import { ApiError } from "../lib/api.js" */
@@ -74,6 +75,7 @@ export function TrialPage() {
         <${Curve} trial=${found} />
         <${Attempts} trial=${found} attempts=${attempts} />
       </div>
+      <${TrialRoles} key=${found.id} trial=${found} attemptState=${attempts.find((one) => one.number === found.attempt)?.state} />
       <div class="all"><${Outputs} trial=${found} attempts=${attempts} /></div>
     </div>`;
 }

@@ -1,0 +1,105 @@
+// The processes of a distributed trial, or the pods of one with roles: how each does, and where its output is.
+
+import { content, get } from "../lib/api.js";
+import { brief, duration } from "../lib/format.js";
+import { now, profile, version } from "../lib/live_data.js";
+import { href } from "../lib/route.js";
+import { hasEnded } from "../lib/trials.js";
+import { html, useEffect, useState } from "../lib/ui.js";
+import { Card, Scroll } from "./layout.js";
+import { ServedLink } from "./served_link.js";
+import { State } from "./states.js";
+
+/** @import { Trial } from "../lib/trials.js" */
+/** @import { FileListing, Role } from "../lib/wire.d.ts" */
+
+const BYTES_MAX = 4_000_000;
+const LOOK_S = 15;
+const ENDED = ["SUCCEEDED", "FAILED", "CANCELED", "LOST"];
+
+/**
+ * A worker writes the records, so anything that is not one is left out.
+ * @param {string} text
+ * @param {boolean} isOver whether the attempt is: then a role whose end was never recorded is lost
+ * @returns {Role[]}
+ */
+function readRoles(text, isOver) {
+  const found = JSON.parse(text);
+  if (!Array.isArray(found)) return [];
+  const roles = found.filter((one) => one !== null && typeof one === "object" && !Array.isArray(one));
+  return roles.map((one) => (isOver && one.state === "RUNNING" ? { ...one, state: "LOST" } : one));
+}
+
+/**
+ * The records of the latest attempt. They are on the trial's machine if it is a distributed one.
+ * @param {Trial} trial
+ * @param {boolean} isOver
+ */
+async function fetchRoles(trial, isOver) {
+  const path = `${trial.attempt}/roles.json`;
+  const isElsewhere = Boolean(profile.value?.config.distributed);
+  /** @type {FileListing} */
+  const { files } = await get(`trials/${trial.id}/files`, { fetch: String(isElsewhere) });
+  if (!files.some((file) => file.path === path)) return [];
+  const data = await content(`trials/${trial.id}/files/${path}`, BYTES_MAX);
+  return readRoles(new TextDecoder().decode(data), isOver);
+}
+
+/**
+ * Nothing is shown of a trial that is a single process.
+ * @param {{ trial: Trial, attemptState: string | undefined }} props
+ */
+export function TrialRoles({ trial, attemptState }) {
+  void version.value; // a trial is changed in place
+  const [roles, setRoles] = useState(/** @type {Role[]} */ ([]));
+  const isOver = ENDED.includes(attemptState ?? "");
+  const turn = hasEnded(trial) ? 0 : Math.floor(now.value / LOOK_S);
+  useEffect(() => {
+    let gone = false;
+    fetchRoles(trial, isOver).then(
+      (found) => !gone && setRoles(found),
+      // Its machine may be away: the rest of the trial is shown all the same, with what was known of its roles.
+      () => {},
+    );
+    return () => {
+      gone = true;
+    };
+  }, [trial.id, trial.state, trial.attempt, attemptState, turn]);
+  if (roles.length === 0) return null;
+  const areRanks = roles.every((one) => one.role === "rank");
+  return html`<${Card} title=${areRanks ? "Ranks" : "Roles"} class="all">
+    <${Scroll} label=${areRanks ? "Ranks" : "Roles"}><table class="plain">
+      <thead><tr><th>${areRanks ? "Rank" : "Role"}</th><th>Host</th><th>State</th><th>Exit</th><th class="number">Time</th><th>Output</th><th>Reason</th></tr></thead>
+      <tbody>${roles.map(
+        (one, place) => html`<tr key=${place}>
+        <td>${areRanks ? text(one.rank) : `${text(one.role)} ${text(one.rank)}`}</td><td>${text(one.host)}</td>
+        <td><${State} state=${text(one.state)} /></td><td>${text(one.exitCode)}</td>
+        <td class="number tight">${timeOf(one)}</td><td class="tight"><${Output} trial=${trial} role=${one} /></td>
+        <td title=${text(one.reason)}>${brief(text(one.reason))}</td>
+      </tr>`,
+      )}</tbody>
+    </table></${Scroll}>
+  </${Card}>`;
+}
+
+/** @param {unknown} given */
+const text = (given) => (typeof given === "string" || typeof given === "number" ? String(given) : "");
+
+/** @param {Role} role */
+function timeOf({ started, ended }) {
+  if (typeof started !== "number") return "";
+  const end = typeof ended === "number" ? ended : now.value;
+  return Number.isFinite(end - started) ? duration(end - started) : "";
+}
+
+/**
+ * What the reporting role prints is the output of the trial, and any other has a file.
+ * @param {{ trial: Trial, role: Role }} props
+ */
+function Output({ trial, role }) {
+  const name = `${text(role.role)} ${text(role.rank)}`;
+  if (typeof role.log === "string" && role.log)
+    return html`<${ServedLink} path=${`trials/${trial.id}/files/${trial.attempt}/roles/${encodeURIComponent(role.log)}`}>${role.log}</${ServedLink}>`;
+  if (role.reports !== true) return null;
+  return html`<a href=${href(`trials/${trial.id}`, { tab: "stdout" })} aria-label=${`Output of ${name}`}>output</a>`;
+}

@@ -1,0 +1,43 @@
+"""The table of a trial's ranks on the page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from e2e.running import Start
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+
+TRIAL = """
+import os, sys, time
+print("here is rank", os.environ["RANK"], flush=True)
+time.sleep(60) if os.environ["RANK"] != "3" else sys.exit(7)
+"""
+ON_TWO = {"nodes": 2, "processesPerNode": 2}
+
+
+def test_a_distributed_trial_has_a_table_of_its_ranks_with_their_outputs(start: Start, open_page: Any) -> None:
+    running = start(TRIAL, maxTrialNumber=1, distributed=ON_TWO)
+    running.wait("DONE")
+    [trial] = running.trials()
+    page = open_page(f"{running.entry.url}/#/trials/{trial['id']}")
+    rows = page.get_by_role("region", name="Ranks").get_by_role("table").get_by_role("row")
+    rows.nth(4).wait_for()
+    assert [row.split("\t")[2].strip() for row in rows.all_inner_texts()[1:]] == ["Canceled"] * 3 + ["Failed"]
+    assert "exit code 7" in rows.nth(4).inner_text()
+    with page.expect_popup() as opened:
+        rows.nth(4).get_by_role("link", name="rank-3.log").click()
+    assert opened.value.locator("body").inner_text().strip() == "here is rank 3"
+    rows.nth(1).get_by_role("link", name="Output of rank 0").click()
+    page.get_by_text("here is rank 0").wait_for()
+
+
+def test_a_trial_of_one_process_has_no_such_table(start: Start, open_page: Any) -> None:
+    running = start(maxTrialNumber=1)
+    running.wait("DONE")
+    page = open_page(f"{running.entry.url}/#/trials/{running.trials()[0]['id']}")
+    page.get_by_text("Final metric").wait_for()
+    page.wait_for_load_state("networkidle")
+    assert page.get_by_role("region", name="Ranks").count() == 0
