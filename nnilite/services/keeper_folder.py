@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from nnilite._keeper import recap
 from nnilite._keeper.attempt_files import AttemptFiles, deliver_command, end_state
 from nnilite._keeper.folder import Folder
 from nnilite._keeper.link import MARK
@@ -383,7 +384,10 @@ async def missing_output(
 
 
 def read_log(text: str | bytes) -> list[KeeperEvent]:
-    """Return the events in the output of a keeper that reports to standard output. Lines that are cut are left out."""
+    """Return the events in the output of a keeper that reports to standard output. Lines that are cut are left out.
+
+    A recap repeats events, which fills holes in the log: they come again, by the same numbers.
+    """
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     events: list[KeeperEvent] = []
@@ -392,7 +396,12 @@ def read_log(text: str | bytes) -> list[KeeperEvent]:
         if not mark:
             continue
         try:
-            events.append(parse_event(json.loads(data)))
+            events.extend(map(parse_event, _told(json.loads(data))))
         except (ValueError, RecursionError, ConfigError) as error:
             log.debug("not an event: %s: %.200s", error, line)
     return events
+
+
+def _told(line: Json) -> Sequence[Json]:
+    """Return the events that a line tells. Raises: ValueError."""
+    return recap.unpack(line) if isinstance(line, dict) and line.get("type") == recap.TYPE else [line]
