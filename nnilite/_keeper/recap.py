@@ -51,7 +51,8 @@ class Recap:
     def events(self) -> List[Dict[str, Any]]:
         """Return the lines of a recap as events, the last reports last; [] if there is nothing to repeat."""
         found: Deque[str] = deque()
-        room, group, size = MOST_BYTES, [], 0
+        group: List[str] = []
+        room, size = MOST_BYTES, 0
         for event in reversed(self._reports):
             if size + len(event) > _LINE_EVENTS_BYTES:
                 found.appendleft(_pack(group))

@@ -49,6 +49,7 @@ __all__ = [
     "STREAMS",
     "KeeperFolder",
     "SpoolCopy",
+    "check_stream",
     "copied_events",
     "copy_attempt",
     "copy_attempt_file",
@@ -77,6 +78,12 @@ _SURELY_READ_BYTES = 32 << 20  # a spool of this size is read to its end, whatev
 
 STREAMS = ("stdout", "stderr")
 """What a trial prints, each in a file `trial.NAME` of its folder."""
+
+
+def check_stream(stream: str) -> None:
+    """Check the name of a stream. Raises: NotFound."""
+    if stream not in STREAMS:
+        raise NotFound(f"there is no stream {stream!r}: it is stdout or stderr")
 
 
 class KeeperFolder:

@@ -28,6 +28,7 @@ from nnilite_kubernetes._known import KnownJobs
 from nnilite_kubernetes._manifest import ATTEMPT, ROLE, TRIAL, Role
 from nnilite_kubernetes._memory import ClusterMemory
 from nnilite_kubernetes._mirror import Mirror
+from nnilite_kubernetes._patience import ClusterPatience
 from nnilite_kubernetes._role_records import RoleRecords
 from nnilite_kubernetes._status import Facts
 from nnilite_kubernetes._submitter import Submitter
@@ -318,7 +319,7 @@ class Ahead:
 
 
 def test_a_pod_that_was_deleted_before_its_watch_said_so_is_the_reason(tmp_path):
-    judge = Judge(Ahead(), KubernetesConfig(), RoleRecords(None, "default", tmp_path), lambda: None)
+    judge = Judge(Ahead(), KubernetesConfig(), RoleRecords(None, "default", tmp_path), lambda: None, ClusterPatience())
     found = judge.status("job", "uid")
     assert (found.state, found.reason) == (
         JobState.LOST,
