@@ -76,7 +76,7 @@ proof              how keeper and manager prove to each other who they are, with
 courier            the thread that takes batches to the manager, and brings its answers
 link               the way to the manager: its REST callback
 stdout_link        the way to it through the log of a platform: marked lines on standard output
-recap              the reports that were printed, once more, where a log may have lost some
+recap              repeats the reports in that log, which may have lost some
 link_choice        which of them a specification asks for
 local_link         the short way to a manager on this machine: a Unix socket
 enclosed           files below a folder, with no link followed on the way

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TYPE = "recap"
 EVERY_BYTES = 4_000_000
-"""A recap follows after so much of the log: kubelets rotate one after 10 MB."""
+"""A recap follows after this much of the log: kubelets rotate one after 10 MB."""
 MOST_BYTES = 250_000
 """About what a recap may take in the log. DLTS gives the last MB of one."""
 
@@ -82,7 +82,7 @@ def unpack(line: Mapping[str, Any]) -> List[Any]:
         text = decoder.decompress(base64.b64decode(line["data"], validate=True), 2 * _LINE_EVENTS_BYTES)
         found = json.loads(text.decode("ascii")) if decoder.eof else None
     except (KeyError, TypeError, zlib.error) as error:
-        raise ValueError("this is no recap: {!r}".format(error)) from None
+        raise ValueError("not a recap: {!r}".format(error)) from None
     if not isinstance(found, list):
-        raise ValueError("this is no recap: it has no whole list")
+        raise ValueError("not a recap: it lacks a whole list")
     return found

@@ -410,5 +410,5 @@ def read_log(text: str | bytes) -> list[KeeperEvent]:
 
 
 def _told(line: Json) -> Sequence[Json]:
-    """Return the events that a line tells. Raises: ValueError."""
+    """Return the events in a line. Raises: ValueError."""
     return recap.unpack(line) if isinstance(line, dict) and line.get("type") == recap.TYPE else [line]

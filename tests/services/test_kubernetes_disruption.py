@@ -25,7 +25,7 @@ from nnilite_kubernetes import (
 )
 from nnilite_kubernetes._config import RoleConfig
 from nnilite_kubernetes._frameworkcontroller import TaskRoleConfig
-from nnilite_kubernetes._patience import ClusterPatience
+from nnilite_kubernetes._waits import ClusterPatience
 from platforms.kube.bench import Platform
 from platforms.kube.client import (
     ADAPTDLJOBS,

@@ -12,7 +12,7 @@ from nnilite.service import JobState
 from nnilite.testing import eventually
 from nnilite_kubernetes import KubeflowConfig, KubeflowService
 from nnilite_kubernetes._config import RoleConfig
-from nnilite_kubernetes._patience import ClusterPatience
+from nnilite_kubernetes._waits import ClusterPatience
 from platforms.kube.bench import KubeBench, Platform
 from platforms.kube.client import BINDINGS, SECRETS, TFJOBS
 from platforms.kube.cluster import IMAGE, StandIn

@@ -28,10 +28,10 @@ from nnilite_kubernetes._known import KnownJobs
 from nnilite_kubernetes._manifest import ATTEMPT, ROLE, TRIAL, Role
 from nnilite_kubernetes._memory import ClusterMemory
 from nnilite_kubernetes._mirror import Mirror
-from nnilite_kubernetes._patience import ClusterPatience
 from nnilite_kubernetes._role_records import RoleRecords
 from nnilite_kubernetes._status import Facts
 from nnilite_kubernetes._submitter import Submitter
+from nnilite_kubernetes._waits import ClusterPatience
 from platforms.kube.kubeconfig import write_kubeconfig
 
 _ROLE = Role("worker", "trial", KubernetesConfig(), reports=False)

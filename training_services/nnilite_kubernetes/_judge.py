@@ -20,7 +20,6 @@ from nnilite_kubernetes._known import KnownJobs, find_job
 from nnilite_kubernetes._kueue import Kueue
 from nnilite_kubernetes._manifest import Role
 from nnilite_kubernetes._memory import ClusterMemory, Note
-from nnilite_kubernetes._patience import ClusterPatience
 from nnilite_kubernetes._role_records import RoleRecords
 from nnilite_kubernetes._status import (
     CANCELED,
@@ -39,6 +38,7 @@ from nnilite_kubernetes._status import (
     unexplained,
     wait_of,
 )
+from nnilite_kubernetes._waits import ClusterPatience
 
 log = logging.getLogger(__name__)
 

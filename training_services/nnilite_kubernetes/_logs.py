@@ -9,9 +9,9 @@ from nnilite.records import Json, KeeperEvent
 from nnilite_kubernetes._api import ApiError
 from nnilite_kubernetes._known import KnownJobs
 from nnilite_kubernetes._log import PodLog
-from nnilite_kubernetes._patience import ClusterPatience
 from nnilite_kubernetes._role_records import RoleRecords
 from nnilite_kubernetes._status import find_container_start, is_alive, reporting
+from nnilite_kubernetes._waits import ClusterPatience
 
 log = logging.getLogger(__name__)
 

@@ -38,10 +38,10 @@ from nnilite_kubernetes._kind import OperatorKind
 from nnilite_kubernetes._known import KnownJobs, find_job
 from nnilite_kubernetes._logs import Logs
 from nnilite_kubernetes._opening import Opening
-from nnilite_kubernetes._patience import ClusterPatience
 from nnilite_kubernetes._role_records import RoleRecords
 from nnilite_kubernetes._status import find_node, find_phase
 from nnilite_kubernetes._submitter import Submitter
+from nnilite_kubernetes._waits import ClusterPatience
 
 log = logging.getLogger(__name__)
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ClusterPatience:
-    """In seconds. Those of `nnilite.services.job_watch.Patience` are for platforms that are asked: a watch tells."""
+    """In seconds. Those of `nnilite.services.job_watch.Patience` are for platforms without a watch."""
 
     silence_s: float = 60.0
     """A server that has not answered for this time: nothing can be said of jobs."""
     reason_s: float = 20.0
-    """For this time after a container was told to end, the cluster may still tell why."""
+    """For this time after a container was asked to end, the cluster may still report why."""
     overdue_s: float = 60.0
     """For this time after its grace a pod may still be there; after that, its node does not answer."""
     first_note_s: float = 5.0
