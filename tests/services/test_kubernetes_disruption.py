@@ -200,7 +200,7 @@ def test_an_experiment_tries_it_again_and_says_why(machinery, cluster, key, nnic
     """The whole manager, whose trials report by themselves: the keeper's word comes before the cluster's."""
     config = experiment('test "$NNILITE_ATTEMPT" = 1 || sleep 60; echo 1', maxTrialRetries=2)
     nnictl("create", "-c", config, "-p", "0")
-    trial = lambda: json.loads(nnictl("trial", "ls", "--json"))[0]  # noqa: E731
+    trial = lambda: (json.loads(nnictl("trial", "ls", "--json")) or [{"state": "WAITING"}])[0]  # noqa: E731
     eventually(lambda: trial()["state"] == "RUNNING", cluster.limit_s)
     way(cluster, key)
     found = eventually(lambda: (one := trial())["state"] not in ("RUNNING", "WAITING") and one, cluster.limit_s)
