@@ -64,6 +64,7 @@ _network       what all listeners on the network need
 _notebook      what a notebook shows
 _plugins       from a plugin's name to its class
 _side_processes  the processes of trackers and webhooks
+_sdk           what trial code uses beside parameters and metrics
 _views         shows an experiment from its folder, without an engine
 _trackers      copies an experiment into MLflow, TensorBoard and Weights & Biases
 _webhooks      reports new best results, failures and the end to web addresses
@@ -110,8 +111,10 @@ __all__ = [
     "get_next_parameters",
     "get_sequence_id",
     "get_trial_id",
+    "log_artifact",
     "report_final_result",
     "report_intermediate_result",
+    "set_attribute",
     "should_stop",
 ]
 
@@ -172,6 +175,37 @@ def report_final_result(metric: Any) -> None:
     To be called once. Of several final results the first counts; the others are recorded too.
     """
     _trial.report("FINAL", metric)
+
+
+def set_attribute(name: str, value: Any) -> None:
+    """Set an attribute of this trial: a JSON value about it that is no metric, such as a device or a checksum.
+
+    The last value of a name counts. Page, exports and `nnictl trial show` have it. A trial has at most 100 attributes
+    with names of up to 100 characters, and 10,000 characters in total. It is recorded once this returns.
+
+    Raises: TypeError if the value is not JSON, ValueError if it is too large, OSError if it cannot be written.
+    """
+    from nnilite._sdk import attribute_setting
+
+    if _rank():
+        _trial.warn("rank", f"the reports of rank {_rank()} do not count, only those of rank 0 do")
+        return
+    text = attribute_setting.make_text(name, value)
+    if not attribute_setting.hand_over(name, value):
+        _trial.set_attribute(name, text)
+
+
+def log_artifact(name: str, value: Any) -> Path:
+    """Keep a table, an image, a figure or a text as a file of this trial, which its page shows. Return the file.
+
+    `value` is a `pathlib.Path` of a file, which is copied; a text; `bytes` of an image; a list of rows or a pandas
+    DataFrame; a figure of plotly, matplotlib or PIL. The last value of a name counts. A file has at most 5 MB.
+
+    Raises: TypeError if nothing can show the value, ValueError if it is too large, OSError if it cannot be written.
+    """
+    from nnilite._sdk import artifacts
+
+    return artifacts.log_artifact(name, value, _trial.own_checkpoint_dir)
 
 
 def should_stop() -> bool:
@@ -288,6 +322,7 @@ class _ThisTrial:
         self._lock = _allocate_lock()
         self._sequence = 0
         self._finals = 0
+        self._attributes: dict[str, str] = {}  # as JSON texts
         self._warned: set[str] = set()
         self._temporary = ""
         self.stop = _StopRequest()
@@ -336,16 +371,29 @@ class _ThisTrial:
             return
         with self._lock:
             sequence = self._sequence if kind == "PERIODICAL" else 0
-            if _find_system_dir():
-                _append(self._line(kind, sequence, text))
-            else:
-                _log_result(kind, sequence, text)
+            self.send(kind, sequence, text)
             if kind == "PERIODICAL":
                 self._sequence += 1
             else:
                 self._finals += 1
 
-    def _line(self, kind: str, sequence: int, text: str) -> bytes:
+    def set_attribute(self, name: str, text: str) -> None:
+        from nnilite._sdk.attribute_setting import check_limits
+
+        with self._lock:
+            changed = {**self._attributes, name: text}
+            check_limits(changed)
+            self.send("ATTRIBUTE", 0, text, name)
+            self._attributes = changed
+
+    def send(self, kind: str, sequence: int, text: str, name: str = "") -> None:
+        """Append a report to the spool, or log it in standalone mode; `name` is that of an attribute."""
+        if _find_system_dir():
+            _append(self._line(kind, sequence, text, name))
+        else:
+            _log_result(kind, sequence, text, name)
+
+    def _line(self, kind: str, sequence: int, text: str, name: str) -> bytes:
         import time
 
         from nnilite._cpython import dumps
@@ -358,6 +406,8 @@ class _ThisTrial:
             "value": text,
             "time": time.time(),
         }
+        if name:
+            record["name"] = name
         data = (dumps(record, _plain) + "\n").encode("ascii")
         if len(data) > _MAX_LINE_BYTES:
             raise ValueError(
@@ -497,7 +547,7 @@ def _shorten(value: Any) -> str:
     return text if len(text) <= 100 else text[:97] + "..."
 
 
-def _log_result(kind: str, sequence: int, text: str) -> None:
+def _log_result(kind: str, sequence: int, text: str, name: str) -> None:
     """Log a result in standalone mode: to the program's own log, or to standard output if it has none."""
     import logging
     import sys
@@ -510,6 +560,8 @@ def _log_result(kind: str, sequence: int, text: str) -> None:
         log.setLevel(logging.INFO)
     if kind == "FINAL":
         log.info("Final result: %s", text)
+    elif kind == "ATTRIBUTE":
+        log.info("Attribute %s: %s", name, text)
     else:
         log.info("Intermediate result: %s  (Index %d)", text, sequence)
 

@@ -114,13 +114,11 @@ class Search:
         return f"<Search by {type(self._tuner).__name__}: {goals}, {len(self._trials)} trials{where}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        with self._lock:
-            return {name: value for name, value in self.__dict__.items() if name not in self._left_out()}
-
-    def _left_out(self) -> set[str]:
-        """Return what is not pickled: an installed tuner or assessor is recreated, and learns what it knew."""
+        # An installed tuner or assessor is not pickled: it is recreated, and learns what it knew.
         made = {"_tuner": self._plan.tuner, "_assessor": self._plan.assessor}
-        return {"_lock", "_loops", *(name for name, given in made.items() if isinstance(given, str))}
+        left_out = {"_lock", "_loops", *(name for name, given in made.items() if isinstance(given, str))}
+        with self._lock:
+            return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -277,6 +275,20 @@ class Search:
             if self._assessor is None:
                 return True
             return self._assessor.assess_trial(found.id, list(history)) in (AssessResult.Good, True)
+
+    def set_attribute(self, trial: Trial | str, name: str, value: Json) -> None:
+        """Set an attribute of a running trial, which is kept with its end. A function calls `nnilite.set_attribute`.
+
+        Raises: NotFound, Conflict if the trial has ended, or the attribute is not kept.
+        """
+        from nnilite.records import set_within_limits
+
+        with self._turn():
+            found = self._running(trial)
+            attributes, refused = set_within_limits(found.attributes, name, plain_value(value))
+            if refused or not is_json(attributes):
+                raise Conflict(f"attribute {name!r:.60} is not kept: {refused or 'it is not JSON'}.")
+            self._trials[found.id] = replace(found, attributes=attributes)
 
     def tell(
         self,

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import nnilite
+
 
 def number(parameters: Any) -> Any:
     """The result that was asked for."""
@@ -58,3 +60,8 @@ def patient(parameters: Any, report: Any) -> Any:
     if parameters["x"] != 0:
         endless(parameters, report)
     return 0
+
+
+def describe(parameters: Any) -> float:
+    nnilite.set_attribute("half", parameters["x"] / 2)
+    return float(parameters["x"])

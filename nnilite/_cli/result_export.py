@@ -2,7 +2,8 @@
 
 JSON: a list of `{"parameter": {...}, "value": ..., "trialJobId": ...}`. CSV: a column for each parameter (nested ones
 joined by dots), `trialJobId`, `reward` (the number that counts), and one for each further key of the metrics. With
-intermediate results both have `intermediate`, the list of them; if any have been written, both have `tags` and `note`.
+intermediate results both have `intermediate`, the list of them; if any have been written, both have `tags` and `note`;
+if trials have set attributes, JSON has `attributes`, and CSV a column `attribute.NAME` for each.
 Only trials that succeeded with a metric are in it, and of Microsoft NNI's only those whose parameters are known. With
 `--all` the others that have ended are in it, too, with their `state`: those that were stopped early with their latest
 result, from which the tuner has learned, the rest without a value.
@@ -71,7 +72,7 @@ def results(manager: Client, work: Work, intermediate: bool, every: bool = False
         value = trial["value"] if trial["value"] is not None else value
         row = {"parameter": trial["parameters"], "value": value, "trialJobId": trial["id"]}
         row |= {"state": trial["state"]} if every else {}
-        row |= {name: trial[name] for name in _REMARKS if trial.get(name)}
+        row |= {name: trial[name] for name in (*_REMARKS, "attributes") if trial.get(name)}
         if intermediate:
             found = manager.metrics(trial["id"], kind="PERIODICAL")
             row["intermediate"] = [one["value"] for one in found if one["attempt"] == trial["attempt"]]
@@ -126,17 +127,20 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
     parameters: dict[str, None] = {}
     metrics: dict[str, None] = {}
     remarks: dict[str, None] = {}
+    attributes: dict[str, None] = {}
     states: dict[str, None] = {}
     for row in rows:
         states.update({"state": None} if "state" in row else {})
         remarks.update(dict.fromkeys(name for name in _REMARKS if name in row))
         parameters.update(dict.fromkeys(dict(flatten(row["parameter"]))))
         metrics.update(dict.fromkeys(_metrics(row["value"])))
+        attributes.update(dict.fromkeys(_attributes(row)))
     fixed = ["trialJobId", *states, "reward", *remarks]
     return [
         *_tell_apart(parameters, fixed, "parameter"),
         *fixed,
         *_tell_apart(metrics, [*fixed, *parameters], "metric"),
+        *attributes,
     ]
 
 
@@ -149,7 +153,7 @@ def cells(row: Row, remarks: Iterable[str] = ()) -> dict[str, Any]:
     full = {f"parameter.{name}": value for name, value in parameters.items()}
     full |= {f"metric.{name}": value for name, value in metrics.items()}
     reward = row["value"].get("default") if isinstance(row["value"], dict) else row["value"]
-    found = {**full, **metrics, **parameters, "trialJobId": row["trialJobId"], "reward": reward}
+    found = {**full, **metrics, **parameters, **_attributes(row), "trialJobId": row["trialJobId"], "reward": reward}
     if "state" in row:
         found["state"] = row["state"]
     if "intermediate" in row:
@@ -161,6 +165,10 @@ def cells(row: Row, remarks: Iterable[str] = ()) -> dict[str, Any]:
 def _tell_apart(names: Iterable[str], taken: Iterable[str], kind: str) -> list[str]:
     occupied = set(taken)
     return [f"{kind}.{name}" if name in occupied else name for name in names]
+
+
+def _attributes(row: Row) -> Row:
+    return {f"attribute.{name}": value for name, value in row.get("attributes", {}).items()}
 
 
 def _metrics(value: Any) -> Row:

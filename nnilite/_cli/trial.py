@@ -207,6 +207,10 @@ def show(options: argparse.Namespace) -> None:
     print("\nParameters")
     for line in summary.list_parameters(trial["parameters"]):
         print(f"  {line}")
+    if trial.get("attributes"):
+        print("\nAttributes")
+        for name, value in trial["attributes"].items():
+            print(f"  {screen.clean(name)}: {screen.metric(value)}")
     print("\nAttempts")
     rows = [_attempt(attempt) for attempt in trial["attempts"]]
     screen.show_table(

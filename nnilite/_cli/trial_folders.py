@@ -15,7 +15,7 @@ from typing import Any
 from nnilite._store.soundness import Defect, SoundnessCheck, StoredAttempt
 from nnilite.errors import NotFound
 from nnilite.foreign_files import open_below
-from nnilite.records import Exited, MetricKind, Reported
+from nnilite.records import Attributed, Exited, MetricKind, Reported
 from nnilite.services.keeper_folder import read_events
 
 _MOST_PARAMETERS_BYTES = 64 << 20
@@ -44,8 +44,9 @@ def _compared(folder: Path, attempt: StoredAttempt, check: SoundnessCheck) -> It
         return
     yield from _parameters(place, given, attempt)
     # Without them, the manager has everything, and the folder's reports were removed.
-    if any(isinstance(event, (Reported, Exited)) for event in events):
+    if any(isinstance(event, (Reported, Attributed, Exited)) for event in events):
         yield from _metrics(place, events, check.metrics(attempt))
+        yield from _attributes(place, events, check.attributes(attempt))
     yield from _end(place, events, attempt)
 
 
@@ -72,6 +73,15 @@ def _metrics(place: str, events: list[Any], stored: dict[int, tuple[bool, str]])
             return
     if len(stored) > len(reported):
         yield Defect(place, f"{len(stored)} metrics are stored, and it reported {len(reported)}")
+
+
+def _attributes(place: str, events: list[Any], stored: dict[int, tuple[str, str]]) -> Iterator[Defect]:
+    """Check that each attribute in the folder is stored with its value, and no other."""
+    said = {event.index: (event.name, json.dumps(event.value)) for event in events if isinstance(event, Attributed)}
+    odd = sorted(index for index in {*said, *stored} if said.get(index) != stored.get(index))
+    if odd:
+        there, here = said.get(odd[0]), stored.get(odd[0])
+        yield Defect(place, f"it set {there!s:.80} as report {odd[0]}, and {here!s:.80} is stored")
 
 
 def _end(place: str, events: list[Any], attempt: StoredAttempt) -> Iterator[Defect]:

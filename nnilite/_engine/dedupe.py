@@ -1,6 +1,6 @@
 """Numbered events of keepers: new ones pass, known ones are dropped, gaps are noticed.
 
-The numbers follow from the trial's files (`nnilite.records`): a metric's place in the spool, an output chunk's offset.
+The numbers follow from the trial's files (`nnilite.records`): a report's place in the spool, an output chunk's offset.
 A cursor names the events of an attempt that have been taken so far, and their run: the numbers of another run of the
 same attempt mean other values. `fresh` never changes a cursor; the gate replaces it by the new one once the new events
 are committed.
@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from nnilite.records import Exited, KeeperEvent, Output, Reported, Started
+from nnilite.records import Attributed, Exited, KeeperEvent, Output, Reported, Started
 
 _KEPT = 10_000
 JobKey = tuple[str, int]
@@ -83,8 +83,8 @@ def fresh(
     for event in events:
         if isinstance(event, Output):
             _add_output(found, event, over_gaps, most_output)
-        elif isinstance(event, Reported):
-            _add_metric(found, event, over_gaps)
+        elif isinstance(event, Reported | Attributed):
+            _add_report(found, event, over_gaps)
         elif isinstance(event, Started) and not found.cursor.started:
             found.cursor = replace(found.cursor, started=True)
             found.events.append(event)
@@ -95,7 +95,7 @@ def fresh(
     return found
 
 
-def _add_metric(found: Fresh, event: Reported, over_gaps: bool) -> None:
+def _add_report(found: Fresh, event: Reported | Attributed, over_gaps: bool) -> None:
     expected = found.cursor.metrics
     if event.index < expected:
         return

@@ -168,6 +168,7 @@ class Ends:
             ended=None,
             value=None,
             service="",
+            attributes={},
         )
         self._recorder.add(s.SaveTrial(live.trial))
         self._state.free()

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from nnilite.records import (
     Attempt,
+    Attribute,
     ExperimentLimits,
     ExperimentState,
     Json,
@@ -278,6 +279,11 @@ class SaveMetric:
 
 
 @dataclass(frozen=True)
+class SaveAttribute:
+    attribute: Attribute
+
+
+@dataclass(frozen=True)
 class SaveCall:
     """A call of the tuner, numbered from 1: the history it is rebuilt by. Proposals without a trial leave gaps."""
 
@@ -303,7 +309,7 @@ class SaveExperiment:
     settings: Settings
 
 
-Record = SaveTrial | SaveAttempt | SaveMetric | SaveCall | SaveRemoval | SaveExperiment
+Record = SaveTrial | SaveAttempt | SaveMetric | SaveAttribute | SaveCall | SaveRemoval | SaveExperiment
 
 
 # ---------------------------------------------------------------- outputs: actions

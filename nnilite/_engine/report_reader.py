@@ -16,7 +16,7 @@ from nnilite._engine import messages as s
 from nnilite._engine.dedupe import Fenced, GapFound, JobKey
 from nnilite._engine.guarded_calls import guarded
 from nnilite.errors import NniliteError, ServiceError, StoreError
-from nnilite.records import Attempt, KeeperEvent, Output, Reported, Started, Used
+from nnilite.records import Attempt, Attributed, KeeperEvent, Output, Reported, Started, Used
 from nnilite.service import Handle, JobState, JobStatus, TrainingService
 
 log = logging.getLogger(__name__)
@@ -165,7 +165,7 @@ def _in_order(events: Sequence[KeeperEvent]) -> list[KeeperEvent]:
     """
 
     def place(event: KeeperEvent) -> tuple[int, int, str, int, str]:
-        if isinstance(event, Reported):
+        if isinstance(event, Reported | Attributed):
             return 1, event.index, "", 0, event.run
         if isinstance(event, Output):
             return 1, event.offset, event.stream, len(event.data), event.run

@@ -13,6 +13,8 @@ from nnilite._engine.state import State
 from nnilite.records import (
     DRILLED,
     Attempt,
+    Attribute,
+    Attributed,
     Exited,
     JobState,
     Metric,
@@ -21,7 +23,10 @@ from nnilite.records import (
     Started,
     Trial,
     TrialState,
+    set_within_limits,
 )
+
+_NOT_KEPT = "was not kept"
 
 
 class Reports:
@@ -57,6 +62,8 @@ class Reports:
                 self._running(live, event.time, event.host)
             elif isinstance(event, Reported):
                 self._reported(live, event, fresh)
+            elif isinstance(event, Attributed):
+                self._attributed(live, event)
             elif isinstance(event, Exited):
                 live.end = event
         # The assessor is asked even if the trial has ended: it learns from these results for other trials.
@@ -102,6 +109,14 @@ class Reports:
         elif live.trial.value is None:
             self._recorder.put(live, value=event.value)
 
+    def _attributed(self, live: Live, event: Attributed) -> None:
+        self._recorder.add(s.SaveAttribute(_attribute(live.trial, event)))
+        attributes, refused = set_within_limits(live.trial.attributes, event.name, event.value)
+        if event.refused or refused:
+            self._recorder.complain(live, _refusal(event, refused))
+        else:
+            self._recorder.put(live, attributes=attributes)
+
     def _keep_late_events(self, message: s.LateEvents) -> None:
         """Keep the metrics of a trial that has ended; its reported end replaces one that was only assumed."""
         trial = message.trial
@@ -118,6 +133,9 @@ class Reports:
             if isinstance(event, Reported):
                 self._recorder.add(s.SaveMetric(_metric(trial, event)))
                 trial = _add_late(trial, event)
+            elif isinstance(event, Attributed):
+                self._recorder.add(s.SaveAttribute(_attribute(trial, event)))
+                trial = _add_late_attribute(trial, event)
             # Only the end of a lost attempt was an assumption. All other ends were reported, and stay.
             elif isinstance(event, Exited) and attempt.state is JobState.LOST:
                 self._reverse(trial, attempt, event)
@@ -203,9 +221,23 @@ def _add_late(trial: Trial, event: Reported) -> Trial:
     return trial
 
 
-def _refusal(event: Reported) -> str:
-    return f"metric {event.index} was not kept: {event.refused}"
+def _add_late_attribute(trial: Trial, event: Attributed) -> Trial:
+    """Return an ended trial with one more attribute."""
+    attributes, refused = set_within_limits(trial.attributes, event.name, event.value)
+    if not (event.refused or refused):
+        return replace(trial, attributes=attributes)
+    # One such sentence is enough, however many of them come.
+    return trial if _NOT_KEPT in trial.reason else replace(trial, reason=joined(trial.reason, _refusal(event, refused)))
+
+
+def _refusal(event: Reported | Attributed, why: str = "") -> str:
+    what = f"attribute {event.name!r:.60}" if isinstance(event, Attributed) else f"metric {event.index}"
+    return f"{what} {_NOT_KEPT}: {event.refused or why}"
 
 
 def _metric(trial: Trial, event: Reported) -> Metric:
     return Metric(trial.id, trial.attempt, event.index, event.kind, event.sequence, event.value, event.time)
+
+
+def _attribute(trial: Trial, event: Attributed) -> Attribute:
+    return Attribute(trial.id, trial.attempt, event.index, event.name, event.value, event.time)

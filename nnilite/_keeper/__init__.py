@@ -74,9 +74,7 @@ bootstrap_program  the first program of a job on a platform that has no keeper y
 job                runs an attempt as the job of such a platform
 proof              how keeper and manager prove to each other who they are, without sending the token
 courier            the thread that takes batches to the manager, and brings its answers
-link               the way to the manager: its REST callback
-stdout_link        the way to it through the log of a platform: marked lines on standard output
-recap              repeats the reports in that log, which may have lost some
+link               the ways to the manager: its REST callback, or marked lines on standard output
 link_choice        which of them a specification asks for
 local_link         the short way to a manager on this machine: a Unix socket
 enclosed           files below a folder, with no link followed on the way
@@ -239,6 +237,7 @@ def sdk_sources() -> Dict[str, bytes]:
     """Return the files that trials import, by their path in the folder on PYTHONPATH."""
     nnilite = _PACKAGE.parent
     files = {f"nnilite/{name}": (nnilite / name).read_bytes() for name in ("__init__.py", "_cpython.py", "_version.py")}
+    files.update((f"nnilite/_sdk/{path.name}", path.read_bytes()) for path in sorted((nnilite / "_sdk").glob("*.py")))
     files.update((path.relative_to(SHIM).as_posix(), path.read_bytes()) for path in sorted(SHIM.rglob("*.py")))
     return files
 

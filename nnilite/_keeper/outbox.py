@@ -15,7 +15,7 @@ from typing import Any, Callable, Deque, Dict, List, Mapping, NamedTuple, Option
 
 from .folder import Folder
 from .output import OutputFile
-from .spool import Report, SpoolReader
+from .spool import ATTRIBUTE, Report, SpoolReader
 
 _MAX_EVENTS = 5_000
 _MAX_BYTES = 4_000_000  # a high estimate of a batch's JSON; a body may have 8 MB
@@ -88,7 +88,7 @@ class Outbox:
         closed = self.closed
         events = [self.started] if self.started else []
         reports = self._reports(closed)
-        events += [_metric(report) for report in reports]
+        events += [_report_event(report) for report in reports]
         more = not self._drained or len(reports) < len(self._pending)
         output = dict(self.output)
         for stream, file in self._files.items():
@@ -207,10 +207,18 @@ def _size(report: Report) -> int:
 
     A quote takes two bytes, other characters up to twelve.
     """
-    return 160 + len(report.value) * (2 if report.value.isascii() else 12)
+    return 160 + 12 * len(report.name) + len(report.value) * (2 if report.value.isascii() else 12)
 
 
-def _metric(report: Report) -> Dict[str, Any]:
+def _report_event(report: Report) -> Dict[str, Any]:
+    if report.kind == ATTRIBUTE:
+        return {
+            "type": "attribute",
+            "index": report.number,
+            "name": report.name,
+            "value": report.value,
+            "time": report.time,
+        }
     return {
         "type": "metric",
         "index": report.number,

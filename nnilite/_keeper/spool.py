@@ -4,13 +4,16 @@ The spool is a file of lines, and each line is one report. Two forms can be mixe
 
     ME000123{"parameter_id": 0, "trial_job_id": "x", "type": "PERIODICAL", "sequence": 0, "value": "0.5"}
     intermediate 0.5                or: final 0.93, final {"default": 0.93, "loss": 0.2}, final nan
+    attribute device "cpu"          a name without blanks, and JSON
 
 The first is NNI's: the number is the length in bytes of the rest, with the line end. `value` is the metric as JSON
-text; nnilite's SDK adds `time`. The second is for people and for programs in any language.
+text; nnilite's SDK adds `time`, and `name` to a report of the type ATTRIBUTE. The second is for people and for programs
+in any language.
 
-A report's number is its place among the readable reports, and the number of an intermediate result is its place among
-these, so both follow from the file alone. A line that was cut by a full disk is left out, and a report that another
-process wrote behind it is still found. Unreadable lines are counted but have no number.
+A report's number is its place among the readable reports, metrics and attributes alike, and the number of an
+intermediate result is its place among these, so both follow from the file alone. A line that was cut by a full disk is
+left out, and a report that another process wrote behind it is still found. Unreadable lines are counted but have no
+number.
 
 A trial can put anything into its spool, also a file of many gigabytes without a line end. So lines that are not reports
 are read up to a limit, over the whole file, and nothing is read behind that. The limit follows from the file alone,
@@ -29,23 +32,30 @@ from .plain_file import NotOrdinary, open_ordinary
 
 PERIODICAL = "PERIODICAL"
 FINAL = "FINAL"
+ATTRIBUTE = "ATTRIBUTE"
 
 _HEAD = re.compile(rb"ME\d{6}(?=\{)")
 _WORDS = {b"intermediate": PERIODICAL, b"final": FINAL}
+_ATTRIBUTE_WORD = b"attribute"
 _MAX_LINE_BYTES = 1 << 20  # a little more than the SDK and NNI's own SDK allow
 _MAX_TIME_S = 1e11
+_MAX_NAME = 100  # characters of an attribute's name
 _MAX_JUNK_BYTES = 64 << 20
 _JUNK_OF_A_LINE = 64  # what a line that is not a report counts at least, since an empty one takes time, too
 
 
 class Report(NamedTuple):
-    """One reported metric; `value` is JSON text."""
+    """One reported metric or attribute; `value` is JSON text."""
 
     number: int
     kind: str
     sequence: int
     value: str
     time: float
+    name: str = ""  # of an attribute
+
+
+_Parsed = Tuple[str, str, Optional[float], str]  # kind, JSON text, time, name
 
 
 class _Unreadable(ValueError):
@@ -136,12 +146,12 @@ class SpoolReader:
         if parsed is None:
             self._count_junk(line)
             return
-        kind, value, when = parsed
+        kind, value, when, name = parsed
         sequence = 0
         if kind == PERIODICAL:
             sequence = self._intermediates
             self._intermediates += 1
-        reports.append(Report(self.count, kind, sequence, value, written if when is None else when))
+        reports.append(Report(self.count, kind, sequence, value, written if when is None else when, name))
         self.count += 1
 
     def _count_junk(self, line: bytes) -> None:
@@ -156,8 +166,8 @@ class SpoolReader:
         self.example = self.example or line[:80].decode("utf-8", "replace").strip()
 
 
-def parse_line(line: bytes) -> Optional[Tuple[str, str, Optional[float]]]:
-    """Return kind, JSON text and time (None: unknown) of a report; None if the line is to be ignored.
+def parse_line(line: bytes) -> Optional[_Parsed]:
+    """Return kind, JSON text, time (None: unknown) and name of a report; None if the line is to be ignored.
 
     Raises: ValueError.
     """
@@ -168,15 +178,27 @@ def parse_line(line: bytes) -> Optional[Tuple[str, str, Optional[float]]]:
     words = line.split(None, 1)
     if not words:
         return None
+    if words[0].lower() == _ATTRIBUTE_WORD:
+        return _of_attribute(line.split(None, 2)[1:])
     kind = _WORDS.get(words[0].lower())
     if kind is None or len(words) < 2:
         raise _Unreadable
-    return kind, _value(words[1]), None
+    return kind, _value(words[1]), None, ""
 
 
-def _of_nni(record: Any) -> Optional[Tuple[str, str, Optional[float]]]:
-    kind = record.get("type")
-    if kind not in (PERIODICAL, FINAL):
+def _of_attribute(words: List[bytes]) -> _Parsed:
+    name = words[0].decode("utf-8", "replace") if words else ""
+    if len(words) < 2 or len(name) > _MAX_NAME:
+        raise _Unreadable
+    return ATTRIBUTE, _value(words[1]), None, name
+
+
+def _of_nni(record: Any) -> Optional[_Parsed]:
+    kind, name = record.get("type"), record.get("name")
+    if kind == ATTRIBUTE:
+        if not isinstance(name, str) or len(name) > _MAX_NAME:
+            raise _Unreadable
+    elif kind not in (PERIODICAL, FINAL):
         return None  # NNI's multi-phase requests
     value = record.get("value")
     if not isinstance(value, str) or _json(value.encode("utf-8", "surrogatepass")) is _NOT_JSON:
@@ -184,7 +206,7 @@ def _of_nni(record: Any) -> Optional[Tuple[str, str, Optional[float]]]:
             value = json.dumps(value)
         except RecursionError:
             raise _Unreadable from None
-    return kind, value, _time(record.get("time"))
+    return kind, value, _time(record.get("time")), name if kind == ATTRIBUTE else ""
 
 
 def _time(value: Any) -> Optional[float]:

@@ -61,7 +61,7 @@ async def write_json_lines(trials: AsyncIterator[Trial], known: wire.Remarked) -
 
 
 async def columns_of(trials: AsyncIterator[Trial]) -> list[str]:
-    """Return the parameters and metrics that occur: nested choices give different trials different ones."""
+    """Return the parameters, metrics and attributes that occur: nested choices give different trials different ones."""
     found: dict[str, None] = {}
     async for trial in trials:
         found.update(dict.fromkeys(name for name, _ in list_cells(trial)))
@@ -82,14 +82,14 @@ async def write_csv_lines(
 
 
 def list_cells(trial: Trial) -> list[tuple[str, Json]]:
-    """Return the cells by column: `parameter.<name>` and, for metrics that are objects, `metric.<name>`.
+    """Return the cells by column: `parameter.<name>`, `attribute.<name>`, `metric.<name>` of metrics that are objects.
 
     The names are dotted.
     """
     cells = list(flatten(trial.parameters, "parameter"))
     if isinstance(trial.value, dict):
         cells += flatten(trial.value, "metric")
-    return cells
+    return [*cells, *((f"attribute.{name}", value) for name, value in trial.attributes.items())]
 
 
 def _cell(value: Json) -> Any:

@@ -24,6 +24,7 @@ from nnilite._blocking import in_thread
 from nnilite._keeper.folder_looks import FolderLooks, SlowFolder
 from nnilite._rest.handler import Answering, prove
 from nnilite._rest.server_connections import hang_up
+from nnilite._sdk.artifact_values import find_image_ending
 from nnilite.errors import NotFound, ServiceError
 from nnilite.foreign_files import open_below
 
@@ -45,6 +46,7 @@ _SHOWN = {
     ),
     **dict.fromkeys((".stdout", ".stderr", ".toml", ".r", ".jl", ".err", ".out"), "text/plain; charset=utf-8"),
 }
+_MAGIC_BYTES = 16
 _DOWNLOADED = "application/octet-stream"
 _LOOKS = FolderLooks(limit_s=10.0)
 _FILE_POLICY = "sandbox; default-src 'none'; frame-ancestors 'none'"
@@ -84,9 +86,18 @@ async def send_inside(handler: Answering, root: Path, relative: str) -> None:
     """Answer with a file that a trial made."""
     file = await run_in_folder(root, lambda: open_inside(root, relative))
     media = _SHOWN.get(Path(relative).suffix.lower(), _DOWNLOADED)
+    if media.startswith("image/"):
+        media = await run_in_folder(root, partial(_find_image_media, file))
     handler.set_header("Content-Security-Policy", _FILE_POLICY)
     handler.set_header("Content-Disposition", _make_disposition(Path(relative).name, media == _DOWNLOADED))
     await _send(handler, file, media, root)
+
+
+def _find_image_media(file: BinaryIO) -> str:
+    """Return the type of an image by its first bytes, whatever its name says; what is none is only downloaded."""
+    ending = find_image_ending(file.read(_MAGIC_BYTES))
+    file.seek(0)
+    return _SHOWN.get(ending, _DOWNLOADED)
 
 
 async def send_file(handler: Answering, path: Path, media: str) -> None:

@@ -42,4 +42,5 @@ def trial_of(one: Mapping[str, Any]) -> Trial:
         value=one["value"],
         service=one.get("service", ""),
         cost=one.get("cost"),
+        attributes=one.get("attributes", {}),
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from nnilite._sdk import attribute_setting
 from nnilite._search.function_arguments import takes_report
 from nnilite._search.outcomes import ObjectiveFailed, TimeUp, TrialOutcome, describe_error, is_never_a_result
 from nnilite.errors import NniliteError, NoMoreTrialError, TrialStopped
@@ -116,11 +117,13 @@ class Loop:
 
     def _ends(self, workers: WorkerProcesses, running: dict[str, Trial]) -> Iterator[tuple[Trial, TrialOutcome]]:
         """Answer the reports that have come, and yield the ends, each once it no longer counts as running."""
-        from nnilite._search.worker_processes import End
+        from nnilite._search.worker_processes import End, ObjectiveAttribute
 
         for event in workers.wait():
             if isinstance(event, End):
                 yield running.pop(event.trial), event.outcome
+            elif isinstance(event, ObjectiveAttribute):
+                event.answer(*self._set_attribute(running[event.trial], event.name, event.value))
             else:
                 event.answer(*self._verdict(running[event.trial], event.value))
 
@@ -155,9 +158,10 @@ class Loop:
 
     def _attempt(self, trial: Trial) -> TrialOutcome:
         try:
-            if self._takes_report:
-                return TrialOutcome(self._objective(trial.parameters, partial(self._take_report, trial)))
-            return TrialOutcome(self._objective(trial.parameters))
+            with attribute_setting.hand_to(partial(self._search.set_attribute, trial)):
+                if self._takes_report:
+                    return TrialOutcome(self._objective(trial.parameters, partial(self._take_report, trial)))
+                return TrialOutcome(self._objective(trial.parameters))
         except Exception as error:  # noqa: BLE001  the user's own code: one bad trial must not end the search
             return TrialOutcome(error=error)
 
@@ -177,6 +181,16 @@ class Loop:
             return worker.TIME_UP if isinstance(error, TimeUp) else worker.STOP, str(error)
         except Exception as error:  # noqa: BLE001  a user's assessor, or storage: in a thread this fails the trial, too
             return worker.REFUSED, describe_error(error)
+        return worker.GO_ON, ""
+
+    def _set_attribute(self, trial: Trial, name: str, value: Json) -> tuple[str, str]:
+        """Return the answer to an attribute of a worker process."""
+        from nnilite._search import worker
+
+        try:
+            self._search.set_attribute(trial, name, value)
+        except NniliteError as error:
+            return worker.REFUSED, str(error)
         return worker.GO_ON, ""
 
     def _learn(self, trial: Trial, outcome: TrialOutcome) -> None:

@@ -74,7 +74,7 @@ class SearchResult:
         return optuna_study.study_of("search", self.space, self.objectives, ran)
 
     def to_dataframe(self) -> DataFrame:
-        """Return one row per trial: sequence, state, value, duration_s, reason, and `parameters.<name>` columns.
+        """Return one row per trial: sequence, state, value, duration_s, reason, `parameters.NAME`, `attributes.NAME`.
 
         Raises: PluginError if pandas is not installed.
         """
@@ -96,4 +96,5 @@ def _row(trial: Trial) -> dict[str, Any]:
         "duration_s": duration,
         "reason": trial.reason,
     }
-    return row | dict(flatten(trial.parameters, "parameters"))
+    attributes = {f"attributes.{name}": value for name, value in trial.attributes.items()}
+    return row | dict(flatten(trial.parameters, "parameters")) | attributes

@@ -5,6 +5,7 @@ It reads parameters, or None for the end, and writes tuples whose first item is 
     ("unusable", text)              the function cannot be loaded here
     ("ready",)                      it can
     ("report", value)               an intermediate result; the answer is (verdict, text)
+    ("attribute", name, value)      an attribute of the trial; the answer is the same
     ("value", value)                the function has returned
     ("stopped", verdict, text)      the function has ended by `TrialStopped`
     ("failed", text, traceback)     it has raised something else
@@ -22,6 +23,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from nnilite import _text
+from nnilite._sdk import attribute_setting
 from nnilite._search.outcomes import TimeUp, describe_error
 from nnilite.errors import NniliteError, TrialStopped
 from nnilite.records import Json
@@ -39,12 +41,14 @@ def work(link: Connection, objective: bytes, takes_report: bool) -> None:
     except Exception as error:  # noqa: BLE001  whatever the import of the user's modules raises
         link.send(("unusable", describe_error(error)))
         return
-    arguments = [_make_reporter(link)] if takes_report else []
+    turn = threading.Lock()  # the function may have threads of its own
+    arguments = [_make_reporter(link, turn)] if takes_report else []
     # An OSError or EOFError means that the search has gone.
     try:
         link.send(("ready",))
-        while (parameters := link.recv()) is not None:
-            link.send(_outcome(function, parameters, arguments))
+        with attribute_setting.hand_to(_make_attribute_setter(link, turn)):
+            while (parameters := link.recv()) is not None:
+                link.send(_outcome(function, parameters, arguments))
     except (OSError, EOFError):
         return
 
@@ -62,9 +66,18 @@ def _outcome(function: Callable[..., Any], parameters: Json, arguments: list[Any
         return ("failed", describe_error(error), traceback.format_exc())
 
 
-def _make_reporter(link: Connection) -> Callable[[Json], None]:
-    turn = threading.Lock()  # the function may have threads of its own
+def _make_attribute_setter(link: Connection, turn: threading.Lock) -> Callable[[str, Json], None]:
+    def set_attribute(name: str, value: Json) -> None:
+        with turn:
+            link.send(("attribute", name, _plain(value)))
+            verdict, text = link.recv()
+        if verdict == REFUSED:
+            raise NniliteError(text)
 
+    return set_attribute
+
+
+def _make_reporter(link: Connection, turn: threading.Lock) -> Callable[[Json], None]:
     def report(value: Json) -> None:
         with turn:
             link.send(("report", _plain(value)))

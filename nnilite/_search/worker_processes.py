@@ -49,6 +49,16 @@ class ObjectiveReport:
 
 
 @dataclass(frozen=True)
+class ObjectiveAttribute:
+    """A trial sets an attribute and waits for `answer(verdict, text)`."""
+
+    trial: str
+    name: str
+    value: Json
+    answer: Callable[[str, str], None]
+
+
+@dataclass(frozen=True)
 class End:
     """A trial has ended."""
 
@@ -106,7 +116,7 @@ class WorkerProcesses:
         with contextlib.suppress(OSError):
             free.link.send(parameters)
 
-    def wait(self) -> Iterator[ObjectiveReport | End]:
+    def wait(self) -> Iterator[ObjectiveReport | ObjectiveAttribute | End]:
         """Yield what workers report, one by one; nothing after a second of silence.
 
         Raises: NniliteError if workers cannot begin.
@@ -134,7 +144,7 @@ class WorkerProcesses:
         self._workers.append(_WorkerProcess(process, here))
         return self._workers[-1]
 
-    def _hear(self, one: _WorkerProcess) -> ObjectiveReport | End | None:
+    def _hear(self, one: _WorkerProcess) -> ObjectiveReport | ObjectiveAttribute | End | None:
         ended = one.process.exitcode is not None  # asked first: what it has sent before is read
         try:
             if one.link.poll():
@@ -143,7 +153,9 @@ class WorkerProcesses:
             ended = True
         return self._bury(one) if ended else None
 
-    def _understand(self, one: _WorkerProcess, kind: str, *said: str) -> ObjectiveReport | End | None:
+    def _understand(
+        self, one: _WorkerProcess, kind: str, *said: str
+    ) -> ObjectiveReport | ObjectiveAttribute | End | None:
         if kind == "ready":
             one.is_ready, self._false_starts = True, 0
             return None
@@ -152,6 +164,9 @@ class WorkerProcesses:
             raise Conflict(f"a worker process cannot load the objective ({said[0]}). {_CURE}")
         if kind == "report":
             return ObjectiveReport(one.trial, said[0], lambda verdict, text: _send(one.link, (verdict, text)))
+        if kind == "attribute":
+            name, value = said
+            return ObjectiveAttribute(one.trial, name, value, lambda *answer: _send(one.link, answer))
         trial, one.trial = one.trial, ""
         return End(trial, _outcome(kind, *said))
 

@@ -67,7 +67,7 @@ class RecordTable:
         self.columns = {one: known[one] for one in order}
         self.fields = tuple(kept)
         self._first = first
-        self._defaults = {one.name: one.default for one in own}
+        self._defaults = {one.name: _find_default(one) for one in own}
         self._types = tuple(one.types for one in kept.values())
         self._reads = tuple((place, one.read) for place, one in enumerate(kept.values()) if one.read is not None)
         self._writes = tuple((place, one.write) for place, one in enumerate(kept.values()) if one.write is not None)
@@ -173,8 +173,12 @@ def _convert_unless_none(convert: Convert) -> Convert:
     return lambda value: None if value is None else convert(value)
 
 
+def _find_default(field: dataclasses.Field[Any]) -> Any:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
 def _is_required(field: dataclasses.Field[Any]) -> bool:
-    return field.default is dataclasses.MISSING
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 # ---------------------------------------------------------------- the tables
@@ -197,7 +201,7 @@ TRIALS = RecordTable(
         *("sequence", "id", "parameter_id", "parameters", "source", "state", "reason", "attempt", "created"),
         *("started", "ended", "value", "score", "revision"),
     ),
-    added=("service", "cost"),
+    added=("service", "cost", "attributes"),
     special={
         "id": replace(_WORD, check=checks.trial_id),
         "source": replace(_WORD, check=checks.one_of("algorithm", "customized")),

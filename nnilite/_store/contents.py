@@ -19,7 +19,7 @@ from nnilite._store.columns import ATTEMPTS, TRIALS
 from nnilite._store.notices import NOTICES, are_sentences
 from nnilite._store.stored_values import Check
 from nnilite.errors import ConfigError, StoreError
-from nnilite.records import PRIORITY_MAX, CallKind, ExperimentLimits, ExperimentState
+from nnilite.records import ATTRIBUTE_NAME_MAX, PRIORITY_MAX, CallKind, ExperimentLimits, ExperimentState
 from nnilite.services.keeper_events import read_value
 
 
@@ -54,7 +54,7 @@ def check_rows(db: sqlite3.Connection) -> None:
     for key, value in db.execute("SELECT key, value FROM meta"):
         if not (checks.text(key) and checks.text(value) and _META.get(key, checks.text)(value)):
             raise StoreError(f"in its table meta, {key!r:.60} cannot be {value!r:.60}")
-    for table in ("attempts", "metrics", "remarks"):
+    for table in ("attempts", "metrics", "attributes", "remarks"):
         if db.execute(f"SELECT 1 FROM {table} WHERE trial NOT IN (SELECT sequence FROM trials) LIMIT 1").fetchone():
             raise StoreError(f"its table {table} has rows of a trial that does not exist")
 
@@ -133,6 +133,13 @@ _COLUMNS: dict[str, dict[str, Check]] = {
         "idx": checks.whole,
         "final": checks.truth,
         "sequence": checks.whole,
+        "value": checks.text,
+        "time": checks.time,
+    },
+    "attributes": {
+        "attempt": checks.whole,
+        "idx": checks.whole,
+        "name": checks.is_at_most(ATTRIBUTE_NAME_MAX),
         "value": checks.text,
         "time": checks.time,
     },

@@ -13,6 +13,10 @@ CREATE TABLE removals (
 _REMARKS = """
 CREATE TABLE remarks (
   trial INTEGER PRIMARY KEY, tags TEXT NOT NULL, note TEXT NOT NULL, revision INTEGER NOT NULL UNIQUE)"""
+_ATTRIBUTES = """
+CREATE TABLE attributes (
+  trial INTEGER NOT NULL, attempt INTEGER NOT NULL, idx INTEGER NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,
+  time REAL NOT NULL, PRIMARY KEY (trial, attempt, idx)) WITHOUT ROWID"""
 _COSTS = """
 ALTER TABLE trials ADD COLUMN service TEXT NOT NULL DEFAULT '';
 ALTER TABLE trials ADD COLUMN cost REAL;
@@ -25,6 +29,7 @@ MIGRATIONS: dict[int, str] = {
     3: _COSTS,
     4: _REMARKS,
     5: "ALTER TABLE attempts ADD COLUMN run TEXT NOT NULL DEFAULT ''",
+    6: f"ALTER TABLE trials ADD COLUMN {TRIALS.declaration('attributes')}; {_ATTRIBUTES}",
 }
 """By schema version, the statements that lead to the next.
 
@@ -51,4 +56,5 @@ CREATE TABLE calls (
   customized INTEGER NOT NULL);
 {_REMOVALS};
 {_REMARKS};
+{_ATTRIBUTES};
 """

@@ -128,7 +128,7 @@ class Recall:
         return read_stored_value(last), int(self._one(f"SELECT COUNT(*) {where}", *at))
 
     def attempt(self, trial: str, number: int) -> tuple[Trial, Attempt, int] | None:
-        """Return a trial, its attempt with that number, and how many metrics that has reported; None if missing."""
+        """Return a trial, its attempt with that number, and how many reports that has made; None if missing."""
         with understood(self.path):
             row = self._use().execute(f"SELECT {TRIAL_COLUMNS} FROM trials WHERE id = ?", (trial,)).fetchone()
             if row is None:
@@ -138,8 +138,11 @@ class Recall:
             row = self._use().execute(_ATTEMPTS + "AND a.number = ?", at).fetchone()
             if row is None:
                 return None
-            metrics = self._one("SELECT COALESCE(MAX(idx) + 1, 0) FROM metrics WHERE trial = ? AND attempt = ?", *at)
-            return found, make_attempt(trial, row), int(metrics)
+            counts = [
+                int(self._one(f"SELECT COALESCE(MAX(idx) + 1, 0) FROM {table} WHERE trial = ? AND attempt = ?", *at))
+                for table in ("metrics", "attributes")
+            ]
+            return found, make_attempt(trial, row), max(counts)
 
     def calls(self, until: int) -> list[Call]:
         """Return the first `until` calls of the tuner, in order."""

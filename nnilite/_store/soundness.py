@@ -91,7 +91,7 @@ class SoundnessCheck:
             if broken:
                 yield from broken
                 return
-            tables = ("trials", "attempts", "metrics", "calls")
+            tables = ("trials", "attempts", "metrics", "attributes", "calls")
             self.counts = {table: self._rows(f"SELECT COUNT(*) FROM {table}")[0][0] for table in tables}
             yield from _identity(self._rows, experiment)
             for check in _CHECKS:
@@ -114,6 +114,13 @@ class SoundnessCheck:
         with understood(self._path):
             rows = self._rows(query, attempt.sequence, attempt.number)
             return {index: (bool(final), json.dumps(read_stored_value(value))) for index, final, value in rows}
+
+    def attributes(self, attempt: StoredAttempt) -> dict[int, tuple[str, str]]:
+        """Return what the attempt set by the index of the report: the name, and the value as JSON text."""
+        query = "SELECT idx, name, value FROM attributes WHERE trial = ? AND attempt = ?"
+        with understood(self._path):
+            rows = self._rows(query, attempt.sequence, attempt.number)
+            return {index: (name, json.dumps(read_stored_value(value))) for index, name, value in rows}
 
     def state(self) -> str:
         """Return the state of the experiment, as last committed."""
@@ -217,21 +224,22 @@ def _states(rows: Rows) -> Iterator[Defect]:
         yield Defect(_place(sequence, trial, number), f"the trial is {state}, and this attempt is {told}")
 
 
-def _check_metric_numbers(rows: Rows) -> Iterator[Defect]:
+def _check_report_numbers(rows: Rows) -> Iterator[Defect]:
+    reports = "(SELECT trial, attempt, idx FROM metrics UNION ALL SELECT trial, attempt, idx FROM attributes)"
     query = (
-        "SELECT t.sequence, t.id, m.attempt, MIN(m.idx), MAX(m.idx), COUNT(*) FROM metrics m "
+        f"SELECT t.sequence, t.id, m.attempt, MIN(m.idx), MAX(m.idx), COUNT(*) FROM {reports} m "
         "JOIN trials t ON t.sequence = m.trial GROUP BY m.trial, m.attempt HAVING MIN(m.idx) > 0 "
         "OR MAX(m.idx) <> COUNT(*) - 1"
     )
     for sequence, trial, attempt, _, last, count in rows(query):
-        what = f"it has {count} metrics, and the last one is number {last}: {last + 1 - count} are missing"
+        what = f"it has {count} reports, and the last one is number {last}: {last + 1 - count} are missing"
         yield Defect(_place(sequence, trial, attempt), what)
     orphans = (
-        "SELECT DISTINCT t.sequence, t.id, m.attempt FROM metrics m JOIN trials t ON t.sequence = m.trial "
+        f"SELECT DISTINCT t.sequence, t.id, m.attempt FROM {reports} m JOIN trials t ON t.sequence = m.trial "
         "LEFT JOIN attempts a ON a.trial = m.trial AND a.number = m.attempt WHERE a.number IS NULL"
     )
     for sequence, trial, attempt in rows(orphans):
-        yield Defect(_place(sequence, trial, attempt), "there are metrics of this attempt, and no attempt")
+        yield Defect(_place(sequence, trial, attempt), "there are reports of this attempt, and no attempt")
 
 
 def _values(rows: Rows) -> Iterator[Defect]:
@@ -276,7 +284,7 @@ _CHECKS: tuple[Callable[[Rows], Iterator[Defect]], ...] = (
     _check_attempt_numbers,
     _ends,
     _states,
-    _check_metric_numbers,
+    _check_report_numbers,
     _values,
     _calls,
 )

@@ -40,7 +40,7 @@ _ANSWERS_MAX = 32  # answers that are kept
 
 _JSON_OR_TEXT = "CASE WHEN json_valid({0}) THEN json({0}) ELSE {0} END"
 _LAST = "MAX(printf('%016d-%016d', {}, {}))"  # the largest pair of numbers: MAX accepts no pairs
-_JSON = ("parameters", "value", "latest")  # columns with JSON texts, which the answer has as JSON
+_JSON = ("parameters", "value", "latest", "attributes")  # columns with JSON texts, which the answer has as JSON
 _TRIAL_ROW = ", ".join(_JSON_OR_TEXT.format(name) if name in _JSON else name for name in (*TRIAL_FIELDS, "latest"))
 _TRIAL_ROWS = f"""
 SELECT json_group_array(json_array({_TRIAL_ROW})), COUNT(*), {_LAST.format("revision", "sequence")}
@@ -109,12 +109,12 @@ def _get_curve(rows: Rows, trial: str, points: int, key: str) -> Curve | None:
     place = rows("SELECT sequence, attempt FROM trials WHERE id = ?", trial)
     if not place:
         return None
-    last = rows("SELECT MAX(idx) FROM metrics WHERE trial = ? AND attempt = ? AND final = 0", *place[0])[0][0]
+    last = rows("SELECT MAX(sequence) FROM metrics WHERE trial = ? AND attempt = ? AND final = 0", *place[0])[0][0]
     every = max(math.ceil(((last or 0) + 1) / points), 1)
     # The last point is always included: it shows where the curve ends.
     found = rows(
         "SELECT sequence, value FROM metrics WHERE trial = ? AND attempt = ? AND final = 0 "
-        "AND (idx % ? = 0 OR idx = ?) ORDER BY idx",
+        "AND (sequence % ? = 0 OR sequence = ?) ORDER BY idx",
         *(*place[0], every, last),
     )
     return Curve(trial, [step for step, _ in found], [_number(read_stored_value(text), key) for _, text in found])

@@ -142,6 +142,7 @@ class Store(Recall):
         trials: dict[str, Trial] = {}
         attempts: dict[tuple[str, int], Attempt] = {}
         metrics: list[tuple[Any, ...]] = []
+        attributes: list[tuple[Any, ...]] = []
         calls: list[tuple[Any, ...]] = []
         removals: dict[tuple[str, int], bool] = {}
         experiment: s.SaveExperiment | None = None
@@ -150,6 +151,9 @@ class Store(Recall):
                 m = record.metric
                 final = m.kind is MetricKind.FINAL
                 metrics.append((m.trial, m.attempt, m.index, final, m.sequence, json.dumps(m.value), m.time))
+            elif isinstance(record, s.SaveAttribute):
+                a = record.attribute
+                attributes.append((a.trial, a.attempt, a.index, a.name, json.dumps(a.value), a.time))
             elif isinstance(record, s.SaveTrial):
                 trials[record.trial.id] = record.trial
             elif isinstance(record, s.SaveAttempt):
@@ -164,6 +168,7 @@ class Store(Recall):
             [[*TRIALS.row(t), scalar(t.value)] for t in trials.values()],
             [[a.trial, *ATTEMPTS.row(a)] for a in attempts.values()],
             metrics,
+            attributes,
             calls,
             removals,
             experiment,
@@ -174,6 +179,7 @@ class Store(Recall):
         trials: list[list[Any]],
         attempts: list[list[Any]],
         metrics: list[tuple[Any, ...]],
+        attributes: list[tuple[Any, ...]],
         calls: list[tuple[Any, ...]],
         removals: dict[tuple[str, int], bool],
         experiment: s.SaveExperiment | None,
@@ -187,6 +193,7 @@ class Store(Recall):
                 db.executemany(_PUT_TRIAL, [(*row, revision) for row in trials])
                 db.executemany(_PUT_ATTEMPT, attempts)
                 db.executemany(_ADD_METRIC, metrics)
+                db.executemany(_ADD_ATTRIBUTE, attributes)
                 db.executemany(_ADD_CALL, calls)
                 db.executemany(_ADD_REMOVAL, [key for key, pending in removals.items() if pending])
                 db.executemany(_DROP_REMOVAL, [key for key, pending in removals.items() if not pending])
@@ -269,7 +276,10 @@ _ADD_METRIC = (
     "INSERT INTO metrics (trial, attempt, idx, final, sequence, value, time) "
     "VALUES ((SELECT sequence FROM trials WHERE id = ?), ?, ?, ?, ?, ?, ?)"
 )
-
+_ADD_ATTRIBUTE = (
+    "INSERT INTO attributes (trial, attempt, idx, name, value, time) "
+    "VALUES ((SELECT sequence FROM trials WHERE id = ?), ?, ?, ?, ?, ?)"
+)
 _ADD_CALL = (
     "INSERT INTO calls (number, kind, trial, parameter_id, value, success, customized) VALUES (?, ?, ?, ?, ?, ?, ?)"
 )

@@ -222,6 +222,7 @@ def _list_attributes(trial: Trial, in_space: bool) -> Iterator[tuple[str, Json]]
         yield "parameters", trial.parameters
     if isinstance(trial.value, Mapping):
         yield "metrics", dict(trial.value)
+    yield from trial.attributes.items()
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 This is the only description of a record's JSON: see `nnilite.records.shapes`.
 
 nouns   the records
+attributes  what the code of a trial sets about it, within limits
 dotted  dotted names for the parts of nested objects
 shapes  from a record's type hints to its JSON and its schema
 """
@@ -10,7 +11,9 @@ shapes  from a record's type hints to its JSON and its schema
 from __future__ import annotations
 
 from nnilite._states import CallKind, EndCause, ExperimentState, JobState, MetricKind, TrialState
+from nnilite.records.attributes import set_within_limits
 from nnilite.records.nouns import (
+    ATTRIBUTE_NAME_MAX,
     COUNT,
     DRILLED,
     EVENT_TYPES,
@@ -25,6 +28,8 @@ from nnilite.records.nouns import (
     TIME_MAX,
     UNSTARTED,
     Attempt,
+    Attribute,
+    Attributed,
     Exited,
     ExperimentLimits,
     Host,
@@ -40,6 +45,7 @@ from nnilite.records.nouns import (
 )
 
 __all__ = [
+    "ATTRIBUTE_NAME_MAX",
     "COUNT",
     "DRILLED",
     "EVENT_TYPES",
@@ -54,6 +60,8 @@ __all__ = [
     "TIME_MAX",
     "UNSTARTED",
     "Attempt",
+    "Attribute",
+    "Attributed",
     "CallKind",
     "EndCause",
     "Exited",
@@ -71,5 +79,6 @@ __all__ = [
     "Trial",
     "TrialState",
     "Used",
+    "set_within_limits",
     "storable",
 ]

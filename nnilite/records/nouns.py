@@ -20,6 +20,7 @@ PROCESSORS_MAX = 1e6
 GPUS_MAX = 1024
 MESSAGE_MAX = 64 * 1024
 RUN_MAX = 64
+ATTRIBUTE_NAME_MAX = 100
 
 DRILLED = "interrupted by a drill"
 """How the message of an attempt begins that `nnictl drill` has ended. Such attempts do not count as retries."""
@@ -121,6 +122,9 @@ class Trial:
     value: Annotated[Json, "the final metric as reported; null: none (yet)"] = None
     service: Annotated[str, "the training service of its latest attempt, empty before one has it"] = ""
     cost: Annotated[float | None, "of its attempts that have ended; null: nothing is known of their price"] = None
+    attributes: Annotated[Mapping[str, Json], "what the code of its latest attempt has set"] = field(
+        default_factory=dict
+    )
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""
@@ -169,8 +173,20 @@ class Metric:
     time: Annotated[float, TIME]
 
 
+@dataclass(frozen=True)
+class Attribute:
+    """What the code of a trial has set about it. `index` counts all reports, metrics and attributes, of an attempt."""
+
+    trial: str
+    attempt: Annotated[int, COUNT]
+    index: Annotated[int, COUNT]
+    name: str
+    value: Json
+    time: Annotated[float, TIME]
+
+
 # The events that a keeper reports of its attempt. The numbers that let the manager drop duplicates follow from the
-# files of the trial: `index` is the place of a metric in the spool, `offset` that of an output chunk in its stream.
+# files of the trial: `index` is the place of a report in the spool, `offset` that of an output chunk in its stream.
 # The start and the exit happen once. `run` says which start of the attempt's command an event is from: should a fault
 # start an attempt twice, numbers alone could not separate the two. It is empty if the service read the event itself
 # and the platform's log does not say it, and for keepers of earlier versions.
@@ -202,6 +218,20 @@ class Reported:
 
 
 @dataclass(frozen=True)
+class Attributed:
+    """The trial set an attribute. Its `index` is among those of the metrics."""
+
+    index: Annotated[int, _INTEGER]
+    name: Annotated[str, text(ATTRIBUTE_NAME_MAX, storable)]
+    # It travels as the text that the trial wrote.
+    value: Annotated[Json, _METRIC_TEXT]
+    time: Annotated[float, _EVENT_TIME]
+    # Why the value cannot be kept; then `value` is None.
+    refused: Annotated[str, HIDDEN] = ""
+    run: Annotated[str, _RUN] = ""
+
+
+@dataclass(frozen=True)
 class Output:
     """A piece of the trial's output. `offset` counts bytes from the start of the stream."""
 
@@ -215,7 +245,7 @@ class Output:
 class Exited:
     """The trial command ended; `code` is negative for a signal, None if it never started.
 
-    `metrics` is how many it has reported: a log may have lost the last ones.
+    `metrics` is how many reports it has made: a log may have lost the last ones.
     """
 
     time: Annotated[float, _EVENT_TIME]
@@ -241,10 +271,11 @@ class Used:
     run: Annotated[str, _RUN] = ""
 
 
-KeeperEvent = Started | Reported | Output | Exited | Used
+KeeperEvent = Started | Reported | Attributed | Output | Exited | Used
 EVENT_TYPES: Mapping[str, type[KeeperEvent]] = {
     "started": Started,
     "metric": Reported,
+    "attribute": Attributed,
     "output": Output,
     "exit": Exited,
     "use": Used,

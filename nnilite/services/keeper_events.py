@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nnilite.errors import ConfigError, Place
-from nnilite.records import EVENT_TYPES, Json, KeeperEvent, Output, Reported, Started, Used, storable
+from nnilite.records import EVENT_TYPES, Attributed, Json, KeeperEvent, Output, Reported, Started, Used, storable
 from nnilite.records.shapes import Mismatch, read_fields
 
 __all__ = ["check_value", "deeper", "parse_event", "read_batch", "read_value"]
@@ -28,7 +28,7 @@ _FEW_VALUES = 10_000
 def read_batch(events: Sequence[Json]) -> list[KeeperEvent]:
     """Return the events of one callback, in order. Raises: ConfigError that names the event and the field.
 
-    The order is checked, too: metrics count up by one, pieces of output do not overlap, and a trial starts once, ends
+    The order is checked, too: reports count up by one, pieces of output do not overlap, and a trial starts once, ends
     once, reports nothing after its end, and what it uses is reported once at most.
     """
     order = _Order()
@@ -60,7 +60,7 @@ def _parsed(event: Json) -> KeeperEvent:
     if cls is None:
         raise Mismatch("type", f"must be {', '.join([*EVENT_TYPES][:-1])} or {[*EVENT_TYPES][-1]}")
     fields = read_fields(cls, event)
-    if cls is Reported:
+    if cls in (Reported, Attributed):
         fields["value"], fields["refused"] = read_value(fields["value"])
     return cls(**fields)
 
@@ -76,8 +76,8 @@ class _Order:
         self._used = False
 
     def check(self, event: KeeperEvent) -> None:
-        if isinstance(event, Reported):
-            self._metric(event)
+        if isinstance(event, Reported | Attributed):
+            self._report(event)
         elif isinstance(event, Output):
             self._output(event)
         elif isinstance(event, Started):
@@ -93,11 +93,11 @@ class _Order:
         else:
             self._exited = True
 
-    def _metric(self, event: Reported) -> None:
+    def _report(self, event: Reported | Attributed) -> None:
         if self._exited:
-            raise Mismatch("type", "is a metric after the exit")
+            raise Mismatch("type", "is a report after the exit")
         if event.index != self._next_index and self._next_index is not None:
-            raise Mismatch("index", f"must be {self._next_index}: metrics are sent in order")
+            raise Mismatch("index", f"must be {self._next_index}: reports are sent in order")
         self._next_index = event.index + 1
 
     def _output(self, event: Output) -> None:

@@ -19,12 +19,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nnilite._keeper import recap
 from nnilite._keeper.attempt_files import AttemptFiles, deliver_command, end_state
 from nnilite._keeper.folder import Folder
 from nnilite._keeper.link import MARK
 from nnilite._keeper.process import identity, is_running
-from nnilite._keeper.spool import SpoolReader
+from nnilite._keeper.spool import ATTRIBUTE, SpoolReader
 from nnilite.disk_room import DiskRoom
 from nnilite.errors import ConfigError, NotFound, ServiceError
 from nnilite.foreign_files import TrialFile, copy_file, copy_folder, list_below, open_below
@@ -32,6 +31,7 @@ from nnilite.records import (
     EXIT_CODE_MAX,
     TIME_MAX,
     UNSTARTED,
+    Attributed,
     EndCause,
     Exited,
     Json,
@@ -39,6 +39,7 @@ from nnilite.records import (
     MetricKind,
     Output,
     Reported,
+    storable,
 )
 from nnilite.service import JobState, JobStatus
 from nnilite.services.keeper_events import parse_event, read_value
@@ -49,7 +50,6 @@ __all__ = [
     "STREAMS",
     "KeeperFolder",
     "SpoolCopy",
-    "check_stream",
     "copied_events",
     "copy_attempt",
     "copy_attempt_file",
@@ -78,12 +78,6 @@ _SURELY_READ_BYTES = 32 << 20  # a spool of this size is read to its end, whatev
 
 STREAMS = ("stdout", "stderr")
 """What a trial prints, each in a file `trial.NAME` of its folder."""
-
-
-def check_stream(stream: str) -> None:
-    """Check the name of a stream. Raises: NotFound."""
-    if stream not in STREAMS:
-        raise NotFound(f"there is no stream {stream!r}: it is stdout or stderr")
 
 
 class KeeperFolder:
@@ -310,17 +304,21 @@ def _event(kind: str, record: Json, directory: Path) -> list[KeeperEvent]:
         return []
 
 
-def read_metrics(directory: Path, ended: bool = False) -> Iterator[Reported]:
-    """Yield the metrics of an attempt, in order. `ended`: also a last line without a line end."""
+def read_metrics(directory: Path, ended: bool = False) -> Iterator[Reported | Attributed]:
+    """Yield the metrics and attributes of an attempt, in order. `ended`: also a last line without a line end."""
     return _reported(SpoolReader(Folder(str(directory)).metrics), ended, "")
 
 
-def _reported(reader: SpoolReader, ended: bool, run: str) -> Iterator[Reported]:
+def _reported(reader: SpoolReader, ended: bool, run: str) -> Iterator[Reported | Attributed]:
     while reports := reader.read(_READ_REPORTS, _READ_BYTES, final=ended):
         for report in reports:
             value, refused = read_value(report.value)
-            kind, when = MetricKind(report.kind), float(report.time)
-            yield Reported(report.number, kind, report.sequence, value, when, refused, run)
+            when = float(report.time)
+            if report.kind == ATTRIBUTE:
+                yield Attributed(report.number, storable(report.name), value, when, refused, run)
+            else:
+                kind = MetricKind(report.kind)
+                yield Reported(report.number, kind, report.sequence, value, when, refused, run)
 
 
 class SpoolCopy:
@@ -391,10 +389,7 @@ async def missing_output(
 
 
 def read_log(text: str | bytes) -> list[KeeperEvent]:
-    """Return the events in the output of a keeper that reports to standard output. Lines that are cut are left out.
-
-    A recap repeats events, which fills holes in the log: they come again, by the same numbers.
-    """
+    """Return the events in the output of a keeper that reports to standard output. Lines that are cut are left out."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     events: list[KeeperEvent] = []
@@ -403,12 +398,7 @@ def read_log(text: str | bytes) -> list[KeeperEvent]:
         if not mark:
             continue
         try:
-            events.extend(map(parse_event, _told(json.loads(data))))
+            events.append(parse_event(json.loads(data)))
         except (ValueError, RecursionError, ConfigError) as error:
             log.debug("not an event: %s: %.200s", error, line)
     return events
-
-
-def _told(line: Json) -> Sequence[Json]:
-    """Return the events in a line. Raises: ValueError."""
-    return recap.unpack(line) if isinstance(line, dict) and line.get("type") == recap.TYPE else [line]

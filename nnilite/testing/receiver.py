@@ -28,6 +28,8 @@ class Received:
 
     token: str
     started: list[Json] = field(default_factory=list)
+    reports: int = 0  # metrics and attributes
+    attributes: dict[str, Json] = field(default_factory=dict)
     metrics: list[tuple[MetricKind, int, Json]] = field(default_factory=list)  # kind, sequence, value
     output: dict[str, bytes] = field(default_factory=lambda: {"stdout": b"", "stderr": b""})
     exits: list[Json] = field(default_factory=list)
@@ -46,20 +48,28 @@ class Received:
         """Commit an event; False if one before it is missing."""
         kind = event["type"]
         if kind == "metric":
-            if event["index"] > len(self.metrics):
-                return False
-            if event["index"] == len(self.metrics):
+            if event["index"] == self.reports:
                 value = json.loads(event["value"])
                 self.metrics.append((MetricKind(event["kind"]), event["sequence"], value))
-        elif kind == "output":
+            return self._count_report(event["index"])
+        if kind == "attribute":
+            if event["index"] == self.reports:
+                self.attributes[event["name"]] = json.loads(event["value"])
+            return self._count_report(event["index"])
+        if kind == "output":
             return self._take_output(event["stream"], event["offset"], base64.b64decode(event["data"]))
-        elif kind == "use":
+        if kind == "use":
             self.uses.append(event)
         else:
             seen = {"started": self.started, "exit": self.exits}[kind]
             if not seen:
                 seen.append(event)
         return True
+
+    def _count_report(self, index: int) -> bool:
+        """Count a report; False if one before it is missing."""
+        self.reports = max(self.reports, index + 1) if index <= self.reports else self.reports
+        return index < self.reports
 
     def _take_output(self, stream: str, offset: int, data: bytes) -> bool:
         have = len(self.output[stream])
@@ -132,7 +142,7 @@ class Receiver:
     @staticmethod
     def _cursors(received: Received) -> Json:
         output = {stream: len(data) for stream, data in received.output.items()}
-        return {"cancel": received.cancel, "metrics": len(received.metrics), "output": output}
+        return {"cancel": received.cancel, "metrics": received.reports, "output": output}
 
     def meet(self, job: str, nonce: str) -> Json:
         """Return our proof for the keeper of a job; None for a job that is not expected."""

@@ -221,3 +221,24 @@ def test_a_folder_that_hangs_is_told_in_time_and_few_threads_wait_for_it(
     assert threading.active_count() - before < 5
     answers.set()
     eventually(lambda: client.get(f"{FILES}/trial.stdout").status == 200)
+
+
+@pytest.mark.parametrize(
+    ("content", "media", "disposition"),
+    [
+        (b"\x89PNG\r\n\x1a\n and the rest", "image/png", "inline"),
+        (b"\xff\xd8\xff\xe0", "image/jpeg", "inline"),
+        (b"<svg onload='alert(1)'></svg>", "application/octet-stream", "attachment"),
+        (b"<script>alert(1)</script>", "application/octet-stream", "attachment"),
+        (b"", "application/octet-stream", "attachment"),
+    ],
+)
+def test_an_image_has_the_type_of_its_first_bytes_whatever_its_name_says(
+    client: Client, home: Path, content: bytes, media: str, disposition: str
+) -> None:
+    (home / "plot.png").write_bytes(content)
+    reply = client.get(f"{FILES}/plot.png")
+    assert reply.body == content
+    assert reply.headers["Content-Type"] == media
+    assert reply.headers["Content-Disposition"].startswith(disposition)
+    assert reply.headers["X-Content-Type-Options"] == "nosniff"

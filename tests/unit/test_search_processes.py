@@ -62,6 +62,11 @@ def told(result: SearchResult) -> dict[Any, tuple[TrialState, str]]:
     return {trial.parameters["x"]: (trial.state, trial.reason) for trial in result.trials}
 
 
+def test_they_set_attributes_of_their_trials() -> None:
+    result = Search(SPACE, "Random", seed=1).run(objectives.describe, trials=3, concurrency=2, processes=True)
+    assert all(one.attributes == {"half": one.value / 2} for one in result)
+
+
 def test_trials_run_in_processes_of_their_own() -> None:
     result = Search(SPACE, Given(1, 2, 3, 4, 5, 6)).run(objectives.process, concurrency=2, processes=True)
     assert {trial.state for trial in result.trials} == {TrialState.SUCCEEDED}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from nnilite.records import Json
 from nnilite.service import JobStatus
-from nnilite.services.first_seen import FirstSeen
 from nnilite_kubernetes._log import PodLog
 
 
@@ -25,7 +24,7 @@ class ClusterMemory:
 
     end: JobStatus | None = None  # the object may go, this stays
     reporter: Json | None = None  # the latest reporting pod that has ended
-    seen: FirstSeen = field(default_factory=FirstSeen)
+    interrupted_at: float | None = None  # since when its reporting pod has ended without saying by whom
     canceled: bool = False  # by us
     note: Note | None = None
     log: PodLog | None = None

@@ -35,8 +35,10 @@ __all__ = [
     "get_next_parameter",
     "get_sequence_id",
     "get_trial_id",
+    "log_artifact",
     "report_final_result",
     "report_intermediate_result",
+    "set_attribute",
 ]
 
 _MODULES = (
@@ -150,8 +152,10 @@ else:
         get_next_parameter,
         get_sequence_id,
         get_trial_id,
+        log_artifact,
         report_final_result,
         report_intermediate_result,
+        set_attribute,
     )
 
     get_next_parameters = get_next_parameter

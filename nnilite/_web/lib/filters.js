@@ -29,7 +29,7 @@ import { useOf } from "./uses.js";
  */
 
 const CARRIED = /^(scale|stopped)$/; // no filters, but kept from chart to chart
-const KNOWN = /^(state|q|metric|seconds|tag|[pm]\..+)$/;
+const KNOWN = /^(state|q|metric|seconds|tag|[apm]\..+)$/;
 
 /**
  * The filters of an address, to carry them to another view.
@@ -81,8 +81,20 @@ export function fieldValue(trial, field) {
   if (field === "note") return remarksOf(trial.id).note;
   if (field === "processors" || field === "memory") return useOf(trial)?.[field] ?? null;
   if (field.startsWith("p.")) return trial.flat[field.slice(2)] ?? null;
+  if (field.startsWith("a.")) return attributeValue(trial, field.slice(2));
   if (field.startsWith("m.")) return objective(trial.value, field.slice(2));
   return trial[/** @type {PlainField} */ (field)];
+}
+
+/**
+ * An attribute that the trial has set, as a cell shows it.
+ * @param {Trial} trial
+ * @param {string} name
+ * @returns {FlatValue}
+ */
+function attributeValue(trial, name) {
+  const found = Object.hasOwn(trial.attributes, name) ? trial.attributes[name] : null;
+  return found === null || typeof found === "number" || typeof found === "string" ? found : JSON.stringify(found);
 }
 
 /**
@@ -137,7 +149,7 @@ export function fieldName(field) {
 const CATEGORIES_MAX = 40;
 
 /**
- * The parameters that occur with their ranges and values, and the further metrics.
+ * The parameters that occur with their ranges and values, the further metrics, and the attributes.
  * @param {Trial[]} trials
  */
 export function fieldsOf(trials) {
@@ -145,6 +157,8 @@ export function fieldsOf(trials) {
   const known = new Map();
   /** @type {Set<string>} */
   const metrics = new Set();
+  /** @type {Set<string>} */
+  const attributes = new Set();
   for (const trial of trials) {
     for (const name in trial.flat) {
       let field = known.get(name);
@@ -163,6 +177,7 @@ export function fieldsOf(trials) {
       field.times += 1;
       addValue(field, trial.flat[name]);
     }
+    for (const name in trial.attributes) attributes.add(name);
     if (trial.value !== null && typeof trial.value === "object") {
       for (const name in trial.value) if (name !== "default") metrics.add(name);
     }
@@ -172,7 +187,11 @@ export function fieldsOf(trials) {
     values: [...field.values].sort(byOrder),
     partial: times < trials.length,
   }));
-  return { parameters, metrics: [...metrics].map((name) => ({ field: `m.${name}` })) };
+  return {
+    parameters,
+    metrics: [...metrics].map((name) => ({ field: `m.${name}` })),
+    attributes: [...attributes].map((name) => ({ field: `a.${name}` })),
+  };
 }
 
 /**

@@ -132,7 +132,7 @@ export function fromRow(row, place) {
   /** @type {Record<string, Json>} */
   const trial = {};
   for (const name in place) trial[name] = row[place[name]];
-  for (const name of ["parameters", "value", "latest"]) trial[name] = readable(trial[name]);
+  for (const name of ["parameters", "value", "latest", "attributes"]) trial[name] = readable(trial[name]);
   return fromWire(/** @type {Omit<Trial, "score" | "flat">} */ (/** @type {unknown} */ (trial)));
 }
 

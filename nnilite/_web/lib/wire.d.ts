@@ -37,6 +37,7 @@ export interface Trial {
   value: Json;
   service: string;
   cost: number | null;
+  attributes: JsonObject;
 }
 
 export interface TrialRemarks {

@@ -8,6 +8,7 @@ import { go, href, route, setQuery } from "../lib/route.js";
 import { selected, toggleSelected } from "../lib/selected.js";
 import { flatten, fromWire, hasEnded, objective } from "../lib/trials.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/ui.js";
+import { Artifacts } from "../parts/artifacts.js";
 import { Chart, Save } from "../parts/chart.js";
 import { Copy } from "../parts/copy.js";
 import { curvesOption, curvesTable, leftOutOf } from "../parts/curve_drawing.js";
@@ -70,6 +71,7 @@ export function TrialPage() {
         <${TrialUse} trial=${found} />
         <${Remarks} trial=${found.id} />
         <${Parameters} trial=${found} />
+        <${Attributes} trial=${found} />
       </div>
       <div class="stack" style=${{ alignContent: "start" }}>
         <${Curve} trial=${found} />
@@ -169,6 +171,19 @@ function Parameters({ trial }) {
     <dl class="facts">${flat.map(
       ([name, one]) => html`<dt key=${name}>${name}</dt>
       <dd key=${`${name}-v`} class="mono" title=${one}>${shortened(typeof one === "number" ? exact(one) : String(one))}</dd>`,
+    )}</dl>
+  </${Card}>`;
+}
+
+/** @param {{ trial: Trial }} props */
+function Attributes({ trial }) {
+  void version.value;
+  const all = Object.entries(trial.attributes);
+  if (!all.length) return null;
+  return html`<${Card} title="Attributes" end=${html`<${Copy} text=${() => JSON.stringify(trial.attributes)} what="Attributes" />`}>
+    <dl class="facts">${all.map(
+      ([name, one]) => html`<dt key=${name}>${name}</dt>
+      <dd key=${`${name}-v`} class="mono" title=${value(one)}>${shortened(typeof one === "number" ? exact(one) : value(one))}</dd>`,
     )}</dl>
   </${Card}>`;
 }
@@ -276,8 +291,10 @@ const safe = (url) => (/^https?:\/\//.test(url) ? url : undefined);
 const TABS = [
   ["stdout", "Output"],
   ["stderr", "Errors"],
+  ["artifacts", "Artifacts"],
   ["files", "Files"],
 ];
+const OF_FILES = new Set(["artifacts", "files"]);
 
 /** @param {{ trial: Trial, attempts: Attempt[] }} props */
 function Outputs({ trial, attempts }) {
@@ -287,7 +304,7 @@ function Outputs({ trial, attempts }) {
   const attempt = number === null ? trial.attempt : Number(number);
   const picker =
     attempts.length > 1 &&
-    tab !== "files" &&
+    !OF_FILES.has(tab) &&
     html`<select aria-label="Which attempt" value=${attempt}
     onChange=${(event) => setQuery({ attempt: event.target.value })}>
     ${attempts.map((one) => html`<option key=${one.number} value=${one.number}>Attempt ${one.number + 1}</option>`)}</select>`;
@@ -307,10 +324,11 @@ function Outputs({ trial, attempts }) {
       </nav>
       <span style=${{ marginLeft: "auto" }}>${picker}</span>
     </div>
+    ${tab === "files" && html`<${Files} key=${trial.id} trial=${trial} />`}
+    ${tab === "artifacts" && html`<${Artifacts} key=${trial.id} trial=${trial} />`}
     ${
-      tab === "files"
-        ? html`<${Files} key=${trial.id} trial=${trial} />`
-        : html`<${Log} key=${`${trial.id} ${tab} ${attempt}`} path=${`trials/${trial.id}/output/${tab}`} query=${{ attempt }} live=${!hasEnded(trial)}
+      !OF_FILES.has(tab) &&
+      html`<${Log} key=${`${trial.id} ${tab} ${attempt}`} path=${`trials/${trial.id}/output/${tab}`} query=${{ attempt }} live=${!hasEnded(trial)}
           label=${tab === "stdout" ? "Output" : "Errors"} empty=${hasEnded(trial) ? "The trial printed nothing here." : "Nothing printed yet."} />`
     }
   </section>`;

@@ -48,10 +48,10 @@ const COMPARE_MAX = 12;
 
 /**
  * All columns that can be shown, the default ones first.
- * @param {{ parameters: Parameter[], metrics: { field: string }[] }} fields
+ * @param {{ parameters: Parameter[], metrics: { field: string }[], attributes: { field: string }[] }} fields
  * @returns {Column[]}
  */
-function allColumns({ parameters, metrics }) {
+function allColumns({ parameters, metrics, attributes }) {
   return [
     {
       key: "sequence",
@@ -108,6 +108,17 @@ function allColumns({ parameters, metrics }) {
         number: !text,
         render: (trial) =>
           html`<span title=${longValue(trial.flat[field.slice(2)])}>${shortValue(trial.flat[field.slice(2)])}</span>`,
+      }),
+    ),
+    ...attributes.map(({ field }) =>
+      column({
+        key: field,
+        title: fieldName(field),
+        label: `Attribute ${fieldName(field)}`,
+        width: 120,
+        off: true,
+        render: (trial) =>
+          html`<span title=${longValue(fieldValue(trial, field))}>${shortValue(fieldValue(trial, field))}</span>`,
       }),
     ),
     {
@@ -337,7 +348,7 @@ function saveRows(rows, columns) {
   saveFile(
     fileName("trials.csv"),
     csv(
-      keys.map((key) => key.replace(/^[pm]\./, "")),
+      keys.map((key) => key.replace(/^[apm]\./, "")),
       data,
     ),
     "text/csv",

@@ -1,0 +1,123 @@
+"""What the code of trials sets and keeps, on the page, in exports and in the terminal; a hostile trial among them."""
+
+from __future__ import annotations
+
+import csv
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnilite._cli.nnictl import run
+from nnilite._running import launch
+from nnilite._running.manager_client import Client
+from nnilite.config import from_dict
+from nnilite.testing import eventually
+from platforms.chromium import faults
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
+
+EVIL = "<img src=x onerror='document.title=`owned`'>"
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+TRIAL = """
+import base64, json, os, pathlib, nnilite
+p = nnilite.get_next_parameter()
+nnilite.set_attribute("device", "cpu")
+nnilite.set_attribute("twice", p["x"] * 2)
+nnilite.set_attribute(EVIL, EVIL)
+nnilite.log_artifact("losses", [{"step": n, "loss": p["x"] / (n + 1), "word": EVIL} for n in range(3)])
+nnilite.log_artifact("words", "plain " + EVIL)
+nnilite.log_artifact("curve", {"data": [{"type": "scatter", "name": EVIL, "x": [1, 2, 3], "y": [1.5, 2.5, p["x"]]}]})
+nnilite.log_artifact("odd figure", {"data": [{"type": "scatter3d", "x": [1]}]})
+nnilite.log_artifact("point", base64.b64decode(PNG))
+folder = pathlib.Path(os.environ["NNI_OUTPUT_DIR"], "artifacts")
+(folder / "false.png").write_text("<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>")
+lines = [
+    {"name": EVIL, "file": "false.png", "kind": "image", "bytes": 10, "time": 1},
+    {"name": "x", "file": "../../../config.json", "kind": "text", "bytes": 1, "time": 1},
+    {"name": "y", "file": "losses", "kind": "constructor", "bytes": 1, "time": 1},
+]
+with (folder / "index.jsonl").open("a") as index:
+    index.write("no line of ours\\n" + "".join(json.dumps(line) + "\\n" for line in lines))
+nnilite.report_final_result(p["x"])
+""".replace("EVIL", repr(EVIL)).replace("PNG", repr(PNG))
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Client, Path]]:
+    """The address of an experiment of three trials that is done, a client of it, and a folder."""
+    folder = tmp_path_factory.mktemp("it's $HOME")
+    (folder / "trial.py").write_text(TRIAL)
+    config = {
+        "searchSpace": {"x": {"_type": "choice", "_value": [1, 2, 3]}},
+        "trialCommand": f"{shlex.quote(sys.executable)} trial.py",
+        "trialConcurrency": 1,
+        "maxTrialNumber": 3,
+        "tuner": {"name": "GridSearch"},
+        "trainingService": {"platform": "local"},
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NNILITE_HOME", str(folder / "home"))
+        entry = launch.create(from_dict(config, folder), options=launch.ManagerOptions(port=0), detach=False)
+        with Client(entry.url or "", launch.token(entry)) as client:
+            eventually(lambda: client.profile()["state"] == "DONE", 120)
+            yield entry.url or "", client, folder
+            client.stop()
+
+
+def first(client: Client) -> dict[str, Any]:
+    return next(iter(client.trials()))
+
+
+def test_attributes_are_on_the_trials_page_and_in_columns(open_page: Any, experiment: Any) -> None:
+    url, client, _ = experiment
+    trial = first(client)
+    page = open_page(f"{url}/#/trials/{trial['id']}")
+    card = page.get_by_role("region", name="Attributes")
+    card.get_by_text("device", exact=True).wait_for()
+    assert card.locator("dt").all_inner_texts() == ["device", "twice", EVIL]
+    assert card.locator("dd").all_inner_texts()[:2] == ["cpu", str(trial["parameters"]["x"] * 2)]
+    page.goto(f"{url}/#/trials?cols=sequence,a.twice&sort=-a.twice&a.twice=3..")
+    page.get_by_text("2 of 3 trials").wait_for()
+    cells = [row.split("\n")[-1] for row in page.locator(".grid [role=row]").all_inner_texts()[1:]]
+    assert cells == ["6", "4"]
+    assert faults(page) == []
+
+
+def test_artifacts_are_shown_by_their_kind_and_run_nothing(open_page: Any, experiment: Any) -> None:
+    url, client, _ = experiment
+    trial = first(client)
+    page = open_page(f"{url}/#/trials/{trial['id']}?tab=artifacts")
+    table = page.get_by_role("region", name="losses")
+    table.get_by_role("table").wait_for()
+    assert table.locator("td.number").all_inner_texts()[:2] == ["0", str(trial["parameters"]["x"])]
+    assert table.get_by_text(EVIL).count() == 3
+    page.get_by_role("region", name="words").get_by_text(f"plain {EVIL}").wait_for()
+    page.get_by_role("region", name="curve").locator(".chart[data-ready]").wait_for()
+    page.get_by_role("region", name="odd figure").get_by_text("draws no figures of the type scatter3d").wait_for()
+    image = page.get_by_role("region", name="point").locator("img")
+    eventually(lambda: image.evaluate("one => one.naturalWidth") == 1)
+    page.get_by_text("This file is not an image.").wait_for()
+    assert page.get_by_role("region", name="y").get_by_text("can be downloaded only").count() == 1
+    assert page.get_by_role("region", name="x", exact=True).count() == 0, "no file outside of the folder"
+    assert page.locator("main img").count() == 1
+    assert page.title() != "owned"
+    assert faults(page) == []
+
+
+def test_exports_and_commands_have_attributes(experiment: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    _, client, folder = experiment
+    target = folder / "all.csv"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NNILITE_HOME", str(folder / "home"))
+        experiment_id, trial = client.profile()["id"], first(client)
+        assert run(["experiment", "export", experiment_id, "-f", str(target), "-t", "csv", "--all"]) == 0
+        assert run(["trial", "show", experiment_id, "-T", trial["id"]]) == 0
+    rows = list(csv.DictReader(target.read_text().splitlines()))
+    assert [float(row["attribute.twice"]) for row in rows] == [2 * float(row["x"]) for row in rows]
+    assert {row["attribute.device"] for row in rows} == {"cpu"}
+    assert f"twice: {trial['parameters']['x'] * 2}" in capsys.readouterr().out
+    assert all(one["attributes"]["twice"] == one["parameters"]["x"] * 2 for one in client.trials())
