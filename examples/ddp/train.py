@@ -54,7 +54,8 @@ def main() -> None:
     parameters = {"rate": 0.1, "width": 16, **nnilite.get_next_parameter()}
     torch.set_num_threads(1)
     if SIZE > 1:
-        distributed.init_process_group()  # Gloo for the processor, NCCL for GPUs
+        # Without a name, torch would choose NCCL alone on a machine with GPUs, which the processes may have to share.
+        distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
     device = choose_device()
     points, values = (data.to(device) for data in make_data())
     model = make_model(int(parameters["width"]), device)
