@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from nnilite.codedir import CodePackage
 from nnilite.foreign_files import TrialFile
@@ -43,6 +43,8 @@ __all__ = [
 ]
 
 SPEC_VERSION = 1
+
+T = TypeVar("T")
 
 Handle = Mapping[str, Json]
 """A JSON object with which a service finds its job again after a restart of the manager."""
@@ -136,6 +138,11 @@ class Job:
     spec: Mapping[str, Json]
     gpus: int | None = None  # None: leave the GPU variables alone; 0: hide all GPUs
 
+    @property
+    def report(self) -> str:
+        """How its keeper reports: "rest" to the manager, "stdout" by the platform's log, or in its folder."""
+        return str(self.spec.get("report") or "rest")
+
     def spec_for(self, directory: str | Path, **more: Json) -> dict[str, Json]:
         """Return the keeper's whole specification. `directory` is the trial's folder on the worker.
 
@@ -159,6 +166,11 @@ class ServiceContext:
     defaults: Mapping[str, Json] = field(default_factory=dict)  # experiment-wide settings: searchSpace, ...
     # The shared storage, with credentials, if it has the code package of this hash: what a keeper's `fetch` reads.
     stored_code: Callable[[str], Mapping[str, Json] | None] = lambda package: None
+
+    @property
+    def reports_by_log(self) -> bool:
+        """Whether new trials report by the logs of their jobs: `callback: log`."""
+        return self.defaults.get("callback") == "log"
 
 
 Settings = Mapping[str, Json]
@@ -239,6 +251,14 @@ class TrainingService(ABC):
     def honours(cls, option: str) -> bool:
         """Return whether an option has an effect on this platform, at least in some cases."""
         return not any(one.option == option and not one.case for one in cls.ignores)
+
+    def check_open(self, part: T | None) -> T:
+        """Return a part that exists only while the service is open. Raises: ServiceError if it does not."""
+        from nnilite.errors import ServiceError
+
+        if part is None:
+            raise ServiceError(f"{self.name} is not open")
+        return part
 
     @abstractmethod
     async def open(self) -> None:

@@ -154,14 +154,14 @@ class JobyardService(BatchService):
             await api.user()
 
     async def check_trials(self, api):
-        if not self.reports_by_log:
+        if not self.context.reports_by_log:
             self._way_back()
 
     def _way_back(self):
         return given_callback_address(self.context, self.config.nni_manager_ip, "the nodes of Jobyard")
 
     async def submit(self, job):
-        report = job.spec.get("report")
+        report = job.report
         if report not in self._delivery:  # all jobs get the code as it was at the first
             self._delivery[report] = await asyncio.to_thread(self._deliver, report)
         delivery = self._delivery[report]
@@ -187,7 +187,7 @@ class JobyardService(BatchService):
         }
 
     def describe(self, job):
-        own = hidden(variable_names(code_source(None, False, job.spec.get("report"))))
+        own = hidden(variable_names(code_source(None, False, job.report)))
         return {"name": job.name, "request": f"PUT {self.config.host}/jobs/{job.name}", "body": self._body(job, own)}
 
     async def list_jobs(self, api, wanted):

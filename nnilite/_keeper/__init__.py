@@ -74,7 +74,9 @@ bootstrap_program  the first program of a job on a platform that has no keeper y
 job                runs an attempt as the job of such a platform
 proof              how keeper and manager prove to each other who they are, without sending the token
 courier            the thread that takes batches to the manager, and brings its answers
-link               the ways to the manager: its REST callback, or marked lines on standard output
+link               the way to the manager: its REST callback
+stdout_link        the way to it through the log of a platform: marked lines on standard output
+recap              repeats the reports in that log, which may have lost some
 link_choice        which of them a specification asks for
 local_link         the short way to a manager on this machine: a Unix socket
 enclosed           files below a folder, with no link followed on the way

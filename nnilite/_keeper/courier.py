@@ -13,11 +13,12 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from .folder import Folder
-from .link import Link, LinkDown, RestLink, modified
+from .link import LinkDown, RestLink, modified
 from .outbox import Batch, ManagerAnswer, Outbox, exit_event, start_event
 from .spec import Spec
 
 if TYPE_CHECKING:
+    from .link_choice import Link
     from .use import TrialMeter
 
 _GATHER_S = 0.05  # the pause between two requests

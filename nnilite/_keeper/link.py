@@ -1,4 +1,4 @@
-"""The ways to the manager: its REST callback over one kept connection, or marked lines on standard output.
+"""The way to the manager: its REST callback over one kept connection.
 
 After the manager's death any user of its machine can listen at its port. So before the other end has proven that it
 is the manager (see `proof`), nothing of the trial is sent over a connection, and no answer by it is believed.
@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import os
 import socket
-import sys
 import threading
-from typing import IO, TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
+from typing import IO, TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 from urllib.parse import quote, urlsplit
 
 from .outbox import ManagerAnswer
@@ -206,51 +205,6 @@ class RestLink:
             target.write(chunk)
 
 
-class StdoutLink:
-    """Prints events as lines `NNILITE_EVENT {json}`, for services that read the platform's log.
-
-    The trial's output is passed through in whole lines. There are no answers, so everything counts as taken.
-    """
-
-    def __init__(self) -> None:
-        self._unfinished = {"stdout": b"", "stderr": b""}
-
-    def post(self, events: List[Dict[str, Any]]) -> ManagerAnswer:
-        """Print."""
-        import base64
-
-        text = b""
-        for event in events:
-            if event["type"] == "output":
-                text += self._lines(event["stream"], base64.b64decode(event["data"]))
-            else:
-                if event["type"] == "exit":
-                    text += self._lines("stdout", b"", True) + self._lines("stderr", b"", True)
-                text += (MARK + json.dumps(event) + "\n").encode("ascii")
-        try:
-            sys.stdout.buffer.write(text)
-            sys.stdout.buffer.flush()
-        except OSError:  # the reader has gone; the files remain
-            return ManagerAnswer(200)
-        return ManagerAnswer(200)
-
-    def _lines(self, stream: str, data: bytes, end: bool = False) -> bytes:
-        """Return the lines that this piece of output completes, changed so that none looks like an event."""
-        data = self._unfinished[stream] + data
-        whole, newline, rest = data.rpartition(b"\n")
-        if end and rest:
-            whole, newline, rest = data, b"\n", b""
-        self._unfinished[stream] = rest
-        mark = MARK.encode("ascii")
-        return b"".join(line.replace(mark, mark[:-1] + b": ") + b"\n" for line in (whole + newline).split(b"\n")[:-1])
-
-    def prepare(self) -> None:
-        """Do nothing, as there is nothing to connect."""
-
-    def close(self) -> None:
-        """Do nothing, as nothing is open."""
-
-
 class NoLink:
     """Sends nothing, for services that read the attempt's files themselves."""
 
@@ -262,9 +216,6 @@ class NoLink:
 
     def close(self) -> None:
         """Do nothing, as nothing is open."""
-
-
-Link = Union[RestLink, StdoutLink, NoLink]
 
 
 def read_answer(status: int, data: Dict[str, Any]) -> ManagerAnswer:

@@ -4,6 +4,7 @@ A service of a platform that takes jobs, lists them and keeps their logs is a `B
 
 batch_service     the base of such services: listing, connection, logs, cancel, remove
 job_watch         what becomes of one job, and how long each wait lasts
+first_seen        since when something holds, for conclusions that need patience
 job_log           the log of a job, fed in as the platform gives it
 delivery          how jobs get keeper and code: with the job, from a storage, from the manager
 section_fields    fields that several sections have

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -31,10 +32,10 @@ from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService
 from nnilite.services.job_turns import JobTurns
 from nnilite.services.job_watch import JobWatch, Patience
-from nnilite.services.keeper_folder import STREAMS
+from nnilite.services.keeper_folder import check_stream
 from nnilite.services.section_fields import gpus_of
 
-__all__ = ["BatchService", "PlatformClient", "output_piece"]
+__all__ = ["BatchService", "PlatformClient", "list_hosts", "output_piece"]
 
 
 class PlatformClient(Protocol):
@@ -131,30 +132,23 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
     @property
     def api(self) -> ApiT:
         """The open client. Raises: ServiceError if there is none."""
-        if self._client is None:
-            raise ServiceError(f"{self.name} is not open")
-        return self._client
+        return self.check_open(self._client)
 
     @property
     def gpus(self) -> int | None:
         """The GPUs of a trial, by the section or the experiment; None if neither says anything."""
         return gpus_of(self.config, self.context)
 
-    @property
-    def reports_by_log(self) -> bool:
-        """Whether new trials report by the logs of their jobs."""
-        return self.context.defaults.get("callback") == "log"
-
     # ------------------------------------------------------------ handles
 
     def handle(self, job: Job, **more: Json) -> Handle:
         """Return the handle of a job that was just submitted, and note that it was."""
-        report, soft_s = str(job.spec.get("report") or "rest"), 0.0
-        if report == "rest":
+        soft_s = 0.0
+        if job.report == "rest":
             # The keeper learns of a cancellation by its heartbeat; without a way back it does not.
             soft_s = float(job.spec.get("grace_s") or 0) + float(job.spec.get("heartbeat_s") or 0)
             soft_s += self.patience.soft_extra_s
-        handle = {"job": job.name, "report": report, "soft_s": soft_s, **more}
+        handle = {"job": job.name, "report": job.report, "soft_s": soft_s, **more}
         self.watched(handle).submitted()
         return handle
 
@@ -196,11 +190,7 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
 
     def hosts(self) -> list[Host]:
         """Return the nodes on which trials were last seen to run."""
-        running: dict[str, int] = {}
-        for watch in self._watches.values():
-            if watch.host and watch.over is None:
-                running[watch.host] = running.get(watch.host, 0) + 1
-        return [Host(name, "up", running=number) for name, number in sorted(running.items())]
+        return list_hosts(watch.host for watch in self._watches.values() if watch.over is None)
 
     # ------------------------------------------------------------ the end
 
@@ -235,9 +225,13 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
 
 def output_piece(output: bytes | bytearray, stream: str, offset: int, limit: int) -> bytes:
     """Return a piece of a log that has both streams in one, for `TrainingService.logs`. Raises: NotFound."""
-    if stream not in STREAMS:
-        raise NotFound(f"there is no stream {stream!r}: it is stdout or stderr")
+    check_stream(stream)
     return bytes(output[offset : offset + limit]) if stream == "stdout" else b""
+
+
+def list_hosts(nodes: Iterable[str]) -> list[Host]:
+    """Return the nodes on which trials run, each with the number of these; `nodes` has one entry for each trial."""
+    return [Host(name, "up", running=number) for name, number in sorted(Counter(nodes).items()) if name]
 
 
 def _turn(handle: Handle) -> str:

@@ -47,8 +47,8 @@ __all__ = [
     "Supply",
     "command",
     "environment",
+    "file_digest",
     "for_one_job",
-    "keeper_digest",
     "pack",
     "pack_tightly",
     "python_command",
@@ -170,9 +170,13 @@ def environment(name: str, data: bytes) -> dict[str, str]:
     return {f"{name}_{number}" if number else name: piece for number, piece in enumerate(pieces)}
 
 
-def keeper_digest(keeper: Path) -> str:
-    """Return what jobs check the keeper by, for `Instructions.keeper_sha256`. Raises: OSError."""
-    return hashlib.sha256(keeper.read_bytes()).hexdigest()
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file, in hex, such as `Instructions.keeper_sha256`. Raises: OSError."""
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            found.update(chunk)
+    return found.hexdigest()
 
 
 def pack(data: bytes | Path) -> bytes:

@@ -25,7 +25,7 @@ from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.foreign_files import TrialFile, put_file, size_below
 from nnilite.records import Json
 from nnilite.service import Job, ServiceContext
-from nnilite.services.bootstrap import Instructions, Supply, environment, for_one_job, keeper_digest, pack_tightly
+from nnilite.services.bootstrap import Instructions, Supply, environment, file_digest, for_one_job, pack_tightly
 from nnilite.services.keeper_folder import copy_attempt, copy_attempt_file, list_attempt
 
 __all__ = [
@@ -167,7 +167,7 @@ class Deliveries:
 
     async def prepare(self, job: Job) -> Delivery:
         """Return the delivery for a job. Raises: what `deliver` and `way_back` raise."""
-        report = str(job.spec.get("report") or "rest")
+        report = job.report
         if report not in self._made:
             callback = await self._way_back() if report == "rest" else ""
             self._made[report] = await asyncio.to_thread(self._deliver, report, callback)
@@ -184,7 +184,7 @@ def keeper_spec(job: Job, folder: str, callback: str, **more: Json) -> dict[str,
     It holds the trial's token only if the trial calls the manager.
     """
     given: dict[str, Json] = {"callback": callback or None, "send_output": True}
-    if job.spec.get("report") == "stdout":
+    if job.report == "stdout":
         given["token"] = ""
     if job.gpus == 0:
         given["env"] = {"CUDA_VISIBLE_DEVICES": ""}
@@ -202,7 +202,7 @@ def code_source(given: CodeSource | None, has_storage: bool, report: Json) -> Co
 
 def sample_job(context: ServiceContext, gpus: int | None = None) -> Job:
     """Make a job such as will come, without parameters: what is too large with it is too large for each trial."""
-    report = "stdout" if context.defaults.get("callback") == "log" else "rest"
+    report = "stdout" if context.reports_by_log else "rest"
     name = f"nni-{context.experiment}-sample-0"
     return Job(name, context.experiment, "sample", 0, 0, {"report": report, "token": "0" * 43}, gpus)
 
@@ -224,7 +224,7 @@ def deliver(
         raise ConfigError("must not be manager where callback is log: jobs cannot reach it", Place(field="codeFrom"))
     package = context.package()
     if source == "storage" and storage is not None:
-        digest = keeper_digest(context.keeper)
+        digest = file_digest(context.keeper)
         keeper = Supply(file=storage.put(f"keeper-{digest}.pyz", context.keeper))
         code = Supply(file=storage.put(f"{package.hash}.tar.gz", package.archive))
         return Delivery(keeper, digest, code, package.hash, callback)

@@ -32,6 +32,7 @@ from typing import ClassVar, Generic, TypeVar
 from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, ServiceError
 from nnilite.records import Exited, KeeperEvent
 from nnilite.service import Handle, JobState, JobStatus
+from nnilite.services.first_seen import FirstSeen
 from nnilite.services.job_log import JobLog
 from nnilite.services.keeper_folder import end_status
 
@@ -108,7 +109,7 @@ class JobWatch(ABC, Generic[JobT]):
         self._submitted = float("-inf")
         self._known = False  # whether this manager has submitted it, or has looked at it
         self._learned = False
-        self._since: dict[str, float] = {}
+        self._seen_first = FirstSeen()
         self._cancel_at: float | None = None
         self._read_whole = False
 
@@ -164,12 +165,8 @@ class JobWatch(ABC, Generic[JobT]):
         self._submitted, self._known = time.monotonic(), True
 
     def lasts_s(self, what: str, holds: bool = True) -> float:
-        """Return the seconds for which `what` has held, according to the calls of this; 0 if it does not hold."""
-        if not holds:
-            self._since.pop(what, None)
-            return 0.0
-        now = time.monotonic()
-        return now - self._since.setdefault(what, now)
+        """Return the seconds for which `what` has held: see `FirstSeen`."""
+        return self._seen_first.lasts_s(what, holds)
 
     async def status(self, jobs: Mapping[str, JobT]) -> JobStatus:
         """Return the status now. `jobs` are those that the platform has listed, by `id`."""

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from nnilite._keeper import recap
 from nnilite._keeper.attempt_files import AttemptFiles, deliver_command, end_state
 from nnilite._keeper.folder import Folder
 from nnilite._keeper.link import MARK
@@ -50,6 +51,7 @@ __all__ = [
     "STREAMS",
     "KeeperFolder",
     "SpoolCopy",
+    "check_stream",
     "copied_events",
     "copy_attempt",
     "copy_attempt_file",
@@ -78,6 +80,12 @@ _SURELY_READ_BYTES = 32 << 20  # a spool of this size is read to its end, whatev
 
 STREAMS = ("stdout", "stderr")
 """What a trial prints, each in a file `trial.NAME` of its folder."""
+
+
+def check_stream(stream: str) -> None:
+    """Check the name of a stream. Raises: NotFound."""
+    if stream not in STREAMS:
+        raise NotFound(f"there is no stream {stream!r}: it is stdout or stderr")
 
 
 class KeeperFolder:
@@ -389,7 +397,10 @@ async def missing_output(
 
 
 def read_log(text: str | bytes) -> list[KeeperEvent]:
-    """Return the events in the output of a keeper that reports to standard output. Lines that are cut are left out."""
+    """Return the events in the output of a keeper that reports to standard output. Lines that are cut are left out.
+
+    A recap repeats events, which fills holes in the log: they come again, by the same numbers.
+    """
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     events: list[KeeperEvent] = []
@@ -398,7 +409,12 @@ def read_log(text: str | bytes) -> list[KeeperEvent]:
         if not mark:
             continue
         try:
-            events.append(parse_event(json.loads(data)))
+            events.extend(map(parse_event, _told(json.loads(data))))
         except (ValueError, RecursionError, ConfigError) as error:
             log.debug("not an event: %s: %.200s", error, line)
     return events
+
+
+def _told(line: Json) -> Sequence[Json]:
+    """Return the events in a line. Raises: ValueError."""
+    return recap.unpack(line) if isinstance(line, dict) and line.get("type") == recap.TYPE else [line]

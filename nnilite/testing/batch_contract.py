@@ -15,7 +15,7 @@ The bench is a `ReadingBench` of a service with a `Patience` of tenths of a seco
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import ClassVar
 
@@ -23,6 +23,7 @@ import pytest
 
 from nnilite.errors import JobRefused, NniliteError, ServiceError
 from nnilite.service import Job, JobState
+from nnilite.services.job_log import JobLog
 from nnilite.testing.reading_bench import ReadingBench
 
 
@@ -85,6 +86,7 @@ class BatchContract:
     - a submission whose answer is lost is made once
     - what the platform says reaches the user in its own words
     - a job that is lost, taken away, or stopped by others is known as that, and does not run again
+    - reports that the log of a job has lost come by the keeper's recap, each once and in order
     """
 
     refusals: ClassVar[Sequence[int]] = (400, 401, 403, 404, 500, 503)
@@ -192,6 +194,31 @@ class BatchContract:
         name = _running(bench)
         _remove(bench, name)
         assert trouble.is_over(name)
+
+    # its log
+
+    @pytest.mark.parametrize("lost", [[0], [1, 2], [3], [0, 1, 2, 3]])
+    def test_reports_that_the_log_has_lost_come_by_the_recap(
+        self, bench: ReadingBench, lost: Sequence[int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lose_reports(monkeypatch, lost)
+        reports = "".join(f"echo 'intermediate {number}' >> \"$NNILITE_METRICS\"; echo out; " for number in range(3))
+        name = bench.run(f"{reports} echo 'final 9' >> \"$NNILITE_METRICS\"", report="stdout", callback=None)
+        received = bench.finish(name)
+        assert received.values == [0, 1, 2, 9]
+        assert [sequence for _, sequence, _ in received.metrics] == [0, 1, 2, 0]
+        assert (received.exits[0]["metrics"], len(received.started)) == (4, 1)
+
+
+def lose_reports(monkeypatch: pytest.MonkeyPatch, numbers: Sequence[int]) -> None:
+    """Let all logs lose the lines in which keepers report these numbers."""
+    take = JobLog.add_lines
+    marks = [b'"index": %d,' % number for number in numbers]
+
+    def take_rest(log: JobLog, lines: Iterable[bytes]) -> None:
+        take(log, [line for line in lines if not any(mark in line for mark in marks)])
+
+    monkeypatch.setattr(JobLog, "add_lines", take_rest)
 
 
 def _running(bench: ReadingBench, **spec: float) -> str:

@@ -304,6 +304,23 @@ async def test_a_hole_in_the_numbers_is_asked_for_again_and_told_at_the_trial(st
     assert asked[:2] == ["nni-e-t0-0"] * 2
 
 
+async def test_a_hole_that_a_recap_fills_is_told_to_nobody(start_bench: StartBench) -> None:
+    bench = await start_bench(follow={"fake"})
+    await bench.until(lambda: "nni-e-t0-0" in bench.fake.jobs)
+    job = bench.fake.jobs["nni-e-t0-0"]
+    job.events = [Started(1.0), *metrics(2)]
+    job.start()
+    await bench.until(lambda: bench.engine.rules.live["t0"].trial.state is TrialState.RUNNING)
+    final = from_log(3, "0.5")
+    job.events = [*metrics(2), Started(1.0), *metrics(0, 1, 2), final, final, Exited(3.0, 0, metrics=4)]
+    job.finish()
+    await bench.until(lambda: "t0" not in bench.engine.rules.live)
+    await committed(bench)
+    trial, _ = await bench.manager.results.trial("t0")
+    assert (trial.state, trial.value, trial.reason) == (TrialState.SUCCEEDED, 0.5, "")
+    assert await stored(bench) == 4
+
+
 @pytest.mark.parametrize("trouble", [OSError(28, "No space left on device"), None])
 async def test_what_a_service_gives_only_once_is_not_lost_when_it_cannot_be_taken(
     start_bench: StartBench, trouble: OSError | None

@@ -25,6 +25,7 @@ from nnilite_kubernetes import (
 )
 from nnilite_kubernetes._config import RoleConfig
 from nnilite_kubernetes._frameworkcontroller import TaskRoleConfig
+from nnilite_kubernetes._waits import ClusterPatience
 from platforms.kube.bench import Platform
 from platforms.kube.client import (
     ADAPTDLJOBS,
@@ -167,7 +168,7 @@ def test_a_trial_that_has_ended_before_its_eviction_keeps_its_end(machinery, clu
 def test_a_container_that_somebody_ends_is_lost_after_a_while_though_the_cluster_says_nothing(
     machinery, cluster, key, open_bench, monkeypatch
 ):
-    monkeypatch.setattr("nnilite_kubernetes._judge._REASON_S", 1.0)
+    monkeypatch.setattr("nnilite_kubernetes._service.ClusterService.patience", ClusterPatience(reason_s=1.0))
     bench = open_bench()
     name = bench.run("sleep 60")
     bench.wait(name, JobState.RUNNING)
@@ -179,7 +180,7 @@ def test_a_container_that_somebody_ends_is_lost_after_a_while_though_the_cluster
 
 @only_job
 def test_a_pod_whose_node_does_not_answer_is_not_waited_for_for_ever(machinery, cluster, key, open_bench, monkeypatch):
-    monkeypatch.setattr("nnilite_kubernetes._judge._OVERDUE_S", 1.0)
+    monkeypatch.setattr("nnilite_kubernetes._service.ClusterService.patience", ClusterPatience(overdue_s=1.0))
     bench = open_bench()
     name = bench.submit(bench.job("trap '' TERM; while :; do sleep 0.1; done", grace_s=60))
     bench.wait(name, JobState.RUNNING)
@@ -199,7 +200,7 @@ def test_an_experiment_tries_it_again_and_says_why(machinery, cluster, key, nnic
     """The whole manager, whose trials report by themselves: the keeper's word comes before the cluster's."""
     config = experiment('test "$NNILITE_ATTEMPT" = 1 || sleep 60; echo 1', maxTrialRetries=2)
     nnictl("create", "-c", config, "-p", "0")
-    trial = lambda: json.loads(nnictl("trial", "ls", "--json"))[0]  # noqa: E731
+    trial = lambda: (json.loads(nnictl("trial", "ls", "--json")) or [{"state": "WAITING"}])[0]  # noqa: E731
     eventually(lambda: trial()["state"] == "RUNNING", cluster.limit_s)
     way(cluster, key)
     found = eventually(lambda: (one := trial())["state"] not in ("RUNNING", "WAITING") and one, cluster.limit_s)

@@ -12,6 +12,7 @@ from nnilite.service import JobState
 from nnilite.testing import eventually
 from nnilite_kubernetes import KubeflowConfig, KubeflowService
 from nnilite_kubernetes._config import RoleConfig
+from nnilite_kubernetes._waits import ClusterPatience
 from platforms.kube.bench import KubeBench, Platform
 from platforms.kube.client import BINDINGS, SECRETS, TFJOBS
 from platforms.kube.cluster import IMAGE, StandIn
@@ -98,7 +99,7 @@ def test_a_resume_without_the_operator_goes_on_by_itself_when_it_is_there_again(
 
 
 def test_jobs_of_which_nothing_can_be_read_are_of_an_unknown_state_and_no_silent_server(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr("nnilite_kubernetes._service._SILENCE_S", 0.5)
+    monkeypatch.setattr("nnilite_kubernetes._service.ClusterService.patience", ClusterPatience(silence_s=0.5))
     platform = Platform(KubeflowService, KubeflowConfig, _FIELDS)
     with KubeBench(tmp_path, platform.maker(cluster), cluster) as bench:
         name = bench.run("true")

@@ -31,6 +31,7 @@ from nnilite_kubernetes._mirror import Mirror
 from nnilite_kubernetes._role_records import RoleRecords
 from nnilite_kubernetes._status import Facts
 from nnilite_kubernetes._submitter import Submitter
+from nnilite_kubernetes._waits import ClusterPatience
 from platforms.kube.kubeconfig import write_kubeconfig
 
 _ROLE = Role("worker", "trial", KubernetesConfig(), reports=False)
@@ -318,7 +319,7 @@ class Ahead:
 
 
 def test_a_pod_that_was_deleted_before_its_watch_said_so_is_the_reason(tmp_path):
-    judge = Judge(Ahead(), KubernetesConfig(), RoleRecords(None, "default", tmp_path), lambda: None)
+    judge = Judge(Ahead(), KubernetesConfig(), RoleRecords(None, "default", tmp_path), lambda: None, ClusterPatience())
     found = judge.status("job", "uid")
     assert (found.state, found.reason) == (
         JobState.LOST,

@@ -155,12 +155,16 @@ def test_closing_does_not_wait_for_a_pod_that_ends_slowly_and_prints_nothing(mac
 
 
 def test_people_read_what_pods_printed_when_all_is_over(nnictl, kubeflow_experiment, tmp_path, this_machine):
-    report = "test -s mod.bin && python3 -c 'import nnilite; nnilite.report_final_result(1)'; sleep 1"
+    served = tmp_path / "served"
+    report = (
+        f"test -s mod.bin && until test -e {served}; do sleep 0.1; done"
+        " && python3 -c 'import nnilite; nnilite.report_final_result(1)'; sleep 1"
+    )
     section = {
         "operator": "tf-operator",
         "storage": {"storageType": "pvc", "claim": "shared"},
         "worker": {"replicas": 1, "dockerImage": IMAGE},
-        "ps": {"replicas": 1, "dockerImage": IMAGE, "command": "echo serving; sleep 60"},
+        "ps": {"replicas": 1, "dockerImage": IMAGE, "command": f"echo serving; touch {served}; sleep 60"},
     }
     config = kubeflow_experiment(report, section, callback="log")
     (tmp_path / "code" / "mod.bin").write_text(os.urandom(1_000_000).hex())  # more than a Secret holds

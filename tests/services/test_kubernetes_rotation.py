@@ -53,6 +53,15 @@ def test_no_report_is_lost_when_the_log_is_rotated_while_nobody_asks(bench, clus
     assert bench.status(name).state is JobState.SUCCEEDED
 
 
+def test_reports_that_were_rotated_away_while_no_manager_ran_come_by_the_recap(bench, cluster):
+    name = bench.submit(bench.job(bench.interpreter(_CHATTY), **_NO_WAY))
+    bench.eventually(lambda: [pod["status"]["phase"] for pod in cluster.pods()] == ["Succeeded"])
+    received = bench.finish(name)
+    assert received.values == [*range(_NUMBER), "the last"]
+    assert len(received.output["stdout"]) < 20_000
+    assert bench.status(name).state is JobState.SUCCEEDED
+
+
 def test_reports_that_are_read_during_the_run_come_once(bench):
     name = bench.submit(bench.job(bench.interpreter(_CHATTY), **_NO_WAY))
     bench.wait(name, JobState.RUNNING)

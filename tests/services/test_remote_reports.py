@@ -39,7 +39,7 @@ class Way:
         self.socket.listen(str(self.agent))
 
     def say(self, message: dict) -> None:
-        self.loop.call_soon_threadsafe(self.relay.take, json.loads(json.dumps(message)))
+        self.loop.call_soon_threadsafe(self.relay.pass_on, json.loads(json.dumps(message)))
 
     def open_manager(self) -> None:
         asyncio.run_coroutine_threadsafe(self._open(), self.loop).result()

@@ -16,6 +16,7 @@ from nnilite.services.cluster.job_script import pythons_of, run_limit_s
 from nnilite.services.cluster.login import ThisMachine
 from nnilite.services.cluster.queue_watch import QueueWatch
 from nnilite.services.cluster.queued_job import QueuedJob
+from nnilite.services.first_seen import FirstSeen
 from nnilite_slurm import SlurmConfig, SlurmContainerConfig
 from nnilite_slurm._api import SlurmApi, make_full_queue, refusal
 from nnilite_slurm._listing import from_json, make_slurm_job, parse_sacct_text, parse_squeue_text, read_time_limits
@@ -161,7 +162,7 @@ def test_a_job_that_runs_and_then_waits_was_put_back_and_is_lost():
 def test_a_silent_end_is_waited_for_since_files_are_seen_late():
     now = [0.0]
     seen = with_records()
-    seen.clock = lambda: now[0]
+    seen.since = FirstSeen(lambda: now[0])
     assert seen.status(job("COMPLETED")).state is JobState.RUNNING
     now[0] = 61.0
     assert seen.status(job("COMPLETED")).state is JobState.LOST

@@ -154,11 +154,11 @@ def lightning_training(**arguments: Any) -> Any:
     loader = torch.utils.data.DataLoader(numbers, batch_size=30)
     quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
     callback = integrations.LightningCallback("loss", **arguments)
-    trainer = lightning.Trainer(
-        max_epochs=4, accelerator="cpu", enable_checkpointing=False, callbacks=[callback], **quiet
-    )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Lightning's advice on workers, and on its own dependencies
+        warnings.simplefilter("ignore")  # Lightning's advice on workers and GPUs, and on its own dependencies
+        trainer = lightning.Trainer(
+            max_epochs=4, accelerator="cpu", enable_checkpointing=False, callbacks=[callback], **quiet
+        )
         trainer.fit(Model(), loader, loader)
     return trainer
 

@@ -69,7 +69,7 @@ class Between:
         self.pass_on(self.to_node, self.to_first)
         assert until(guest.proven) == (1, "run")
         self.pass_on(self.to_first, self.to_node)
-        self.node: NodeConnection = until(caller.take)
+        self.node: NodeConnection = until(caller.accept)
         stack.callback(self.node.close)
 
     @staticmethod
@@ -122,7 +122,7 @@ def test_a_stranger_who_listens_on_an_earlier_port_does_not_keep_a_node_from_the
             connection.shutdown(socket.SHUT_WR)
             guest = Guest(server.accept()[0], TOKEN)
         assert until(guest.proven) == (1, "run")
-        until(caller.take).close()
+        until(caller.accept).close()
         guest.line.close()
 
 
@@ -142,7 +142,7 @@ def test_a_stranger_who_answers_a_letter_at_a_time_holds_a_node_up_for_some_seco
             over.set()
             drip.join()
         assert until(guest.proven) == (1, "run")
-        until(caller.take).close()
+        until(caller.accept).close()
         guest.line.close()
 
 
@@ -155,17 +155,17 @@ def send_slowly(connection: socket.socket, over: threading.Event) -> None:
 
 
 def test_a_node_that_calls_again_before_it_takes_its_connection_makes_no_second_one() -> None:
-    made = threading.Event()
+    made, before = threading.Event(), set(threading.enumerate())
     with socket.create_server(("127.0.0.1", 0)) as server:
         caller = Caller([server.getsockname()], TOKEN, 1, "run", made.set)
         caller.call()
         guest = Guest(server.accept()[0], TOKEN)
         assert until(guest.proven) == (1, "run")
         assert made.wait(20)
-        until(lambda: threading.active_count() == 1)
+        until(lambda: set(threading.enumerate()) <= before)
         caller.call()
-        assert threading.active_count() == 1
-        until(caller.take).close()
+        assert set(threading.enumerate()) <= before
+        until(caller.accept).close()
         guest.line.close()
 
 

@@ -290,7 +290,7 @@ def test_reporting_to_standard_output_prints_marked_lines(tmp_path):
         keeper = bench.start(command, report="stdout", send_output=True)
         lines = keeper.communicate(timeout=60)[0].splitlines()
         events = [json.loads(line[14:]) for line in lines if line.startswith("NNILITE_EVENT ")]
-        assert [event["type"] for event in events] == ["started", "metric", "exit"]
+        assert [event["type"] for event in events] == ["started", "metric", "recap", "exit"]
         assert {"NNILITE_EVENT: {}", "no line end"} <= set(lines)
         assert bench.callback.requests == 0
 

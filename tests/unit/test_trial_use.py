@@ -16,10 +16,12 @@ from keeper_bench import Bench
 from nnilite._keeper import courier
 from nnilite._keeper.courier import Courier
 from nnilite._keeper.folder import Folder
-from nnilite._keeper.link import Link, RestLink, StdoutLink
+from nnilite._keeper.link import RestLink
+from nnilite._keeper.link_choice import Link
 from nnilite._keeper.outbox import ManagerAnswer, Outbox
 from nnilite._keeper.process import identity
 from nnilite._keeper.spec import Spec, load
+from nnilite._keeper.stdout_link import StdoutLink
 from nnilite._keeper.use import TrialMeter
 from nnilite.testing import eventually
 

@@ -68,7 +68,7 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
         await check_workspace(api, self.config)
 
     async def check_trials(self, api: AmlWorkspace) -> None:
-        if not self.reports_by_log:
+        if not self.context.reports_by_log:
             self._way_back()
         await check_target(api, self.config, self.gpus or 0)
         if self.config.environment is not None:
@@ -87,9 +87,7 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
     # ------------------------------------------------------------ submitting
 
     async def submit(self, job: Job) -> Handle:
-        workspace, snapshot = self.api, self._snapshot
-        if snapshot is None:
-            raise ServiceError(f"{self.name} is not open")
+        workspace, snapshot = self.api, self.check_open(self._snapshot)
         own = await asyncio.to_thread(variables, job, snapshot, self._choose_callback(job))
         code = await self._upload_code(snapshot)
         self._environment = self._environment or await ensure_environment(workspace, self.config)
@@ -104,7 +102,7 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
 
         Raises: NoCapacity while there is no way.
         """
-        if job.spec.get("report") == "stdout":
+        if job.report == "stdout":
             return ""
         try:
             return self._way_back()

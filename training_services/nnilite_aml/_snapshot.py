@@ -17,7 +17,7 @@ from pathlib import Path
 
 from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.service import ServiceContext
-from nnilite.services.bootstrap import JobProcess, command, keeper_digest, python_command
+from nnilite.services.bootstrap import JobProcess, command, file_digest, python_command
 from nnilite.services.delivery import START_VARIABLE
 from nnilite.units import format_size
 from nnilite_aml import _start
@@ -60,7 +60,7 @@ def prepare(context: ServiceContext) -> CodeSnapshot:
             "datastore",
             Place(field="trialCodeDirectory"),
         )
-    digest = keeper_digest(context.keeper)
+    digest = file_digest(context.keeper)
     name = hashlib.sha256(script + digest.encode() + package.hash.encode()).hexdigest()[:16]
     folder = context.directory / "aml" / name
     if not folder.is_dir():

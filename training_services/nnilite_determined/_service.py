@@ -55,7 +55,7 @@ class DeterminedService(BatchService[DeterminedApi, Experiment]):
     async def open(self) -> None:
         self._deliveries.forget()
         # Code that is too large for Determined is refused before anything is sent.
-        report = "stdout" if self.reports_by_log else "rest"
+        report = "stdout" if self.context.reports_by_log else "rest"
         await asyncio.to_thread(delivered, self.config, self.context, report, "")
         await super().open()
 
@@ -72,7 +72,7 @@ class DeterminedService(BatchService[DeterminedApi, Experiment]):
         await _checks.check_trials(api, self.config, slots(job, self.config), body)
 
     async def check_way_back(self, api: DeterminedApi) -> None:
-        if not self.reports_by_log:
+        if not self.context.reports_by_log:
             await asyncio.to_thread(check_callback_address, *self._place())
 
     async def _way_back(self) -> str:

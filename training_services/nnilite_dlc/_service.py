@@ -79,7 +79,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
         self.note(collect_by_id(await list_experiment_jobs(api, self.config, self.context.experiment)))
 
     async def check_trials(self, api: DlcApi) -> None:
-        if not self.reports_by_log:
+        if not self.context.reports_by_log:
             self._way_back()
         if self.gpus:
             await check_resources(api, self.config, self.gpus)
@@ -87,7 +87,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
     async def check_way_back(self, api: DlcApi) -> None:
         """Check that a job is not too large with keeper and code."""
         sample = sample_job(self.context, self.gpus)
-        if choose_source(self.config, sample.spec["report"]) != "storage":
+        if choose_source(self.config, sample.report) != "storage":
             await self._fields(sample)
 
     def _way_back(self) -> str:
@@ -158,7 +158,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
                 await api.stop(other.id)
 
     def describe(self, job: Job) -> Json:
-        own = hidden(variable_names(choose_source(self.config, job.spec.get("report"))))
+        own = hidden(variable_names(choose_source(self.config, job.report)))
         where = self.config.endpoint or f"region {self.config.region}"
         fields = request(job, self.config, own)
         return {"name": job.name, "request": f"POST /api/v1/jobs ({where})", "body": body_of(fields)}

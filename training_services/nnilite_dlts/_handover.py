@@ -55,7 +55,7 @@ def request(job: Job, config: DltsConfig, delivery: Delivery, gpu_type: str) -> 
 
 def described(config: DltsConfig, job: Job) -> dict[str, Json]:
     """Return the body of a job without its secrets and long texts, and without packing anything."""
-    source = choose_source(config, job.spec.get("report"))
+    source = choose_source(config, job.report)
     own = hidden(variable_names("job" if source == "job" else "manager"))
     return params(job, config, Submission(job_command(job), own, gpus(config, job) or 0, config.gpu_type or ""))
 

@@ -55,9 +55,9 @@ class DltsService(BatchService[DltsApi, DltsJob]):
         self.note(await self.list_jobs(api, frozenset()))
 
     async def check_way_back(self, api: DltsApi) -> None:
-        if not (self.reports_by_log or own_job()):
+        if not (self.context.reports_by_log or own_job()):
             await asyncio.to_thread(check_callback_address, self.context, self.config.nni_manager_ip, api.page)
-        if self.reports_by_log:
+        if self.context.reports_by_log:
             await self._request(sample_job(self.context, self.gpus))  # which must not be too large with keeper and code
 
     async def _ask_for_team(self, api: DltsApi) -> Mapping[str, Json]:

@@ -18,6 +18,7 @@ _delivery             makes keeper, code and manager available to pods
 _opening              checks everything before the start, and completes what an earlier manager left half made
 _known                the known state of the jobs: two watches, and the memory of each job
 _judge                determines the status of a job, and deletes what is lost or given up
+_waits                how long it waits before it draws a conclusion
 _logs                 the logs of pods, for the manager and for files
 _code_pod             puts keeper and code on a volume, by a pod that mounts it
 _receive              the program in that pod, which takes files from its standard input

@@ -12,7 +12,7 @@ from pathlib import Path
 from nnilite.codedir import CodePackage
 from nnilite.records import Json
 from nnilite.service import Job, ServiceContext
-from nnilite.services.bootstrap import pack, with_bytecode
+from nnilite.services.bootstrap import file_digest, pack, with_bytecode
 from nnilite.services.callback_address import callback_address, check_callback_address, reachable_callback_address
 from nnilite_kubernetes import _manifest as manifests
 from nnilite_kubernetes._api import PODS, ApiError, Cluster
@@ -44,7 +44,7 @@ class Deliverer:
     def setup(self, job: Job) -> Setup:
         storage = self._kind.storage(manifests.make_object_name(job.name, self._kind.dashes)) or self._config.storage
         mounted = storage if storage is not None and storage.can_be_mounted else None
-        source = manifests.choose_source(self._config, job.spec.get("report"))
+        source = manifests.choose_source(self._config, job.report)
         if source is CodeSource.MANAGER and self._config.code_from is None and self._code_is_small:
             source = CodeSource.SECRET
         return Setup(
@@ -95,13 +95,13 @@ class Deliverer:
     @cached_property
     def _digests(self) -> tuple[str, str]:
         """Return the digests of the files of keeper and code."""
-        return _digest(self._context.keeper), _digest(self._package.archive)
+        return file_digest(self._context.keeper), file_digest(self._package.archive)
 
     def deliver(self, cluster: Cluster, job: Job) -> PodDelivery:
         """Deliver keeper and code. Raises: NoCapacity while they are on their way."""
         source = self.setup(job).source
         if self._delivery is None:
-            by_log = job.spec.get("report") == "stdout"
+            by_log = job.report == "stdout"
             given = self._config.nni_manager_ip
             address = "" if by_log else reachable_callback_address(self._context, given, cluster.host)
             keeper, digest = None, self._digests[0]
@@ -155,11 +155,3 @@ class Deliverer:
 
     def _name_in_storage(self, name: str) -> str:
         return f"{manifests.code_folder(self._context.experiment)}/{name}"
-
-
-def _digest(path: Path) -> str:
-    found = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            found.update(chunk)
-    return found.hexdigest()

@@ -38,24 +38,29 @@ from nnilite_kubernetes._status import (
     unexplained,
     wait_of,
 )
+from nnilite_kubernetes._waits import ClusterPatience
 
 log = logging.getLogger(__name__)
 
-_FIRST_NOTE_S = 5.0  # most pods start before: only then is the cluster asked what it has to say
-_NOTES_EVERY_S = 10.0
-_REASON_S = 20.0  # so long after a container was told to end the cluster may still tell why
-_OVERDUE_S = 60.0  # so long after its grace a pod may still be there: then its node does not answer
 _NOTE_CANCELED = {"metadata": {"annotations": {CANCELED: "true"}}}
 
 
 class Judge:
     """Judges jobs. It calls `wake` when something may have changed."""
 
-    def __init__(self, known: KnownJobs, config: ClusterConfig, roles: RoleRecords, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        known: KnownJobs,
+        config: ClusterConfig,
+        roles: RoleRecords,
+        wake: Callable[[], None],
+        patience: ClusterPatience,
+    ) -> None:
         self._known = known
         self._config = config
         self._roles = roles
         self._wake = wake
+        self._patience = patience
         self._kueue = Kueue(known.cluster, known.namespace)
 
     def status(self, name: str, uid: str) -> JobStatus:
@@ -195,7 +200,7 @@ class Judge:
     def _gone(self, name: str, memory: ClusterMemory) -> JobStatus:
         """Return the status of a job whose object is gone; its pods may still be ending."""
         pods = self._known.list_known_pods(name)
-        if any(is_alive(pod) and compute_overdue_s(pod, time.time()) < _OVERDUE_S for pod in pods):
+        if any(is_alive(pod) and compute_overdue_s(pod, time.time()) < self._patience.overdue_s for pod in pods):
             return JobStatus(JobState.RUNNING, "it is being ended")
         if memory.canceled:
             return JobStatus(JobState.CANCELED, "canceled")
@@ -205,24 +210,21 @@ class Judge:
     def _check_limits(self, facts: Facts, found: JobStatus, memory: ClusterMemory) -> JobStatus:
         """Give up a job that has waited too long; count one as lost if it was removed without a reason."""
         if found.state is JobState.WAITING:
-            return self._patience(facts, found)
+            return self._give_up(facts, found)
         if found.state is not JobState.RUNNING:
             return found
         pod, _ = reporting(facts)
-        if pod is not None and compute_overdue_s(pod, time.time()) > _OVERDUE_S:
+        if pod is not None and compute_overdue_s(pod, time.time()) > self._patience.overdue_s:
             return replace(found, state=JobState.LOST, reason=f"{removal(pod)}, and its node does not answer")
         end = interrupted(facts)
-        if end is None or pod is None:
-            memory.interrupted_at = None
-            return found
-        since = memory.interrupted_at = memory.interrupted_at or time.monotonic()
-        if time.monotonic() - since < _REASON_S:
+        lasts_s = memory.seen.lasts_s("interrupted", end is not None)
+        if end is None or pod is None or lasts_s < self._patience.reason_s:
             return found
         known = disruption(pod) or pod["metadata"].get("deletionTimestamp")
         reason = removal(pod) if known else "its container received SIGTERM, not from this experiment"
         return replace(end, state=JobState.LOST, reason=reason, exit_code=None)
 
-    def _patience(self, facts: Facts, found: JobStatus) -> JobStatus:
+    def _give_up(self, facts: Facts, found: JobStatus) -> JobStatus:
         """Give up a job that has waited too long for a node or an image."""
         if facts.content["metadata"].get("deletionTimestamp"):
             return replace(found, reason=deleted(facts.content))
@@ -239,7 +241,7 @@ class Judge:
         uid, memory = silent["metadata"]["uid"], self._known.find_memory(content)
         note = memory.note
         if note is None or note.uid != uid:
-            first_s = min(_FIRST_NOTE_S, self._config.schedule_limit / 3)
+            first_s = min(self._patience.first_note_s, self._config.schedule_limit / 3)
             note = memory.note = Note(uid, time.monotonic() + first_s)
         if time.monotonic() < note.look_at:
             return note.text
@@ -247,7 +249,7 @@ class Judge:
         if uid == content["metadata"]["uid"]:
             selectors += [f"involvedObject.name={name}" for name in self._known.kind.makers(content)]
         said = self._kueue.reason(uid) if suspension(silent) else self._find_warning(selectors)
-        memory.note = Note(uid, time.monotonic() + _NOTES_EVERY_S, said or note.text)
+        memory.note = Note(uid, time.monotonic() + self._patience.note_pause_s, said or note.text)
         return memory.note.text
 
     def _find_warning(self, selectors: list[str]) -> str:

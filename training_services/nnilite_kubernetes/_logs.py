@@ -11,17 +11,17 @@ from nnilite_kubernetes._known import KnownJobs
 from nnilite_kubernetes._log import PodLog
 from nnilite_kubernetes._role_records import RoleRecords
 from nnilite_kubernetes._status import find_container_start, is_alive, reporting
+from nnilite_kubernetes._waits import ClusterPatience
 
 log = logging.getLogger(__name__)
-
-_LAST_LOGS_S = 10.0  # so long an ended job is kept for the logs of its pods
 
 
 class Logs:
     """Several threads may call all methods, which raise ApiError unless they say otherwise."""
 
-    def __init__(self, known: KnownJobs, roles: RoleRecords) -> None:
+    def __init__(self, known: KnownJobs, roles: RoleRecords, patience: ClusterPatience) -> None:
         self._known = known
+        self._patience = patience
         self._roles = roles
 
     def reports(self, name: str, uid: str, with_output: bool) -> Sequence[KeeperEvent]:
@@ -59,7 +59,7 @@ class Logs:
             role = self._known.role(pod)
             if role is not None:
                 self._roles.note(pod, role, ending=True)
-        self._roles.settle([pod for pod in pods if not is_alive(pod)], _LAST_LOGS_S)
+        self._roles.settle([pod for pod in pods if not is_alive(pod)], self._patience.last_logs_s)
 
     def _list_all_pods(self, name: str) -> list[Json]:
         """Return all pods, from the server if the watch may not have all of them."""

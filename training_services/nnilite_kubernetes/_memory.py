@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nnilite.records import Json
 from nnilite.service import JobStatus
+from nnilite.services.first_seen import FirstSeen
 from nnilite_kubernetes._log import PodLog
 
 
@@ -24,7 +25,7 @@ class ClusterMemory:
 
     end: JobStatus | None = None  # the object may go, this stays
     reporter: Json | None = None  # the latest reporting pod that has ended
-    interrupted_at: float | None = None  # since when its reporting pod has ended without saying by whom
+    seen: FirstSeen = field(default_factory=FirstSeen)
     canceled: bool = False  # by us
     note: Note | None = None
     log: PodLog | None = None

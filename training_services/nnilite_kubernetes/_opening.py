@@ -28,7 +28,7 @@ class Opening:
         self._submitter = submitter
         self._sample = sample
         self._selector = manifests.selector(sample.experiment, service)
-        self._report = sample.spec["report"]
+        self._report = sample.report
 
     def check_operator(self) -> None:
         """Check that the account has all needed rights, and that the cluster has the operator."""

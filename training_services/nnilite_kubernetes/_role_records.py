@@ -24,7 +24,7 @@ from nnilite.service import JobState, JobStatus
 from nnilite_kubernetes._api import ApiError, Cluster, LogStream
 from nnilite_kubernetes._log import EVENT
 from nnilite_kubernetes._manifest import ATTEMPT, ROLE, TRIAL, Role
-from nnilite_kubernetes._status import disruption, find_container_start, judge_pod_end, rank
+from nnilite_kubernetes._status import disruption, find_container_start, find_node, judge_pod_end, rank
 
 log = logging.getLogger(__name__)
 
@@ -249,7 +249,7 @@ def _record_standing(pod: Json, role: Role, gone: bool, known: Mapping[str, Json
         return {}
     state = "DELETED" if gone else "ENDING" if pod["metadata"].get("deletionTimestamp") else "RUNNING"
     ended = time.time() if gone else None
-    host = str((pod.get("spec") or {}).get("nodeName") or "")
+    host = find_node(pod)
     started = find_container_start(pod, role.container)
     return {"state": state, "exitCode": None, "reason": "", "host": host, "started": started, "ended": ended}
 

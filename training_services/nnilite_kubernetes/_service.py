@@ -25,7 +25,10 @@ from typing import Any, ClassVar, TypeVar
 from nnilite.errors import ConfigError, NotFound, Place, ServiceError
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, IgnoredOption, Job, JobStatus, ServiceContext, TrainingService
+from nnilite.services.batch_service import list_hosts
+from nnilite.services.delivery import sample_job
 from nnilite.services.job_turns import JobTurns
+from nnilite.services.keeper_folder import check_stream
 from nnilite.services.section_fields import gpus_of
 from nnilite_kubernetes import _manifest as manifests
 from nnilite_kubernetes._api import SECRETS, ApiError, Cluster, connect
@@ -36,7 +39,9 @@ from nnilite_kubernetes._known import KnownJobs, find_job
 from nnilite_kubernetes._logs import Logs
 from nnilite_kubernetes._opening import Opening
 from nnilite_kubernetes._role_records import RoleRecords
+from nnilite_kubernetes._status import find_node, find_phase
 from nnilite_kubernetes._submitter import Submitter
+from nnilite_kubernetes._waits import ClusterPatience
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +49,6 @@ T = TypeVar("T")
 
 _THREADS = 16
 _JOBS_AT_ONCE = 12  # of which a log is read: others find a thread
-_SILENCE_S = 60.0  # a server that has not answered for so long: nothing can be said of jobs
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ class ClusterService(TrainingService):
 
     ignores: ClassVar[Sequence[IgnoredOption]] = IGNORED
     reports_aside = True
+    patience: ClassVar[ClusterPatience] = ClusterPatience()
     make_kind: ClassVar[Any]  # makes an OperatorKind of the config
 
     def __init__(self, name: str, config: ClusterConfig, context: ServiceContext) -> None:
@@ -91,9 +96,9 @@ class ClusterService(TrainingService):
     def _open(self, pool: ThreadPoolExecutor) -> None:
         cluster = self._connect()
         known = KnownJobs(cluster, self._kind, self._namespace, manifests.selector(self.context.experiment, self.name))
-        roles = RoleRecords(cluster, self._namespace, self.context.directory, self._by_log)
-        judge = Judge(known, self.config, roles, self.context.wake)
-        self._opened = _Open(pool, cluster, known, judge, Logs(known, roles), roles)
+        roles = RoleRecords(cluster, self._namespace, self.context.directory, self.context.reports_by_log)
+        judge = Judge(known, self.config, roles, self.context.wake, self.patience)
+        self._opened = _Open(pool, cluster, known, judge, Logs(known, roles, self.patience), roles)
         opening = self._opening(cluster)
         opening.check_operator()
         known.start(judge.object_changed, judge.pod_changed)
@@ -120,19 +125,12 @@ class ClusterService(TrainingService):
         finally:
             cluster.close()
 
-    @property
-    def _by_log(self) -> bool:
-        """Whether keepers report only by their logs."""
-        return self.context.defaults.get("callback") == "log"
-
     def _connect(self) -> Cluster:
         kubeconfig = self.config.kubeconfig
         return connect(str(kubeconfig) if kubeconfig else None, self.config.kube_context)
 
     def _opening(self, cluster: Cluster) -> Opening:
-        report = "stdout" if self._by_log else "rest"
-        gpus = gpus_of(self.config, self.context)
-        sample = Job("nni-sample", self.context.experiment, "sample", 0, 0, {"report": report}, gpus)
+        sample = sample_job(self.context, gpus_of(self.config, self.context))
         return Opening(cluster, self._kind, self._submitter, sample, self.name, self._namespace)
 
     async def close(self) -> None:
@@ -151,9 +149,7 @@ class ClusterService(TrainingService):
             opened.cluster.close()
 
     def _now(self) -> _Open:
-        if self._opened is None:
-            raise ServiceError(f"{self.name} is not open")
-        return self._opened
+        return self.check_open(self._opened)
 
     async def _in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._now().pool, call, *arguments)
@@ -165,7 +161,7 @@ class ClusterService(TrainingService):
         exists = opened.known.watched(self._submitter.name(job.name)) is not None
         made = await self._in_thread(self._submitter.submit, opened.cluster, job, exists)
         opened.known.put(made)
-        return {"job": job.name, "uid": made["metadata"]["uid"], "report": job.spec.get("report") or "rest"}
+        return {"job": job.name, "uid": made["metadata"]["uid"], "report": job.report}
 
     def describe(self, job: Job) -> Json:
         return {"name": job.name, "manifests": self._submitter.describe(job)}
@@ -178,7 +174,7 @@ class ClusterService(TrainingService):
         if not handles:
             return []
         opened = self._now()
-        opened.known.check_fresh(_SILENCE_S)
+        opened.known.check_fresh(self.patience.silence_s)
         # The log of a pod whose node is down does not answer.
         followed = [handle for handle in handles if handle.get("report") == "stdout"]
         calls = [(str(one["job"]), partial(self._in_thread, self._status, opened, one)) for one in followed]
@@ -233,8 +229,7 @@ class ClusterService(TrainingService):
 
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
         """Return the pod's log, which has both streams in one, as standard output."""
-        if stream not in ("stdout", "stderr"):
-            raise NotFound(f"there is no stream {stream!r}: it is stdout or stderr")
+        check_stream(stream)
         if stream == "stderr":
             return b""
         return await self._in_thread(self._now().logs.output, *self._place(handle), offset, limit)
@@ -244,12 +239,8 @@ class ClusterService(TrainingService):
         await self._in_thread(self._now().logs.refresh, self._place(handle)[0])
 
     def hosts(self) -> list[Host]:
-        running: dict[str, int] = {}
-        for pod in self._opened.known.pods() if self._opened is not None else []:
-            node = (pod.get("spec") or {}).get("nodeName")
-            if node and find_job(pod) and (pod.get("status") or {}).get("phase") == "Running":
-                running[node] = running.get(node, 0) + 1
-        return [Host(node, "up", running=number) for node, number in sorted(running.items())]
+        pods = self._opened.known.pods() if self._opened is not None else []
+        return list_hosts(find_node(pod) for pod in pods if find_job(pod) and find_phase(pod) == "Running")
 
 
 def _make_not_let_in(error: ApiError) -> ConfigError:

@@ -105,13 +105,13 @@ def status(kind: OperatorKind, facts: Facts) -> JobStatus:
             return found
     if outcome.state is not None and outcome.state.ended:
         return _judge_by_object(facts, outcome)
-    host, url = (str((pod.get("spec") or {}).get("nodeName") or ""), "") if pod is not None else ("", "")
+    host = find_node(pod) if pod is not None else ""
     started = find_container_start(pod, role.container) if pod is not None else None
     if started is not None:
         reason = (
             "it is being ended" if facts.canceled or end is not None else _describe_silent_node(pod) or outcome.message
         )
-        return JobStatus(JobState.RUNNING, reason, host=host, url=url, started=started)
+        return JobStatus(JobState.RUNNING, reason, host=host, started=started)
     reason = "it is being canceled" if facts.canceled else wait_of(facts).reason or outcome.message
     return JobStatus(JobState.WAITING, reason, host=host)
 
@@ -122,9 +122,9 @@ def _describe_silent_node(pod: Json | None) -> str:
     The cluster takes it for not ready after 40 s, though its containers run as far as is known, and gives it up much
     later: after 5 minutes, by default.
     """
-    if pod is None or _find_phase(pod) != "Running":
+    if pod is None or find_phase(pod) != "Running":
         return ""
-    host = (pod.get("spec") or {}).get("nodeName")
+    host = find_node(pod)
     for entry in (pod.get("status") or {}).get("conditions") or []:
         if entry.get("type") == "Ready" and entry.get("status") == "False" and not entry.get("reason"):
             return f"its node {host} does not answer: the cluster may soon give the pod up"
@@ -202,13 +202,13 @@ def _name_container(pod: Json, roles: Sequence[Role]) -> str:
 
 def judge_pod_end(pod: Json, container: str) -> JobStatus | None:
     """Return how a pod ended, None if it has not. CANCELED: it received SIGTERM from an unknown sender."""
-    host = str((pod.get("spec") or {}).get("nodeName") or "")
+    host = find_node(pod)
     terminated = _find_container_state(pod, container).get("terminated")
     word = _read_keepers_word(terminated)
     told = _judge_by_keeper(word, terminated, host) if terminated and word is not None else None
     if told is not None and told.state is not JobState.CANCELED:
         return told
-    over = told is not None or terminated or _find_phase(pod) == "Failed"
+    over = told is not None or terminated or find_phase(pod) == "Failed"
     why = disruption(pod)
     if why and (over or _is_node_gone(pod)):
         return JobStatus(JobState.LOST, why, host=host, started=told.started if told else None)
@@ -216,7 +216,7 @@ def judge_pod_end(pod: Json, container: str) -> JobStatus | None:
         return told
     if terminated:
         return _judge_by_container(terminated, host)
-    return _judge_without_container(pod, host) if _find_phase(pod) == "Failed" else None
+    return _judge_without_container(pod, host) if find_phase(pod) == "Failed" else None
 
 
 def _judge_without_container(pod: Json, host: str) -> JobStatus:
@@ -258,7 +258,7 @@ def compute_overdue_s(pod: Json, now: float) -> float:
 
 def is_alive(pod: Json) -> bool:
     """Return whether a pod has not ended."""
-    return _find_phase(pod) in ("Pending", "Running")
+    return find_phase(pod) in ("Pending", "Running")
 
 
 def is_canceled(content: Json) -> bool:
@@ -266,8 +266,14 @@ def is_canceled(content: Json) -> bool:
     return CANCELED in (content["metadata"].get("annotations") or {})
 
 
-def _find_phase(pod: Json) -> str:
+def find_phase(pod: Json) -> str:
+    """Return the phase of a pod, "" if it has none yet."""
     return str((pod.get("status") or {}).get("phase") or "")
+
+
+def find_node(pod: Json) -> str:
+    """Return the node of a pod, "" if it has none yet."""
+    return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
 def _read_keepers_word(terminated: Json | None) -> Json | None:

@@ -98,9 +98,7 @@ class Submitter:
         code = b"" if setup.source is CodeSource.SECRET else None
         (_, secret), *more = self._make_companions(job, replace(_ANY, keeper=keeper, code=code))
         found = [manifests.hidden(secret), *(body for _, body in more), self._manifest(job)]
-        return (
-            [self.deliverer.make_code_pod(job), *found] if self.deliverer.sends_code(job.spec.get("report")) else found
-        )
+        return [self.deliverer.make_code_pod(job), *found] if self.deliverer.sends_code(job.report) else found
 
     def _manifest(self, job: Job) -> Json:
         name, setup = self.name(job.name), self.deliverer.setup(job)

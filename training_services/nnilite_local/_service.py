@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from nnilite.codedir import CodePackage
-from nnilite.errors import ConfigError, NoCapacity, NotFound, ServiceError
+from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 from nnilite.services.gpu import environment, use_of
-from nnilite.services.keeper_folder import copy_attempt
+from nnilite.services.keeper_folder import check_stream, copy_attempt
 from nnilite.services.section_fields import GPU_PLACE, gpus_of, nodes_of
 from nnilite.services.slots import SlotDesk, SlotTerms, SlotTrouble
 from nnilite.services.worker_side import FolderLooks, HostMeter, SlowFolder, started_at, write_private
@@ -180,8 +180,7 @@ class LocalService(TrainingService):
         return await self._watch.read(folder, "reports", folder.events)
 
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
-        if stream not in ("stdout", "stderr"):
-            raise NotFound(f"there is no stream {stream!r}: it is stdout or stderr")
+        check_stream(stream)
         folder = folder_of(handle)
         return await self._watch.read(folder, "", lambda: folder.output(stream, offset, limit))
 

@@ -68,10 +68,10 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
             await check_resources(api, self.config, make_roles(self.config, self.gpus))
 
     async def check_way_back(self, api: Pai) -> None:
-        if not self.reports_by_log:
+        if not self.context.reports_by_log:
             await asyncio.to_thread(check_callback_address, *self._place())
         sample = sample_job(self.context, self.gpus)
-        if choose_source(self.config, sample.spec["report"]) != "storage":
+        if choose_source(self.config, sample.report) != "storage":
             await self._body(sample)  # which must not be too large with keeper and code
 
     async def take_over(self, api: Pai) -> None:
@@ -97,7 +97,7 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
         return await asyncio.to_thread(reachable_callback_address, *self._place())
 
     def describe(self, job: Job) -> Json:
-        source = choose_source(self.config, job.spec.get("report"))
+        source = choose_source(self.config, job.report)
         content = submission(job, self.config, dict.fromkeys(variable_names(source), b""))
         return {
             "request": f"POST {self.config.host}/rest-server/api/v2/jobs",

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from nnilite.errors import ConfigError, NniliteError, Place, ServiceError
+from nnilite.errors import ConfigError, NniliteError, Place
 from nnilite.platform_http import AccessRefused, Missing, Problem, RequestTooLarge, Untrusted, as_config_error
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
@@ -65,7 +65,7 @@ class RayService(BatchService[RayApi, Found]):
         return RayApi(self.config, self.patience.call_s, self.patience.log_call_s)
 
     async def check_way_back(self, api: RayApi) -> None:
-        if not self.reports_by_log:
+        if not self.context.reports_by_log:
             await asyncio.to_thread(check_callback_address, *self._way_back())
 
     def _way_back(self) -> tuple[ServiceContext, str | None, str]:
@@ -120,12 +120,9 @@ class RayService(BatchService[RayApi, Found]):
     # ------------------------------------------------------------ submitting
 
     async def submit(self, job: Job) -> Handle:
-        api, package = self.api, self._package
-        if package is None:
-            raise ServiceError(f"{self.name} is not open")
-        report = str(job.spec.get("report") or "rest")
+        api, package = self.api, self.check_open(self._package)
         callback = ""
-        if report != "stdout":
+        if job.report != "stdout":
             callback = await asyncio.to_thread(reachable_callback_address, *self._way_back())
         instructions = await asyncio.to_thread(package.instructions, job, self.config, callback)
         body = convert.request(job, self.config, package.name, instructions)

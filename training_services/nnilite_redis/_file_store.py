@@ -7,7 +7,6 @@ in the server's memory, so that its size is limited.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, Protocol
 from nnilite.disk_room import DiskRoom
 from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.records import Json
+from nnilite.services.bootstrap import file_digest
 from nnilite.units import format_size
 from nnilite_redis._api import Pool
 from nnilite_redis._keys import KEPT_S
@@ -204,8 +204,4 @@ def _region(endpoint: Json) -> str | None:
 
 def name_of(path: Path, kind: str) -> str:
     """Return a name by the file's content: equal files have equal names."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return f"{kind}-{digest.hexdigest()}"
+    return f"{kind}-{file_digest(path)}"

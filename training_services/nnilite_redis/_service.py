@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nnilite.errors import ConfigError, NniliteError, NotFound, Place, ServiceError
+from nnilite.errors import ConfigError, NniliteError, Place, ServiceError
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService, TrialFile
-from nnilite.services.keeper_folder import STREAMS
+from nnilite.services.keeper_folder import check_stream
 from nnilite.services.slots import SlotTerms
 from nnilite_redis._config import IGNORED, RedisConfig, check_label
 from nnilite_redis._convert import CANCELED_IN_QUEUE, find_wants, read_labels, task_of
@@ -69,9 +69,7 @@ class RedisService(TrainingService):
     @property
     def _opened(self) -> Session:
         """Return the open session. Raises: ServiceError."""
-        if self._session is None:
-            raise ServiceError(f"{self.name} is not open")
-        return self._session
+        return self.check_open(self._session)
 
     async def close(self) -> None:
         session, self._session = self._session, None
@@ -142,8 +140,7 @@ class RedisService(TrainingService):
         return await self._opened.trial_files.events(handle, here)
 
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
-        if stream not in STREAMS:
-            raise NotFound(f"there is no stream {stream!r}: it is stdout or stderr")
+        check_stream(stream)
         return await self._opened.trial_files.read(handle, f"trial.{stream}", offset, limit)
 
     async def fetch(self, handle: Handle, target: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import json
 import logging
 import queue
@@ -23,6 +22,7 @@ import paramiko
 from paramiko.ssh_exception import SSHException
 
 from nnilite.records import Json
+from nnilite.services.bootstrap import file_digest
 from nnilite.services.keeper_events import count_values
 from nnilite.ssh.errors import LinkLost, MachineError, RunsWindows, describe_error
 from nnilite_remote._worker import program
@@ -309,19 +309,10 @@ def _parsed(line: bytes) -> dict[str, Any]:
     return dict(message)
 
 
-def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with path.open("rb") as file:
-        digest = hashlib.sha256()
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
 def upload(stream: AgentStream, settings: dict[str, Json], source: Path, progress: Callable[[float], None]) -> None:
     """Copy a file into the machine's cache, unless it exists there. Raises: MachineError, LinkLost, OSError."""
     size = source.stat().st_size
-    settings = {**settings, "mode": "receive", "size": size, "sha256": digest_of(source)}
+    settings = {**settings, "mode": "receive", "size": size, "sha256": file_digest(source)}
     answer = stream.greet(settings)
     if answer.get("done"):
         return

@@ -11,11 +11,11 @@ from typing import Any
 
 from nnilite.foreign_files import TrialFile, listed
 from nnilite.records import Json, KeeperEvent
+from nnilite.services.bootstrap import file_digest
 from nnilite.services.keeper_folder import copied_events
 from nnilite.services.slots import SlotTerms
 from nnilite.ssh.download import save, save_below, unpack
 from nnilite.ssh.errors import MachineError
-from nnilite_remote._agent_link import digest_of
 from nnilite_remote._machine_session import TRANSFER_S, MachineSession
 
 _START_S = 20.0
@@ -95,7 +95,7 @@ class Attempts:
 
     async def take_checkpoints(self, trial: str, attempt: int, archive: Path) -> None:
         """Put there the checkpoints that `attempt` wrote elsewhere."""
-        digest = await self._session.blocking(digest_of, archive)
+        digest = await self._session.blocking(file_digest, archive)
         name = f"checkpoints-{trial}-{attempt}-{digest[:16]}.tar"
         await self._session.upload(name, archive)
         await self._session.ask("restore", TRANSFER_S, trial=trial, attempt=attempt, archive=name)

@@ -25,13 +25,13 @@ from nnilite.codedir import CodePackage
 from nnilite.errors import ConfigError, NoCapacity, NotFound, ServiceError
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService, TrialFile
+from nnilite.services.bootstrap import file_digest
 from nnilite.services.callback_address import callback_socket
 from nnilite.services.gpu import environment, use_of
-from nnilite.services.keeper_folder import STREAMS, missing_output
+from nnilite.services.keeper_folder import check_stream, missing_output
 from nnilite.services.section_fields import gpus_of
 from nnilite.services.slots import SlotTerms
 from nnilite.ssh.errors import LinkLost, MachineError
-from nnilite_remote._agent_link import digest_of
 from nnilite_remote._bookings import Booking, Bookings
 from nnilite_remote._config import IGNORED, RemoteConfig
 from nnilite_remote._host_checkpoints import HostCheckpoints, rank
@@ -113,7 +113,7 @@ class RemoteService(TrainingService):
             experiment=self.context.experiment,
             service=self.name,
             keeper=keeper,
-            keeper_name=f"keeper-{digest_of(keeper)[:32]}.pyz",
+            keeper_name=f"keeper-{file_digest(keeper)[:32]}.pyz",
             archive=lambda: self._packed().archive,
             stored_code=self.context.stored_code,
             manager=self.context.callback_url,
@@ -305,8 +305,7 @@ class RemoteService(TrainingService):
         return [*output, *events]
 
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
-        if stream not in STREAMS:
-            raise NotFound(f"there is no stream {stream!r}: it is stdout or stderr")
+        check_stream(stream)
         machine = self.machines.find(handle)
         try:
             return await machine.attempts.read(str(handle["directory"]), f"trial.{stream}", offset, limit) or b""

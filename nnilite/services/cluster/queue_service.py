@@ -10,7 +10,6 @@ A handle is {"job": its name, "folder": relative to `directory`, "id": of the sc
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import logging
 import re
@@ -18,9 +17,10 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
-from nnilite.errors import ConfigError, NotFound, Place, ServiceError
+from nnilite.errors import ConfigError, Place
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService, TrialFile
+from nnilite.services.bootstrap import file_digest
 from nnilite.services.callback_address import callback_address, check_callback_address, reachable_callback_address
 from nnilite.services.cluster.attempt_folders import AttemptFolders
 from nnilite.services.cluster.attempt_spec import folder_of, spec_of
@@ -30,6 +30,7 @@ from nnilite.services.cluster.queue_watch import QueueWatch
 from nnilite.services.cluster.queued_job import QueuedJob
 from nnilite.services.cluster.scheduler_api import SchedulerApi
 from nnilite.services.cluster.watched_jobs import WatchedJobs
+from nnilite.services.keeper_folder import check_stream
 from nnilite.services.section_fields import gpus_of
 from nnilite.ssh.errors import MachineError
 
@@ -80,7 +81,7 @@ class QueueService(TrainingService):
 
     async def open(self) -> None:
         await self.close()
-        by_log = self.context.defaults.get("callback") == "log"
+        by_log = self.context.reports_by_log
         place = (self.context, self.config.nni_manager_ip, _HERE)
         if not by_log:
             await asyncio.to_thread(check_callback_address, *place)
@@ -89,7 +90,7 @@ class QueueService(TrainingService):
             await self._checked(api)
             package = await asyncio.to_thread(self.context.package)
             keeper = self.context.keeper
-            digest = await asyncio.to_thread(_digest, keeper)
+            digest = (await asyncio.to_thread(file_digest, keeper))[:32]
             self._keeper, self._archive = f"keeper-{digest}.pyz", package.archive.name
             files = {self._keeper: keeper, self._archive: package.archive}
             pythons = pythons_of(self.config.python_path)
@@ -139,9 +140,7 @@ class QueueService(TrainingService):
             await api.host.close()
 
     def _ensure_connected(self) -> SchedulerApi:
-        if self._api is None:
-            raise ServiceError(f"{self.name} is not open")
-        return self._api
+        return self.check_open(self._api)
 
     # ------------------------------------------------------------ submitting
 
@@ -151,7 +150,7 @@ class QueueService(TrainingService):
             raise ConfigError(f"{job.trial!r} cannot be the name of a folder")
         self._jobs.check_silence()
         folder = folder_of(job)
-        report = str(job.spec.get("report") or "rest")
+        report = job.report
         handle: dict[str, Json] = {"job": job.name, "folder": folder, "id": "", "report": report, "gpus": job.gpus}
         handle["grace_s"] = job.spec.get("grace_s")
         callback = None
@@ -172,7 +171,7 @@ class QueueService(TrainingService):
         """Return the script that would be sent, and the specification with it, without secrets."""
         directory = self.config.directory
         root = directory if directory.startswith(("/", "~")) else f"~/{directory}"
-        callback = None if job.spec.get("report") == "stdout" else self.config.nni_manager_ip or ""
+        callback = None if job.report == "stdout" else self.config.nni_manager_ip or ""
         spec = spec_of(job, root, callback, self._archive or "the code package", self.config.time_limit)
         spec["token"] = _HIDDEN
         if callback is None:
@@ -196,8 +195,7 @@ class QueueService(TrainingService):
         return await self._jobs.reports(self._ensure_connected(), handle)
 
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
-        if stream not in ("stdout", "stderr"):
-            raise NotFound(f"there is no stream {stream!r}: it is stdout or stderr")
+        check_stream(stream)
         return await self._ensure_connected().files.piece(f"{handle['folder']}/trial.{stream}", offset, limit)
 
     async def fetch(self, handle: Handle, target: Path) -> None:
@@ -227,7 +225,3 @@ class QueueService(TrainingService):
         state = "closed" if self._api is None else "down" if trouble else "up"
         version = ".".join(map(str, self._api.version)) if self._api else ""
         return [Host(f"{self.scheduler} {place}", state, trouble, len(self._jobs), {"version": version})]
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:32]

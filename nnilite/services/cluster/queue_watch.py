@@ -8,8 +8,7 @@ late.
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +16,7 @@ from nnilite.records import EndCause
 from nnilite.service import JobState, JobStatus
 from nnilite.services.cluster.queued_job import QueuedJob, QueuePhase
 from nnilite.services.cluster.shared_folder import NOTE_MAX_BYTES
+from nnilite.services.first_seen import FirstSeen
 from nnilite.services.keeper_folder import end_status
 
 SHOWN_LATE_S = 60.0
@@ -42,8 +42,7 @@ class QueueWatch:
     sizes: dict[str, int] = field(default_factory=dict)  # of files that grow
     canceled: bool = False
     had_begun: bool = False  # before the scheduler was asked last
-    since: dict[str, float] = field(default_factory=dict)
-    clock: Callable[[], float] = time.monotonic
+    since: FirstSeen = field(default_factory=FirstSeen)
 
     def files(self, growing: tuple[str, ...]) -> list[str]:
         """Return what has still to be looked for."""
@@ -93,11 +92,6 @@ class QueueWatch:
         value = (self.record(_STARTED) or {}).get("time")
         return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
-    def for_s(self, what: str) -> float:
-        """Return the seconds since this was first seen."""
-        now = self.clock()
-        return now - self.since.setdefault(what, now)
-
     # ------------------------------------------------------------ the verdict
 
     def status(self, job: QueuedJob | None) -> JobStatus:
@@ -120,7 +114,7 @@ class QueueWatch:
         # A set-up line of the user's, or a setting such as pythonPath: another node would fail alike.
         if "failed" in self.notes:
             return JobStatus(JobState.FAILED, self.text("failed"))
-        if self.for_s("missing") < SHOWN_LATE_S:
+        if self.since.lasts_s("missing") < SHOWN_LATE_S:
             return JobStatus(JobState.UNKNOWN, f"{self.title} does not list the job")
         return JobStatus(
             JobState.LOST, f"{self.title} no longer knows the job {self.id}, and its keeper reported no end"
@@ -166,7 +160,7 @@ class QueueWatch:
         # The scheduler's own word for what it has killed is enough.
         if job.phase not in (QueuePhase.COMPLETED, QueuePhase.FAILED):
             return JobState.FAILED, job.words, job.exit_code
-        if self.for_s("ended") < SHOWN_LATE_S:
+        if self.since.lasts_s("ended") < SHOWN_LATE_S:
             return JobState.RUNNING, f"{job.words}; waiting for the last report of its keeper", None
         if job.phase is QueuePhase.FAILED:
             return JobState.FAILED, f"{job.words}; see job.log in its folder", job.exit_code or None

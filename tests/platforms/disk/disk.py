@@ -36,7 +36,7 @@ class NoDisk(Exception):
 class _Rule(ctypes.Structure):
     _fields_ = [
         *[(name, ctypes.c_uint32) for name in ("delay_us", "stall_us", "stall_ppm", "error", "error_ppm", "torn")],
-        *[(name, ctypes.c_uint64) for name in ("calls", "stalled", "failed")],
+        *[(name, ctypes.c_uint64) for name in ("only", "calls", "stalled", "failed")],
     ]
 
 
@@ -105,16 +105,28 @@ class Disk:
         rule.delay_us, rule.stall_us = round(delay_s * _MILLION), round(stall_s * _MILLION)
         rule.stall_ppm = round(stall_chance * _MILLION)
 
-    def refuse(self, zone: str, operation: int, error: int, *, chance: float = 1.0, torn: bool = False) -> None:
-        """Calls fail with an `errno`. `torn`: every second write that would fail writes some of its bytes."""
+    def refuse(
+        self, zone: str, operation: int, error: int, *, chance: float = 1.0, torn: bool = False, only: int = 0
+    ) -> None:
+        """Calls fail with an `errno`. `torn`: every second write that would fail writes some of its bytes.
+
+        `only`: only this one fails, counted from 1 since the disk was made or `count_anew` was called.
+        """
         rule = self._zones[zone].rules[operation]
+        rule.only = only
         rule.torn, rule.error_ppm, rule.error = torn, round(chance * _MILLION), error
 
     def heal(self, zone: str | None = None) -> None:
         """All is well again, at once; a call that is held up comes to its end first."""
         for name, found in self._zones.items():
             for rule in found.rules if zone in (None, name) else ():
-                rule.error = rule.error_ppm = rule.torn = rule.delay_us = rule.stall_us = rule.stall_ppm = 0
+                rule.error = rule.error_ppm = rule.torn = rule.only = rule.delay_us = rule.stall_us = rule.stall_ppm = 0
+
+    def count_anew(self) -> None:
+        """Begin to count at 0."""
+        for found in self._zones.values():
+            for rule in found.rules:
+                rule.calls = rule.stalled = rule.failed = 0
 
     def counted(self, zone: str, operation: int) -> Counted:
         rule = self._zones[zone].rules[operation]

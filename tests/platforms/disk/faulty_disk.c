@@ -30,7 +30,7 @@ enum { ZONES = 8, FILES = 65536, MILLION = 1000000 };
 /* The same as in disk.py. */
 typedef struct {
     _Atomic uint32_t delay_us, stall_us, stall_ppm, error, error_ppm, torn;
-    _Atomic uint64_t calls, stalled, failed;
+    _Atomic uint64_t only, calls, stalled, failed; /* only: the call that fails, from 1; 0 for all */
 } Rule;
 typedef struct {
     char folder[1024], pattern[256];
@@ -117,7 +117,7 @@ static void pause_us(uint64_t us) {
 /* Waits as long as the rule wants; the error that the call is to give, or 0. */
 static int strike(int zone, int operation, int needs_room) {
     Rule *rule = &control->zone[zone - 1].rules[operation];
-    rule->calls++;
+    uint64_t number = ++rule->calls;
     pause_us(rule->delay_us);
     if (rule->stall_ppm && luck() < rule->stall_ppm) {
         rule->stalled++;
@@ -125,6 +125,7 @@ static int strike(int zone, int operation, int needs_room) {
     }
     int error = (int)rule->error;
     if (!error || (error == ENOSPC && !needs_room) || luck() >= rule->error_ppm) return 0;
+    if (rule->only && rule->only != number) return 0;
     rule->failed++;
     return error;
 }

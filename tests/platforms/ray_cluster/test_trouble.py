@@ -11,6 +11,7 @@ import pytest
 from nnilite.errors import ConfigError, ServiceError
 from nnilite.service import JobState
 from nnilite.testing import eventually
+from nnilite.testing.batch_contract import lose_reports
 from nnilite.testing.probes import runs
 from platforms.ray_cluster.bench import have_patience
 from platforms.ray_cluster.head import answer
@@ -314,3 +315,10 @@ def test_a_package_that_ray_has_dropped_loses_the_job_and_goes_up_again(open_ben
     head.add_node("10.0.0.2", CPU=4, GPU=1)
     assert bench.wait(name).state is JobState.LOST
     assert bench.wait(bench.run("true")).state is JobState.SUCCEEDED
+
+
+def test_reports_that_the_log_has_lost_come_by_the_recap(open_bench, monkeypatch):
+    lose_reports(monkeypatch, [0, 2])
+    bench = open_bench(BY_LOG)
+    received = bench.finish(bench.python("import nnilite\nfor n in range(3): nnilite.report_intermediate_result(n)"))
+    assert received.values == [0, 1, 2]
