@@ -85,6 +85,9 @@ class LearningTuner(Tuner):
     distinct = True
     """Whether no point is proposed twice where the space is finite. Then an exhausted space ends the search."""
 
+    learns = True
+    """Whether results change proposals. If not, points of a space without end are not kept: no proposal needs them."""
+
     extra_keys: frozenset[str] = frozenset()
     """Keys that the tuner adds to the parameters beside those of the space."""
 
@@ -168,6 +171,8 @@ class LearningTuner(Tuner):
         return parameters
 
     def receive_trial_result(self, parameter_id: int | None, parameters: Any, value: Any, **kwargs: Any) -> None:
+        if not self._keeps_points:
+            return
         if parameter_id is not None:
             if parameter_id in self._heard:
                 log.debug("parameter id %s: a second result is ignored", parameter_id)
@@ -237,7 +242,13 @@ class LearningTuner(Tuner):
 
     # Points
 
+    @property
+    def _keeps_points(self) -> bool:
+        return self.learns or self._space is None or self._space.size is not None
+
     def _open(self, parameters: Json, parameter_id: int) -> None:
+        if not self._keeps_points:
+            return
         point = Point(parameters, self._flatten_value(parameters), parameter_id)
         self.points.append(point)
         self._running[parameter_id] = point

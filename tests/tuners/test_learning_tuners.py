@@ -133,6 +133,12 @@ def end(tuner, k: int, parameters: dict, calls: list) -> None:
     calls.append(Call("end", k, str(k), success=k % 5 != 4))
 
 
+def test_a_tuner_that_does_not_learn_keeps_nothing_of_its_trials():
+    tuner = started("Random")
+    play(tuner, 0, 30)
+    assert (tuner.points, tuner._running, tuner._heard) == ([], {}, set())
+
+
 @pytest.mark.parametrize(("name", "space"), CASES)
 def test_the_same_seed_and_results_give_the_same_proposals(name, space):
     assert play(started(name, SPACES[space]), 0, 30) == play(started(name, SPACES[space]), 0, 30)

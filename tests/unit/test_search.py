@@ -113,7 +113,7 @@ def test_an_assessor_stops_poor_trials_and_the_tuner_hears_of_it():
             report(parameters["x"] - step / 100)
         return parameters["x"]
 
-    search = Search(SPACE, tuner="Random", seed=1, assessor="Medianstop")
+    search = Search(SPACE, tuner="Evolution", seed=1, assessor="Medianstop")
     result = search.run(objective, trials=20)
     stopped = [t for t in result.trials if t.state is TrialState.EARLY_STOPPED]
     assert stopped

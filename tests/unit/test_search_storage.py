@@ -137,10 +137,10 @@ def test_several_processes_share_one_search(folder: Path, tmp_path: Path) -> Non
 
 
 def test_a_run_knows_what_others_wrote_since_its_search_was_made(folder: Path) -> None:
-    late, early = search_in(folder), search_in(folder)
+    late, early = search_in(folder, "Evolution"), search_in(folder, "Evolution")
     early.run(bowl, trials=5)
     assert len(late.run(bowl, total=5).trials) == 5
-    search_in(folder).run(bowl, trials=2)
+    search_in(folder, "Evolution").run(bowl, trials=2)
     assert len(late.run(bowl, total=6).trials) == 7
     assert len(late._tuner.points) == 7
 
@@ -157,7 +157,7 @@ def test_where_no_tuner_is_named_the_stored_one_goes_on(folder: Path) -> None:
 
 
 def test_two_searches_on_one_folder_learn_from_each_other(folder: Path) -> None:
-    one, other = search_in(folder), search_in(folder)
+    one, other = search_in(folder, "Evolution"), search_in(folder, "Evolution")
     asked = [one.ask(), other.ask(), one.ask()]
     assert [trial.id for trial in asked] == ["0", "1", "2"]
     one.report(asked[0], 1)

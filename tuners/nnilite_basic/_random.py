@@ -21,6 +21,8 @@ class RandomTuner(LearningTuner):
     Raises: ConfigError
     """
 
+    learns = False
+
     def __init__(self, seed: int | None = None, optimize_mode: str = "maximize") -> None:
         super().__init__(optimize_mode, seed)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nnilite.records import Json
@@ -66,6 +66,8 @@ class OptunaTuner(LearningTuner):
         from nnilite_optuna._axes import list_axes
 
         self._axes = list_axes(self.space)
+        # What exists in every trial is asked for at once, which spares optuna a distribution for each value.
+        self._always = {axis.name: axis.distribution for axis in self._axes if not axis.conditional}
         self._storage = _memory()
         with quiet():
             sampler = self._make_sampler(any(axis.conditional for axis in self._axes))
@@ -77,12 +79,19 @@ class OptunaTuner(LearningTuner):
         self._discard()
         reseed(self._study.sampler, rng.getrandbits(32))
         with quiet():
-            self._asked = self._study.ask()
+            self._asked = self._study.ask(self._always)
+            given = self._get_inner(self._asked)
             flat: Flat = {}
             for axis in self._axes:
-                if axis.active(flat):
+                if axis.name in given:
+                    flat[axis.path] = axis.decode(given[axis.name])
+                elif axis.active(flat):
                     flat[axis.path] = axis.suggest(self._asked)
         return self.space.build(flat)
+
+    def _get_inner(self, trial: optuna.trial.Trial) -> Mapping[str, Any]:
+        """Return optuna's values as they are stored: `trial.params` copies all of them each time."""
+        return self._storage.get_trial(trial._trial_id).params
 
     def _discard(self) -> None:
         from optuna.trial import TrialState
@@ -94,7 +103,7 @@ class OptunaTuner(LearningTuner):
     def _opened(self, point: Point) -> None:
         flat = point.flat or {}
         inner = {axis.name: axis.encode(flat[axis.path]) for axis in self._axes if axis.path in flat}
-        if self._asked is not None and self._asked.params.keys() == inner.keys():
+        if self._asked is not None and self._get_inner(self._asked).keys() == inner.keys():
             self._correct(self._asked, inner)
         else:
             self._discard()
@@ -104,8 +113,9 @@ class OptunaTuner(LearningTuner):
 
     def _correct(self, trial: optuna.trial.Trial, inner: dict[str, int | float]) -> None:
         """Make the trial match the parameters, to the last digit."""
+        given = self._get_inner(trial)
         for axis in self._axes:
-            if axis.name in inner and trial.params[axis.name] != inner[axis.name]:
+            if axis.name in inner and given[axis.name] != inner[axis.name]:
                 internal = axis.distribution.to_internal_repr(inner[axis.name])
                 self._storage.set_trial_param(self._trial_id(trial.number), axis.name, internal, axis.distribution)
 
