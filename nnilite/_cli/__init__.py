@@ -18,6 +18,7 @@ foreground      shows the progress of an experiment until it is done
 owed            what trackers and webhooks have not got when an experiment ends
 dryrun          checks everything and shows what would be submitted, for `create --dry-run`
 provenance      what ran in an experiment, and what differs from another one
+replay          asks a new tuner for the proposals of an experiment again, and compares
 reproduce       lays out a trial's code and parameters, to run it by hand
 result_export   results of an experiment in NNI's shapes, to be imported into another one
 archive         an experiment as one zip file

@@ -31,6 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     for parser in (listing, one, short):
         parser.add_argument("--json", action="store_true", help="print JSON")
     _add_provenance(groups)
+    _add_replay(groups)
     _add_data(groups)
     _add_files(groups)
 
@@ -41,6 +42,13 @@ def _add_provenance(groups: Any) -> None:
     ran.add_argument("--compare", metavar="OTHER", help="show what differs from this other experiment")
     arguments.add_json_argument(ran)
     ran.set_defaults(command=provenance)
+
+
+def _add_replay(groups: Any) -> None:
+    again = groups.add_parser("replay", help="ask a new tuner for the same proposals, and show the first that differs")
+    arguments.add_experiment_argument(again)
+    arguments.add_json_argument(again)
+    again.set_defaults(command=replay)
 
 
 def _add_data(groups: Any) -> None:
@@ -163,6 +171,12 @@ def status(options: argparse.Namespace) -> None:
         screen.show_json(summary.status(profile))
     else:
         summary.show_status(profile)
+
+
+def replay(options: argparse.Namespace) -> int:
+    from nnilite._cli.replay import replay as replay_experiment
+
+    return replay_experiment(options)
 
 
 def provenance(options: argparse.Namespace) -> None:

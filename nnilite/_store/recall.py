@@ -146,12 +146,8 @@ class Recall:
 
     def calls(self, until: int) -> list[Call]:
         """Return the first `until` calls of the tuner, in order."""
-        query = (
-            "SELECT c.kind, c.parameter_id, c.trial, t.parameters, c.value, c.success, c.customized FROM calls c "
-            "LEFT JOIN trials t ON t.id = c.trial WHERE c.number <= ? ORDER BY c.number"
-        )
         with understood(self.path):
-            return [call_from(row) for row in self._use().execute(query, (until,))]
+            return list_calls(self._use(), until)
 
     def last_space(self) -> Json:
         """Return the search space as the user last changed it; None if it was never changed."""
@@ -184,3 +180,12 @@ class Recall:
                 entry = found.setdefault(trial, (trial, attempt, [], ended, state == "SUCCEEDED"))
                 entry[2].append(read_stored_value(value))
         return list(found.values())
+
+
+def list_calls(db: sqlite3.Connection, until: int) -> list[Call]:
+    """Return the first `until` calls of the tuner, in order."""
+    query = (
+        "SELECT c.kind, c.parameter_id, c.trial, t.parameters, c.value, c.success, c.customized FROM calls c "
+        "LEFT JOIN trials t ON t.id = c.trial WHERE c.number <= ? ORDER BY c.number"
+    )
+    return [call_from(row) for row in db.execute(query, (until,))]

@@ -1,17 +1,21 @@
-"""Reads the results of an experiment that need not be this one, running or not, from its database."""
+"""Reads results and calls of the tuner of an experiment that need not be this one, running or not, from its database."""
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 from nnilite._experiments.nni_folders import is_uncertain
+from nnilite._store.recall import list_calls
 from nnilite._store.stored_values import read_stored_value
 from nnilite._store.trouble import understood
 from nnilite.errors import NotFound
 from nnilite.records import Json
+from nnilite.tuner import Call
 
 
 def read_succeeded(path: Path) -> list[Json]:
@@ -19,14 +23,26 @@ def read_succeeded(path: Path) -> list[Json]:
 
     Trials of Microsoft NNI whose parameters are not known are left out. Raises: NotFound, StoreError.
     """
-    if not path.is_file():
-        raise NotFound(f"There is no database {path}.")
-    uri = f"file:{quote(str(path))}?mode=ro"
-    with understood(path), contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5.0)) as db:
-        db.execute("PRAGMA trusted_schema = OFF")
+    with _reading(path) as db:
         rows = db.execute(
             "SELECT parameters, value, reason FROM trials WHERE state = 'SUCCEEDED' AND value IS NOT NULL "
             "ORDER BY sequence"
         )
         known = [(parameters, value) for parameters, value, reason in rows if not is_uncertain(reason)]
         return [{"parameter": read_stored_value(given), "value": read_stored_value(value)} for given, value in known]
+
+
+def read_calls(path: Path) -> list[Call]:
+    """Return all calls of the tuner, in the order in which it got them. Raises: NotFound, StoreError."""
+    with _reading(path) as db:
+        return list_calls(db, sys.maxsize)
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    if not path.is_file():
+        raise NotFound(f"There is no database {path}.")
+    uri = f"file:{quote(str(path))}?mode=ro"
+    with understood(path), contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5.0)) as db:
+        db.execute("PRAGMA trusted_schema = OFF")
+        yield db
