@@ -35,6 +35,10 @@ class Assessor:
         """
         raise NotImplementedError(f"{type(self).__name__} must implement assess_trial")
 
+    def explain_stop(self) -> str:
+        """Return why the trial that was judged last should stop, for people; "" says nothing."""
+        return ""
+
     def trial_end(self, trial_job_id: str, success: bool) -> None:
         """Note that a trial with at least one intermediate result has ended; `success`: as SUCCEEDED."""
 

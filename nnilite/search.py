@@ -93,6 +93,7 @@ class Search:
         self._trials: dict[str, Trial] = {}
         self._reported: dict[str, list[Json]] = {}
         self._calls: list[Call] = []
+        self._stop_reasons: dict[str, str] = {}  # of running trials that the assessor would stop
         self._loops: list[Loop | FunctionRun] = []
         self._next_number = 0  # of parameters
         self._first: list[Json] = []  # parameters to try before the tuner is asked
@@ -116,13 +117,14 @@ class Search:
     def __getstate__(self) -> dict[str, Any]:
         # An installed tuner or assessor is not pickled: it is recreated, and learns what it knew.
         made = {"_tuner": self._plan.tuner, "_assessor": self._plan.assessor}
-        left_out = {"_lock", "_loops", *(name for name, given in made.items() if isinstance(given, str))}
+        own = {"_lock", "_loops", "_stop_reasons"}
+        left_out = own | {name for name, given in made.items() if isinstance(given, str)}
         with self._lock:
             return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._lock, self._loops = threading.RLock(), []
+        self._lock, self._loops, self._stop_reasons = threading.RLock(), [], {}
         if isinstance(self._plan.tuner, str):
             self._tuner = self._plan.make_tuner()
             self._tuner.update_search_space(self._plan.space)
@@ -274,7 +276,15 @@ class Search:
             history.append(value)
             if self._assessor is None:
                 return True
-            return self._assessor.assess_trial(found.id, list(history)) in (AssessResult.Good, True)
+            good = self._assessor.assess_trial(found.id, list(history)) in (AssessResult.Good, True)
+            if not good:
+                why = str(self._assessor.explain_stop())
+                self._stop_reasons[found.id] = "stopped by the assessor" + (f": {why}" if why else "")
+            return good
+
+    def _get_stop_reason(self, trial: Trial) -> str:
+        with self._lock:
+            return self._stop_reasons.get(trial.id, "")
 
     def set_attribute(self, trial: Trial | str, name: str, value: Json) -> None:
         """Set an attribute of a running trial, which is kept with its end. A function calls `nnilite.set_attribute`.
@@ -305,6 +315,9 @@ class Search:
         with self._turn():
             found = self._running(trial)
             value = plain_value(value)
+            stop_reason = self._stop_reasons.pop(found.id, "")
+            if state is TrialState.EARLY_STOPPED:
+                reason = reason or stop_reason
             if state is TrialState.SUCCEEDED and gains(value, self._objectives) is None:
                 state, reason = TrialState.FAILED, f"the result {value!r} {wanted(self._objectives)}"
             if self._journal is not None and not is_json(value):

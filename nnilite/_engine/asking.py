@@ -90,7 +90,8 @@ class Asking:
         # A trial that is canceled already keeps the state for which it was canceled.
         if live and not message.good and live.cancel is None:
             who = "assessor" if self._state.settings.assess else "advisor"
-            self._ends.cancel(live, TrialState.EARLY_STOPPED, f"stopped early by the {who}")
+            why = f": {message.reason}" if message.reason else ""
+            self._ends.cancel(live, TrialState.EARLY_STOPPED, f"stopped early by the {who}{why}")
 
     def _imported(self, message: s.Imported) -> None:
         self._recorder.tell(Call(CallKind.IMPORT, value=message.data))

@@ -56,6 +56,9 @@ class EngineStore(EventStore, Protocol):
 class TunerCalls(Protocol):
     """The tuner host. It makes calls in their order, and each may raise TunerError."""
 
+    stop_reason: str
+    """Why the assessor would stop the trial of the latest answer; "" if it says nothing."""
+
     async def open(self, after: int) -> bool: ...
 
     def answers(self, actions: Sequence[s.TunerCall]) -> AsyncGenerator[Any, None]:
@@ -360,7 +363,11 @@ class Engine:
                 action = next(waiting)
                 self.slowness.answered(action)
                 if isinstance(action, s.Assess):
-                    self.put(s.Assessed(action.trial, action.attempt, bool(answer), self.now()))
+                    self.put(
+                        s.Assessed(
+                            action.trial, action.attempt, bool(answer), self.now(), self._parts.tuner.stop_reason
+                        )
+                    )
                 elif isinstance(action, s.Ask):
                     # The ServiceError says that the experiment has stopped: these are not needed any more.
                     with contextlib.suppress(ServiceError):

@@ -180,6 +180,7 @@ class Assessed:
     attempt: int
     good: bool
     now: float
+    reason: str = ""  # in the assessor's words
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from typing import Any
 from nnilite.records import storable
 from nnilite.services.keeper_events import MAX_DEPTH, MAX_DIGITS, deeper
 
-__all__ = ["Failure", "WrongAnswer", "read_answer", "read_choice"]
+__all__ = ["Failure", "WrongAnswer", "read_answer", "read_words"]
 
 _LONGEST_TEXT = 50_000
-_LONGEST_CHOICE = 500
+_MOST_WORDS = 500  # characters
 _SHOWN = 200
 
 
@@ -59,10 +59,10 @@ def read_answer(line: bytes, number: int, request: Mapping[str, Any]) -> Any:
     return value
 
 
-def read_choice(line: bytes) -> str:
-    """Return what a tuner says of the algorithm that it uses, in a good answer with parameters; "" if nothing."""
-    choice = json.loads(line).get("choice", "")
-    return storable(choice[:_LONGEST_CHOICE]) if isinstance(choice, str) else ""
+def read_words(line: bytes, name: str) -> str:
+    """Return what a good answer says for people under this name, in its first words; "" if nothing."""
+    words = json.loads(line).get(name, "")
+    return storable(words[:_MOST_WORDS]) if isinstance(words, str) else ""
 
 
 def _parsed(line: bytes) -> Any:

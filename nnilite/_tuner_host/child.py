@@ -44,6 +44,7 @@ class Child:
         self._tuner: Tuner | None = None
         self._assessor: Assessor | None = None
         self._copies = True  # of each history that the assessor gets
+        self._reason = ""  # why the assessor would stop the trial that it has judged last
         self._hearing: Hearing | None = None
         self._space: Any = None
         self._calls: list[Call] = []
@@ -64,7 +65,8 @@ class Child:
     def answer(self, request: Message) -> Message:
         try:
             answer = {"ok": self._does[request["do"]](request)}
-            return {**answer, "choice": self._choice()} if request["do"] == "generate" else answer
+            tell = {"generate": ("choice", self._choice), "assess": ("reason", lambda: self._reason)}.get(request["do"])
+            return answer if tell is None else {**answer, tell[0]: tell[1]()}
         except (ConfigError, PluginError) as error:
             field = (error.place.field or "") if isinstance(error, ConfigError) else ""
             said = error.message if isinstance(error, ConfigError) and field else str(error)
@@ -158,6 +160,7 @@ class Child:
     def _assess(self, request: Message) -> bool:
         """Return whether the trial may continue. The assessor and an advisor see every new value, as with NNI."""
         wanted = self._hearing is None or not self._hearing.hears or self._hearing.tell(request)
+        self._reason = ""
         if self._assessor is None:
             return wanted
         trial, attempt = request["trial"], request["attempt"]
@@ -171,6 +174,7 @@ class Child:
             history.append(value)
             # A user's assessor may change the list. A copy at each result makes many results slow.
             if not _good(self._assessor.assess_trial(trial, list(history) if self._copies else history)):
+                self._reason = str(self._assessor.explain_stop())
                 return False
         return wanted
 

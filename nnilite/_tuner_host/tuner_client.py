@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._engine.messages import Ask, Assess, History, Tell, TunerCall
-from nnilite._tuner_host.answer_check import Failure, WrongAnswer, read_answer, read_choice
+from nnilite._tuner_host.answer_check import Failure, WrongAnswer, read_answer, read_words
 from nnilite._tuner_host.tuner_process import TunerProcess
 from nnilite.errors import ConfigError, Place, StoreError, TunerError
 from nnilite.records import Json
@@ -72,6 +72,7 @@ class TunerHost:
         histories: Callable[[], Awaitable[list[History]]],
     ) -> None:
         self.choice = ""  # which algorithm the tuner uses, and why, as of its last proposal
+        self.stop_reason = ""  # why the assessor would stop the trial that it has judged last
         self._plan = plan
         self._calls = calls
         self._histories = histories
@@ -211,7 +212,9 @@ class TunerHost:
             raise _Broken(str(error)) from None
         if not isinstance(answer, Failure):
             if request["do"] == "generate":
-                self.choice = read_choice(line)
+                self.choice = read_words(line, "choice")
+            elif request["do"] == "assess":
+                self.stop_reason = read_words(line, "reason")
             return answer
         if answer.fatal and answer.field:
             raise _Refusal(answer.text, answer.field)

@@ -37,6 +37,7 @@ class FakeTuner:
         self.assessed: list[tuple[str, tuple[Json, ...]]] = []
         self.poor: set[str] = set()  # trials that its assessor stops
         self.choice = ""
+        self.stop_reason = ""
 
     async def open(self, after: int) -> bool:
         """Ready at once, and not curious about intermediate results."""

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnilite._engine.messages import Ask, Assess, Tell, TunerCall
-from nnilite._tuner_host.answer_check import Failure, WrongAnswer, read_answer, read_choice
+from nnilite._tuner_host.answer_check import Failure, WrongAnswer, read_answer, read_words
 from nnilite._tuner_host.tuner_client import TunerHost, TunerPlan
 from nnilite._tuner_host.tuner_process import TunerProcess
 from nnilite.errors import TunerError
@@ -240,4 +240,4 @@ def test_whatever_is_said_is_refused_or_has_the_type_that_was_asked_for(call: di
 @pytest.mark.parametrize("choice", ["GP: few results", 3, None, ["GP"], "a" * 10_000])
 def test_what_a_tuner_says_of_its_choice_is_a_short_text(choice):
     line = json.dumps({"number": 1, "ok": [], "choice": choice}).encode()
-    assert read_choice(line) == (choice[:500] if isinstance(choice, str) else "")
+    assert read_words(line, "choice") == (choice[:500] if isinstance(choice, str) else "")

@@ -15,6 +15,7 @@ from nnilite.errors import ConfigError
 from nnilite.tuning.class_args import construct
 
 EVERY = {
+    "Auto": {},
     "Medianstop": {},
     "Curvefitting": {},
     "Percentile": {"n_startup_trials": 1},
@@ -227,3 +228,51 @@ def test_an_assessor_that_looks_for_the_opposite_of_the_tuner_is_warned_of(tuner
     config.check_algorithms()
     said = ["optimize_mode is minimize for the tuner, but maximize for the assessor; set it in the classArgs of both"]
     assert config.warnings == said[:count]
+
+
+def started_auto() -> Assessor:
+    """It has seen five trials complete, which end between 0.6 and 1.0."""
+    assessor = made("Auto")
+    for trial in range(5):
+        completed(assessor, f"whole {trial}", curve(0.6 + trial / 10))
+    return assessor
+
+
+def test_auto_stops_a_trial_that_is_far_behind_and_says_why():
+    assessor = started_auto()
+    assert stopped_at(assessor, "poor", curve(0.1)) is not None
+    assert stopped_at(assessor, "good", curve(1.1)) is None
+    assessor.assess_trial("worse", curve(0.05)[:12])
+    reason = assessor.explain_stop()
+    assert reason.startswith("after 12 results its best is 0.04863; the best 2 of 6 completed trials had 0.9727")
+
+
+def test_auto_judges_no_trial_before_four_have_completed():
+    assessor = made("Auto")
+    for trial in range(3):
+        completed(assessor, str(trial), curve(1.0))
+    assert stopped_at(assessor, "poor", curve(0.1)) is None
+
+
+def test_auto_waits_for_a_trial_that_could_still_gain_as_much_as_another_one_did():
+    late = [0.0] * 10 + [0.5] * 10
+    assert stopped_at(started_auto(), "late", late) == 2
+    assessor = started_auto()
+    completed(assessor, "late too", [0.0] * 12 + [1.2] * 8)
+    assert stopped_at(assessor, "late", late) == 13
+
+
+def test_auto_minimizes_as_it_maximizes():
+    up, down = started_auto(), made("Auto", optimize_mode="minimize")
+    for trial in range(5):
+        completed(down, f"whole {trial}", [-value for value in curve(0.6 + trial / 10)])
+    for end in (0.1, 0.3, 0.5, 0.7):
+        falling = [-value for value in curve(end)]
+        assert stopped_at(up, str(end), curve(end)) == stopped_at(down, str(end), falling)
+
+
+def test_auto_remembers_the_latest_trials_only():
+    assessor = made("Auto")
+    for trial in range(200):
+        completed(assessor, str(trial), [float(trial)] * 3)
+    assert len(assessor._completed) == 64

@@ -1,0 +1,86 @@
+"""`Auto`: the assessor for those who do not want to choose one. It stops a trial that would end behind, and says why."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Any
+
+from nnilite.assessor import Assessor, AssessResult
+from nnilite.tuner import scalar
+from nnilite.tuning.class_args import one_of
+
+_FEWEST = 4
+"""So many trials complete before any is judged."""
+
+_MOST = 64
+"""So many of the latest completed trials are remembered."""
+
+_LEADERS = 1 / 3
+"""This share of the completed trials are the best ones."""
+
+_FIRST_JUDGED = 2
+"""No trial is judged by its first result alone."""
+
+
+class AutoAssessor(Assessor):
+    """Stops a trial that is behind, and could not catch up by as much as any completed trial did.
+
+    Two things must be true after a result, by the best results so far of trials. All of the best third of the completed
+    trials were ahead of this one after as many results. And no completed trial, whether good or poor, gained enough from
+    there until its end to bring this one to the best of all. So curves that cross late, or jump by chance, make it
+    stop less. Results without a finite number are left out.
+
+    Args:
+        optimize_mode: "maximize" or "minimize".
+
+    Raises: ConfigError
+    """
+
+    def __init__(self, optimize_mode: str = "maximize") -> None:
+        self._sign = 1.0 if one_of("optimize_mode", optimize_mode, ("maximize", "minimize")) == "maximize" else -1.0
+        self._running: dict[str, list[float]] = {}  # the best so far after each result; more is better
+        self._completed: deque[list[float]] = deque(maxlen=_MOST)
+        self._best = -math.inf  # of all completed trials
+        self._reason = ""
+
+    def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult:
+        curve = self._running.setdefault(trial_job_id, [])
+        if len(trial_history) <= len(curve):  # it has begun again
+            curve.clear()
+        # Only what is new is looked at: a trial may report many thousands of results.
+        for place in range(len(curve), len(trial_history)):
+            number = scalar(trial_history[place])
+            best = curve[-1] if curve else -math.inf
+            curve.append(best if number is None else max(best, self._sign * number))
+        self._reason = self._find_reason(curve)
+        return AssessResult(not self._reason)
+
+    def explain_stop(self) -> str:
+        return self._reason
+
+    def trial_end(self, trial_job_id: str, success: bool) -> None:
+        curve = self._running.pop(trial_job_id, None)
+        if success and curve and math.isfinite(curve[-1]):
+            self._completed.append(curve)
+            self._best = max(self._best, curve[-1])
+
+    def _find_reason(self, curve: list[float]) -> str:
+        """Return why a trial with these best results should end; "" if it should not."""
+        count = len(curve)
+        rivals = [rival for rival in self._completed if len(rival) >= count]
+        if count < _FIRST_JUDGED or len(rivals) < _FEWEST or not math.isfinite(curve[-1]):
+            return ""
+        leaders = sorted(rivals, key=lambda rival: rival[-1])[-math.ceil(len(rivals) * _LEADERS) :]
+        level = min(leader[count - 1] for leader in leaders)
+        gain = max(rival[-1] - rival[count - 1] for rival in rivals)
+        if curve[-1] >= level or curve[-1] + gain >= self._best:
+            return ""
+        return (
+            f"after {count} results its best is {self._show(curve[-1])}; the best {len(leaders)} of {len(rivals)} completed "
+            f"trials had {self._show(level)} or better by then, and none gained more than {gain:.4g} from there, "
+            f"too little for {self._show(self._best)}"
+        )
+
+    def _show(self, number: float) -> str:
+        return f"{self._sign * number:.4g}"
