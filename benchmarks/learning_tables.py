@@ -1,4 +1,4 @@
-"""Learning curves of real trainings: each combination of a few parameters, for 81 epochs, as `learning_record` made them.
+"""Learning curves of real trainings: all combinations of a few parameters for 81 epochs, made by `learning_record`.
 
 A table is a model with data that comes with scikit-learn or is generated. `HELD_OUT` was named before anything was
 measured: nobody looks at these while an assessor is changed.

@@ -106,7 +106,7 @@ class Simulation:
 
 
 def summarize(simulation: Simulation, table: LearningTable, horizon_s: float) -> Outcome:
-    times = {near: 1.0 for near in NEAR}
+    times = dict.fromkeys(NEAR, 1.0)
     area, before_s, regret = 0.0, 0.0, WORST_REGRET
     for now_s, loss in simulation.found:
         area += regret * (now_s - before_s)

@@ -1,4 +1,4 @@
-"""Reads results and calls of the tuner of an experiment that need not be this one, running or not, from its database."""
+"""Reads results, and calls of the tuner, of an experiment that need not be this one, from its database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Auto`: the assessor for those who do not want to choose one. It stops a trial that would end behind, and says why."""
+"""`Auto`, the assessor for those who do not want to choose: it stops trials that would end behind, and says why."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _FIRST_JUDGED = 2
 class AutoAssessor(Assessor):
     """Stops a trial that is behind, and could not catch up by as much as any completed trial did.
 
-    Two things must be true after a result, by the best results so far of trials. All of the best third of the completed
-    trials were ahead of this one after as many results. And no completed trial, whether good or poor, gained enough from
-    there until its end to bring this one to the best of all. So curves that cross late, or jump by chance, make it
-    stop less. Results without a finite number are left out.
+    Two things must be true after a result, by the best results so far of trials. All of the best third of the
+    completed trials were ahead of this one after as many results. And no completed trial, whether good or poor, gained
+    enough from there until its end to bring this one to the best of all. So curves that cross late, or jump by chance,
+    make it stop less. Results without a finite number are left out.
 
     Args:
         optimize_mode: "maximize" or "minimize".
@@ -76,9 +76,10 @@ class AutoAssessor(Assessor):
         gain = max(rival[-1] - rival[count - 1] for rival in rivals)
         if curve[-1] >= level or curve[-1] + gain >= self._best:
             return ""
+        best_ones = f"the best {len(leaders)} of {len(rivals)} completed trials"
         return (
-            f"after {count} results its best is {self._show(curve[-1])}; the best {len(leaders)} of {len(rivals)} completed "
-            f"trials had {self._show(level)} or better by then, and none gained more than {gain:.4g} from there, "
+            f"after {count} results its best is {self._show(curve[-1])}; {best_ones} "
+            f"had {self._show(level)} or better by then, and none gained more than {gain:.4g} from there, "
             f"too little for {self._show(self._best)}"
         )
 

@@ -14,6 +14,7 @@ from nnilite_optuna._study import OptunaTuner
 
 if TYPE_CHECKING:
     from optuna import Study
+    from optuna.distributions import BaseDistribution
     from optuna.samplers import NSGAIISampler
     from optuna.trial import FrozenTrial, TrialState
 
@@ -49,7 +50,8 @@ class NSGA2Tuner(OptunaTuner):
 
     def _make_sampler(self, nested: bool) -> NSGAIISampler:
         self._generation = -1
-        self._genetic = _make_remembering_sampler()(
+        whole = None if nested else {name: self._always[name] for name in sorted(self._always)}
+        self._genetic = _make_remembering_sampler(whole)(
             population_size=self._size, mutation_prob=self._mutation, crossover_prob=self._crossover
         )
         return self._genetic
@@ -70,14 +72,22 @@ class NSGA2Tuner(OptunaTuner):
             self._genetic.get_parent_population(self._study, generation)  # remembered by the study
 
 
-def _make_remembering_sampler() -> type[NSGAIISampler]:
-    """Return a sampler that remembers the trials of each generation, which optuna would search for in all trials."""
+def _make_remembering_sampler(whole: dict[str, BaseDistribution] | None) -> type[NSGAIISampler]:
+    """Return a sampler that remembers the trials of each generation, which optuna would search for in all trials.
+
+    `whole`: the parameters that every trial has, if that is all of them; optuna finds them out again for each trial.
+    """
     from optuna.samplers import NSGAIISampler
     from optuna.trial import TrialState
 
     members: dict[int, list[int]] = {}  # generation -> ids of its completed trials
 
+    moving = whole and {name: axis for name, axis in whole.items() if not axis.single()}
+
     class Remembering(NSGAIISampler):  # type: ignore[misc,unused-ignore]
+        def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+            return super().infer_relative_search_space(study, trial) if moving is None else moving
+
         def get_trial_generation(self, study: Study, trial: FrozenTrial) -> int:
             known = trial.system_attrs.get(self._get_generation_key())
             if known is not None:
