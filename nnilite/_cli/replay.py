@@ -70,7 +70,7 @@ def _check_seed(config: CheckedConfig) -> None:
         return
     if "seed" in inspect.signature(lookup.tuner_class(name)).parameters:
         raise Conflict(
-            f"The tuner {name} had no seed, so that nobody knows its random numbers: in a new experiment, give it one, "
+            f"The tuner {name} had no seed, so its random numbers are not known: in a new experiment, give it one, "
             "such as `classArgs: {seed: 7}`."
         )
 
@@ -152,7 +152,7 @@ def _tell(entry: RegistryEntry, same: int, difference: Difference | None, since:
         more = f" and {len(since) - _MOST_NAMED} more" if len(since) > _MOST_NAMED else ""
         lines.append(f"Packages that have changed: {'; '.join(since[:_MOST_NAMED])}{more}.")
     else:
-        lines.append("No package is known to have changed: the tuner may use time or chance beside its seed.")
+        lines.append("No package is known to have changed: the tuner may use the time, or chance apart from its seed.")
     return "\n".join(lines)
 
 
