@@ -18,6 +18,7 @@ MEASURES = (
     "startup",
     "intake",
     "proposals",
+    "search_costs",
     "packing",
     "scale",
     "heartbeats",

@@ -59,7 +59,7 @@ def test_another_seed_shows_at_the_first_proposal(folder: Path, told: Told) -> N
     assert code == 1
     assert text.startswith("Experiment bowl: 0 proposals are the same, and then that of trial 0 differs.\n")
     assert "\n  x: was " in text
-    assert text.endswith("No package is known to have changed: the tuner may use the time, or chance apart from its seed.\n")
+    assert "No package is known to have changed" in text
 
 
 def test_a_package_that_has_changed_since_is_named(folder: Path, told: Told) -> None:

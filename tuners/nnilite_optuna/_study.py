@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import optuna
     from optuna.samplers import BaseSampler
     from optuna.storages import InMemoryStorage
+    from optuna.trial import TrialState
 
 _SHARED = "tpe:relative_params"
 """Parallel optuna workers share unfinished proposals in these attributes; a replay would not have them."""
@@ -97,7 +98,7 @@ class OptunaTuner(LearningTuner):
         from optuna.trial import TrialState
 
         if self._asked is not None:
-            self._study.tell(self._asked.number, state=TrialState.FAIL)
+            self._end(self._asked.number, TrialState.FAIL)
             self._asked = None
 
     def _opened(self, point: Point) -> None:
@@ -130,10 +131,16 @@ class OptunaTuner(LearningTuner):
 
         number = self._number(point)
         if point.state is PointState.DONE:
-            self._study.tell(number, list(point.losses or ()))
+            self._end(number, TrialState.COMPLETE, list(point.losses or ()))
             return
         poor = point.state is PointState.POOR
-        self._study.tell(number, state=TrialState.PRUNED if poor else TrialState.FAIL)
+        self._end(number, TrialState.PRUNED if poor else TrialState.FAIL)
+
+    def _end(self, number: int, state: TrialState, values: list[float] | None = None) -> None:
+        """End a trial as `Study.tell` does, which also makes a copy of the trial that is not needed here."""
+        trial_id = self._trial_id(number)
+        self._study.sampler.after_trial(self._study, self._storage.get_trial(trial_id), state, values)
+        self._storage.set_trial_state_values(trial_id, state, values)
 
     def _number(self, point: Point) -> int:
         return int(point.notes[_NUMBER])
