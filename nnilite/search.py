@@ -282,10 +282,6 @@ class Search:
                 self._stop_reasons[found.id] = "stopped by the assessor" + (f": {why}" if why else "")
             return good
 
-    def _get_stop_reason(self, trial: Trial) -> str:
-        with self._lock:
-            return self._stop_reasons.get(trial.id, "")
-
     def set_attribute(self, trial: Trial | str, name: str, value: Json) -> None:
         """Set an attribute of a running trial, which is kept with its end. A function calls `nnilite.set_attribute`.
 

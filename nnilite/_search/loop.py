@@ -169,7 +169,7 @@ class Loop:
         if self._late() or self._stopped:
             raise TimeUp("the search ends" if self._stopped else "the time is up")
         if not self._search.report(trial, value):
-            raise TrialStopped(self._search._get_stop_reason(trial))
+            raise TrialStopped(self._search._stop_reasons.get(trial.id, "stopped by the assessor"))
 
     def _verdict(self, trial: Trial, value: Json) -> tuple[str, str]:
         """Return the answer to a report of a worker process: see `worker`."""
