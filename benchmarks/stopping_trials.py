@@ -54,7 +54,7 @@ class OurTrials:
         self._assessor = (
             find(assessor)(optimize_mode="minimize", **ASSESSOR_ARGS.get(assessor, {})) if assessor else None
         )
-        self._saved: dict[str, int] = {}  # epochs by folder
+        self._saved: dict[str | None, int] = {}  # epochs by folder
         self._next = 0
 
     def begin(self) -> SimulatedTrial | None:
@@ -64,7 +64,7 @@ class OurTrials:
             parameters = self._tuner.generate_parameters(self._next)
         except NoMoreTrialError:
             return None
-        done = self._saved.get(parameters.get("load_checkpoint_dir", ""), 0)
+        done = self._saved.get(parameters.get("load_checkpoint_dir"), 0)
         until = int(parameters.get("TRIAL_BUDGET", EPOCHS))
         trial = SimulatedTrial(self._next, self._table.row(parameters), until, done, parameters)
         trial.losses = self._table.losses[trial.row, :done].tolist()
@@ -77,7 +77,8 @@ class OurTrials:
         return self._assessor.assess_trial(str(trial.number), list(trial.losses)) in (True, _good())
 
     def end(self, trial: SimulatedTrial, stopped: bool) -> None:
-        self._saved[trial.parameters.get("save_checkpoint_dir", "")] = len(trial.losses)
+        if "save_checkpoint_dir" in trial.parameters:
+            self._saved[trial.parameters["save_checkpoint_dir"]] = len(trial.losses)
         # As in an experiment: a trial that was stopped has its latest result.
         value = trial.losses[-1] if stopped else trial.best
         self._tuner.receive_trial_result(trial.number, trial.parameters, value)

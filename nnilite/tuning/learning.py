@@ -96,6 +96,7 @@ class LearningTuner(Tuner):
 
     space: SearchSpace
     _rules: Constraints | None = None
+    _keeps_points = True
 
     def __init__(self, optimize_mode: str = "minimize", seed: int | None = None) -> None:
         self._accept_customized_trials()
@@ -153,6 +154,7 @@ class LearningTuner(Tuner):
             rules.check(space)
         self._accept(space)
         self.space, self._space, self._rules = space, space, rules
+        self._keeps_points = self.learns or space.size is not None
         self._extras = (EXTRAS | self.extra_keys) - names
         self._seen.clear()
         self._restart()
@@ -241,10 +243,6 @@ class LearningTuner(Tuner):
         raise NoMoreTrialError
 
     # Points
-
-    @property
-    def _keeps_points(self) -> bool:
-        return self.learns or self._space is None or self._space.size is not None
 
     def _open(self, parameters: Json, parameter_id: int) -> None:
         if not self._keeps_points:
