@@ -14,6 +14,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,8 @@ PYTHON = shlex.quote(sys.executable)
 PLAIN = "import sys\nwith open('results', 'a') as file:\n    file.write(sys.argv[1] + '\\n')\n"
 TRIAL = "import nnilite\nnnilite.report_final_result(nnilite.get_next_parameter().get('x', 0.0))\n"
 SHELL = 'x=$(cat "$NNI_SYS_DIR/parameter.cfg")\necho "final 0.5" >> "$NNILITE_METRICS"'
+LEARN = "from sklearn.svm import SVC\n"
+LEARN_TRIALS = 40
 GAP_GOAL_MS = {2: 10, 8: 30}
 
 
@@ -57,6 +60,11 @@ def measure() -> list[Result]:
             ours = nnilite(code, f"{PYTHON} trial.py", concurrency)
             plain, sdk = (cheaper(*both) for both in zip(before, baselines(code, concurrency), strict=True))
             results += of_python(concurrency, plain, sdk, ours)
+            warm = nnilite(code, f"{PYTHON} trial.py", concurrency, preload=["json"])
+            results.append(
+                of_preloaded(f"no-op Python trial with `preload`, concurrency {concurrency}", plain, warm, 2)
+            )
+        results.append(with_scikit_learn(code))
         return [*results, *of_shell(nnilite(code, SHELL, 2)), *of_disk(ours)]
 
 
@@ -81,6 +89,21 @@ def of_python(concurrency: int, plain: Run, sdk: Run, ours: Run) -> list[Result]
     ]
 
 
+def of_preloaded(where: str, plain: Run, ours: Run, goal: float) -> Result:
+    speed = plain.wall_s / ours.wall_s
+    base = f"plain script under xargs: {plain.wall_s * 1000:.1f} ms"
+    return Result(f"{where}: wall", f"{ours.wall_s * 1000:.1f} ms", base, f"{speed:.2f}", str(goal), speed >= goal)
+
+
+def with_scikit_learn(code: Path) -> Result:
+    """Trials that import scikit-learn, beside the same imports under xargs."""
+    (code / "plain_learn.py").write_text(LEARN + PLAIN)
+    (code / "learn.py").write_text(LEARN + TRIAL)
+    plain = xargs(code, f"{PYTHON} plain_learn.py 0.@", 2, LEARN_TRIALS)
+    warm = nnilite(code, f"{PYTHON} learn.py", 2, LEARN_TRIALS, preload=["sklearn.svm"])
+    return of_preloaded("trial that imports scikit-learn, with `preload`, concurrency 2", plain, warm, 4)
+
+
 def of_shell(ours: Run) -> list[Result]:
     measured = f"{ours.cpu_s * 1000:.1f} ms: {ours.parts}"
     return [Result("two-line shell trial: processor", measured, "", "", "14 ms", ours.cpu_s <= 0.014)]
@@ -102,14 +125,15 @@ def cheaper(one: Run, other: Run) -> Run:
     return Run(min(one.cpu_s, other.cpu_s), min(one.wall_s, other.wall_s))
 
 
-def xargs(code: Path, command: str, concurrency: int) -> Run:
-    line = f"seq {TRIALS} | xargs -P {concurrency} -I@ {command}"
+def xargs(code: Path, command: str, concurrency: int, number: int = TRIALS) -> Run:
+    line = f"seq {number} | xargs -P {concurrency} -I@ {command}"
     cpu_s, wall_s = costs.command_s(["/bin/sh", "-c", line], code, {"PYTHONWARNINGS": "ignore"})
-    return Run(cpu_s / TRIALS, wall_s / TRIALS)
+    return Run(cpu_s / number, wall_s / number)
 
 
-def nnilite(code: Path, command: str, concurrency: int, number: int = TRIALS) -> Run:
-    with experiment(code, command, number, concurrency) as (entry, client):
+def nnilite(code: Path, command: str, concurrency: int, number: int = TRIALS, preload: Sequence[str] = ()) -> Run:
+    service = {"platform": "local", "preload": list(preload)}
+    with experiment(code, command, number, concurrency, service) as (entry, client):
         before = costs.spent(entry.pid or 0)
         while client.profile()["state"] not in ("DONE", "ERROR"):
             time.sleep(0.5)

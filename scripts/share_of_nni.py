@@ -19,7 +19,7 @@ import yaml
 from nnilite import Experiment
 from nnilite._cli import nnictl
 from nnilite._keeper import SHIM
-from nnilite._keeper.attempt_run import _NOT_FOR_TRIALS
+from nnilite._keeper.trial_environment import _NOT_FOR_TRIALS
 from nnilite._plugins import lookup
 from nnilite._rest.nni_routes import NNI_ROUTES
 from nnilite.config import AlgorithmConfig, ExperimentConfig

@@ -42,6 +42,7 @@ program            the command line
 spec               the specification of an attempt, checked once
 attempt_run        one attempt, from the specification to the last delivered event
 starting           starts the trial's command
+trial_environment  the environment of a trial
 niceness           sets who gets a processor first where all are busy
 process            recognizes the trial's process, and ends it with its group
 exit_code          exit codes in the form of shells, and in words
@@ -85,6 +86,10 @@ plain_file         small files by the system's calls alone
 signals            what the keeper uses of `signal`, without the time that its import takes
 wake               lets the main thread wait for signals, other threads, and time
 fork_server        forks a keeper for each job, which saves the start of Python
+preloader          the fork server's end of a process that has imported modules, for trials that start as its forks
+preload_program    that process, the preloader, which runs in the Python of the trials
+preloaded_start    starts a trial as a fork of it
+python_command     reads of a command which Python it starts, and with what
 """
 
 from __future__ import annotations
@@ -137,6 +142,7 @@ BEFORE_START: Tuple[str, ...] = (
     "signals",
     "spec",
     "starting",
+    "trial_environment",
     "wake",
     "working_copy",
 )
@@ -144,7 +150,10 @@ BEFORE_START: Tuple[str, ...] = (
 
 _PACKAGE = Path(__file__).parent
 _CPYTHON = "nnilite/_cpython.py"
-_FOR_MANY_TRIALS = ("nnilite/_keeper/fork_server.py",)
+_FOR_MANY_TRIALS = tuple(
+    f"nnilite/_keeper/{module}.py"
+    for module in ("fork_server", "preload_program", "preloaded_start", "preloader", "python_command")
+)
 _FOR_STORAGE = ("code_fetch", "enclosed", "saver", "storage", "storage_choice", "storage_http")
 _FOR_NODES = (
     "first_node",

@@ -13,20 +13,22 @@ from __future__ import annotations
 import os
 import time
 
-from . import process, signals, starting
+from . import process, signals, starting, trial_environment
 from .exit_code import sentence, status
 from .folder import Folder, is_gone
 from .niceness import Niceness
 from .output import OutputFile
 from .saving import choose_saver
-from .starting import NotStarted
+from .starting import EndUnknown, NotStarted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional, Tuple, TypeVar
 
     from .courier import Courier
+    from .preloaded_start import PreloadedStarts
     from .spec import Spec
+    from .starting import StartedCommand
     from .wake import Wake
 
     T = TypeVar("T")
@@ -48,14 +50,6 @@ _BY_SIGTERM = (-signals.SIGTERM, 128 + signals.SIGTERM)  # the latter is what a 
 _THREADS_END_S = 0.5
 _READ_PATIENCE_S, _READ_AGAIN_S = 10.0, 0.5
 _IMPORT_S = 120.0  # the same for this keeper's own modules, without which its trial is lost
-_NOT_FOR_TRIALS = (
-    "NNI_TRIAL_COMMAND_CHANNEL",  # it would keep NNI's own SDK from writing to the spool
-    "REUSE_MODE",
-    "MULTI_PHASE",
-    "NNILITE_TOKEN",
-    "NNILITE_SPEC",
-    "NNILITE_HOST",
-)
 
 
 def run(spec: Spec, wake: Wake) -> int:
@@ -70,7 +64,7 @@ def run(spec: Spec, wake: Wake) -> int:
     return _run(spec, wake, Folder(spec.directory))
 
 
-def run_one_of_several(spec: Spec, wake: Wake) -> Tuple[int, bool]:
+def run_one_of_several(spec: Spec, wake: Wake, preloaded: Optional[PreloadedStarts]) -> Tuple[int, bool]:
     """Run one attempt and return its exit code, and whether this process can run another because nothing is left of it.
 
     By then the attempt's folder is unlocked, so that this process is not mistaken for its keeper.
@@ -78,7 +72,7 @@ def run_one_of_several(spec: Spec, wake: Wake) -> Tuple[int, bool]:
     import threading
 
     folder = Folder(spec.directory)
-    code = _run(spec, wake, folder)
+    code = _run(spec, wake, folder, preloaded)
     for thread in threading.enumerate():
         if thread is not threading.current_thread():
             thread.join(_THREADS_END_S)
@@ -86,8 +80,8 @@ def run_one_of_several(spec: Spec, wake: Wake) -> Tuple[int, bool]:
     return code, folder.can_lock and threading.active_count() == 1
 
 
-def _run(spec: Spec, wake: Wake, folder: Folder) -> int:
-    attempt = AttemptRun(spec, folder, wake)
+def _run(spec: Spec, wake: Wake, folder: Folder, preloaded: Optional[PreloadedStarts] = None) -> int:
+    attempt = AttemptRun(spec, folder, wake, preloaded)
     try:
         folder.create()
         if not folder.lock():
@@ -114,7 +108,8 @@ def deliver(spec: Spec, wake: Wake) -> int:
 class AttemptRun:
     """Owns the trial's process. The courier's thread owns the delivery."""
 
-    def __init__(self, spec: Spec, folder: Folder, wake: Wake) -> None:
+    def __init__(self, spec: Spec, folder: Folder, wake: Wake, preloaded: Optional[PreloadedStarts] = None) -> None:
+        self._preloaded = preloaded
         self._spec = spec
         self._folder = folder
         self._wake = wake
@@ -140,18 +135,19 @@ class AttemptRun:
     def run(self) -> int:
         """Run the command to its end."""
         try:
-            pid = self._start()
+            command = self._start()
         except NotStarted as error:
             return self.report_not_started(str(error), error.by_machine)
-        niceness = Niceness(pid, self._spec.niceness)
-        started = dict(process.identity(pid), time=self._began[0], run=self.run_id)
+        niceness = Niceness(command.pid, self._spec.niceness)
+        started = dict(command.identity, time=self._began[0], run=self.run_id)
         self._folder.write("started", started)
         self._courier.notify(started)
         self._courier.measure(started)
         self._start_courier()
         self._saver.start()
-        code = self._watch(pid, niceness)
-        self._end_rest(pid)
+        code = self._watch(command, niceness)
+        command.close()
+        self._end_rest(command.pid)
         self._look()
         if self._spec.distributed and not self._why:
             self._why, self._cause = _reason_of_nodes(self._folder)
@@ -166,7 +162,7 @@ class AttemptRun:
         if self._courier.fenced:
             return FENCED
         self._linger()
-        return status(code)
+        return NOT_STARTED if code is None else status(code)
 
     def report_not_started(self, message: str, by_machine: bool = False) -> int:
         """Report to the manager why the command cannot be started, and whether that is this machine's fault."""
@@ -230,8 +226,8 @@ class AttemptRun:
             self._courier_works = True
             self._courier.start()
 
-    def _start(self) -> int:
-        """Start the command. Return its pid. Raises: NotStarted."""
+    def _start(self) -> StartedCommand:
+        """Start the command, by the preloader if there is one and it can. Raises: NotStarted."""
         self._check_wanted()
         try:
             self._folder.write_parameters(self._spec.parameters)
@@ -239,15 +235,15 @@ class AttemptRun:
                 self._start_courier()  # for heartbeats, since a storage may take its time
             directory = self._code()
             self._saver.restore(self._wanted)
-            env = self._environment(directory)
+            env = trial_environment.environment_of(self._spec, self._folder, directory, self._saver.checkpoint_dir)
         except OSError as error:
             raise NotStarted("the trial's folder cannot be prepared: {}".format(error), by_machine=True) from error
         self._check_wanted()
         try:
             self._began = (time.time(), time.monotonic())
-            return starting.start(
-                _command_of(self._spec, self._folder), directory, env, self._folder.stdout, self._folder.stderr
-            )
+            command = _command_of(self._spec, self._folder)
+            preloaded = self._preloaded and self._preloaded.start(command, directory, env, self._folder, self._wake)
+            return preloaded or starting.start(command, directory, env, self._folder.stdout, self._folder.stderr)
         except (OSError, ValueError) as error:  # a ValueError is a zero byte in command or environment
             text = "the trial command cannot be started in {}: {}".format(directory, error)
             raise NotStarted(text, starting.is_by_machine(error)) from error
@@ -285,48 +281,24 @@ class AttemptRun:
         """Return whether the trial's end has not been requested."""
         return not (self._asked() or (self._made and self._made.fenced))
 
-    def _environment(self, directory: str) -> Dict[str, str]:
-        """Return the environment of the command. Raises: OSError."""
-        from . import sdk_folder
-
-        spec = self._spec
-        env = {name: value for name, value in os.environ.items() if name not in _NOT_FOR_TRIALS}
-        own = {
-            "NNI_PLATFORM": "local",  # with this, NNI's own SDK writes to the spool
-            "NNI_EXP_ID": spec.experiment,
-            "NNI_TRIAL_JOB_ID": spec.trial,
-            "NNI_TRIAL_SEQ_ID": str(spec.sequence),
-            "NNI_SYS_DIR": self._folder.path,
-            "NNI_OUTPUT_DIR": self._folder.path,
-            "NNI_CODE_DIR": directory,
-            "NNILITE_PLATFORM": spec.platform,
-            "NNILITE_JOB": spec.job,
-            "NNILITE_ATTEMPT": str(spec.attempt),
-            "NNILITE_METRICS": self._folder.metrics,
-            "NNILITE_CHECKPOINT_DIR": self._saver.checkpoint_dir,
-        }
-        for name, value in {**own, **spec.env}.items():
-            env.pop(name, None)
-            if value is not None:
-                env[name] = str(value)
-        paths = [sdk_folder.place(self._folder.inner), env.get("PYTHONPATH", "")]
-        env["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-        return env
-
-    def _watch(self, pid: int, niceness: Niceness) -> int:
-        """Wait for the command's end, watch its files, and end it if requested. Return its exit code."""
+    def _watch(self, command: StartedCommand, niceness: Niceness) -> Optional[int]:
+        """Wait for the command's end, watch its files, and end it if requested. Return its exit code, if known."""
         shortest, longest = _POLL_S
         pause = _FIRST_LOOK_S
         while True:
-            self._wake.wait(pause)
-            code = process.reap(pid)
+            self._wake.wait(pause, *command.files)
+            try:
+                code = command.poll()
+            except EndUnknown as error:
+                if not self._why:
+                    self._why, self._cause = str(error), "machine"
+                return None
             if code is not None:
-                starting.ended(pid, code)
                 if code and not self._why and _has_sigterm_come(self._wake, code):
                     self._why, self._cause = self._find_reason(time.monotonic())
                 return code
             niceness.apply()
-            self._end_if_wanted(pid)
+            self._end_if_wanted(command.pid)
             pause = shortest if self._look() else min(longest, pause * 1.5)
             if self._kill_at is not None:
                 pause = min(pause, max(0.001, self._kill_at - time.monotonic()))
@@ -408,9 +380,9 @@ class AttemptRun:
             return 0.0
         return self._spec.grace_s if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
 
-    def _make_message(self, code: int) -> str:
+    def _make_message(self, code: Optional[int]) -> str:
         """Return one sentence on the end, and after a failure the last lines of the trial's standard error."""
-        parts = [self._why or sentence(code)] if code or self._why else []
+        parts = [self._why or sentence(code or 0)] if code or self._why else []
         if code and self._folder.is_disk_full():
             parts.append("the disk of the trial's folder {} is full".format(self._folder.path))
         if code and not self._why:

@@ -2,10 +2,13 @@
 
 Each line is one JSON object. On standard input:   {"spec": "/path/spec.json", "again": true}
                                                    {"end": job}, or {"end": job, "kill": true}
+                                                 {"preload": {"modules": [...], "command": ..., "code": "/path"}}
 On standard output, `job` as in the spec:    {"event": "started", "job": ..., "pid": ..., "start": ...}
                                              {"event": "ended", "job": ..., "pid": ..., "status": exit code}
                                              {"event": "refused", "spec": ..., "message": ..., "lasting": ...}
                                              {"event": "told", "job": ..., "found": true}
+                                             {"event": "preloaded", "memory": bytes}
+                                             {"event": "not preloaded", "message": ...}
 
 `pid` and `start` are those of the keeper (`start` as in `.nni/started`, to detect a reused pid); a negative status is a
 signal. The server ends when its standard input is closed. Keepers have sessions of their own and keep running.
@@ -15,6 +18,9 @@ keeper's work for a short trial. It gets them over a socket, from this server al
 closed. So the process id of such a keeper does not show its current job: the lock of the attempt's folder does. And
 only this server can send it a signal (`end`) that cannot hit the next job, since it gives none to a keeper to which it
 has sent one. It is SIGTERM, or SIGKILL with `kill`.
+
+With `preload` a preloader is started (see `preloader`), for trials with this command. "preloaded" is reported each
+time that it is ready, "not preloaded" once, if all further trials are to start afresh.
 """
 
 from __future__ import annotations
@@ -28,14 +34,18 @@ import socket
 import stat
 import sys
 import time
-from typing import Any, Dict, List, NoReturn, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, NoReturn, Optional
 
 from . import plain_file, process
 from .attempt_run import run_one_of_several
 from .folder import Folder
 from .niceness import go_first
+from .preloader import NotPreloaded, Preloader
 from .spec import Spec, SpecError, load
 from .wake import Wake
+
+if TYPE_CHECKING:
+    from .preloaded_start import PreloadedStarts
 
 _MAX_LINE_BYTES = 1_000_000
 _READ_BYTES = 65536
@@ -104,14 +114,18 @@ class _ForkServer:
         self._links: Dict[int, _Forked] = {}  # by the file of the link
         self._free: List[_Forked] = []  # the last one has become free last
         self._line = b""
+        self._preloader: Optional[Preloader] = None
 
     def turn(self) -> bool:
         """Wait for something and handle it. Return False at the end of the input."""
-        readable = self.wake.wait(_FREE_S if self._free else _WAIT_S, 0, *self._links)
+        told = [] if self._preloader is None else self._preloader.files
+        readable = self.wake.wait(_FREE_S if self._free else _WAIT_S, 0, *told, *self._links)
         _limit_log()
         for file in readable:
             if file in self._links:
                 self._hear(file)
+        if self._preloader is not None and any(file in readable for file in told):
+            self._say_if(self._preloader.hear())
         self._reap()
         self._dismiss()
         if 0 not in readable:
@@ -133,6 +147,9 @@ class _ForkServer:
             if isinstance(order, dict) and isinstance(order.get("end"), str):
                 self._end(order["end"], signal.SIGKILL if order.get("kill") is True else signal.SIGTERM)
                 return
+            if isinstance(order, dict) and isinstance(order.get("preload"), dict):
+                self._preload(order["preload"])
+                return
             path = order.get("spec") if isinstance(order, dict) else None
             if not isinstance(path, str) or path == "-":
                 raise SpecError('the input is not of the form {"spec": "/path/spec.json"}')
@@ -147,6 +164,17 @@ class _ForkServer:
             self._fork(spec, path, None)
         elif not self._give(spec, path):
             self._fork(spec, path, _pair())
+
+    def _preload(self, order: Dict[str, Any]) -> None:
+        """Start a preloader, for the keepers that are forked from now on."""
+        if self._preloader is not None:
+            self._preloader.close()
+        try:
+            self._preloader = Preloader(order)
+            self._preloader.start()
+        except (NotPreloaded, KeyError, OSError) as error:
+            self._preloader = None
+            self._say({"event": "not preloaded", "message": str(error)})
 
     def _give(self, spec: Spec, path: str) -> bool:
         """Give the job to a free keeper. Return False if there is none."""
@@ -176,7 +204,10 @@ class _ForkServer:
                 other.close()
             if link is not None:
                 link[0].close()
-            _be_keeper(spec, None if link is None else link[1])
+            if self._preloader is not None:
+                self._preloader.leave()
+            starts = None if self._preloader is None else self._preloader.starts
+            _be_keeper(spec, None if link is None else link[1], starts)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         if link is not None:
             link[1].close()
@@ -223,7 +254,7 @@ class _ForkServer:
         keeper.close()
 
     def _reap(self) -> None:
-        while self._forked:
+        while self._forked or self._preloader is not None:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
@@ -232,6 +263,8 @@ class _ForkServer:
                 return
             keeper = self._forked.pop(pid, None)
             if keeper is None:
+                if self._preloader is not None:
+                    self._say_if(self._preloader.note_end(pid))
                 continue
             self._forget_link(keeper)
             if keeper.job:
@@ -243,6 +276,10 @@ class _ForkServer:
 
     def _refuse(self, path: Optional[str], message: str, lasting: bool = False) -> None:
         self._say({"event": "refused", "spec": path, "message": message, "lasting": lasting})
+
+    def _say_if(self, event: Optional[Dict[str, Any]]) -> None:
+        if event is not None:
+            self._say(event)
 
     def _say(self, event: Dict[str, Any]) -> None:
         try:
@@ -270,7 +307,7 @@ def _pair() -> "Optional[tuple[socket.socket, socket.socket]]":
         return None
 
 
-def _be_keeper(spec: Spec, link: Optional[socket.socket]) -> NoReturn:
+def _be_keeper(spec: Spec, link: Optional[socket.socket], preloaded: Optional[PreloadedStarts]) -> NoReturn:
     """Run a keeper in the forked process until its end."""
     code, server_log = _CRASHED, sys.stderr
     try:
@@ -280,7 +317,7 @@ def _be_keeper(spec: Spec, link: Optional[socket.socket]) -> NoReturn:
         wake.listen()
         while True:
             sys.stderr = _Log(Folder(spec.directory).log)
-            code, can_go_on = run_one_of_several(spec, wake)
+            code, can_go_on = run_one_of_several(spec, wake, preloaded)
             sys.stderr = server_log
             if link is None or not can_go_on or wake.terminations:
                 break

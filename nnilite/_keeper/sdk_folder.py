@@ -22,26 +22,34 @@ if TYPE_CHECKING:
     from typing import Dict
 
 
+_NAME = ".nnilite-sdk-"
+
+
 def place(inner: str) -> str:
     """Return the folder to put on PYTHONPATH. `inner`: a place for one that only this attempt uses. Raises: OSError."""
-    archive = os.path.abspath(sys.argv[0])
-    name = ".nnilite-sdk-" + BUILD
-    if BUILD and os.path.isfile(archive):
-        shared = os.path.join(os.path.dirname(archive), name)
-        if os.pathsep not in shared and (_is_ours(shared) or _made(shared)):
-            return shared
+    shared = shared_place()
+    if shared:
+        return shared
     own = os.path.join(inner, "sdk")
     if os.pathsep in own:
-        return _temporary(name)
+        return _temporary()
     if not os.path.isdir(own):
         _unpack(own)
     return own
 
 
-def _temporary(name: str) -> str:
+def shared_place() -> str:
+    """Return the folder for all trials of this worker; "" if it cannot be made."""
+    archive = os.path.abspath(sys.argv[0])
+    shared = os.path.join(os.path.dirname(archive), _NAME + BUILD)
+    usable = BUILD and os.path.isfile(archive) and os.pathsep not in shared and (_is_ours(shared) or _made(shared))
+    return shared if usable else ""
+
+
+def _temporary() -> str:
     import tempfile
 
-    folder = os.path.join(tempfile.gettempdir(), "{}-{}".format(name, os.geteuid()))
+    folder = os.path.join(tempfile.gettempdir(), "{}{}-{}".format(_NAME, BUILD, os.geteuid()))
     if BUILD and (_is_ours(folder) or _made(folder)):
         return folder
     own = os.path.join(tempfile.mkdtemp(prefix="nnilite-sdk-"), "sdk")

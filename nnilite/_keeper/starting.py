@@ -13,12 +13,12 @@ import errno
 import os
 import sys
 
-from . import signals
+from . import process, signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
-    from typing import Dict, List, Mapping, NoReturn, Sequence
+    from typing import Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _-+=.,:/@%")
@@ -52,8 +52,33 @@ def is_by_machine(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno in _MACHINE_ERRORS
 
 
-def start(command: str, directory: str, env: Mapping[str, str], stdout: str, stderr: str) -> int:
-    """Start the command by bash, or by sh if there is no bash. Return its pid. Raises: OSError, ValueError.
+class EndUnknown(Exception):
+    """The command has ended, and its exit code is lost. The text is the sentence for the user."""
+
+
+class StartedCommand:
+    """A command that runs as a child of this process."""
+
+    files: Tuple[int, ...] = ()
+    """What becomes readable when it ends, besides the signal that a child has ended."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.identity = process.identity(pid)
+
+    def poll(self) -> Optional[int]:
+        """Return the exit code if it has ended, negative for a signal. Raises: EndUnknown."""
+        code = process.reap(self.pid)
+        if code is not None:
+            _ended(self.pid, code)
+        return code
+
+    def close(self) -> None:
+        """Close what belongs to it, after its end."""
+
+
+def start(command: str, directory: str, env: Mapping[str, str], stdout: str, stderr: str) -> StartedCommand:
+    """Start the command by bash, or by sh if there is no bash. Raises: OSError, ValueError.
 
     Of a command of plain words the shell would only start the program and replace itself by it. So it is started
     without a shell, which takes less time. If that fails, the shell is started after all, and says why.
@@ -62,11 +87,11 @@ def start(command: str, directory: str, env: Mapping[str, str], stdout: str, std
     if words:
         try:
             # A shell would set this, too.
-            return _spawn(words, directory, {**env, "PWD": directory}, stdout, stderr)
+            return StartedCommand(_spawn(words, directory, {**env, "PWD": directory}, stdout, stderr))
         except (OSError, ValueError):  # a script without `#!`, for example, which a shell can still run
             words = []
     shell = next((shell for shell in _SHELLS if os.path.exists(shell)), "/bin/sh")
-    return _spawn([shell, "-c", command], directory, env, stdout, stderr)
+    return StartedCommand(_spawn([shell, "-c", command], directory, env, stdout, stderr))
 
 
 def split_plain_words(command: str, env: Mapping[str, str]) -> List[str]:
@@ -130,7 +155,7 @@ def _spawn_by_subprocess(words: List[str], directory: str, env: Mapping[str, str
     return child.pid
 
 
-def ended(pid: int, code: int) -> None:
+def _ended(pid: int, code: int) -> None:
     """Note that another part of the program has waited for this process."""
     child = _children.pop(pid, None)
     if child is not None:

@@ -199,6 +199,7 @@ SAMPLES: dict[str, dict[str, dict[str, Any]]] = {
     },
     "slurm": {"login": {"login": {"host": "h", "user": "u"}}, "container": {"container": {"image": "a.sif"}}},
     "local": {
+        "preload": {"preload": ["json"]},
         "priority": {"maxSlots": 2, "priority": 3},
         **{name: {"trialGpuNumber": 1, "useActiveGpu": True} for name in ("useActiveGpu", "trialGpuNumber")},
         "maxTrialNumberPerGpu": {"trialGpuNumber": 1, "useActiveGpu": True, "maxTrialNumberPerGpu": 2},

@@ -9,6 +9,7 @@ from typing import Any
 
 from nnilite.errors import ConfigError, Place
 from nnilite.service import IgnoredOption
+from nnilite.services.preloading import PreloadedModules, check_modules
 from nnilite.services.section_fields import TrialGpuNumber
 from nnilite.units import GpuIndices, Niceness, PositiveInt
 
@@ -48,6 +49,7 @@ class LocalConfig:
             "how far trials give way to all other programs, as the command `nice` counts; 0: they share equally"
         ),
     )
+    preload: PreloadedModules = field(default_factory=list)
     reuse_mode: bool = field(default=False, metadata=_about("accepted, as in NNI; has no effect here"))
     trial_gpu_number: TrialGpuNumber = None
 
@@ -66,6 +68,7 @@ class LocalConfig:
         return (f"{self.note}; leave niceness out, and trials share equally",) if self.note else ()
 
     def __post_init__(self) -> None:
+        check_modules(self.preload)
         if self.priority and self.max_slots is None:
             raise ConfigError("takes effect only with maxSlots; set maxSlots, too", Place(field="priority"))
         if self.trial_gpu_number:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite.errors import ConfigError, ServiceError
+from nnilite.services.preloading import PRELOAD_S, make_refusal
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ class ForkServerClient:
         self._jobs: dict[str, str] = {}  # by specification
         self._at_work: set[str] = set()  # jobs whose keepers' ends this server will tell
         self._asked: dict[str, asyncio.Future[bool]] = {}  # jobs whose keepers are to be told to end
+        self._preload: dict[str, Any] | None = None
+        self._preloaded: asyncio.Future[int] | None = None  # the bytes of memory that the preloader has
 
     @property
     def pid(self) -> int | None:
@@ -68,6 +71,26 @@ class ForkServerClient:
             raise ServiceError(f"no keeper can be started: {error}") from error
         self.name = secrets.token_hex(8)
         self._listener = asyncio.create_task(self._listen(self._process), name="fork server")
+        if self._preload is not None:
+            try:
+                await self._write({"preload": self._preload})
+            except OSError as error:
+                raise ServiceError(f"the fork server has ended: {error}") from error
+
+    async def preload(self, order: dict[str, Any]) -> int:
+        """Start the server with modules that are imported once for all trials. Return how many bytes these take.
+
+        A further fork server does the same, without being asked. Raises: ConfigError if they cannot be, ServiceError.
+        """
+        self._preload = order
+        answer = self._preloaded = asyncio.get_running_loop().create_future()
+        try:
+            await self.start()
+            return await asyncio.wait_for(answer, PRELOAD_S)
+        except asyncio.TimeoutError:
+            raise make_refusal(f"is not imported within {PRELOAD_S:g} s; take out what takes so long") from None
+        finally:
+            self._preloaded = None
 
     async def run(self, job: str, spec: Path) -> tuple[int, str]:
         """Start a keeper for the specification of this job; return its process id and start.
@@ -138,6 +161,8 @@ class ForkServerClient:
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(ServiceError(f"the fork server has ended: see {self._log_file}"))
+        if self._preloaded is not None and not self._preloaded.done():
+            self._preloaded.set_exception(ServiceError(f"the fork server has ended: see {self._log_file}"))
         self._at_work.clear()
         for job in list(self._asked):
             self._tell(job, False)
@@ -145,6 +170,9 @@ class ForkServerClient:
 
     def _handle_event(self, event: dict[str, Any]) -> None:
         kind = event["event"]
+        if kind in ("preloaded", "not preloaded"):
+            self._note_preload(event)
+            return
         if kind == "ended":
             self._at_work.discard(event["job"])
             self._heard(str(event["job"]))
@@ -163,6 +191,18 @@ class ForkServerClient:
         else:
             kind = ConfigError if event.get("lasting") is True else ServiceError
             answer.set_exception(kind(f"the keeper was not started: {event['message']}"))
+
+    def _note_preload(self, event: dict[str, Any]) -> None:
+        answer = self._preloaded
+        waits = answer is not None and not answer.done()
+        if event["event"] == "preloaded":
+            log.info("the preloader is ready, and has %.0f MB of memory", event["memory"] / 1e6)
+            if answer is not None and waits:
+                answer.set_result(int(event["memory"]))
+        elif answer is not None and waits:
+            answer.set_exception(make_refusal(event["message"]))
+        else:
+            log.warning("trials start without preloaded modules from now on: %s", event["message"])
 
     async def close(self) -> None:
         """End the server; its keepers continue."""

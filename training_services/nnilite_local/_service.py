@@ -31,6 +31,7 @@ from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 from nnilite.services.gpu import environment, use_of
 from nnilite.services.keeper_folder import check_stream, copy_attempt
+from nnilite.services.preloading import make_order, try_to_preload
 from nnilite.services.section_fields import GPU_PLACE, gpus_of, nodes_of
 from nnilite.services.slots import SlotDesk, SlotTerms, SlotTrouble
 from nnilite.services.worker_side import FolderLooks, HostMeter, SlowFolder, started_at, write_private
@@ -108,7 +109,10 @@ class LocalService(TrainingService):
         self._gpus.restore(self._runs)
         if self.config.isolate_code:
             await self._packed()
-        await self._server.start()
+        if self.config.preload:
+            await self._server.preload(make_order(self.config.preload, self.context))
+        else:
+            await self._server.start()
 
     async def submit(self, job: Job) -> Handle:
         folder = _find_folder(self._directory, job)
@@ -205,7 +209,8 @@ class LocalService(TrainingService):
         gpus = {} if job.gpus is None else {"gpus": job.gpus}
         own = {"niceness": self.config.niceness, "distributed": _nodes_here(job)}
         spec = job.spec_for(_find_folder(self._directory, job).path, code=code, **own)
-        return {"name": job.name, **gpus, **spec, "token": _HIDDEN}
+        preload: dict[str, Json] = {"preload": list(self.config.preload)} if self.config.preload else {}
+        return {"name": job.name, **gpus, **preload, **spec, "token": _HIDDEN}
 
     async def check(self) -> None:
         check_launcher(self.context.defaults.get("distributed"))
@@ -214,6 +219,8 @@ class LocalService(TrainingService):
         self._few_gpus = await self._gpus.check(wanted, concurrency) if wanted else ""
 
     async def check_for_dry_run(self) -> None:
+        if self.config.preload:
+            await asyncio.to_thread(try_to_preload, make_order(self.config.preload, self.context))
         try:
             await self.check()
         except ConfigError as error:  # a config for a machine with GPUs is often checked on one without
