@@ -50,7 +50,7 @@ async def test_a_read_after_the_reader_was_closed_is_tried_again(
 async def test_a_report_after_the_store_was_closed_is_sent_again(tmp_path: Path) -> None:
     store = AsyncStore(Store.create(tmp_path / "nnilite.sqlite", "e", 1.0), tmp_path)
     store.close()
-    assert status_of(await _refusal(store.recall(("t0", 0)))) == 503
+    assert status_of(await _refusal(store.find_attempt(("t0", 0)))) == 503
 
 
 _SUBMITTED = "SELECT t.id FROM trials t JOIN attempts a ON a.trial = t.sequence WHERE a.handle IS NOT NULL"

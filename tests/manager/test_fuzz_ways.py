@@ -92,7 +92,7 @@ class Taking:
             self.outcomes[type(error).__name__] += 1
         else:
             self.outcomes["taken"] += 1
-            known = await self.running.store.recall((attempt.trial, attempt.number))
+            known = await self.running.store.find_attempt((attempt.trial, attempt.number))
             assert known is not None
             assert known[2].metrics == taken.metrics, "what was acknowledged is not stored"
         assert not self.running.ended.done(), "the manager has ended"

@@ -58,7 +58,7 @@ def disk(bench: Bench) -> SlowDisk:
 
 
 async def stored(bench: Bench, trial: str = "t0", attempt: int = 0) -> int:
-    known = await bench.store.recall((trial, attempt))
+    known = await bench.store.find_attempt((trial, attempt))
     assert known is not None
     return known[2].metrics
 
@@ -189,15 +189,15 @@ async def test_of_a_new_attempt_the_store_is_not_asked_and_of_an_earlier_manager
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[str, int]] = []
-    recall = AsyncStore.recall
+    find_attempt = AsyncStore.find_attempt
 
     async def noted(store: AsyncStore, key: tuple[str, int]) -> Any:
         asked.append(key)
-        return await recall(store, key)
+        return await find_attempt(store, key)
 
     async with open_bench(tmp_path) as first:
         await first.until(lambda: first.engine.submitted())
-        monkeypatch.setattr(AsyncStore, "recall", noted)
+        monkeypatch.setattr(AsyncStore, "find_attempt", noted)
         assert ((await first.engine.commit_events(*JOB, metrics(0))).metrics, asked) == (1, [])
     async with open_bench(tmp_path) as second:
         assert ((await second.engine.commit_events(*JOB, metrics(0, 1))).metrics, asked) == (2, [JOB])

@@ -50,7 +50,7 @@ async def test_a_job_that_names_another_run_than_the_owner_is_lost_and_not_waite
     bench.fake.jobs["nni-e-t0-0"].events = curve("second", 0, 1, 2)
     bench.fake.jobs["nni-e-t0-0"].lose()
     await bench.until(lambda: "nni-e-t0-1" in bench.fake.jobs)
-    known = await bench.store.recall(JOB)
+    known = await bench.store.find_attempt(JOB)
     assert known is not None
     assert (known[1].state, known[2].metrics) == (JobState.LOST, 2)
 
@@ -92,7 +92,7 @@ async def test_a_second_run_is_fenced_also_by_the_next_manager(bench: Bench) -> 
     await bench.engine.commit_events(*JOB, curve("first", 0, 1))
     with pytest.raises(Fenced):
         await bench.engine.commit_events(*JOB, curve("second", 0, 1, 2))
-    known = await bench.store.recall(JOB)
+    known = await bench.store.find_attempt(JOB)
     assert known is not None
     assert (known[1].run, known[2].run, known[2].metrics) == ("first", "first", 2)
 
@@ -104,7 +104,7 @@ async def test_a_run_that_began_replaces_one_that_could_not(start_bench: StartBe
     await bench.engine.commit_events(*JOB, [could_not])
     answer = await bench.engine.commit_events(*JOB, curve("second", 0, 1))
     assert (answer.cancel, answer.metrics) == (False, 2)
-    known = await bench.store.recall(JOB)
+    known = await bench.store.find_attempt(JOB)
     assert known is not None
     assert (known[1].run, known[1].reported_end) == ("second", None)
 
