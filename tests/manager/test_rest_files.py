@@ -86,7 +86,7 @@ def test_what_a_browser_might_run_is_only_offered_for_download(client: Client, h
 
 @pytest.mark.parametrize(("name", "kind"), [("a.PNG", "image/png"), ("a.json", "text/plain; charset=utf-8")])
 def test_text_and_images_are_shown(client: Client, home: Path, name: str, kind: str) -> None:
-    (home / name).write_bytes(b"{}")
+    (home / name).write_bytes(b"\x89PNG\r\n\x1a\n" if name == "a.PNG" else b"{}")
     reply = client.get(f"{FILES}/{name}")
     assert (reply.headers["Content-Type"], reply.headers["Content-Disposition"][:6]) == (kind, "inline")
 

@@ -15,6 +15,7 @@ from nnilite.records import Attributed, set_within_limits
 from nnilite.search import Search
 from nnilite.services import keeper_folder
 from nnilite.services.keeper_events import parse_event, read_batch
+from shim import nni_modules
 
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 
@@ -109,10 +110,8 @@ def test_other_ranks_of_a_distributed_trial_set_nothing(trial: Path, monkeypatch
 
 
 def test_programs_of_nni_can_set_attributes(trial: Path) -> None:
-    namespace: dict[str, Any] = {}
-    shim = Path(nnilite.__file__).parent / "_nni_shim" / "nni" / "__init__.py"
-    exec(compile(shim.read_text(), str(shim), "exec"), {"__name__": "nni", "__file__": str(shim)}, namespace)
-    namespace["set_attribute"]("device", "cpu")
+    with nni_modules() as load:
+        load("nni").set_attribute("device", "cpu")
     assert [one.value for one in reports(trial)] == ["cpu"]
 
 
