@@ -4,7 +4,8 @@
 
     nodes, processes (of each node, or "gpu"), launcher
     node            the number of this node, from 0; or
-    node_variable   the environment variable with that number, on platforms that start the same job on all nodes
+    node_variable   the environment variable with that number, on platforms that start the same job on all nodes: then
+                    only the first one reports
     here            how many nodes this machine stands for; 1 unless it stands for all of them
     first           the addresses at which other nodes may reach the first one, or
     first_variables  the environment variables with these, separated by commas
@@ -46,11 +47,12 @@ def placed(spec: Spec) -> Spec:
     if told.get("first_variables"):
         values = [os.environ.get(name, "") for name in told["first_variables"]]
         told["first"] = [word for value in values for word in value.split(",") if word]
-    if not told.get("node") or not told.get("shared"):
+    if not told.get("node") or not (told.get("shared") or variable):
         return spec.but(distributed=told)
     storage = dict(spec.storage, read_only=True) if spec.storage else {}
     alone = {"callback": None, "callback_file": None, "report": "rest", "send_output": False, "storage": storage}
-    return spec.but(distributed=told, directory=os.path.join(spec.directory, "nodes", str(told["node"])), **alone)
+    place = os.path.join(spec.directory, "nodes", str(told["node"])) if told.get("shared") else spec.directory
+    return spec.but(distributed=told, directory=place, **alone)
 
 
 def command(spec: Spec, folder: Folder) -> str:

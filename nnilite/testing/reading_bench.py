@@ -21,8 +21,15 @@ class ReadingBench(ServiceBench):
     `common` replaces parts of the specification of each job, as in `linger_s=1`: keepers do not wait for long.
     """
 
-    def __init__(self, folder: Path, make: Callable[[ServiceContext], TrainingService], **common: Json) -> None:
-        super().__init__(folder, make)
+    def __init__(
+        self,
+        folder: Path,
+        make: Callable[[ServiceContext], TrainingService],
+        *,
+        with_nodes: bool = False,
+        **common: Json,
+    ) -> None:
+        super().__init__(folder, make, with_nodes=with_nodes)
         self.common = common
         self._followed: set[str] = set()  # the jobs whose only reports are those that the service reads
 

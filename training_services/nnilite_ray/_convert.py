@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,14 +15,20 @@ from nnilite.records import EndCause, Exited, Json
 from nnilite.service import Job, JobState, JobStatus
 from nnilite.services.keeper_folder import end_status
 from nnilite_ray._config import RayConfig
+from nnilite_ray._resources import named_resources
 
 START = "NNILITE_START"
+DRIVER = "nnilite-nodes.py"
+"""The file of the package that starts a trial on several nodes."""
+NODE, FIRST_NODE = "NNILITE_NODE", "NNILITE_FIRST_NODE"
+"""The variables that it sets on each node: its number; the addresses of the first one."""
 PENDING, RUNNING, STOPPED, SUCCEEDED, FAILED = "PENDING", "RUNNING", "STOPPED", "SUCCEEDED", "FAILED"
 ENDED = (STOPPED, SUCCEEDED, FAILED)
 OLDEST = (2, 10)
 # Ray puts the runtime environment into one environment variable of the job, and Linux takes 128 kB for one.
 _ENVIRONMENT_LIMIT_BYTES = 120_000
 _STOP_EXTRA_S = 15  # for the keeper, after the grace period of its trial
+_LEAST_CPUS = 0.001  # a bundle of a placement group cannot be empty
 _STOP_VARIABLE = "RAY_JOB_STOP_WAIT_TIME_S"
 _JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 _HIDDEN = "********"
@@ -63,6 +70,11 @@ def resources(config: RayConfig, job: Job) -> dict[str, Json]:
     return {name: value for name, value in wanted.items() if value not in (None, 0, {})}
 
 
+def make_bundle(config: RayConfig, job: Job) -> dict[str, float]:
+    """Return what each node of a trial on several reserves, by Ray's names of resources."""
+    return named_resources(resources(config, job)) or {"CPU": _LEAST_CPUS}
+
+
 def request(job: Job, config: RayConfig, package: str, instructions: Mapping[str, str]) -> dict[str, Json]:
     """Return the body of `POST /api/jobs/`. `instructions`: the variables of the bootstrap. Raises: ConfigError."""
     given = dict(config.runtime_env or {})
@@ -76,12 +88,18 @@ def request(job: Job, config: RayConfig, package: str, instructions: Mapping[str
             f"{_ENVIRONMENT_LIMIT_BYTES}: let the trial read large values from a file"
         )
     wanted = resources(config, job)
+    entrypoint, metadata = "exec sh ./nnilite-start", _make_metadata(job)
+    if job.spec.get("distributed"):
+        # The driver reserves the nodes. It asks for nothing itself, so Ray runs it on the head node.
+        nodes = {"nodes": int(job.spec["distributed"]["nodes"]), "bundle": make_bundle(config, job)}
+        entrypoint, wanted = f"exec python ./{DRIVER} {shlex.quote(json.dumps(nodes))}", {}
+        metadata["nnilite_nodes"] = json.dumps(nodes)
     return {
         "submission_id": job.name,
-        "entrypoint": "exec sh ./nnilite-start",
+        "entrypoint": entrypoint,
         **wanted,
         "runtime_env": environment,
-        "metadata": {**_make_metadata(job), "nnilite_resources": json.dumps(wanted)},
+        "metadata": {**metadata, "nnilite_resources": json.dumps(wanted)},
     }
 
 
@@ -109,14 +127,27 @@ def make_trial_environment(job: Job, config: RayConfig) -> dict[str, str]:
 
 def again(found: Mapping[str, Any]) -> dict[str, Json]:
     """Return the request that starts a job again which Ray has not started within its own time limit."""
-    metadata = found.get("metadata") or {}
-    try:
-        wanted = json.loads(metadata.get("nnilite_resources") or "{}")
-    except (ValueError, RecursionError):
-        wanted = {}
-    wanted = wanted if isinstance(wanted, dict) else {}
+    wanted = _read_metadata(found, "nnilite_resources")
     kept = {name: found.get(name) for name in ("submission_id", "entrypoint", "runtime_env", "metadata")}
     return {**kept, **wanted}
+
+
+def find_nodes(found: Mapping[str, Any]) -> tuple[int, dict[str, float]]:
+    """Return the number of nodes that a driver reserves, and the resources of each; (0, {}) for other jobs."""
+    told = _read_metadata(found, "nnilite_nodes")
+    number, bundle = told.get("nodes"), told.get("bundle")
+    if not isinstance(number, int) or not isinstance(bundle, dict):
+        return 0, {}
+    return number, {str(name): float(amount) for name, amount in bundle.items() if isinstance(amount, (int, float))}
+
+
+def _read_metadata(found: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return an object that the request has put into the metadata; {} if there is none."""
+    try:
+        content = json.loads((found.get("metadata") or {}).get(name) or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def find_package(body: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from nnilite.service import Job, ServiceContext
 from nnilite.services.bootstrap import Instructions, Supply, command, environment, python_command
 from nnilite_ray import _start
 from nnilite_ray._config import RayConfig
-from nnilite_ray._convert import START, make_trial_environment
+from nnilite_ray._convert import DRIVER, START, make_trial_environment
 
 LIMIT_BYTES = 100 * 1024**2
 """The limit of Ray's dashboard for one request: `ray_constants.DASHBOARD_CLIENT_MAX_SIZE`."""
@@ -74,7 +74,8 @@ def check_size(config: RayConfig, context: ServiceContext) -> CodePackage:
 def make_package(config: RayConfig, context: ServiceContext) -> RayPackage:
     """Write the archive; blocks. Raises: ConfigError if it is more than Ray accepts, CodeDirError, OSError."""
     package, keeper = check_size(config, context), context.keeper.read_bytes()
-    contents: dict[str, bytes] = {_STARTER: starter(config).encode(), _KEEPER: keeper}
+    driver = Path(_start.__file__).with_name("_start_nodes.py").read_bytes()
+    contents: dict[str, bytes] = {_STARTER: starter(config).encode(), DRIVER: driver, _KEEPER: keeper}
     if config.code_from == "package":
         contents[f"{package.hash}.tar.gz"] = package.archive.read_bytes()
     digest = hashlib.sha256()

@@ -15,10 +15,10 @@ Usage = Mapping[str, Mapping[str, Any]]
 """Each node's resources, as [used, total]."""
 
 
-def wanted(request: Mapping[str, Json]) -> dict[str, float]:
+def named_resources(request: Mapping[str, Json]) -> dict[str, float]:
     """Return what a request asks for, by Ray's names of resources.
 
-    >>> wanted({"entrypoint_num_gpus": 2, "entrypoint_resources": {"fpga": 1}})
+    >>> named_resources({"entrypoint_num_gpus": 2, "entrypoint_resources": {"fpga": 1}})
     {'GPU': 2.0, 'fpga': 1.0}
     """
     found = {resource: float(request[name]) for name, resource in _NAMES.items() if request.get(name)}
@@ -40,6 +40,25 @@ def waiting(asked: Mapping[str, float], usage: Usage, said: str) -> str:
     amounts = " and ".join(_amount(name, amount) for name, amount in asked.items())
     uses = ", ".join(_describe_in_use(usage, name) for name in asked)
     return f"the job is waiting for {amounts} on one node: {uses}"
+
+
+def waiting_for_nodes(number: int, bundle: Mapping[str, float], usage: Usage) -> str:
+    """Return why a trial on several nodes waits: each of them needs what is in the bundle.
+
+    >>> waiting_for_nodes(2, {"CPU": 4}, {"a": {"CPU": [1, 8]}, "b": {"CPU": [6, 8]}})
+    'the trial is waiting for 2 nodes with 4 CPU each: 1 of 2 is free'
+    """
+    amounts = " and ".join(_amount(name, amount) for name, amount in bundle.items())
+    wanted = f"the trial is waiting for {number} node{'s' if number > 1 else ''} with {amounts} each"
+    able = [node for node in usage.values() if all(_total(node, name) >= bundle[name] - _LITTLE for name in bundle)]
+    free = sum(_has_room(bundle, node) for node in able)
+    if not usage:
+        return wanted
+    if len(able) < number:
+        return f"{wanted}, and the cluster has {len(able)} of that size; it waits until others join"
+    if free >= number:
+        return "Ray is starting the trial on its nodes"
+    return f"{wanted}: {free} of {len(able)} {'is' if free == 1 else 'are'} free"
 
 
 def _has_room(asked: Mapping[str, float], node: Mapping[str, Any]) -> bool:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -37,6 +38,7 @@ class RayService(BatchService[RayApi, Found]):
 
     Config = RayConfig
     ignores = IGNORED
+    launchers = ("torch", "jax", "tensorflow", "none")
     platform: ClassVar[str] = "Ray"
     patience: ClassVar[RayPatience] = RayPatience()
 
@@ -120,7 +122,7 @@ class RayService(BatchService[RayApi, Found]):
     # ------------------------------------------------------------ submitting
 
     async def submit(self, job: Job) -> Handle:
-        api, package = self.api, self.check_open(self._package)
+        api, package, job = self.api, self.check_open(self._package), _on_its_nodes(job)
         callback = ""
         if job.report != "stdout":
             callback = await asyncio.to_thread(reachable_callback_address, *self._way_back())
@@ -155,7 +157,9 @@ class RayService(BatchService[RayApi, Found]):
 
     def describe(self, job: Job) -> Json:
         """Return the exact request without the trial's token; the package has no name before it is made."""
-        body = convert.request(job, self.config, "_ray_pkg_<hash of code and keeper>.zip", {convert.START: "secret"})
+        body = convert.request(
+            _on_its_nodes(job), self.config, "_ray_pkg_<hash of code and keeper>.zip", {convert.START: "secret"}
+        )
         address = self.config.address.rstrip("/")
         return {"name": job.name, "request": f"POST {address}/api/jobs/", "body": convert.hidden(body)}
 
@@ -167,7 +171,7 @@ class RayService(BatchService[RayApi, Found]):
 
     async def listed(self, handles: Sequence[Handle], jobs: Mapping[str, Found]) -> None:
         names = [str(handle["job"]) for handle in handles]
-        if any(jobs.get(name, {}).get("status") == convert.PENDING for name in names):
+        if any(_is_waiting(jobs.get(name, {}), self.watched(one)) for name, one in zip(names, handles, strict=True)):
             await self._look_at_usage()
 
     def watch(self, api: RayApi, handle: Handle) -> RayWatch:
@@ -210,3 +214,18 @@ class RayService(BatchService[RayApi, Found]):
             await watch.is_removed()
         except NniliteError as error:
             log.debug("cannot find out whether %s has come back: %s", watch.name, error)
+
+
+def _on_its_nodes(job: Job) -> Job:
+    """Return the job with what its keepers need to know to find their places among the nodes."""
+    told = job.spec.get("distributed")
+    if not told:
+        return job
+    places = {"node_variable": convert.NODE, "first_variables": [convert.FIRST_NODE]}
+    return replace(job, spec={**job.spec, "distributed": {**told, **places}})
+
+
+def _is_waiting(found: Found, watch: RayWatch) -> bool:
+    """Return whether a job waits for resources: by itself, or as the driver of a trial on several nodes."""
+    drives = found.get("status") == convert.RUNNING and watch.log.started is None
+    return found.get("status") == convert.PENDING or (drives and convert.find_nodes(found)[0] > 0)

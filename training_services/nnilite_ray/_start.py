@@ -23,17 +23,20 @@ import sys
 import tempfile
 import time
 import zlib
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 START = "NNILITE_START"
 BEGIN = "NNILITE_BEGIN "
 _EVENT = "NNILITE_EVENT "
 _KEEPER = "nnilite-keeper.pyz"
 _LAST_WORDS_S = 30.0
+_PR_SET_PDEATHSIG = 1
+_NOT_STARTED = 4
 
 
 def main(words: Sequence[str], environment: Mapping[str, str]) -> int:
     """Become the keeper. Returns an exit code if that is not possible."""
+    _end_with_parent(environment.get("NNILITE_PARENT"))
     settings = json.loads(words[0])
     command = list(words[1:])
     spec = read_spec(environment)
@@ -54,6 +57,17 @@ def main(words: Sequence[str], environment: Mapping[str, str]) -> int:
     os.set_inheritable(held, True)
     os.execvpe(command[0], command, dict(environment))
     return 4
+
+
+def _end_with_parent(parent: Optional[str]) -> None:
+    """Have the keeper end its trial when the actor that has started it is gone. `parent`: its process id."""
+    if parent is None:
+        return
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # the keeper, which this process becomes, inherits it
+    if os.getppid() != int(parent):
+        sys.exit(_NOT_STARTED)
 
 
 def read_spec(environment: Mapping[str, str]) -> Dict[str, Any]:
@@ -103,11 +117,18 @@ def clean_up(base: str, spec: Mapping[str, Any]) -> None:
     try:
         if spec and os.path.exists(os.path.join(job, ".nni")) and not _was_told(job):
             wait_s = min(float(spec.get("linger_s") or _LAST_WORDS_S), _LAST_WORDS_S)
-            own = dict(spec, directory=job, linger_s=wait_s)
+            own = dict(spec, directory=job, linger_s=wait_s, **_silence(spec))
             if _deliver(base, own) != 0 and own.get("report") != "stdout":
                 _deliver(base, dict(own, report="stdout"))
     finally:
         shutil.rmtree(base, ignore_errors=True)
+
+
+def _silence(spec: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return what keeps a keeper from reporting: of a trial on several nodes only the first one reports."""
+    if not spec.get("distributed") or os.environ.get("NNILITE_NODE") == "0":
+        return {}
+    return {"callback": None, "callback_file": None, "report": "rest", "send_output": False}
 
 
 def _was_told(job: str) -> bool:

@@ -16,7 +16,7 @@ from nnilite.services.job_watch import JobWatch, Patience, SeenJob
 from nnilite_ray import _convert as convert
 from nnilite_ray._api import RayApi
 from nnilite_ray._log import RayLog
-from nnilite_ray._resources import Usage, waiting, wanted
+from nnilite_ray._resources import Usage, named_resources, waiting, waiting_for_nodes
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,9 @@ class RayWatch(JobWatch[Found]):
         if state != convert.RUNNING:
             return JobStatus(JobState.UNKNOWN, f"Ray reported the unknown state {state!r:.40}")
         if self.log.started is None and await self._has_not_begun():
-            return JobStatus(JobState.WAITING, "the job's command is being started on the node")
+            number, bundle = convert.find_nodes(found)
+            said = waiting_for_nodes(number, bundle, self._needs.usage()) if number else ""
+            return JobStatus(JobState.WAITING, said or "the job's command is being started on the node")
         self.host = convert.find_host(found)
         return JobStatus(JobState.RUNNING, started=self.log.started)
 
@@ -126,7 +128,9 @@ class RayWatch(JobWatch[Found]):
         waited_s = self.lasts_s("canceled", self.canceled)
         if not self.canceled:
             said = str(found.get("message") or "")
-            return JobStatus(JobState.WAITING, waiting(wanted(convert.again(found)), self._needs.usage(), said))
+            return JobStatus(
+                JobState.WAITING, waiting(named_resources(convert.again(found)), self._needs.usage(), said)
+            )
         if waited_s > self.patience.give_up_pending_s:
             # Ray stops it as soon as it begins: it will not run.
             return JobStatus(JobState.CANCELED, "the job was canceled while it waited")

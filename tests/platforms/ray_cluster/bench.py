@@ -30,10 +30,12 @@ def have_patience(monkeypatch: pytest.MonkeyPatch, **times: float) -> None:
 class RayBench(ReadingBench):
     """`common` is for the specifications of all jobs; with `report: stdout` they have no way to the receiver."""
 
-    def __init__(self, folder: Path, address: str, common: dict[str, Any] | None = None, **fields: Any) -> None:
+    def __init__(
+        self, folder: Path, address: str, common: dict[str, Any] | None = None, with_nodes: bool = False, **fields: Any
+    ) -> None:
         config = RayConfig(**{"address": address, "nni_manager_ip": "127.0.0.1", **fields})
 
         def made(context: ServiceContext) -> RayService:
             return QuickRayService("ray", config, context)
 
-        super().__init__(folder, made, **{"linger_s": 1, **(common or {})})
+        super().__init__(folder, made, with_nodes=with_nodes, **{"linger_s": 1, **(common or {})})

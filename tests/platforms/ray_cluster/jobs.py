@@ -28,13 +28,7 @@ _SAYINGS = {
     "STOPPED": "Job was intentionally stopped.",
     "SUCCEEDED": "Job finished successfully.",
 }
-# In the place of the library, for the job that ends another one: `kill` leaves a file that the stand-in finds.
-_LIBRARY = """
-import os
-def init(namespace): assert namespace == "SUPERVISOR_ACTOR_RAY_NAMESPACE"
-def get_actor(name): return name
-def kill(name): open(os.path.join(os.environ["FAKE_RAY"], name), "w").close()
-"""
+_LIBRARY = Path(__file__).parent / "library"
 
 
 @dataclass
@@ -127,9 +121,6 @@ class FakeJob:
             )
 
     def _environment(self, address: str, node: FakeNode) -> dict[str, str]:
-        library = self.folder.parent / "library"
-        library.mkdir(exist_ok=True)
-        (library / "ray.py").write_text(_LIBRARY)
         config = {"runtime_env": self.request.get("runtime_env") or {}, "metadata": self.request.get("metadata") or {}}
         return {
             **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
@@ -137,7 +128,7 @@ class FakeJob:
             "RAY_JOB_CONFIG_JSON_ENV_VAR": json.dumps(config),
             "PYTHONUNBUFFERED": "1",
             "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
-            "PYTHONPATH": str(library),
+            "PYTHONPATH": str(_LIBRARY),
             "FAKE_RAY": str(self.folder.parent),
             "TMPDIR": str(node.folder),
             **self.variables,

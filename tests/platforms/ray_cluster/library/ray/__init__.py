@@ -1,0 +1,71 @@
+"""In the place of Ray's library, for jobs of the stand-in: what the programs of nnilite_ray call.
+
+Actors live in the process of the driver, and each call has its result at once. `kill` leaves a file that the head node
+finds. A file `nodes` in the head node's folder says how many nodes there are; without it there are enough.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ray import exceptions
+
+__all__ = ["exceptions", "get", "get_actor", "init", "kill", "remote", "wait"]
+
+_FOLDER = Path(os.environ["FAKE_RAY"])
+
+
+def init(namespace: str = "", **more: object) -> None:
+    assert namespace == "SUPERVISOR_ACTOR_RAY_NAMESPACE" or set(more) == {"logging_level", "log_to_driver"}
+
+
+def get_actor(name: str) -> str:
+    return name
+
+
+def kill(name: str) -> None:
+    (_FOLDER / name).touch()
+
+
+class _Method:
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self.remote = call
+
+
+class _Actor:
+    def __init__(self, made: object) -> None:
+        self._made = made
+
+    def __getattr__(self, name: str) -> _Method:
+        return _Method(getattr(self._made, name))
+
+
+class _ActorClass:
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
+
+    def options(self, **given: object) -> "_ActorClass":
+        assert set(given) <= {"scheduling_strategy", "resources", "num_cpus", "num_gpus", "memory"}
+        return self
+
+    def remote(self) -> _Actor:
+        return _Actor(self._kind())
+
+
+def remote(kind: type) -> _ActorClass:
+    return _ActorClass(kind)
+
+
+def get(found: Any) -> Any:
+    return found
+
+
+def wait(references: list[Any], timeout: float) -> tuple[list[Any], list[Any]]:
+    [group] = references
+    file = _FOLDER / "nodes"
+    if not file.exists() or int(file.read_text()) >= len(group.bundles):
+        return references, []
+    threading.Event().wait(timeout)
+    return [], references

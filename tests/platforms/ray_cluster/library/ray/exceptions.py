@@ -1,0 +1,5 @@
+"""What Ray raises."""
+
+
+class RayError(Exception):
+    """The base of all of it."""
