@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 
 import pytest
 
@@ -116,7 +117,7 @@ def test_a_curve_that_equals_the_best_one_is_never_stopped(name, mode):
 def test_the_chance_of_wilcoxons_test_is_that_of_scipy_with_ties_and_zeros(seed):
     from scipy.stats import wilcoxon
 
-    from nnilite_optuna._pruners import chance_of_less
+    from nnilite_optuna._wilcoxon import chance_of_less
 
     rng = random.Random(seed)
     differences = [rng.choice([-2.0, -1.0, 0.0, 1.0]) for _ in range(3 + seed % 4)]
@@ -148,8 +149,7 @@ def test_curvefitting_judges_at_every_gap():
     assert stopped_at(assessor, "poor later", [*curve(0.9)[:4], *curve(0.3)[4:]]) == 9
 
 
-# optuna's SuccessiveHalving counts failed trials as rivals, too.
-@pytest.mark.parametrize("name", sorted(EVERY.keys() - {"SuccessiveHalving"}))
+@pytest.mark.parametrize("name", EVERY)
 def test_a_trial_that_begins_again_is_judged_by_its_new_results(name):
     anew, first = made(name), made(name)
     for trial in range(8):
@@ -189,6 +189,81 @@ def test_threshold_stops_below_above_and_on_nan():
     assert stopped_at(made("Threshold"), "a", [1, -1, 1]) == 2
     assert stopped_at(made("Threshold", lower=None, upper=3.0), "a", [1, 4]) == 2
     assert stopped_at(made("Threshold"), "a", [1, math.nan]) == 2
+
+
+def test_threshold_heeds_its_warm_up_for_nan_as_well():
+    assert stopped_at(made("Threshold", n_warmup_steps=2), "a", [math.nan, -1, math.nan]) == 3
+
+
+PRUNERS = {
+    "Percentile": lambda pruners, **args: pruners.PercentilePruner(
+        args.pop("percentile", 25.0), args.pop("n_startup_trials", 1), **args
+    ),
+    "SuccessiveHalving": lambda pruners, **args: pruners.SuccessiveHalvingPruner(
+        **{"min_resource": 1, "reduction_factor": 2, **args}
+    ),
+    "Threshold": lambda pruners, **args: pruners.ThresholdPruner(**{"lower": 0.0, **args}),
+    "Patient": lambda pruners, **args: pruners.PatientPruner(None, args.pop("patience", 3), **args),
+}
+VARIANTS = [
+    ("Percentile", {"percentile": 60.0, "n_startup_trials": 3}),
+    ("Percentile", {"n_warmup_steps": 3, "interval_steps": 4, "n_min_trials": 2}),
+    ("SuccessiveHalving", {}),
+    ("SuccessiveHalving", {"min_resource": 2, "reduction_factor": 3, "bootstrap_count": 2}),
+    ("SuccessiveHalving", {"min_resource": "auto", "min_early_stopping_rate": 1}),
+    ("Threshold", {"lower": 0.1, "upper": 0.7, "n_warmup_steps": 2, "interval_steps": 3}),
+    ("Patient", {"patience": 2, "min_delta": 0.05}),
+]
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+@pytest.mark.parametrize("mode", ["maximize", "minimize"])
+@pytest.mark.parametrize(("name", "args"), VARIANTS, ids=str)
+def test_each_verdict_is_that_of_optunas_pruner(name, args, mode):
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    ours = made(name, optimize_mode=mode, **args)
+    study = optuna.create_study(direction=mode, pruner=PRUNERS[name](optuna.pruners, **args))
+    rng, first_step = random.Random(4), name == "SuccessiveHalving"  # whose steps count from 1
+    for number in range(25):
+        values = [round(rng.random(), 1) for _ in range(12)]
+        trial = study.ask()
+        for step in range(12):
+            trial.report(values[step], step + first_step)
+            verdict = ours.assess_trial(str(number), values[: step + 1])
+            assert (verdict is AssessResult.Bad) == trial.should_prune(), (number, step)
+        failed = number % 5 == 4
+        study.tell(trial, None if failed else values[-1], state=optuna.trial.TrialState.FAIL if failed else None)
+        ours.trial_end(str(number), not failed)
+
+
+def test_a_judgement_costs_as_little_after_many_results_as_after_few():
+    for name in sorted(EVERY.keys() - {"Curvefitting", "Wilcoxon"}):
+        assessor = made(name)
+        completed(assessor, "best", [0.5] * 30)
+        early = count_calls(assessor, [0.5] * 20, 10)
+        late = count_calls(made(name), [0.5] * 3010, 10)
+        assert late <= early + 20, name
+
+
+def count_calls(assessor: Assessor, values: list, last: int) -> int:
+    """How many functions the last so many judgements of a trial call."""
+    for k in range(len(values) - last):
+        assessor.assess_trial("long", values[: k + 1])
+    counted = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal counted
+        counted += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        for k in range(len(values) - last, len(values)):
+            assessor.assess_trial("long", values[: k + 1])
+    finally:
+        sys.setprofile(None)
+    return counted
 
 
 def test_patience_ends():

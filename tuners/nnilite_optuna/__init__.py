@@ -10,7 +10,8 @@ _qmc       points that cover the space more evenly than chance would
 _nsga2     NSGA-II, for several objectives
 _budgets   Hyperband, BOHB and ASHA: many trials with a small budget, few with the full one
 _brackets  their schedules: who runs next, with which budget
-_pruners   optuna's pruners as assessors
+_step_rules  optuna's pruners as assessors
+_wilcoxon  the one of them that compares whole curves
 _study     an optuna study in memory, and the tuner that drives one
 _axes      from search-space parameters to optuna's distributions and back
 """
@@ -19,15 +20,15 @@ from nnilite_optuna._auto import AutoTuner
 from nnilite_optuna._budgets import ASHATuner, BOHBTuner, HyperbandTuner
 from nnilite_optuna._cmaes import CMAESTuner
 from nnilite_optuna._nsga2 import NSGA2Tuner
-from nnilite_optuna._pruners import (
+from nnilite_optuna._qmc import QMCTuner
+from nnilite_optuna._step_rules import (
     PatientAssessor,
     PercentileAssessor,
     SuccessiveHalvingAssessor,
     ThresholdAssessor,
-    WilcoxonAssessor,
 )
-from nnilite_optuna._qmc import QMCTuner
 from nnilite_optuna._tpe import TPETuner
+from nnilite_optuna._wilcoxon import WilcoxonAssessor
 
 __all__ = [
     "ASHATuner",
