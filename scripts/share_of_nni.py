@@ -1,13 +1,15 @@
 """Measures how much of NNI's public interface is here: what `make docs` writes to docs/reference/share-of-nni.md.
 
 NNI's names are in `nni_3_names.yaml`. Whether one is here is looked up in the commands, routes, fields and modules
-themselves; why one is not here, or differs, is said in that file, and has to be.
+themselves; why one is not here, or differs, is said in that file, and has to be. A name in Python that is here has to
+be used by a test.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,11 +31,14 @@ from nnilite.errors import ConfigError, PluginError
 
 NAMES = Path(__file__).with_name("nni_3_names.yaml")
 SOURCES = Path(__file__).resolve().parent.parent / "nnilite"
+TESTS = SOURCES.parent / "tests"
 
 INTRODUCTION = """\
 # How much of NNI is here
 
 This page compares the public names of NNI 3.0 with what nnilite has. What is here is looked up in the program.
+The names in Python are those of NNI's reference, of its own tests, and of lines of public programs that import them;
+one that is here is used by a test.
 [What differs from NNI](../explanation/what-differs-from-nni.md) describes the differences in behaviour.
 
 | | of NNI | here | here, with a difference | not here |
@@ -158,9 +163,20 @@ def _is_installed(name: str) -> bool:
 
 def _python_names(modules: Mapping[str, list[str]]) -> Iterator[Name]:
     sys.path.insert(0, str(SHIM))
+    tests = [path.read_text("utf-8") for path in sorted(TESTS.rglob("*.py"))]
+    tests = [text for text in tests if "nni." in text]
     for module, names in modules.items():
         for name in names:
-            yield Name(f"{module}.{name}", _has(module, name))
+            here = _has(module, name)
+            if here and not any(_mentions(text, module, name) for text in tests):
+                raise ValueError(f"{module}.{name} is here, but no test uses it")
+            yield Name(f"{module}.{name}", here)
+
+
+def _mentions(text: str, module: str, name: str) -> bool:
+    # Tests name the modules of tuners and assessors by their last part.
+    short = module.removeprefix("nni.algorithms.hpo.")
+    return all(re.search(rf"\b{re.escape(word)}\b", text) for word in (short, name))
 
 
 def _has(module: str, name: str) -> bool:

@@ -1,16 +1,8 @@
-"""With the real NNI 3.0: what it leaves is read here, and its own client and commands speak to a manager of ours.
-
-`NNILITE_TEST_NNI` is a Python that has it, such as one made by
-
-    python3.10 -m venv FOLDER && FOLDER/bin/pip install nni==3.0 'numpy<2' 'setuptools<70'
-
-NNI installs on Python 3.7 to 3.11. Without that variable these tests skip.
-"""
+"""With the real NNI 3.0: what it leaves is read here, and its own client and commands speak to a manager of ours."""
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import subprocess
@@ -28,6 +20,7 @@ from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
 from nnilite._manager import search_from
 from nnilite.space import SearchSpace
+from real_nni import need_python
 from shim import nni_modules
 from unit.test_space_properties import SPACES
 
@@ -65,12 +58,10 @@ for line in sys.stdin:
 @pytest.fixture
 def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A Python with the real nni, whose experiments go to a folder of the test."""
-    known = os.environ.get("NNILITE_TEST_NNI")
-    if not known:
-        pytest.skip("NNILITE_TEST_NNI names no Python that has the real nni 3.0")
+    known = need_python()
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("NNILITE_HOME", raising=False)
-    return Path(known)
+    return known
 
 
 def _nnictl(python: Path, *arguments: str) -> str:

@@ -1,0 +1,130 @@
+"""Answers questions about the tuners and assessors that `import nni` finds, as JSON.
+
+`tuners/test_beside_nni.py` runs this program twice: by a Python that has NNI 3.0, and by its own, where `nni` is
+nnilite's. It reads lines `[question, argument, ...]`, and prints an answer to each.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+import sys
+from typing import Any
+
+MARK = "answer: "
+"""Begins a line that holds an answer; tuners print as well."""
+ASSESSORS = {
+    "Medianstop": "medianstop_assessor.MedianstopAssessor",
+    "Curvefitting": "curvefitting_assessor.CurvefittingAssessor",
+}
+TUNERS = {
+    "TPE": "tpe_tuner.TpeTuner",
+    "Random": "random_tuner.RandomTuner",
+    "GridSearch": "gridsearch_tuner.GridSearchTuner",
+    "Batch": "batch_tuner.BatchTuner",
+    "Evolution": "evolution_tuner.EvolutionTuner",
+    "Hyperopt": "hyperopt_tuner.HyperoptTuner",
+    "GP": "gp_tuner.GPTuner",
+    "Metis": "metis_tuner.MetisTuner",
+    "PBT": "pbt_tuner.PBTTuner",
+    "DNGO": "dngo_tuner.DNGOTuner",
+    "SMAC": "smac_tuner.SMACTuner",
+    "Hyperband": "hyperband_advisor.Hyperband",
+    "BOHB": "bohb_advisor.bohb_advisor.BOHB",
+}
+
+
+def get_class(name: str) -> Any:
+    module, _, known = {**TUNERS, **ASSESSORS}[name].rpartition(".")
+    return getattr(importlib.import_module("nni.algorithms.hpo." + module), known)
+
+
+def list_arguments(name: str) -> list[Any]:
+    """Return names and defaults of the constructor's arguments, in their order. Raises: ImportError"""
+    about = inspect.signature(get_class(name).__init__).parameters.values()
+    return [[one.name, None if one.default is one.empty else one.default] for one in about][1:]
+
+
+def judge(name: str, arguments: list[Any], curves: list[list[float]], failed: list[int]) -> list[list[bool]]:
+    """Return whether each trial goes on after each of its results, one trial after the other."""
+    assessor, verdicts = get_class(name)(*arguments), []
+    for number, curve in enumerate(curves):
+        told = [assessor.assess_trial(str(number), curve[: k + 1]).value for k in range(len(curve))]
+        assessor.trial_end(str(number), number not in failed)
+        verdicts.append([bool(one) for one in told])
+    return verdicts
+
+
+def draw(name: str, arguments: list[Any], space: Any, count: int) -> list[Any]:
+    """Return what a tuner proposes while it knows no result."""
+    tuner = get_class(name)(*arguments)
+    tuner.update_search_space(space)
+    return tuner.generate_multiple_parameters(list(range(count)), st_callback=None)
+
+
+def follow_schedule(name: str, arguments: list[Any], count: int) -> list[list[float]]:
+    """Return budget and x of each trial, where a trial ends with x as its result before the next one begins."""
+    space = {"x": {"_type": "uniform", "_value": [0, 1]}}
+    kind = get_class(name)
+    run = _ask_tuner if hasattr(kind, "generate_parameters") else _ask_advisor
+    return [[one["TRIAL_BUDGET"], one["x"]] for one in run(kind, arguments, space, count)]
+
+
+def _ask_tuner(kind: Any, arguments: list[Any], space: Any, count: int) -> list[Any]:
+    tuner, seen = kind(*arguments), []
+    tuner.update_search_space(space)
+    for number in range(count):
+        parameters = tuner.generate_parameters(number)
+        seen.append(dict(parameters))
+        tuner.receive_trial_result(number, parameters, parameters["x"])
+        tuner.trial_end(number, True)
+    return seen
+
+
+def _ask_advisor(kind: Any, arguments: list[Any], space: Any, count: int) -> list[Any]:
+    from nni.runtime.tuner_command_channel import CommandType
+
+    sent: list[Any] = []
+    advisor = kind(*arguments)
+    advisor.send = lambda command, data: sent.append(json.loads(data)) if command is CommandType.NewTrialJob else None
+    advisor.is_created_in_previous_exp = lambda number: False
+    advisor.handle_initialize(space)
+    seen: list[Any] = []
+    while len(seen) < count:
+        advisor.handle_request_trial_jobs(1)
+        trial = sent.pop(0)
+        seen.append(trial["parameters"])
+        job = {"trial_job_id": str(len(seen)), "parameter_id": trial["parameter_id"]}
+        value = json.dumps(trial["parameters"]["x"])
+        advisor.handle_report_metric_data({**job, "type": "FINAL", "sequence": 0, "value": value})
+        advisor.handle_trial_end({**job, "event": "SUCCEEDED", "hyper_params": json.dumps(trial)})
+    return seen
+
+
+def _as_plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else str(value)
+
+
+def _make_repeatable() -> None:
+    """Give a seed to numpy's generators, which some of NNI's tuners make without one."""
+    import numpy as np
+
+    class Repeatable(np.random.RandomState):
+        def __init__(self, seed: Any = 0) -> None:
+            super().__init__(seed)
+
+    np.random.seed(0)
+    np.random.RandomState = Repeatable  # type: ignore[misc]
+
+
+if __name__ == "__main__":
+    _make_repeatable()
+    os.environ["NNI_TUNER_COMMAND_CHANNEL"] = "ws://_unittest_nobody"  # by this name NNI connects to nobody
+    QUESTIONS = {asked.__name__: asked for asked in (list_arguments, judge, draw, follow_schedule)}
+    for line in sys.stdin:
+        question, *arguments = json.loads(line)
+        answer = QUESTIONS[question](*arguments)
+        sys.stdout.write(MARK + json.dumps(answer, default=_as_plain) + "\n")
+        sys.stdout.flush()
