@@ -184,6 +184,7 @@ def test_gp_begins_with_draws_that_are_distributed_as_nnis(answers: Answers) -> 
     assert find_far_columns(theirs, ours, NUMBERS) == {}
 
 
+@pytest.mark.long  # both go through all trials that run at each draw
 def test_tpe_draws_as_nnis_but_for_steps_which_are_equally_likely(answers: Answers) -> None:
     theirs, ours = answers.ask("draw", "TPE", FEW["TPE"], SPACE, DRAWS)
     assert set(find_far_columns(theirs, ours, SPACE)) <= set(STEPPED)

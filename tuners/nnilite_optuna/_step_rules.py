@@ -74,7 +74,7 @@ class _Intervals:
 
 
 @dataclass
-class _Course:
+class _ResultsByStep:
     """A trial's results, so far as they are numbers: higher ones are better."""
 
     numbers: list[tuple[int, float]] = field(default_factory=list)  # with their steps
@@ -89,7 +89,7 @@ class _Course:
         self.best = max(self.best, value)
 
 
-class PercentileAssessor(StepAssessor[_Course]):
+class PercentileAssessor(StepAssessor[_ResultsByStep]):
     """Stops a trial whose best result so far is not among the best `percentile` of the others at the same step.
 
     Args:
@@ -119,9 +119,9 @@ class PercentileAssessor(StepAssessor[_Course]):
         self._fewest_rivals = whole_number("n_min_trials", n_min_trials, low=1)
         self._completed = 0
         self._rivals: list[list[float]] = []  # by step: the results of completed trials, in ascending order
-        super().__init__(_Course)
+        super().__init__(_ResultsByStep)
 
-    def _is_poor(self, trial: _Course, step: int, value: float | None) -> bool:
+    def _is_poor(self, trial: _ResultsByStep, step: int, value: float | None) -> bool:
         if value is None:
             return False
         before = trial.last_step
@@ -131,7 +131,7 @@ class PercentileAssessor(StepAssessor[_Course]):
             return False
         return self._intervals.includes(step, before) and trial.best < find_percentile(rivals, self._percentile)
 
-    def _complete(self, trial: _Course) -> None:
+    def _complete(self, trial: _ResultsByStep) -> None:
         self._completed += bool(trial.numbers)
         self._rivals += [[] for _ in range(len(self._rivals), trial.last_step + 1)]
         for step, value in trial.numbers:
