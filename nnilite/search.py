@@ -58,7 +58,7 @@ class Search:
         seed: the same seed and the same results give the same search (with concurrency 1).
         assessor: name of an installed assessor, or one of your own; stops poor trials early.
         storage: a folder in which the search is kept. If it has this search already, that continues; several
-            processes may work at it at once. The folder's name is its id for `nnictl view` and other commands.
+            processes may work at it at once. The folder's name is that of the search.
         constraints: expressions over the parameters that each proposal satisfies, as `["batch * layers <= 512"]`.
         tuner_args: the tuner's `classArgs`.
 

@@ -24,6 +24,7 @@ from nnilite._engine import messages as s
 from nnilite._experiments import registry, search_folder
 from nnilite._experiments.documents import write_json
 from nnilite._experiments.search_folder import Presence
+from nnilite._running import launch
 from nnilite._search.plan import Plan
 from nnilite._store import shared
 from nnilite._store.settings_of_config import is_maximizing, make_settings
@@ -65,14 +66,16 @@ class Journal:
                 f"storage: {folder} is a URL; give the path of a folder, such as 'searches/first'. "
                 "For Optuna's studies, see the page 'Come from Optuna' of the documentation"
             )
-        self.folder = Path(folder).absolute()
+        storage = self.folder = Path(folder).absolute()
         self._forget()
         self._seen = SharedCursor()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with self._keep_others_out():
+                self.folder = _find_home(storage)
+                self._forget()
                 if not (self.folder / "config.json").exists():
-                    _make(self.folder, plan.choose_tuner())
+                    _make(self.folder, storage, plan.choose_tuner())
                 _check_kind(self.folder)
                 self.config = load_stored(self.folder, paths=False)
                 self.plan = plan.agreed(self.config, self.folder)
@@ -280,20 +283,29 @@ def _leave_after_fork() -> None:
 os.register_at_fork(after_in_child=_leave_after_fork)
 
 
-def _make(folder: Path, plan: Plan) -> None:
+def _find_home(storage: Path) -> Path:
+    """Return the folder of the search in this storage, whose name is the search's id.
+
+    It is the storage itself. If its name cannot be an id, or is that of another experiment, it is a folder in there.
+    """
+    if (storage / "config.json").exists():
+        return storage
+    inner = [path for path in sorted(storage.iterdir()) if (path / "config.json").exists()]
+    if inner:
+        return inner[0]
+    known = registry.entry(storage.name) if registry.is_id(storage.name) else None
+    is_taken = known is not None and known.directory != storage and known.directory.is_dir()
+    return storage / launch.new_id() if is_taken or not registry.is_id(storage.name) else storage
+
+
+def _make(folder: Path, storage: Path, plan: Plan) -> None:
     """Make the folder of a new search; its config comes last. Raises: ConfigError, Conflict, OSError."""
-    if not registry.is_id(folder.name):
-        raise ConfigError(
-            f"storage: the folder's name becomes the id of the search, which cannot be {folder.name!r}; "
-            "use letters, digits, - and _"
-        )
-    strange = sorted({path.name for path in folder.iterdir()} - {_LOCK, search_folder.PROCESSES, *registry.FOLDERS})
+    own = {_LOCK, search_folder.PROCESSES, *registry.FOLDERS, folder.name}
+    strange = sorted({path.name for path in storage.iterdir()} - own)
     if strange:
-        raise Conflict(f"{folder} has other files ({strange[0]}) and no search; give a new or an empty folder.")
-    known = registry.entry(folder.name)
-    if known is not None and known.directory != folder and known.directory.is_dir():
-        raise Conflict(f"experiment {folder.name} is in {known.directory}; give the folder another name.")
-    config: CheckedConfig = plan.config(folder)
+        raise Conflict(f"{storage} has other files ({strange[0]}) and no search; give a new or an empty folder.")
+    folder.mkdir(exist_ok=True)
+    config: CheckedConfig = plan.config(folder, storage.name)
     folder.chmod(0o700)
     registry.make_folders(folder)
     (folder / search_folder.PROCESSES).mkdir(mode=0o700, exist_ok=True)

@@ -61,15 +61,15 @@ class Plan:
         cls = lookup.assessor_class(self.assessor)
         return construct(cls, _known(cls, optimize_mode=self.optimize))
 
-    def config(self, folder: Path) -> CheckedConfig:
-        """Make the config of a new experiment, with a seed that all processes of the search share.
+    def config(self, folder: Path, name: str) -> CheckedConfig:
+        """Make the config of a new experiment with this name, with a seed that all processes of the search share.
 
         Raises: ConfigError.
         """
         from nnilite.config import ExperimentConfig
 
         config = ExperimentConfig("local")
-        config.experiment_name = folder.name
+        config.experiment_name = name
         config.experiment_working_directory = folder.parent
         config.trial_code_directory = folder
         config.trial_command = _NO_COMMAND
@@ -132,7 +132,7 @@ class Plan:
 
     def _compare(self, stored: CheckedConfig, folder: Path) -> int | None:
         """Compare the plan with the stored config. Return the stored seed."""
-        given = self.config(folder)
+        given = self.config(folder, folder.name)
         kept = dict(stored.tuner.class_args)
         seed = kept.pop("seed", None)
         wanted = dict(given.tuner.class_args)

@@ -233,14 +233,32 @@ def test_a_folder_with_another_search_is_refused(folder: Path, given: dict, word
         Search({"y": SPACE["x"]}, "Random", optimize="minimize", storage=folder)
 
 
+def test_two_storages_of_one_name_have_ids_of_their_own(tmp_path: Path, folder: Path) -> None:
+    places = [tmp_path / "a" / "first", tmp_path / "b" / "first", tmp_path / "it's $HOME; a name" / "with blanks"]
+    for count, place in enumerate(places, 1):
+        search_in(place).run(bowl, trials=count)
+    ids = {one.id: one for one in registry.entries()}
+    assert [one.name for one in ids.values()].count("first") == 2
+    assert len(ids) == len(places)
+    for count, place in enumerate(places, 1):
+        assert len(search_in(place).run(bowl, trials=1)) == count + 1, "it goes on with its own"
+    assert {one.id for one in registry.entries()} == set(ids)
+
+
+def test_a_storage_of_a_taken_name_with_other_files_is_refused(tmp_path: Path, folder: Path) -> None:
+    search_in(tmp_path / "a" / "first")
+    (tmp_path / "b" / "first").mkdir(parents=True)
+    (tmp_path / "b" / "first" / "notes.txt").touch()
+    with pytest.raises(Conflict, match="has other files"):
+        search_in(tmp_path / "b" / "first")
+
+
 def test_folders_that_cannot_have_a_search_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NniliteError, match="cannot keep a search"):
         search_in(tmp_path / "file")
     with pytest.raises(Conflict, match="has other files"):
         search_in(tmp_path)
-    with pytest.raises(ConfigError, match="cannot be 'it is'"):
-        search_in(tmp_path / "it is")
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "config.json").write_text("{}")
     with pytest.raises(Conflict, match="an experiment that has a manager"):
