@@ -31,6 +31,7 @@ def compared(entry: RegistryEntry, objective: str) -> dict[str, Json]:
         "id": entry.id,
         "name": entry.name,
         "state": entry.state,
+        "config": {**profile["config"], "searchSpace": profile["searchSpace"]},
         "objective": name,
         "goal": goal,
         "objectives": objectives,

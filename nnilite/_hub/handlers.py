@@ -82,6 +82,23 @@ class HubExperimentHandler(HubHandler):
         self.send_json({"deleted": id})
 
 
+class HubConfigHandler(HubHandler):
+    """The configuration of an experiment, to start another one from it."""
+
+    async def get(self, id: str) -> None:
+        found = await asyncio.to_thread(self.hub.read_config, id)
+        self.send_json({"text": found.text, "folder": found.folder})
+
+
+class HubExamplesHandler(HubHandler):
+    """Starts an example."""
+
+    async def post(self) -> None:
+        self.fields()
+        found = await asyncio.to_thread(starts.start_example, self.hub.options)
+        self.send_json({"id": found}, 201)
+
+
 class HubOpenHandler(HubHandler):
     """The address of an experiment's page."""
 

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from nnilite._experiments import experiment_remarks, registry
 from nnilite._experiments.experiment_remarks import Remarks
 from nnilite._experiments.registry import RegistryEntry
+from nnilite._hub import starts
 from nnilite._hub.digests import Digest, Digests
+from nnilite._hub.starts import Draft
 from nnilite._running import launch, managers, removal
 from nnilite._running.launch import ManagerOptions
 from nnilite.errors import Conflict, NotFound
@@ -94,6 +96,13 @@ class Hub:
                 raise NotFound(f"{entry.directory}, the experiment's folder, is gone.")
             return experiment_remarks.write(entry.directory, remarks, based_on)
 
+    def read_config(self, experiment: str) -> Draft:
+        """Return the configuration as a draft of another experiment; secrets are hidden. Raises: NniliteError."""
+        entry = self.find(experiment)
+        if not _can_repeat(entry):
+            raise Conflict(f"Experiment {experiment} has no configuration that another one can be started from.")
+        return starts.draft_of(entry.directory)
+
     def chosen(self, experiments: Sequence[str]) -> list[RegistryEntry]:
         """Return the experiments with these ids, without duplicates. Raises: NotFound."""
         return [self.find(one) for one in dict.fromkeys(experiments)]
@@ -102,7 +111,12 @@ class Hub:
 def _can_resume(entry: RegistryEntry) -> bool:
     """Return whether a manager may resume it now. Only NNI resumes its experiments, and only a program its search."""
     is_free = not entry.alive or entry.state == ExperimentState.VIEWED.value
-    return is_free and entry.origin is None and not (entry.search or entry.damage)
+    return is_free and _can_repeat(entry)
+
+
+def _can_repeat(entry: RegistryEntry) -> bool:
+    """Return whether another experiment can be started from its configuration: a search has a program for that."""
+    return entry.origin is None and not (entry.search or entry.damage)
 
 
 def _row(entry: RegistryEntry, digest: Digest | None) -> dict[str, Json]:
@@ -111,6 +125,7 @@ def _row(entry: RegistryEntry, digest: Digest | None) -> dict[str, Json]:
         "revision": entry.remarks.revision,
         "trouble": entry.remarks.trouble,
         "canResume": _can_resume(entry),
+        "canRepeat": _can_repeat(entry),
         "digest": None if digest is None else _digest_json(digest),
     }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from nnilite._hub.handlers import (
     HubCheckHandler,
     HubComparisonHandler,
+    HubConfigHandler,
+    HubExamplesHandler,
     HubExperimentHandler,
     HubExperimentsHandler,
     HubHandler,
@@ -73,6 +75,15 @@ ROUTES = (
         body_max=CONFIG_MAX,
     ),
     Route("/experiments/{id}", HubExperimentHandler, _ONE, (_ID,), body_max=BODY_MAX),
+    Route(
+        "/experiments/{id}/config",
+        HubConfigHandler,
+        _get("Its configuration, to start another one from it; secrets are hidden", _DRAFT, refusals=(404, 409)),
+        (_ID,),
+    ),
+    Route(
+        "/examples", HubExamplesHandler, _post("Start an example", s.record(id=s.TEXT), status=201), body_max=BODY_MAX
+    ),
     _act("open", HubOpenHandler, _post("The address of its page, with a sign-in", s.record(url=s.TEXT))),
     _act("resume", HubResumeHandler, _post("Resume it", s.record(resumed=s.TEXT))),
     _act("stop", HubStopHandler, _post("Ask it to stop", s.record(stopping=s.TEXT), status=202)),

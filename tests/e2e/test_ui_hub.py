@@ -208,3 +208,78 @@ def test_axe_finds_nothing(page_url: str, open_page: Any, scheme: str, width: in
         page.evaluate("view => { location.hash = `#/${view}`; }", view)
         page.locator("main .card").first.wait_for()
         assert faults(page) == [], view
+
+
+def test_a_tab_says_what_is_being_opened_until_it_is(page: Any) -> None:
+    page.evaluate(
+        "window.told = []; const was = window.open;"
+        "window.open = (...all) => (told.push(was(...all)), told.at(-1)); null"
+    )
+    found = row(page, "copy031")
+    with page.context.expect_page() as opening:
+        found.get_by_role("button", name="Open").click()
+        text = page.evaluate("told[0].document.body.textContent + told[0].document.title")
+    assert text.startswith("Opening run 31 …A stopped experiment is opened")
+    assert text.endswith("Opening run 31 …")
+    opening.value.get_by_text("Read only.").wait_for()
+    row(page, "copy031").get_by_role("button", name="Close").click()
+    eventually(lambda: not registry.is_alive(registry.root() / "copy031"), 60)
+
+
+def test_the_best_are_sorted_within_one_direction(page: Any) -> None:
+    page.evaluate("location.hash = '#/overview?find=copy04&sort=best'")
+    page.get_by_text("The highest result is best").wait_for()
+    values = [float(text) for text in page.locator("td.best-cell").all_inner_texts() if text.strip()]
+    assert values == sorted(values, reverse=True)
+
+
+def test_several_are_tagged_grouped_and_deleted_at_once(page: Any) -> None:
+    chosen = ("copy050", "copy051")
+    for experiment in chosen:
+        row(page, experiment).get_by_role("checkbox").check()
+    page.get_by_role("button", name="Tag 2").click()
+    page.get_by_label("Tag", exact=True).last.fill("batch one")
+    page.get_by_role("button", name="Add", exact=True).click()
+    page.get_by_text("2 experiments tagged.").wait_for()
+    assert all(registry.find(one).remarks.tags == ("batch one",) for one in chosen)
+    page.get_by_label("Find experiments").fill("run 5")
+    page.get_by_label("Group").select_option("tag")
+    page.get_by_role("rowheader", name="batch one 2").wait_for()
+    assert page.locator("tbody", has_text="batch one 2").locator("tr[data-id]").count() == 2
+    page.get_by_role("button", name="Delete 2").click()
+    page.get_by_text("run 50, run 51").wait_for()
+    page.get_by_role("button", name="Delete them").click()
+    page.get_by_text("2 experiments deleted.").wait_for()
+    assert not any((registry.root() / one).exists() for one in chosen)
+
+
+def test_dense_rows_are_lower_and_stand_in_the_address(page: Any) -> None:
+    found = row(page, "copy06")
+    high = found.bounding_box()["height"]
+    page.get_by_label("Dense").check()
+    eventually(lambda: row(page, "copy06").bounding_box()["height"] < 0.8 * high, 10)
+    assert "rows=dense" in page.url
+
+
+def test_the_differences_of_two_configurations_are_shown(page: Any) -> None:
+    page.evaluate("location.hash = '#/compare?id=copy020&id=running1'")
+    table = page.get_by_role("group", name="Configurations").get_by_role("table")
+    table.wait_for()
+    lines = {text.split("\t")[0]: text.split("\t")[1:] for text in table.locator("tbody tr").all_inner_texts()}
+    assert lines["maxTrialNumber"] == ["100", "2"]
+    assert lines["trialCommand"][0] == "sleep 60"
+    assert "trialConcurrency" not in lines, "it is 1 in both"
+    page.get_by_text(re.compile(r"\d+ fields are the same in all")).wait_for()
+
+
+def test_an_experiment_is_run_again_with_changes(page: Any) -> None:
+    row(page, "running1").get_by_role("link", name="Run really running again with changes").click()
+    area = page.get_by_label("Configuration (YAML)")
+    eventually(lambda: "maxTrialNumber: 2" in area.input_value())
+    area.fill(
+        area.input_value().replace("really running", "run again").replace("maxTrialNumber: 2", "maxTrialNumber: 1")
+    )
+    page.get_by_role("button", name="Start").click()
+    page.get_by_label("Find experiments").fill("run again")
+    page.get_by_role("button", name="run again", exact=True).wait_for()
+    page.locator(".trials-cell").get_by_text("of 1").wait_for()

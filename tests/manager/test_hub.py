@@ -208,6 +208,16 @@ def test_a_comparison_has_the_best_so_far_of_each(hub: Client) -> None:
     assert hub.get("/comparison?" + "&".join(f"id=x{n}" for n in range(11))).status == 400
 
 
+def test_a_configuration_is_given_without_secrets_for_another_experiment(hub: Client) -> None:
+    draft = hub.get("/experiments/first/config").json
+    assert "trialCommand: sleep 60" in draft["text"]
+    answer = check(hub, draft["text"], draft["folder"])
+    assert answer.json["faults"] == []
+    (compared,) = hub.get("/comparison?id=first").json["experiments"]
+    assert compared["config"]["trialCommand"] == "sleep 60"
+    assert hub.get("/experiments/gone/config").status == 404
+
+
 def check(hub: Client, text: str, folder: object) -> Reply:
     return hub.post("/checks", {"text": text, "folder": folder})
 

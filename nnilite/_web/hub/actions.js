@@ -16,7 +16,7 @@ export const busy = signal(/** @type {ReadonlySet<string>} */ (new Set()));
  * @param {Experiment} one
  * @param {() => Promise<unknown>} work
  */
-async function during(one, work) {
+export async function during(one, work) {
   busy.value = new Set([...busy.value, one.id]);
   try {
     await work();
@@ -30,7 +30,7 @@ async function during(one, work) {
  * @param {Experiment} one
  * @param {string} verb
  */
-const address = (one, verb = "") => `experiments/${encodeURIComponent(one.id)}${verb && `/${verb}`}`;
+export const address = (one, verb = "") => `experiments/${encodeURIComponent(one.id)}${verb && `/${verb}`}`;
 
 /**
  * Opens the experiment's own page in a tab. Browsers allow that only at once after a click, so the tab is there before
@@ -39,10 +39,7 @@ const address = (one, verb = "") => `experiments/${encodeURIComponent(one.id)}${
  */
 export async function open(one) {
   const tab = window.open("", "_blank");
-  if (tab) {
-    tab.opener = null;
-    tab.document.title = `Opening ${title(one)} …`;
-  }
+  if (tab) tellOpening(tab, title(one));
   await during(one, async () => {
     try {
       /** @type {{ url: string }} */
@@ -54,6 +51,31 @@ export async function open(one) {
       say(messageOf(error), true);
     }
   });
+}
+
+/**
+ * A stopped experiment gets a viewer first, which may take half a minute on a busy machine.
+ * @param {Window} tab
+ * @param {string} name
+ */
+function tellOpening(tab, name) {
+  tab.opener = null;
+  const page = tab.document;
+  page.title = `Opening ${name} …`;
+  const here = getComputedStyle(document.body);
+  Object.assign(page.body.style, {
+    margin: "3rem",
+    font: here.font,
+    color: here.color,
+    background: here.backgroundColor,
+  });
+  const line = page.createElement("h1");
+  line.textContent = `Opening ${name} …`;
+  line.style.fontSize = "1.2rem";
+  const more = page.createElement("p");
+  more.textContent =
+    "A stopped experiment is opened for reading first. On a busy machine this takes up to half a minute.";
+  page.body.append(line, more);
 }
 
 /** @param {Experiment} one */

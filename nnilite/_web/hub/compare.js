@@ -10,6 +10,7 @@ import { Card, Empty, Scroll } from "../parts/layout.js";
 import { isLog, LogScale, leftOut, resultAxis, shown } from "../parts/log_scale.js";
 import { ExperimentState } from "../parts/states.js";
 import { messageOf } from "../parts/toasts.js";
+import { ConfigDifference } from "./config_difference.js";
 
 /** @import { Json } from "../lib/wire.d.ts" */
 
@@ -19,6 +20,7 @@ import { messageOf } from "../parts/toasts.js";
  * @property {string} id
  * @property {string} name
  * @property {string} state
+ * @property {Json} config with the search space; secrets are hidden
  * @property {string} objective
  * @property {string} goal maximize or minimize
  * @property {Record<string, string>} objectives
@@ -57,7 +59,7 @@ export function Compare() {
     return html`<div class="card"><${Empty} title="Nothing to compare">${choose}: tick two or more.</${Empty}></div>`;
   if (problem) return html`<p class="note bad" role="alert">${problem}</p>`;
   if (!found) return html`<${Empty} title="Loading …" />`;
-  return html`<h1 class="hidden">Compare experiments</h1><div class="stack"><${Curves} found=${found} /><${Bests} found=${found} /></div>`;
+  return html`<h1 class="hidden">Compare experiments</h1><div class="stack"><${Curves} found=${found} /><${Bests} found=${found} /><${ConfigDifference} found=${found} /></div>`;
 }
 
 /** @param {{ found: Compared[] }} props */

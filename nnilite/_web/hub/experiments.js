@@ -33,6 +33,7 @@ import { signal } from "../lib/ui.js";
  * @property {"nni" | "nnilite"} madeBy
  * @property {string} damage
  * @property {boolean} canResume whether a manager may go on with it now
+ * @property {boolean} canRepeat whether another one can be started from its configuration
  * @property {string[]} tags
  * @property {string} note
  * @property {number} revision of name, tags and note

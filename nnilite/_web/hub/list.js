@@ -2,21 +2,20 @@
 
 import { ariaSort, count, duration, moment, number, plural } from "../lib/format.js";
 import { href, route, setQuery } from "../lib/route.js";
-import { html, signal, useState } from "../lib/ui.js";
+import { html, useState } from "../lib/ui.js";
 import { Pick } from "../parts/chart_card.js";
 import { Icon } from "../parts/icons.js";
 import { Empty } from "../parts/layout.js";
 import { ExperimentState, Time } from "../parts/states.js";
 import { busy, open, remove, resume, stop } from "./actions.js";
-import { bestIn, chosen, experiments, isViewed, sorted, title, trialCount } from "./experiments.js";
+import { bestIn, chosen, experiments, isViewed, title, trialCount } from "./experiments.js";
+import { First } from "./first.js";
+import { firstRows, groups } from "./groups.js";
+import { Ticked, ticked, toggle } from "./many.js";
 import { editRemarks } from "./remarks.js";
 
-/** @import { Signal } from "../vendor/signals.js" */
 /** @import { Column, Digest, Experiment } from "./experiments.js" */
-
-/** @type {Signal<ReadonlySet<string>>} ids of the experiments that are ticked */
-const ticked = signal(/** @type {ReadonlySet<string>} */ (new Set()));
-const COMPARED_MAX = 10;
+/** @import { Group } from "./groups.js" */
 
 const STATES = [
   ["", "all states"],
@@ -42,15 +41,15 @@ export function List() {
   if (experiments.value === null) return html`<${Empty} title="Loading …" />`;
   const column = /** @type {Column} */ (query.get("sort") ?? "started");
   const descending = (query.get("order") ?? (column === "name" || column === "state" ? "up" : "down")) === "down";
-  const found = sorted(chosen(query), column, descending);
+  const found = chosen(query);
+  const grouped = firstRows(groups(found, column, descending, query.get("group") === "tag"), most);
+  if (!experiments.value.length) return html`<h1 class="hidden">Experiments</h1><${First} />`;
   return html`<h1 class="hidden">Experiments</h1>
     <${Toolbar} found=${found} />
     ${
       found.length
-        ? html`<${Table} rows=${found.slice(0, most)} column=${column} descending=${descending} />`
-        : html`<div class="card"><${Empty} title=${experiments.value.length ? "No experiment is like this" : "There are no experiments"}>${
-            experiments.value.length ? "Remove filters to see the others." : "“nnictl create --config FILE” starts one."
-          }</${Empty}></div>`
+        ? html`<${Table} grouped=${grouped} column=${column} descending=${descending} isDense=${query.get("rows") === "dense"} />`
+        : html`<div class="card"><${Empty} title="No experiment is like this">Remove filters to see the others.</${Empty}></div>`
     }
     ${found.length > most && html`<p class="row more"><button onClick=${() => setMost(most + PAGE)}>Show more</button><span class="soft">${count(found.length - most)} more</span></p>`}`;
 }
@@ -69,35 +68,27 @@ function Toolbar({ found }) {
       tags.length > 0 &&
       html`<${Pick} label="Tag" value=${query.get("tag") ?? ""} options=${[["", "any"], ...tags.map((tag) => [tag, tag])]} set=${(one) => setQuery({ tag: one })} />`
     }
-    ${ticked.value.size > 0 && html`<${Ticked} />`}
+    ${
+      tags.length > 0 &&
+      html`<${Pick} label="Group" value=${query.get("group") ?? ""} options=${[["", "none"], ["tag", "by tag"]]} set=${(one) => setQuery({ group: one })} />`
+    }
+    <label class="inline"><input type="checkbox" checked=${query.get("rows") === "dense"}
+      onChange=${(event) => setQuery({ rows: event.target.checked ? "dense" : null })} />Dense</label>
+    <${Ticked} />
     <span class="end soft small" role="status">${found.length === all.length ? "" : `${count(found.length)} of `}${plural(all.length, "experiment")}, ${count(running)} running</span>
   </div>`;
 }
 
-function Ticked() {
-  const ids = [...ticked.value];
-  const query = new URLSearchParams(ids.map((id) => ["id", id]));
-  const clear = () => {
-    ticked.value = new Set();
-  };
-  const fits = ids.length > 1 && ids.length <= COMPARED_MAX;
-  const compare = fits
-    ? html`<a class="button" href=${href("compare", query)}>Compare ${ids.length}</a>`
-    : html`<span class="soft small">${ids.length} ticked; 2 to ${COMPARED_MAX} can be compared</span>`;
-  return html`${compare}
-    <button class="quiet" onClick=${clear}>Untick</button>`;
-}
-
-/** @param {{ rows: Experiment[], column: Column, descending: boolean }} props */
-function Table({ rows, column, descending }) {
+/** @param {{ grouped: Group[], column: Column, descending: boolean, isDense: boolean }} props */
+function Table({ grouped, column, descending, isDense }) {
   /** @param {Column} name */
   const sort = (name) => {
     const isDown = name === column ? !descending : !(name === "name" || name === "state");
     setQuery({ sort: name === "started" ? null : name, order: isDown ? "down" : "up" });
   };
-  return html`<div class="card experiments"><table class="plain" role="table" aria-label="Experiments">
+  return html`<div class=${`card experiments ${isDense ? "dense" : ""}`}><table class="plain" role="table" aria-label="Experiments">
     <thead role="rowgroup"><tr role="row">
-      <th role="columnheader" scope="col" class="pick-cell"><span class="hidden">Compare</span></th>
+      <th role="columnheader" scope="col" class="pick-cell"><span class="hidden">Tick</span></th>
       ${COLUMNS.map(
         ([name, text]) => html`<th key=${name} role="columnheader" scope="col" class=${`${name}-cell`}
           aria-sort=${ariaSort(name === column, descending)}>
@@ -105,19 +96,18 @@ function Table({ rows, column, descending }) {
       )}
       <th role="columnheader" scope="col" class="act-cell"><span class="hidden">Actions</span></th>
     </tr></thead>
-    <tbody role="rowgroup">${rows.map((one) => html`<${Row} key=${one.id} one=${one} />`)}</tbody>
+    ${grouped.map(
+      (group) => html`<tbody role="rowgroup" key=${group.key}>
+      ${group.title && html`<tr role="row" class="group"><th role="rowheader" scope="rowgroup" colspan="7">${group.title} <span class="soft">${count(group.rows.length)}</span></th></tr>`}
+      ${group.rows.map((one) => html`<${Row} key=${one.id} one=${one} />`)}</tbody>`,
+    )}
   </table></div>`;
 }
 
 /** @param {{ one: Experiment }} props */
 function Row({ one }) {
-  const tick = () => {
-    const next = new Set(ticked.value);
-    if (!next.delete(one.id)) next.add(one.id);
-    ticked.value = next;
-  };
   return html`<tr role="row" data-id=${one.id}>
-    <td role="cell" class="pick-cell"><input type="checkbox" aria-label=${`Compare ${title(one)}`} checked=${ticked.value.has(one.id)} onChange=${tick} /></td>
+    <td role="cell" class="pick-cell"><input type="checkbox" aria-label=${`Compare ${title(one)}`} checked=${ticked.value.has(one.id)} onChange=${() => toggle(one.id)} /></td>
     <td role="cell" class="name-cell">
       <div class="row"><button class="link" onClick=${() => open(one)} disabled=${busy.value.has(one.id)}>${title(one)}</button>
         ${one.madeBy === "nni" && html`<span class="badge">NNI</span>`}
@@ -164,6 +154,7 @@ function Actions({ one }) {
   return html`<div class="acts" aria-busy=${waits}>
     <button class="small" disabled=${waits} onClick=${() => open(one)} aria-label=${`Open ${name}`}><${Icon} name="open" />Open</button>
     ${one.canResume && html`<button class="small" disabled=${waits} onClick=${() => resume(one)} aria-label=${`Resume ${name}`}><${Icon} name="play" />Resume</button>`}
+    ${one.canRepeat && html`<a class="button small quiet" href=${href("new", { from: one.id })} aria-label=${`Run ${name} again with changes`} title="A new experiment from its configuration">Again …</a>`}
     ${
       one.alive &&
       html`<button class="small danger" disabled=${waits || one.state === "STOPPING"} onClick=${() => stop(one)}

@@ -1,9 +1,9 @@
 // A new experiment from a configuration that is pasted, typed or read from a file, with its faults beside its lines.
 
-import { ApiError, send } from "../lib/api.js";
+import { ApiError, get, send } from "../lib/api.js";
 import { plural } from "../lib/format.js";
-import { go } from "../lib/route.js";
-import { html, signal, useRef, useState } from "../lib/ui.js";
+import { go, route } from "../lib/route.js";
+import { html, signal, useEffect, useRef, useState } from "../lib/ui.js";
 import { Card } from "../parts/layout.js";
 import { messageOf, say } from "../parts/toasts.js";
 import { refresh } from "./experiments.js";
@@ -12,6 +12,7 @@ import { refresh } from "./experiments.js";
 
 // What was typed stays when one looks at the list meanwhile.
 const draft = signal({ folder: "", text: "" });
+let loadedFrom = "";
 const LINE_PX = 20;
 
 export function NewExperiment() {
@@ -49,8 +50,19 @@ export function NewExperiment() {
     const { id } = await send("POST", "experiments", draft.value);
     say(`Experiment ${id} is running.`);
     await refresh();
+    loadedFrom = "";
     go("overview");
   };
+  const from = route.value.query.get("from") ?? "";
+  useEffect(() => {
+    if (!from || from === loadedFrom) return;
+    during(async () => {
+      /** @type {{ text: string, folder: string }} */
+      const { text, folder } = await get(`experiments/${encodeURIComponent(from)}/config`);
+      loadedFrom = from;
+      set({ text, folder });
+    });
+  }, [from]);
   /** @param {File | undefined} file */
   const load = async (file) => file && set({ text: await file.text() });
   const ofFolder = faults?.filter((fault) => fault.field === "folder") ?? [];
@@ -61,6 +73,7 @@ export function NewExperiment() {
     event.preventDefault();
     during(start);
   }}>
+    ${from && html`<p class="note calm">This is the configuration of experiment <span class="mono">${from}</span>. Change it, then start another one; hidden secrets have to be written again.</p>`}
     <label class="field"><span>Folder on the experiments' machine; paths in the configuration are relative to it</span>
       <input value=${draft.value.folder} placeholder="/home/me/project" spellcheck=${false} aria-invalid=${ofFolder.length ? "true" : undefined}
         aria-describedby=${ofFolder.length ? "wrong-folder" : undefined} onInput=${(event) => set({ folder: event.target.value })} />
