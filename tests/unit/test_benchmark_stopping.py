@@ -1,0 +1,41 @@
+"""The simulation in which early stopping is measured."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import learning_tables, stopping
+from benchmarks.stopping_report import share
+
+WHOLE = "nnilite Random"
+
+
+@pytest.mark.parametrize("name", learning_tables.NAMES)
+def test_a_table_has_a_curve_for_each_combination(name: str) -> None:
+    table = learning_tables.load(name)
+    combinations = 1
+    for values in table.values.values():
+        combinations *= len(values)
+    assert table.losses.shape == (combinations, learning_tables.EPOCHS)
+    assert table.regret(table.losses.min()) == 0.0
+    assert (table.seconds > 0).all()
+
+
+def test_workers_spend_the_time_of_so_many_whole_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "WHOLE_TRIALS", 20)
+    for workers in (1, 4):
+        outcome = stopping.run(stopping.Job(WHOLE, "boosting friedman", workers, 0))
+        assert outcome.stopped == 0
+        assert 10 <= outcome.trials <= 40
+
+
+def test_a_trial_of_asha_goes_on_from_its_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "WHOLE_TRIALS", 20)
+    names = ("nnilite ASHA", "nnilite ASHA, without checkpoints")
+    on, anew = (stopping.run(stopping.Job(name, "boosting friedman", 4, 0)) for name in names)
+    assert on.trials > anew.trials
+
+
+def test_a_share_of_itself_is_one() -> None:
+    values = learning_tables.load("sgd digits").losses[:5]
+    assert share(values, values).startswith("1.00 [")
