@@ -27,7 +27,7 @@ as long as an average epoch. The regret is that of the smallest loss seen so far
 the median of what its combinations reach; time to 5 % is the time until the regret is 0.05, or all of it if that is
 never so. A share is the geometric mean over the tables of the ratio of means over seeds, with a 95 % interval from
 drawing tables and seeds again: less than 1 is better. Tuners and assessors run as in a search, without a manager. ASHA
-continues from checkpoints where nothing else is said; Hyperband and BOHB begin anew with each budget. The same tuner
+continues from checkpoints unless its row says otherwise; Hyperband and BOHB start again with each budget. The same tuner
 with whole trials is Random for ASHA and Hyperband, and TPE for BOHB. The last column has the table on which stopping
 did worst, with the mean regret as a share of that with whole trials.
 
