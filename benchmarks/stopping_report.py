@@ -27,9 +27,9 @@ as long as an average epoch. The regret is that of the smallest loss seen so far
 the median of what its combinations reach; time to 5 % is the time until the regret is 0.05, or all of it if that is
 never so. A share is the geometric mean over the tables of the ratio of means over seeds, with a 95 % interval from
 drawing tables and seeds again: less than 1 is better. Tuners and assessors run as in a search, without a manager. ASHA
-continues from checkpoints unless its row says otherwise; Hyperband and BOHB start again with each budget. The same tuner
-with whole trials is Random for ASHA and Hyperband, and TPE for BOHB. The last column has the table on which stopping
-did worst, with the mean regret as a share of that with whole trials.
+continues from checkpoints unless its row says otherwise; Hyperband and BOHB start again with each budget. The
+same tuner with whole trials is Random for ASHA and Hyperband, and TPE for BOHB. The last column has the table on which
+stopping did worst, with the mean regret as a share of that with whole trials.
 
 PBT is not here: a recorded curve cannot tell what a training becomes whose parameters change on its way.
 """
