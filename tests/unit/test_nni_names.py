@@ -46,7 +46,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         ("nni.tools.nnictl.updater", "update_trialnum", {"value": 9}, "update trialnum abc -v 9"),
         ("nni.tools.nnictl.updater", "import_data", {"filename": "d.json"}, "experiment import abc -f d.json"),
         (
-            "launcher",
+            "nni.tools.nnictl.launcher",
             "create_experiment",
             {"config": "c.yml", "port": 80, "foreground": True},
             "create -c c.yml -p 80 -f",
