@@ -262,7 +262,7 @@ def test_a_page_that_a_stranger_left_at_the_port_gets_nothing_of_the_next_manage
     ]
     fresh = open_page(running.client.sign_in_link())
     fresh.get_by_text("Live", exact=True).wait_for()
-    assert running.state() == "DONE"
+    running.wait("DONE")
 
 
 def test_the_own_users_browser_needs_no_key_and_gets_none(start: Any, open_page: Any) -> None:

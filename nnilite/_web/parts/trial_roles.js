@@ -16,6 +16,7 @@ import { State } from "./states.js";
 const BYTES_MAX = 4_000_000;
 const LOOK_S = 15;
 const ENDED = ["SUCCEEDED", "FAILED", "CANCELED", "LOST"];
+const WITH_ROLES = ["kubernetes", "kubeflow", "frameworkcontroller", "adl"];
 
 /**
  * A worker writes the records, so anything that is not one is left out.
@@ -30,12 +31,20 @@ function readRoles(text, isOver) {
   return roles.map((one) => (isOver && one.state === "RUNNING" ? { ...one, state: "LOST" } : one));
 }
 
+/** Trials of one process have no such records, and looking for them would be an error in the browser's console. */
+function mayHaveRoles() {
+  const config = profile.value?.config;
+  const services = /** @type {{ platform: string }[]} */ ([config?.trainingService ?? []].flat());
+  return Boolean(config?.distributed) || services.some((one) => WITH_ROLES.includes(one.platform));
+}
+
 /**
  * The records of the latest attempt. They are on the trial's machine if it is a distributed one.
  * @param {Trial} trial
  * @param {boolean} isOver
  */
 async function fetchRoles(trial, isOver) {
+  if (trial.started === null || !mayHaveRoles()) return [];
   const path = `${trial.attempt}/roles.json`;
   const isElsewhere = Boolean(profile.value?.config.distributed);
   /** @type {FileListing} */
