@@ -11,9 +11,13 @@ from e2e.running import Start
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
 TRIAL = """
-import os, sys, time
-print("here is rank", os.environ["RANK"], flush=True)
-time.sleep(60) if os.environ["RANK"] != "3" else sys.exit(7)
+import glob, os, sys, time
+rank = os.environ["RANK"]
+print("here is rank", rank, flush=True)
+open(f"printed-{rank}", "w").close()
+while rank != "3" or len(glob.glob("printed-*")) < 4:
+    time.sleep(0.05)
+sys.exit(7)
 """
 ON_TWO = {"nodes": 2, "processesPerNode": 2}
 
