@@ -118,7 +118,7 @@ if __name__ == "__main__":
 import multiprocessing, os
 def double(x): return 2 * x, multiprocessing.current_process().name, os.getppid() == parent
 parent = os.getpid()
-with multiprocessing.get_context("fork").Pool(2) as pool:
+with multiprocessing.get_context("fork").Pool(1) as pool:
     print(pool.map(double, range(3), chunksize=3))
 child = multiprocessing.get_context("fork").Process(target=os._exit, args=(7,))
 child.start(); child.join()

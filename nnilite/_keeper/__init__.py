@@ -152,8 +152,10 @@ _PACKAGE = Path(__file__).parent
 _CPYTHON = "nnilite/_cpython.py"
 _FOR_MANY_TRIALS = tuple(
     f"nnilite/_keeper/{module}.py"
-    for module in ("fork_server", "preload_program", "preloaded_start", "preloader", "python_command")
+    for module in ("fork_server", "local_link", "preload_program", "preloaded_start", "preloader", "python_command")
 )
+_FOR_TUNERS = ("nni/common/hpo_utils/", "nni/runtime/msg_dispatcher_base.py")
+"""Parts of NNI's package with which people write tuners, which run beside the manager."""
 _FOR_STORAGE = ("code_fetch", "enclosed", "saver", "storage", "storage_choice", "storage_http")
 _FOR_NODES = (
     "first_node",
@@ -219,9 +221,16 @@ def build(target: Path, with_storage: bool = False, with_nodes: bool = False) ->
 
 
 def for_one_job(keeper: bytes) -> bytes:
-    """Return the keeper's zipapp without what only keepers need that run one trial after the other."""
+    """Return the keeper's zipapp without what the keeper of one job never needs, since it travels in each job."""
+    sdk = {name: f"sdk/{name}" for name in sdk_sources() if name.startswith(_FOR_TUNERS)}
+    left_out = {*_FOR_MANY_TRIALS, *sdk.values()}
     with zipfile.ZipFile(io.BytesIO(keeper)) as archive:
-        files = {name: archive.read(name) for name in archive.namelist() if name not in _FOR_MANY_TRIALS}
+        files = {name: archive.read(name) for name in archive.namelist() if name not in left_out}
+    init = "nnilite/_keeper/__init__.py"
+    for name, place in sdk.items():
+        files[init] = files[init].replace(f"{name!r}: {place!r}, ".encode(), b"")
+    # Its folder of the SDK, which lies beside it, is not the one that a whole keeper would look for.
+    files[init] = files[init].replace(b'"\nSDK', b'-job"\nSDK', 1)
     target = io.BytesIO()
     _write(target, files)
     return target.getvalue()

@@ -315,6 +315,7 @@ class _TrialForks:
         try:
             answers = _moved(answers.detach(), _HIGH)
             os.setsid()
+            _stop_ignoring()
             request = _Request(self._packet)
             _enter(request, texts)
             _find_program(request, bare)
@@ -339,6 +340,15 @@ def _make_pipe() -> Tuple[int, int]:
 
 
 # becoming a trial
+
+
+def _stop_ignoring() -> None:
+    """Let signals that a keeper handles end this process, as after its `exec`, also below `nohup`."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _enter(request: _Request, texts: _ProcessTexts) -> None:

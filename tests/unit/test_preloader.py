@@ -67,5 +67,6 @@ def _plain(text: str) -> str:
     """A text without the names of the folders of each of the two servers."""
     text = re.sub(r"(fresh|warm\d)/(trials/\d+|\.nnilite-sdk)", r"server/\2", text)
     text = re.sub(r"trials/\d+", "trials/N", text)
+    text = re.sub(r"(PYTEST_CURRENT_TEST\b.*?)[^\[ ]*\[.*?\] \((setup|call)\)", r"\1", text)  # where a server began
     text = re.sub(r"nni-e-\d+-0|NNI_TRIAL_JOB_ID(=|', ')\d+", "JOB", text)
     return re.sub(r"0x[0-9a-f]+|started \d+|repeated \d+ more", "N", text)

@@ -154,7 +154,11 @@ function Actions({ one }) {
   return html`<div class="acts" aria-busy=${waits}>
     <button class="small" disabled=${waits} onClick=${() => open(one)} aria-label=${`Open ${name}`}><${Icon} name="open" />Open</button>
     ${one.canResume && html`<button class="small" disabled=${waits} onClick=${() => resume(one)} aria-label=${`Resume ${name}`}><${Icon} name="play" />Resume</button>`}
-    ${one.canRepeat && html`<a class="button small quiet" href=${href("new", { from: one.id })} aria-label=${`Run ${name} again with changes`} title="A new experiment from its configuration">Again …</a>`}
+    ${
+      one.canRepeat &&
+      html`<a class="button small quiet" href=${href("new", { from: one.id })}
+      aria-label=${`Run ${name} again with changes`} title="A new experiment from its configuration">Again …</a>`
+    }
     ${
       one.alive &&
       html`<button class="small danger" disabled=${waits || one.state === "STOPPING"} onClick=${() => stop(one)}
