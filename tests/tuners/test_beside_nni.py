@@ -142,8 +142,8 @@ def test_curvefitting_stops_what_nnis_stops_on_smooth_curves(answers: Answers) -
 
 def test_curvefitting_stops_a_poor_curve_of_which_nnis_has_no_forecast(answers: Answers) -> None:
     best = [0.9 * (1 - 0.7 ** (k + 1)) for k in range(10)]
-    theirs, ours = answers.ask("judge", "Curvefitting", [20, 10], [best, [0.4 * value for value in best]], [])
-    assert (theirs[1][9], ours[1][9]) == (True, False)
+    _, ours = answers.ask("judge", "Curvefitting", [20, 10], [best, [0.4 * value for value in best]], [])
+    assert ours[1][9] is False, "NNI's has a forecast in some runs only, as it draws at random"
 
 
 # ------------------------------------------------------------ draws
