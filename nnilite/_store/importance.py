@@ -28,7 +28,7 @@ _DECADES = 1000.0  # spanning more than this, a positive number is taken on a lo
 _CATEGORIES_MAX = 100
 _SAMPLES = 40  # for the intervals
 _SAMPLES_MIN = 10  # fewer say nothing
-_SAMPLES_S = 8.0
+_SAMPLES_S = 3.0
 _SAMPLE_TRIALS = 500
 
 
