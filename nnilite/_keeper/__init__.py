@@ -155,7 +155,7 @@ _FOR_MANY_TRIALS = tuple(
     for module in ("fork_server", "local_link", "preload_program", "preloaded_start", "preloader", "python_command")
 )
 _FOR_TUNERS = ("nni/common/hpo_utils/", "nni/runtime/msg_dispatcher_base.py")
-"""Parts of NNI's package with which people write tuners, which run beside the manager."""
+"""Parts of NNI's package with which people write tuners, which run with the manager."""
 _FOR_STORAGE = ("code_fetch", "enclosed", "saver", "storage", "storage_choice", "storage_http")
 _FOR_NODES = (
     "first_node",

@@ -41,7 +41,7 @@ def make(value: Any) -> Made:
 def _make_from_bytes(data: bytes) -> Made:
     ending = find_image_ending(data)
     if not ending:
-        raise TypeError("these bytes are no PNG, JPEG, GIF or WebP; write other files yourself, and give their path")
+        raise TypeError("these bytes are not PNG, JPEG, GIF or WebP; write other files yourself, and give their path")
     return "image", ending, data
 
 
