@@ -115,7 +115,7 @@ def test_files_are_known_by_their_content(folder: Path, tmp_path: Path, name: st
     ("name", "value", "error", "words"),
     [
         ("x", object(), TypeError, "a object cannot be shown"),
-        ("x", b"GIF or so", TypeError, "no PNG, JPEG, GIF or WebP"),
+        ("x", b"GIF or so", TypeError, "not PNG, JPEG, GIF or WebP"),
         ("x", "y" * (MOST_BYTES + 1), ValueError, "more than 5,000,000 bytes"),
         ("", "y", ValueError, "1 to 100 characters"),
         (3, "y", TypeError, "must be a text, not int"),
