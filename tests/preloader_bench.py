@@ -44,7 +44,7 @@ class Server:
         self._number = 0
         self.log = folder / "fork-server.log"
         with self.log.open("ab") as log:
-            keeper = str(build(folder / "keeper.pyz", with_storage=True, with_nodes=True))
+            keeper = str(build(folder / "keeper.pyz", with_storage=True, with_nodes=True, with_preload=True))
             words = [sys.executable, "-I", "-S", keeper, "serve"]
             self.process = Popen(words, stdin=-1, stdout=-1, stderr=log, text=True, env={**os.environ, "LEVEL": "3"})
 

@@ -35,9 +35,11 @@ _Look = tuple[int, int, int]
 class KeeperFile:
     """The keeper with which trials are started. The manager builds it, and builds it again if it was changed."""
 
-    def __init__(self, path: Path, with_storage: bool = False, with_nodes: bool = False) -> None:
+    def __init__(
+        self, path: Path, with_storage: bool = False, with_nodes: bool = False, with_preload: bool = False
+    ) -> None:
         self._path = path
-        self._parts = (with_storage, with_nodes)
+        self._parts = (with_storage, with_nodes, with_preload)
         self._built: _Look | None = None
         self._lock = threading.Lock()
         self.keep()

@@ -150,12 +150,11 @@ BEFORE_START: Tuple[str, ...] = (
 
 _PACKAGE = Path(__file__).parent
 _CPYTHON = "nnilite/_cpython.py"
-_FOR_MANY_TRIALS = tuple(
-    f"nnilite/_keeper/{module}.py"
-    for module in ("fork_server", "local_link", "preload_program", "preloaded_start", "preloader", "python_command")
-)
-_FOR_TUNERS = ("nni/common/hpo_utils/", "nni/runtime/msg_dispatcher_base.py")
+_OWN_INIT = "nnilite/_keeper/__init__.py"
+_FOR_TUNERS = ("sdk/nni/common/hpo_utils/", "sdk/nni/runtime/msg_dispatcher_base.py")
 """Parts of NNI's package with which people write tuners, which run with the manager."""
+_FOR_PRELOAD = ("preload_program", "preloaded_start", "preloader", "python_command")
+_FOR_MANY_TRIALS = tuple(f"nnilite/_keeper/{module}.py" for module in ("fork_server", "local_link", *_FOR_PRELOAD))
 _FOR_STORAGE = ("code_fetch", "enclosed", "saver", "storage", "storage_choice", "storage_http")
 _FOR_NODES = (
     "first_node",
@@ -188,31 +187,26 @@ _FUTURE = "from __future__ import annotations\n"  # only allowed at the top of a
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def build(target: Path, with_storage: bool = False, with_nodes: bool = False) -> Path:
+def build(target: Path, with_storage: bool = False, with_nodes: bool = False, with_preload: bool = False) -> Path:
     """Write the zipapp to `target`, the same bytes for the same sources. Return `target`. Raises: OSError.
 
     It travels within each job of some platforms, which take 100 kB for all of a job. So what copies files to a shared
-    storage is left out unless `with_storage`, what only distributed trials need unless `with_nodes`, and docstrings and
-    comments are left out, too.
+    storage is left out unless `with_storage`, what only distributed trials need unless `with_nodes`, what starts trials
+    as forks unless `with_preload`, and docstrings and comments are left out, too.
 
     >>> build(Path("/tmp/keeper.pyz"))
     PosixPath('/tmp/keeper.pyz')
     """
     files = {"__main__.py": _MAIN.encode()}
-    optional = (*(() if with_storage else _FOR_STORAGE), *(() if with_nodes else _FOR_NODES))
+    parts = ((with_storage, _FOR_STORAGE), (with_nodes, _FOR_NODES), (with_preload, _FOR_PRELOAD))
+    optional = [module for wanted, modules in parts if not wanted for module in modules]
     left_out = ("attempt_files", "ending", "folder_looks", "tar_stream", *optional)
     modules = [path for path in sorted(_PACKAGE.glob("[a-z]*.py")) if path.stem not in left_out]
     files.update((f"nnilite/_keeper/{path.name}", _strip_prose(path.read_text("ascii"))) for path in modules)
     files.update({"nnilite/__init__.py": b"", _CPYTHON: _strip_prose(_cpython())})
-    sdk = sdk_sources()
-    places = {name: name if name == _CPYTHON else f"sdk/{name}" for name in sorted(sdk)}
-    texts = ((place, sdk[name].decode("ascii")) for name, place in places.items() if place not in files)
-    files.update((place, _strip_prose(text)) for place, text in texts)
-    digest = hashlib.sha256()
-    for name in sorted(files):
-        digest.update(f"{name}\0{len(files[name])}\0".encode() + files[name])
-    init = _INIT.format(build=digest.hexdigest()[:16], sdk=repr(places), version=version())
-    files["nnilite/_keeper/__init__.py"] = init.encode()
+    sdk = ((_place(name), source) for name, source in sorted(sdk_sources().items()) if name != _CPYTHON)
+    files.update((place, _strip_prose(source.decode("ascii"))) for place, source in sdk)
+    _add_init(files)
     draft = target.with_name(f".{target.name}.{os.getpid()}.new")
     with open(draft, "wb") as stream:
         _write(stream, files)
@@ -222,18 +216,27 @@ def build(target: Path, with_storage: bool = False, with_nodes: bool = False) ->
 
 def for_one_job(keeper: bytes) -> bytes:
     """Return the keeper's zipapp without what the keeper of one job never needs, since it travels in each job."""
-    sdk = {name: f"sdk/{name}" for name in sdk_sources() if name.startswith(_FOR_TUNERS)}
-    left_out = {*_FOR_MANY_TRIALS, *sdk.values()}
+    left_out = (*_FOR_MANY_TRIALS, *_FOR_TUNERS, _OWN_INIT)
     with zipfile.ZipFile(io.BytesIO(keeper)) as archive:
-        files = {name: archive.read(name) for name in archive.namelist() if name not in left_out}
-    init = "nnilite/_keeper/__init__.py"
-    for name, place in sdk.items():
-        files[init] = files[init].replace(f"{name!r}: {place!r}, ".encode(), b"")
-    # Its folder of the SDK, which lies beside it, is not the one that a whole keeper would look for.
-    files[init] = files[init].replace(b'"\nSDK', b'-job"\nSDK', 1)
+        files = {name: archive.read(name) for name in archive.namelist() if not name.startswith(left_out)}
+    _add_init(files)
     target = io.BytesIO()
     _write(target, files)
     return target.getvalue()
+
+
+def _place(name: str) -> str:
+    """Return where a file of the SDK is in the zipapp. One of them is the keeper's, too."""
+    return name if name == _CPYTHON else f"sdk/{name}"
+
+
+def _add_init(files: Dict[str, bytes]) -> None:
+    """Add the module in which a keeper finds what it is made of: a hash, and where the SDK's files are."""
+    digest = hashlib.sha256()
+    for name in sorted(files):
+        digest.update(f"{name}\0{len(files[name])}\0".encode() + files[name])
+    places = {name: _place(name) for name in sorted(sdk_sources()) if _place(name) in files}
+    files[_OWN_INIT] = _INIT.format(build=digest.hexdigest()[:16], sdk=repr(places), version=version()).encode()
 
 
 def with_bytecode(keeper: bytes) -> bytes:

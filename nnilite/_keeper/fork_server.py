@@ -40,12 +40,12 @@ from . import plain_file, process
 from .attempt_run import run_one_of_several
 from .folder import Folder
 from .niceness import go_first
-from .preloader import NotPreloaded, Preloader
 from .spec import Spec, SpecError, load
 from .wake import Wake
 
 if TYPE_CHECKING:
     from .preloaded_start import PreloadedStarts
+    from .preloader import Preloader
 
 _MAX_LINE_BYTES = 1_000_000
 _READ_BYTES = 65536
@@ -167,6 +167,8 @@ class _ForkServer:
 
     def _preload(self, order: Dict[str, Any]) -> None:
         """Start a preloader, for the keepers that are forked from now on."""
+        from .preloader import NotPreloaded, Preloader  # only keepers of experiments that preload have it
+
         if self._preloader is not None:
             self._preloader.close()
         try:

@@ -130,7 +130,7 @@ def assemble(
     rules = Rules(settings, store.snapshot(maximize), clock())
     async_store = AsyncStore(store, directory)
     jobs = make_job_maker(directory, config, store, address)
-    keeper = KeeperFile(directory / KEEPER, config.shared_storage is not None, config.distributed is not None)
+    keeper = make_keeper_file(directory / KEEPER, config)
     wake = WakeSignal()
     service = make_service(directory, config, address, wake.ring, packing)
     tuner = TunerHost(make_tuner_plan(directory, config), async_store.calls, async_store.histories)
@@ -195,6 +195,12 @@ def make_job_maker(directory: Path, config: CheckedConfig, store: Store, address
         storage=lambda: None if storage is None else storage.entry,
         distributed=nodes_of(config),
     )
+
+
+def make_keeper_file(path: Path, config: CheckedConfig) -> KeeperFile:
+    """Return the keeper with what the experiment's trials need, and no more: it travels to each worker."""
+    preloads = any(getattr(service.config, "preload", ()) for service in config.services)
+    return KeeperFile(path, config.shared_storage is not None, config.distributed is not None, preloads)
 
 
 def nodes_of(config: CheckedConfig) -> Mapping[str, Json] | None:

@@ -22,7 +22,7 @@ with a sentence that says so. SIGTERM to the job reaches the keeper, which keeps
 could not deliver to the manager is in the job's log, for `keeper_folder.read_log`, and so does why it never ran.
 
 Limits: Linux accepts 128 kB for each word of a command and each environment variable, and about 2 MB for all of them.
-The command is about 7 kB; the keeper is 62 kB packed, and 83 kB in a variable, or 38 and 51 kB by `for_one_job` and
+The command is about 7 kB; the keeper is 55 kB packed, and 73 kB in a variable, or 38 and 51 kB by `for_one_job` and
 `pack_tightly`. `environment` splits what is longer.
 Where there is room for 107 kB, the keeper of `with_bytecode` lets trials start earlier.
 """

@@ -51,7 +51,7 @@ def make_order(modules: Sequence[str], context: ServiceContext) -> dict[str, Any
 def try_to_preload(order: dict[str, Any]) -> None:
     """Do what the order says, and end it again. Blocks. Raises: ConfigError, ServiceError."""
     with tempfile.TemporaryDirectory(prefix="nnilite-preload-") as folder:
-        keeper = str(build(Path(folder) / "keeper.pyz"))
+        keeper = str(build(Path(folder) / "keeper.pyz", with_preload=True))
         command = [sys.executable, "-I", "-S", keeper, "serve"]
         with subprocess.Popen(command, stdin=-1, stdout=-1, stderr=-3, text=True, start_new_session=True) as server:
             limit = threading.Timer(PRELOAD_S, server.kill)

@@ -58,7 +58,7 @@ def keeper_zipapp(*, with_nodes: bool = False) -> Path:
     """
     folder = Path(tempfile.mkdtemp(prefix="nnilite-keeper-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return build(folder / "keeper.pyz", with_nodes=with_nodes)
+    return build(folder / "keeper.pyz", with_nodes=with_nodes, with_preload=True)
 
 
 class ServiceBench(Meeting):
