@@ -42,7 +42,9 @@ def make_refusal(why: str) -> ConfigError:
 
 
 def make_order(modules: Sequence[str], context: ServiceContext) -> dict[str, Any]:
-    """Return the order for the fork server."""
+    """Return the order for the fork server. Raises: ConfigError where trials would start without the preloader."""
+    if context.defaults.get("distributed"):
+        raise make_refusal("has no effect on distributed trials, whose processes start afresh; take out one of the two")
     code = os.path.abspath(context.code_directory)  # noqa: PTH100 - links must stay as they are
     command = context.defaults.get("trialCommand") or ""
     return {"modules": list(modules), "command": command, "code": code}

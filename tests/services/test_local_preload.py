@@ -52,6 +52,17 @@ def test_what_cannot_be_preloaded_is_refused_before_anything_starts(tmp_path: Pa
         bench.call(service.close())
 
 
+def test_it_does_not_go_with_distributed_trials(tmp_path: Path) -> None:
+    with ServiceBench(tmp_path, maker(LocalConfig())) as bench:
+        defaults = {"trialCommand": COMMAND, "distributed": {"nodes": 1, "processesPerNode": 2, "launcher": "torch"}}
+        service = LocalService("local", LocalConfig(preload=["json"]), replace(bench.context(), defaults=defaults))
+        for check in (service.check_for_dry_run, service.open):
+            with pytest.raises(ConfigError, match="has no effect on distributed trials") as caught:
+                bench.call(check())
+            assert caught.value.place.field == "preload"
+        bench.call(service.close())
+
+
 def test_a_dry_run_imports_what_is_to_be_preloaded(tmp_path: Path) -> None:
     with ServiceBench(tmp_path, maker(LocalConfig())) as bench:
         good = maker(LocalConfig(preload=["json"]))(bench.context())
