@@ -389,7 +389,8 @@ class _ThisTrial:
     def send(self, kind: str, sequence: int, text: str, name: str = "") -> None:
         """Append a report to the spool, or log it in standalone mode; `name` is that of an attribute."""
         if _find_system_dir():
-            _append(self._line(kind, sequence, text, name))
+            path = os.environ.get("NNILITE_METRICS") or os.path.join(_find_system_dir(), ".nni", "metrics")
+            _append(path, self._line(kind, sequence, text, name), "attribute" if name else "metric")
         else:
             _log_result(kind, sequence, text, name)
 
@@ -466,9 +467,8 @@ def _rank() -> int:
     return 0
 
 
-def _append(line: bytes) -> None:
-    """Append the line with one write, so that the lines of several processes do not mix."""
-    path = os.environ.get("NNILITE_METRICS") or os.path.join(_find_system_dir(), ".nni", "metrics")
+def _append(path: str, line: bytes, what: str) -> None:
+    """Append the line of a metric, say, with one write, so that the lines of several processes do not mix."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
@@ -476,11 +476,11 @@ def _append(line: bytes) -> None:
         finally:
             os.close(file)
     except OSError as error:
-        raise OSError(error.errno, f"the metric is not recorded: {error.strerror}", path) from error
-    if written != len(line):  # the keeper leaves out the cut line and finds the next one
+        raise OSError(error.errno, f"the {what} is not recorded: {error.strerror}", path) from error
+    if written != len(line):  # readers leave out the cut line and find the next one
         import errno
 
-        raise OSError(errno.ENOSPC, "the metric is not recorded: the disk is full", path)
+        raise OSError(errno.ENOSPC, f"the {what} is not recorded: the disk is full", path)
 
 
 def _text(metric: Any) -> str:

@@ -10,6 +10,7 @@ import os
 import re
 import time
 
+from nnilite import _append
 from nnilite._cpython import dumps, sha256
 from nnilite._sdk.artifact_values import MOST_BYTES, make
 
@@ -42,7 +43,7 @@ def log_artifact(name: str, value: Any, own_folder: Callable[[], str]) -> Path:
     path = os.path.join(folder, _make_file_name(name, ending))
     _write_whole(path, data)
     entry = {"name": name, "file": os.path.basename(path), "kind": kind, "bytes": len(data), "time": time.time()}
-    _append(os.path.join(folder, INDEX), (dumps(entry) + "\n").encode("ascii"))
+    _append(os.path.join(folder, INDEX), (dumps(entry) + "\n").encode("ascii"), "artifact")
     return Path(path)
 
 
@@ -61,16 +62,3 @@ def _write_whole(path: str, data: bytes) -> None:
     finally:
         if os.path.lexists(draft):
             os.remove(draft)
-
-
-def _append(path: str, line: bytes) -> None:
-    """Append a line with one write, so that those of several processes do not mix."""
-    target = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    try:
-        written = os.write(target, line)
-    finally:
-        os.close(target)
-    if written != len(line):
-        import errno
-
-        raise OSError(errno.ENOSPC, "the artifact is not recorded: the disk is full", path)

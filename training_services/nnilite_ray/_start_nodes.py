@@ -142,8 +142,8 @@ class Nodes:
 
 def _has_ended(actor: Any) -> bool:
     try:
-        return ray.get(actor.read.remote())[1] is not None
-    except ray.exceptions.RayError:  # its node is gone
+        return ray.get(actor.read.remote(), timeout=_LAST_S)[1] is not None
+    except ray.exceptions.RayError:  # its node is gone, or stands still, which is a GetTimeoutError
         return True
 
 

@@ -48,6 +48,13 @@ def test_the_ranks_of_a_trial_meet_on_two_nodes_and_report_once(nodes_bench, com
     assert received.output["stdout"] == b"here is 0\n"
 
 
+def test_a_node_that_stands_still_at_the_end_is_not_waited_for_for_ever(nodes_bench, head):
+    (head.folder / "jobs").mkdir()
+    (head.folder / "jobs" / "hung").touch()
+    bench = nodes_bench()
+    assert bench.finish(meet(bench)).exits[0]["code"] == 0
+
+
 def test_a_rank_that_fails_on_the_other_node_ends_all_and_is_the_reason(nodes_bench):
     bench = nodes_bench()
     status = bench.wait(meet(bench, "3"), JobState.FAILED)

@@ -1,7 +1,8 @@
 """In the place of Ray's library, for jobs of the stand-in: what the programs of nnilite_ray call.
 
 Actors live in the process of the driver, and each call has its result at once. `kill` leaves a file that the head node
-finds. A file `nodes` in the head node's folder says how many nodes there are; without it there are enough.
+finds. A file `nodes` in the head node's folder says how many nodes there are; without it there are enough. With a file
+`hung` no call with a time limit has a result within it.
 """
 
 import os
@@ -58,7 +59,9 @@ def remote(kind: type) -> _ActorClass:
     return _ActorClass(kind)
 
 
-def get(found: Any) -> Any:
+def get(found: Any, timeout: float | None = None) -> Any:
+    if timeout is not None and (_FOLDER / "hung").exists():
+        raise exceptions.GetTimeoutError
     return found
 
 
