@@ -45,9 +45,9 @@ def expand(file: Path, output: Path | None = None) -> Written:
         raise ConfigError(f"the folder {str(code)!r} of the code does not exist", source.place(()))
     target = (output or code.with_name(f"{code.name}-expanded")).absolute()
     config = file.absolute().with_name(f"{file.stem}-expanded{file.suffix}")
-    for path in (target, config):
+    for path, cure in ((target, "remove it, or choose another folder with --output"), (config, "rename or remove it")):
         if path.exists():
-            raise Conflict(f"{path} exists already; remove it, or choose another folder with --output.")
+            raise Conflict(f"{path} exists already; {cure}.")
     space = expand_folder(code, target)
     (target / _SPACE).write_text(json.dumps(space, indent=2) + "\n", encoding="utf-8")
     place = Path(os.path.relpath(target, config.parent))

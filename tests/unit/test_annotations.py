@@ -84,6 +84,65 @@ def test_everything_else_in_the_text_stays() -> None:
     assert "  # the batch size\n" in text
 
 
+WRITTEN = {
+    "nni.choice(-1, +2.5, None, True)": [-1, 2.5, None, True],
+    "nni.choice(0, False)": [0, False],
+    "nni.choice(b'a', 1j, [1, 2])": ["b'a'", "1j", "[1, 2]"],
+    "nni.uniform(low=0, high=1)": [0, 1],
+    "nni.quniform(0, q=2, high=10)": [0, 10, 2],
+    "nni.randint(10)": [0, 10],
+    "nni.lognormal(mu=0, sigma=1)": [0, 1],
+    "nni.choice(1,\n   2)": [1, 2],
+}
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+def test_values_are_read_however_they_are_written(kind: str) -> None:
+    text = f"'''\n@nni.variable({kind}, name='x')\n'''\nx = 1\n"
+    (parameter,) = expand(text.encode(), "m", "m.py").space.values()
+    assert parameter["_value"] == WRITTEN[kind]
+
+
+UNIFORM = "'''@nni.variable(nni.uniform(0, 1), name=x)'''"
+CHOICE = "'''@nni.variable(nni.choice([1], (2, 3)), name=x)'''"
+FUNCTIONS = "'''@nni.function_choice(max(max(1, 2), 0), max(1, 2), name=max)'''"
+PLACES = {
+    f"{UNIFORM}\nx = 1, 2": ((1, 2), {"m/x/uniform": 0.5}, 0.5),
+    f"{CHOICE}\nx = 1, 2": ((1, 2), {"m/x/choice": "(2, 3)"}, (2, 3)),
+    f"{UNIFORM}\nx: float = 1": (1, {"m/x/uniform": 0.5}, 0.5),
+    f"{UNIFORM}; x = 1": (1, {"m/x/uniform": 0.5}, 0.5),
+    f"{UNIFORM}\nx = (1 +  # one\n2)": (3, {"m/x/uniform": 0.5}, 0.5),
+    f"{UNIFORM}\nx = 1 if 1 else 2": (1, {"m/x/uniform": 0.5}, 0.5),
+    f"{FUNCTIONS}\nx = max(max(1, 2), 0)": (2, {"m/max/function_choice": "max(1, 2)"}, 2),
+    f"match 1:\n  case 1:\n    {UNIFORM}\n    x = 1": (1, {"m/x/uniform": 0.5}, 0.5),
+}
+
+
+@pytest.mark.parametrize("text", PLACES)
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_values_take_the_place_of_whatever_is_assigned(text: str, ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, drawn, after = PLACES[text]
+    program = expand(text.replace("\n", ends).encode(), "m", "m.py").text
+    for parameters, value in (({}, before), (drawn, after)):
+        monkeypatch.setitem(sys.modules, "nni", SimpleNamespace(get_next_parameter=lambda found=parameters: found))
+        names: dict[str, Any] = {}
+        exec(program, names)
+        assert names["x"] == value
+
+
+@pytest.mark.parametrize(("cookie", "encoding"), [("# coding: gbk\n", "gbk"), ("", "utf-8-sig")])
+def test_a_program_keeps_its_encoding(cookie: str, encoding: str) -> None:
+    text = f"{cookie}{UNIFORM}\nx, y = 1, '中'\nz = '中'; '''@nni.report_final_result(z)'''\n".replace("x, y", "x = y")
+    expanded = expand(text.encode(encoding), "m", "m.py").text
+    assert expanded.decode(encoding).endswith("z = '中'; nni.report_final_result(z)\n")
+    compile(expanded, "m.py", "exec")
+
+
+def test_a_program_that_cannot_be_read_is_named_if_it_has_annotations() -> None:
+    with pytest.raises(ConfigError, match=r"^m.py: this Python cannot read the program.*'print'"):
+        expand(f"{UNIFORM}\nx = 1\nprint x\n".encode(), "m", "m.py")
+
+
 @pytest.mark.parametrize("text", ["x = 1  # @nni.variable\n", "print 'Python 2 @nni.'\n", 'x = "@nni.variable(1)"\n'])
 def test_a_program_without_annotations_is_unchanged(text: str) -> None:
     assert expand(text.encode(), "m", "m.py").text == text.encode()
@@ -100,6 +159,17 @@ def test_a_program_without_annotations_is_unchanged(text: str) -> None:
         ("nni.function_choice(f(), g(), name=f)", "x = h()", "must stand before a call of one of f(), g()"),
         ("nni.mutable_layers({})", "x = 1", "nni.mutable_layers searches architectures"),
         ("nni.variable(", "x = 1", "is no Python"),
+        ("nni.variable(nni.choice(1), name=x)", "x += 1", "must stand before the assignment to x"),
+        ("nni.variable(nni.uniform(1), name=x)", "x = 1", "cannot be a parameter: uniform takes [low, high]"),
+        ("nni.variable(nni.randint(2, 3, 5), name=x)", "x = 1", "cannot be a parameter: randint takes"),
+        ("nni.variable(nni.quniform(0, 1, 0), name=x)", "x = 1", "cannot be a parameter: q, the step"),
+        ("nni.variable(nni.uniform(0, 1e999), name=x)", "x = 1", "cannot be a parameter: must be a finite"),
+        ("nni.variable(nni.uniform(0, up=1), name=x)", "x = 1", "nni.uniform takes low, high"),
+        ("nni.variable(nni.choice(), name=x)", "x = 1", "cannot be a parameter: has no option"),
+        ("nni.variable(nni.choice(*range(3)), name=x)", "x = 1", "*range(3) must be written as single options"),
+        ("nni.varible(nni.choice(1), name=x)", "x = 1", "nni.varible is unknown; did you mean nni.variable?"),
+        ("nni.report_final_result()", "", "nni.report_final_result needs one value"),
+        ("nni.function_choice(f(1), g(1), name=f)", "x = f'{f(1)}'", "must stand before a call of one of"),
     ],
 )
 def test_what_cannot_be_expanded_is_named_with_its_line(annotation: str, following: str, sentence: str) -> None:
@@ -152,3 +222,22 @@ def test_code_without_annotations_is_no_success(tmp_path: Path, capsys: pytest.C
     assert run(["config", "expand", str(tmp_path / "config.yml")]) == 1
     assert "has an annotation with a parameter" in capsys.readouterr().err
     assert not (tmp_path / "code-expanded").exists()
+
+
+def test_the_copy_may_be_in_a_folder_of_the_code(tmp_path: Path) -> None:
+    (tmp_path / "config.yml").write_text(PRESENT.replace("trialCodeDirectory: code\n", ""))
+    (tmp_path / "trial.py").write_text(PROGRAM)
+    (tmp_path / "sub").mkdir()
+    assert run(["config", "expand", str(tmp_path / "config.yml"), "--output", str(tmp_path / "sub/out")]) == 0
+    assert sorted(path.name for path in (tmp_path / "sub/out").iterdir()) == [
+        *("config.yml", "search_space.json", "sub", "trial.py")
+    ]
+    assert not list((tmp_path / "sub/out/sub").iterdir())
+
+
+def test_a_config_of_that_name_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.yml").write_text(PRESENT)
+    (tmp_path / "config-expanded.yml").touch()
+    (tmp_path / "code").mkdir()
+    assert run(["config", "expand", str(tmp_path / "config.yml")]) == 4
+    assert "config-expanded.yml exists already; rename or remove it." in capsys.readouterr().err
