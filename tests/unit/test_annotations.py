@@ -167,7 +167,7 @@ def test_a_program_without_annotations_is_unchanged(text: str) -> None:
         ("nni.variable(nni.uniform(0, up=1), name=x)", "x = 1", "nni.uniform takes low, high"),
         ("nni.variable(nni.choice(), name=x)", "x = 1", "cannot be a parameter: has no option"),
         ("nni.variable(nni.choice(*range(3)), name=x)", "x = 1", "*range(3) must be written as single options"),
-        ("nni.varible(nni.choice(1), name=x)", "x = 1", "nni.varible is unknown; did you mean nni.variable?"),
+        ("nni.variables(nni.choice(1), name=x)", "x = 1", "nni.variables is unknown; did you mean nni.variable?"),
         ("nni.report_final_result()", "", "nni.report_final_result needs one value"),
         ("nni.function_choice(f(1), g(1), name=f)", "x = f'{f(1)}'", "must stand before a call of one of"),
     ],
