@@ -6,6 +6,8 @@ nni_rows           makes records from rows of NNI's database
 nni_view           shows such an experiment
 nni_records        what NNI's Python API returns, made from the REST interface's answers
 annotations        makes calls and a search space of NNI's annotations
+annotation_calls   reads single annotations, and says what is wrong with one
+program_text       replaces parts of a program's text
 annotated_configs  makes a config for the program with calls
 
 Elsewhere are the folders that NNI has left (`nnilite._experiments.nni_folders`, which the registry reads), NNI's
