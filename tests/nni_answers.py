@@ -13,6 +13,8 @@ import os
 import sys
 from typing import Any
 
+import numpy as np
+
 MARK = "answer: "
 """Begins a line that holds an answer; tuners print as well."""
 ASSESSORS = {
@@ -107,24 +109,20 @@ def _as_plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else str(value)
 
 
-def _make_repeatable() -> None:
-    """Give a seed to numpy's generators, which some of NNI's tuners make without one."""
-    import numpy as np
+class _Repeatable(np.random.RandomState):
+    """Has a seed where some of NNI's tuners give none."""
 
-    class Repeatable(np.random.RandomState):
-        def __init__(self, seed: Any = 0) -> None:
-            super().__init__(seed)
-
-    np.random.seed(0)
-    np.random.RandomState = Repeatable  # type: ignore[misc]
+    def __init__(self, seed: Any = 0) -> None:
+        super().__init__(seed)
 
 
 if __name__ == "__main__":
-    _make_repeatable()
+    np.random.RandomState = _Repeatable  # type: ignore[misc]
     os.environ["NNI_TUNER_COMMAND_CHANNEL"] = "ws://_unittest_nobody"  # by this name NNI connects to nobody
     QUESTIONS = {asked.__name__: asked for asked in (list_arguments, judge, draw, follow_schedule)}
     for line in sys.stdin:
         question, *arguments = json.loads(line)
+        np.random.seed(0)  # an answer depends on nothing that was asked before
         answer = QUESTIONS[question](*arguments)
         sys.stdout.write(MARK + json.dumps(answer, default=_as_plain) + "\n")
         sys.stdout.flush()
