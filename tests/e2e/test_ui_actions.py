@@ -124,15 +124,17 @@ def hindrance_s(page: Any, running: Any) -> float:
 def test_a_new_trial_shows_within_half_a_second(open_page: Any, running: Any) -> None:
     page = open_page(f"{running.entry.url}/#/trials")
     page.get_by_text("Live", exact=True).wait_for()
-    running.client.update(maxTrialNumber=10)
+    running.client.update(maxTrialNumber=20)
     best_s = 10.0
-    for _ in range(4):  # the machine may be busy: the quickest counts
+    for _ in range(12):  # the machine may be busy: the quickest counts
         hindered_s = hindrance_s(page, running)
         trial = running.client.add_trial({"x": 0.5})["id"]
         begun = time.monotonic()
         page.get_by_role("link", name=trial).wait_for()
         best_s = min(best_s, time.monotonic() - begun - hindered_s)
-    assert best_s < 0.5
+        if best_s < 0.5:
+            return
+    pytest.fail(f"the quickest of them took {best_s:.2f} s")
 
 
 def test_it_reconnects_and_catches_up_after_the_manager_was_killed(open_page: Any, running: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import threading
 
 import pytest
@@ -58,12 +59,24 @@ def log(bench, name, pod):
     return path.read_text() if path.exists() else ""
 
 
+def phases(cluster):
+    return [pod["status"].get("phase") for pod in cluster.pods()]
+
+
 @pytest.mark.everywhere
-def test_exit_codes_and_logs_of_all_roles_are_kept_when_their_pods_are_gone(cluster, open_bench):
-    ps = role("trap 'echo ps was told to end; exit 4' TERM; echo ps is here; while :; do sleep 0.1; done")
-    workers = role("echo a worker; sleep 1", replicas=2)
-    bench = open_bench(ps=ps, worker=workers, chief=role("sleep 2; echo the chief"))
+def test_exit_codes_and_logs_of_all_roles_are_kept_when_their_pods_are_gone(cluster, open_bench, tmp_path):
+    begun, go_on = tmp_path / "begun", tmp_path / "go on"
+    ps = role(
+        "trap 'echo ps was told to end; exit 4' TERM; echo ps is here; "
+        f"touch {shlex.quote(str(begun))}; while :; do sleep 0.1; done"
+    )
+    workers = role("echo a worker", replicas=2)
+    # The job ends with its chief, which would end a worker or a ps that has not come so far.
+    chief = role(f"until [ -e {shlex.quote(str(go_on))} ]; do sleep 0.1; done; echo the chief")
+    bench = open_bench(ps=ps, worker=workers, chief=chief)
     name = bench.run("")
+    eventually(lambda: begun.exists() and phases(cluster).count("Succeeded") == 2, cluster.limit_s)
+    go_on.touch()
     assert bench.wait(name).state is JobState.SUCCEEDED
     bench.call(bench.service.remove(bench.handles[name]))
     eventually(lambda: not cluster.pods(), cluster.limit_s)
@@ -83,7 +96,7 @@ def test_a_log_is_kept_though_the_watch_has_not_told_of_its_pod_when_the_job_is_
     bench = open_bench(chief=role("sleep 1"), worker=role("echo a worker"))
     bench.service._opened.known._pods.close()
     name = bench.run("")
-    eventually(lambda: [pod["status"]["phase"] for pod in cluster.pods()] == ["Succeeded"] * 2, cluster.limit_s)
+    eventually(lambda: phases(cluster) == ["Succeeded"] * 2, cluster.limit_s)
     bench.call(bench.service.remove(bench.handles[name]))
     assert log(bench, name, "worker-0") == "a worker\n"
 
