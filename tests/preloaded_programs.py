@@ -62,7 +62,7 @@ print(os.environ["OMP_NUM_THREADS"], subprocess.check_output("echo $OMP_NUM_THRE
     ),
     "marks of the keeper": _program("""
 for entry in sorted(open("/proc/self/environ", "rb").read().split(bytes(1))):
-    if entry.split(b"=")[0] in (b"NNI_SYS_DIR", b"NNILITE_JOB"):
+    if entry.split(b"=")[0] in (b"NNI_SYS_DIR", b"NNILITE_JOB", b"NNI_EXP_ID"):
         print(entry.decode())
 """),
     "streams": _program("""

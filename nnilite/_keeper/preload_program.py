@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 _NAME = "<nnilite preloader>"  # that of this text in tracebacks
 _HIGH = 200  # files of ours have numbers from here, where no trial expects its own
 _MOST_BYTES = 400_000
-_MARKS = ("NNILITE_JOB", "NNI_SYS_DIR")
+_MARKS = ("NNILITE_JOB", "NNI_SYS_DIR", "NNI_EXP_ID")
 _GPU_DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/")
 _INSTALLED = ("site-packages", "dist-packages")
 
 
 class ForkRefused(Exception):
-    """Something cannot be done here. The text is a sentence, without a full stop."""
+    """Something cannot be done here. The text is a sentence, without a full stop; a second one is a first cure."""
 
 
 class _Request:
@@ -79,7 +79,8 @@ class _OwnEnd:
 class _ProcessTexts:
     """What other programs read of this process: its command line and environment, as they were given to it.
 
-    Keepers find the processes of a trial by its environment. Both are changed in their place, if the system allows.
+    Keepers find the processes of a trial by its environment, and services those that use a GPU. They are changed in
+    their place, if the system allows.
     """
 
     def __init__(self) -> None:
@@ -130,7 +131,8 @@ def main(initial: Dict[str, Any], bare: FrozenSet[str]) -> None:
             _preload(module, bare, code)
         _import_sdk()
     except ForkRefused as refusal:
-        _send(life, "{}; take it out of `preload`".format(refusal))
+        text, *cure = refusal.args
+        _send(life, "{}; {}take it out of `preload`".format(text, "".join(cure)))
         sys.stderr.flush()
         os._exit(1)
     _send(life, "ready")
@@ -175,7 +177,8 @@ def _preload(module: str, bare: FrozenSet[str], code: str) -> None:
 
         traceback.print_exc()
         text = "{} cannot be imported by {}: {}: {}"
-        raise ForkRefused(text.format(module, sys.executable, type(error).__name__, error)) from None
+        cure = ["install what is missing, or "] if isinstance(error, ImportError) else []
+        raise ForkRefused(text.format(module, sys.executable, type(error).__name__, error), *cure) from None
     place = getattr(sys.modules[module], "__file__", None)
     if place and not _is_installed(place):
         text = "{} is not an installed module but lies in {}, and trials would not see its changes"
@@ -364,7 +367,7 @@ def _enter(request: _Request, texts: _ProcessTexts) -> None:
             os.environ[name] = value
         else:
             os.environ.pop(name, None)
-    texts.show([*request.python, *request.words], {name: os.environ[name] for name in _MARKS})
+    texts.show([*request.python, *request.words], {name: os.environ.get(name, "") for name in _MARKS})
 
 
 def _find_program(request: _Request, bare: FrozenSet[str]) -> None:

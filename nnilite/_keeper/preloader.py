@@ -13,7 +13,7 @@ import time
 
 from . import sdk_folder, trial_environment
 from .preloaded_start import PreloadedStarts
-from .python_command import read_python_command
+from .python_command import describe_other_command, read_python_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,11 +23,10 @@ _STUB = (
     "i=dict(globals());import sys;b=frozenset(sys.modules);n={'__name__':'nnilite_preloader'};"
     "exec(compile(sys.argv[1],'<nnilite preloader>','exec'),n);del sys.argv[1];n['main'](i,b)"
 )
-_ROOM = {"NNILITE_JOB": 300, "NNI_SYS_DIR": 4200}  # how long these may be, for `_ProcessTexts`
+_ROOM = {"NNILITE_JOB": 300, "NNI_SYS_DIR": 4200, "NNI_EXP_ID": 300}  # how long these may be, for `_ProcessTexts`
 _SHORT_LIFE_S = 60.0
 _MOST_SHORT_LIVES = 3
 _ANSWER_BYTES = 65536
-_FOR_OTHERS = "have `trialCommand` start a script or a module with Python, in plain words: python3 trial.py"
 
 
 class NotPreloaded(ValueError):
@@ -45,9 +44,7 @@ class Preloader:
         env = trial_environment.environment_of_all(sdk)
         command = read_python_command(str(order["command"]), env)
         if command is None:
-            raise NotPreloaded(
-                "the trial command {!r} does not simply start Python; {}".format(order["command"], _FOR_OTHERS)
-            )
+            raise NotPreloaded(describe_other_command(str(order["command"])))
         if not sdk or not os.path.exists("/proc/self/environ"):
             raise NotPreloaded("this works only on Linux, and in a folder without a colon in its name")
         self._command = command

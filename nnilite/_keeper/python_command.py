@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _FLAGS = frozenset("bBdEIOPqRsSu")
 _WITH_VALUE = ("-W", "-X")
+_FOR_OTHERS = "have `trialCommand` start a script or a module with Python, in plain words: python3 trial.py"
 
 
 class PythonCommand:
@@ -52,6 +53,11 @@ def read_python_command(command: str, env: Mapping[str, str]) -> Optional[Python
     if program[0] != "-m" and (program[0].startswith("-") or not program[0].endswith(".py")):
         return None
     return PythonCommand(variables, words[:at], program)
+
+
+def describe_other_command(command: str) -> str:
+    """Return what is wrong with a command of which `read_python_command` makes nothing."""
+    return "the trial command {!r} does not simply start Python; {}".format(command, _FOR_OTHERS)
 
 
 def _is_python(word: str) -> bool:

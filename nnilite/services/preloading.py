@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from nnilite._keeper import build
+from nnilite._keeper.python_command import describe_other_command, read_python_command
 from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.service import ServiceContext
 
@@ -42,11 +43,16 @@ def make_refusal(why: str) -> ConfigError:
 
 
 def make_order(modules: Sequence[str], context: ServiceContext) -> dict[str, Any]:
-    """Return the order for the fork server. Raises: ConfigError where trials would start without the preloader."""
+    """Return the order for the fork server of this machine, or, with another `code`, of a worker.
+
+    Raises: ConfigError where trials would start without the preloader.
+    """
     if context.defaults.get("distributed"):
         raise make_refusal("has no effect on distributed trials, whose processes start afresh; take out one of the two")
     code = os.path.abspath(context.code_directory)  # noqa: PTH100 - links must stay as they are
     command = context.defaults.get("trialCommand") or ""
+    if read_python_command(command, {"PATH": os.defpath}) is None:
+        raise make_refusal(f"has no effect, as {describe_other_command(command)}")
     return {"modules": list(modules), "command": command, "code": code}
 
 

@@ -11,11 +11,15 @@ def describe_error(error: BaseException) -> str:
 
 
 class MachineError(ServiceError):
-    """A machine cannot be used now. `lasting`: it will not work before a person has changed something."""
+    """A machine cannot be used now. `lasting`: it will not work before a person has changed something.
 
-    def __init__(self, message: str, lasting: bool = False) -> None:
+    `field`: the field of the config that the machine cannot do justice to; "" if it is none.
+    """
+
+    def __init__(self, message: str, lasting: bool = False, field: str = "") -> None:
         super().__init__(message)
         self.lasting = lasting
+        self.field = field
 
 
 class RunsWindows(MachineError):

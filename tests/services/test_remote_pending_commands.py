@@ -99,6 +99,7 @@ def machine(folder, **fields):
         folder / "s",
         1.0,
         True,
+        None,
     )
     return Machine(config.machine_list[0], config, supply, lambda: None)
 

@@ -11,6 +11,7 @@ _pending_commands  commands that unreachable machines have still to receive
 _host_checkpoints  brings the checkpoints of a trial to the machine where it is tried again
 _machine           one machine: connected, made ready, watched, and connected again
 _machine_session   its connection (of nnilite.ssh), and the agent that serves on it
+_machine_preload   the modules that it imports once for all trials
 _attempts          the attempts of trials on it
 _way_back          how keepers on it reach the manager
 _report_relay      passes reports that come through the agent on to the manager

@@ -9,6 +9,7 @@ from typing import Literal
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption
+from nnilite.services.preloading import PreloadedModules, check_modules
 from nnilite.services.section_fields import TrialGpuNumber
 from nnilite.ssh.settings import SshMachine, SshSettings, check_word
 from nnilite.units import Duration, GpuIndices, PositiveInt
@@ -74,10 +75,12 @@ class RemoteConfig(SshSettings):
     priority: int = field(
         default=0, metadata=_about("with maxSlots: experiments with a higher value are served first; may be negative")
     )
+    preload: PreloadedModules = field(default_factory=list)
     reuse_mode: bool = field(default=False, metadata=_about("accepted, as in NNI; has no effect here"))
     trial_gpu_number: TrialGpuNumber = None
 
     def __post_init__(self) -> None:
+        check_modules(self.preload)
         if not self.machine_list:
             raise ConfigError("names no machine", Place(field="machineList"))
         if self.priority and self.max_slots is None:

@@ -26,6 +26,7 @@ from nnilite.services.gpu import Gpu
 from nnilite.ssh.errors import LinkLost, MachineError
 from nnilite_remote._attempts import Attempts
 from nnilite_remote._config import MachineConfig, RemoteConfig
+from nnilite_remote._machine_preload import MachinePreload
 from nnilite_remote._machine_session import MachineSession
 from nnilite_remote._way_back import WayBack
 
@@ -53,6 +54,7 @@ class MachineSupply:
     manager_socket: Path  # where keepers on this machine report to it
     grace_s: float
     keep_checkpoints: bool  # when the experiment has stopped
+    preload: Json | None  # the modules that are imported once for all trials, and their command
 
 
 class Machine:
@@ -69,6 +71,7 @@ class Machine:
         self.own_pids: frozenset[int] = frozenset()
         self.tried = asyncio.Event()  # it has come up, or failed, once
         self.lasting = False  # the last error will not go away by itself
+        self.field = ""  # of the config, which has led to it
         self._service = service
         self._supply = supply
         self._changed = changed
@@ -77,6 +80,7 @@ class Machine:
         self._looked_s = self._avoid_until_s = 0.0
         self._session = MachineSession(config, service, self._away)
         self.attempts = Attempts(self._session)
+        self._preload = MachinePreload(self._session, supply.preload)
         self.way_back = WayBack(self._session, supply.manager, supply.manager_socket, service.nni_manager_ip)
 
     @property
@@ -133,6 +137,7 @@ class Machine:
                 continue
             except NniliteError as error:
                 self.lasting = isinstance(error, MachineError) and error.lasting
+                self.field = error.field if isinstance(error, MachineError) else ""
                 self._drop("down", str(error))
             except Exception as error:  # else it would be "connecting" for ever, and nobody would know why
                 log.exception("machine %s is set aside because of an internal error", self.title)
@@ -173,6 +178,7 @@ class Machine:
         if archive.name not in cached:
             await self._bring_code(archive)
         await self.way_back.open()
+        await self._preload.order()
 
     async def _serve(self, files: Sequence[str]) -> None:
         """Start the agent that stays."""
@@ -188,7 +194,7 @@ class Machine:
         def hear(event: Json) -> None:  # a report of a keeper, or that one has ended
             if event["event"] == "report":
                 self.way_back.pass_on(event)
-            else:
+            elif not self._preload.hear(event):
                 self._changed()
 
         await self._session.serve(settings, hear)

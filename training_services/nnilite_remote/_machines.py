@@ -11,7 +11,7 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
-from nnilite.errors import ConfigError, NotFound, ServiceError
+from nnilite.errors import ConfigError, NotFound, Place, ServiceError
 from nnilite.records import Json
 from nnilite.service import Handle, JobState, JobStatus, ServiceContext
 from nnilite.services.gpu import GpuRules, impossible
@@ -95,8 +95,11 @@ class Machines:
         reasons = "; ".join(f"{m.title} {m.trouble or m.state}" for m in machines)
         if any(m.state.startswith(("preparing", "uploading")) for m in machines):
             return  # it takes long, but it works
-        error = ConfigError if all(m.lasting for m in machines) else ServiceError
-        raise error(f"none of the machines can be used: {reasons}")
+        why = f"none of the machines can be used: {reasons}"
+        if not all(m.lasting for m in machines):
+            raise ServiceError(why)
+        fields = {m.field for m in machines}
+        raise ConfigError(why, Place(field=fields.pop()) if len(fields) == 1 and "" not in fields else None)
 
     def _is_decided(self, waited_s: float) -> bool:
         """Return whether it is certain that the service works, or does not: passing failures get some time."""

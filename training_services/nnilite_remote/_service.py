@@ -29,6 +29,7 @@ from nnilite.services.bootstrap import file_digest
 from nnilite.services.callback_address import callback_socket
 from nnilite.services.gpu import environment, use_of
 from nnilite.services.keeper_folder import check_stream, missing_output
+from nnilite.services.preloading import make_order
 from nnilite.services.section_fields import gpus_of
 from nnilite.services.slots import SlotTerms
 from nnilite.ssh.errors import LinkLost, MachineError
@@ -105,6 +106,11 @@ class RemoteService(TrainingService):
 
     async def check(self) -> None:
         check_nodes(self.config, self.context)
+        self._make_preload_order()
+
+    def _make_preload_order(self) -> dict[str, Json] | None:
+        """Return what each machine is to import for its trials. Raises: ConfigError where that has no effect."""
+        return make_order(self.config.preload, self.context) if self.config.preload else None
 
     def _supply(self) -> MachineSupply:
         keeper, defaults = self.context.keeper, self.context.defaults
@@ -120,6 +126,7 @@ class RemoteService(TrainingService):
             manager_socket=callback_socket(self.context),
             grace_s=float(defaults.get("gracePeriod") or 10),
             keep_checkpoints=self.config.keep == "outputs" and checkpoint.get("keep") != "none",
+            preload=self._make_preload_order(),
         )
 
     def _packed(self) -> CodePackage:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nnilite.errors import NniliteError
+from nnilite.service import ServiceContext
 from nnilite.testing import ServiceBench
 from nnilite_remote import MachineConfig, RemoteConfig, RemoteService
 from platforms.hosts.hosts import USER, Host, Network, missing
@@ -75,10 +77,15 @@ def bench_of(tmp_path):
     """Opens a service with a config, in surroundings that go with the test."""
     made, benches = [], []
 
-    def make(config: RemoteConfig, **more: bool) -> ServiceBench:
+    def make(config: RemoteConfig, command: str = "", script: str = "", **more: bool) -> ServiceBench:
         made.append(config)
         folder = tmp_path / str(len(made))
-        bench = ServiceBench(folder, lambda context: RemoteService("remote", config, context), **more)
+
+        def open_service(context: ServiceContext) -> RemoteService:
+            return RemoteService("remote", config, replace(context, defaults={"trialCommand": command}))
+
+        bench = ServiceBench(folder, open_service, **more)
+        (bench.code / "trial.py").write_text(script)
         try:
             bench.__enter__()
         except NniliteError:

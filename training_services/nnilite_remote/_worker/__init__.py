@@ -5,7 +5,8 @@ modules are not installed there but sent as one text (`program`). After this tex
 settings and then, by mode:
 
     serve     requests, one JSON line each: {"id": 1, "do": "status", ...}. Answers {"id": 1, "ok": ...} or
-              {"id": 1, "error": sentence} come in any order, {"event": "ended", "job": ...} and reports unasked
+              {"id": 1, "error": sentence} come in any order, {"event": "ended", "job": ...}, reports and what
+              becomes of preloaded modules unasked
     receive   the bytes of a file for the cache, from the offset that the first answer names
     send      nothing: a folder comes back as a tar stream
     send_file nothing: one file of an attempt comes back

@@ -104,7 +104,7 @@ class Agent:
             sys.stdout.buffer.flush()
 
     def serve(self) -> None:
-        quick = {"ping", "status", "start", "withdraw", "cancel", "callback", "answer"}
+        quick = {"ping", "status", "start", "preload", "withdraw", "cancel", "callback", "answer"}
         for line in sys.stdin.buffer:
             request = json.loads(line.decode("utf-8"))
             if request["do"] in quick:
@@ -180,6 +180,11 @@ class Agent:
         attempt.files.create(spec)
         self._starter.start(request["id"], spec["job"], attempt)
         return None
+
+    def do_preload(self, request: dict[str, Any]) -> None:
+        """Have modules imported once for all trials. The answer comes when the fork server knows the outcome."""
+        # Trials have copies of the code below this folder, and none of them is there yet.
+        self._starter.preload(request["id"], dict(request["order"], code=self.folder))
 
     def do_withdraw(self, request: dict[str, Any]) -> dict[str, Any]:
         """Withdraw a job that must not run here: it was not started, or runs elsewhere."""

@@ -1,7 +1,8 @@
 """Runs jobs with the keepers of one fork server, which reports when each one runs, or why it does not.
 
 Such a keeper runs one job after the other, so its process id does not say which job it runs, and only the server can
-send it a signal that does not hit the next one: see `nnilite._keeper.fork_server`.
+send it a signal that does not hit the next one: see `nnilite._keeper.fork_server`. The server also has the modules
+imported that `preload` names.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class KeeperStarter:
         self.name = ""  # of the server that runs, or ran last; no other server has it
         self._server: subprocess.Popen[bytes] | None = None
         self._orders = threading.Lock()
+        self._preload: dict[str, Any] | None = None  # what every server of this agent is told first
+        self._asked_to_preload = 0  # the request that waits for the outcome
         self._at_work: dict[str, str] = {}  # jobs and the name of their server, by what it has said
         # by specification: the request, and what the handle needs
         self._starting: dict[str, tuple[int, str, str]] = {}
@@ -61,19 +64,36 @@ class KeeperStarter:
             self._starting.pop(attempt.spec, None)
             raise
 
+    def preload(self, request: int, order: dict[str, Any]) -> None:
+        """Have modules imported once for all trials. A request of the number 0 gets no answer, but an event.
+
+        Raises: OSError if the fork server does not answer.
+        """
+        self._preload, self._asked_to_preload = order, request
+        if not self._has_begun_server():
+            self._write(cast("subprocess.Popen[bytes]", self._server), {"preload": order})
+
     def _order(self, spec: str) -> None:
-        if self._server is None or self._server.poll() is not None:
-            with open(os.path.join(self._folder, "fork-server.log"), "ab") as log:
-                self._server = subprocess.Popen(
-                    [sys.executable, "-I", "-S", self._keeper, "serve"],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    start_new_session=True,
-                )
-            self.name = os.urandom(8).hex()
-            threading.Thread(target=self._listen, args=(self._server, self.name), daemon=True).start()
-        self._write(self._server, {"spec": spec, "again": True})
+        self._has_begun_server()
+        self._write(cast("subprocess.Popen[bytes]", self._server), {"spec": spec, "again": True})
+
+    def _has_begun_server(self) -> bool:
+        """Start a fork server unless one runs. Return whether it was started now."""
+        if self._server is not None and self._server.poll() is None:
+            return False
+        with open(os.path.join(self._folder, "fork-server.log"), "ab") as log:
+            self._server = subprocess.Popen(
+                [sys.executable, "-I", "-S", self._keeper, "serve"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.name = os.urandom(8).hex()
+        threading.Thread(target=self._listen, args=(self._server, self.name), daemon=True).start()
+        if self._preload is not None:
+            self._write(self._server, {"preload": self._preload})
+        return True
 
     def _write(self, server: subprocess.Popen[bytes], order: dict[str, Any]) -> None:
         orders = cast(IO[bytes], server.stdin)
@@ -87,13 +107,28 @@ class KeeperStarter:
             if event["event"] == "ended":
                 self._at_work.pop(event["job"], None)
                 self._say({"event": "ended", "job": event["job"]})
+            elif event["event"] in ("preloaded", "not preloaded"):
+                self._tell_preload(event)
             elif event["event"] != "told":
                 self._settle(name, event)
         for job in [job for job, its in list(self._at_work.items()) if its == name]:
             del self._at_work[job]
-        for spec in list(self._starting):
-            number = self._starting.pop(spec)[0]
+        unanswered = [self._starting.pop(spec)[0] for spec in list(self._starting)]
+        if self._asked_to_preload:
+            unanswered.append(self._asked_to_preload)
+            self._asked_to_preload = 0
+        for number in unanswered:
             self._say({"id": number, "error": "the fork server has ended: see fork-server.log in %s" % self._folder})
+
+    def _tell_preload(self, event: dict[str, Any]) -> None:
+        """Say whether modules were preloaded: to the request that waits for it, or else unasked."""
+        number, self._asked_to_preload = self._asked_to_preload, 0
+        if not number:
+            self._say(event)
+        elif event["event"] == "preloaded":
+            self._say({"id": number, "ok": {"memory": event["memory"]}})
+        else:
+            self._say({"id": number, "error": event["message"], "lasting": True})
 
     def _settle(self, server: str, event: dict[str, Any]) -> None:
         """Note that a keeper was started, or was not."""
