@@ -8,7 +8,7 @@ On standard output, `job` as in the spec:    {"event": "started", "job": ..., "p
                                              {"event": "refused", "spec": ..., "message": ..., "lasting": ...}
                                              {"event": "told", "job": ..., "found": true}
                                              {"event": "preloaded", "memory": bytes}
-                                             {"event": "not preloaded", "message": ...}
+                                             {"event": "not preloaded", "message": ..., "missing": true}
 
 `pid` and `start` are those of the keeper (`start` as in `.nni/started`, to detect a reused pid); a negative status is a
 signal. The server ends when its standard input is closed. Keepers have sessions of their own and keep running.
@@ -20,7 +20,8 @@ only this server can send it a signal (`end`) that cannot hit the next job, sinc
 has sent one. It is SIGTERM, or SIGKILL with `kill`.
 
 With `preload` a preloader is started (see `preloader`), for trials with this command. "preloaded" is reported each
-time that it is ready, "not preloaded" once, if all further trials are to start afresh.
+time that it is ready, "not preloaded" once, if all further trials are to start afresh; with `missing` if a module is not
+installed.
 """
 
 from __future__ import annotations

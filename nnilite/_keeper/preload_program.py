@@ -1,7 +1,7 @@
 """The preloader: a Python that has imported modules once. Trials start as its forks.
 
 `preloader` starts it with the Python of the trials, gives it this text and no other file of nnilite, and reads on the
-lifeline what it says: `ready`, or why it refuses. The end of the lifeline is the end of the preloader, once its last
+lifeline what it says: `ready`, or `missing` or `refused` and why. The end of the lifeline is the end of the preloader, once its last
 trial has ended.
 
 Each request is one packet (see `preloaded_start`) with a socket for the answers, which are packets, too:
@@ -41,7 +41,11 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 class ForkRefused(Exception):
-    """Something cannot be done here. The text is a sentence, without a full stop; a second one is a first cure."""
+    """Something cannot be done here. The text is a sentence, without a full stop."""
+
+
+class _Missing(ForkRefused):
+    """Something is not installed here."""
 
 
 class _Request:
@@ -131,8 +135,9 @@ def main(initial: Dict[str, Any], bare: FrozenSet[str]) -> None:
             _preload(module, bare, code)
         _import_sdk()
     except ForkRefused as refusal:
-        text, *cure = refusal.args
-        _send(life, "{}; {}take it out of `preload`".format(text, "".join(cure)))
+        missing = isinstance(refusal, _Missing)
+        said = "missing {}; install what is missing, or" if missing else "refused {};"
+        _send(life, (said + " take it out of `preload`").format(refusal))
         sys.stderr.flush()
         os._exit(1)
     _send(life, "ready")
@@ -177,8 +182,8 @@ def _preload(module: str, bare: FrozenSet[str], code: str) -> None:
 
         traceback.print_exc()
         text = "{} cannot be imported by {}: {}: {}"
-        cure = ["install what is missing, or "] if isinstance(error, ImportError) else []
-        raise ForkRefused(text.format(module, sys.executable, type(error).__name__, error), *cure) from None
+        kind = _Missing if isinstance(error, ImportError) else ForkRefused
+        raise kind(text.format(module, sys.executable, type(error).__name__, error)) from None
     place = getattr(sys.modules[module], "__file__", None)
     if place and not _is_installed(place):
         text = "{} is not an installed module but lies in {}, and trials would not see its changes"

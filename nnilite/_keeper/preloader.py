@@ -107,7 +107,8 @@ class Preloader:
         if not said:
             return None
         self.close()
-        return {"event": "not preloaded", "message": said.decode("utf-8", "replace")}
+        kind, _, text = said.decode("utf-8", "replace").partition(" ")
+        return {"event": "not preloaded", "message": text, "missing": kind == "missing"}
 
     def note_end(self, pid: int) -> Optional[Dict[str, Any]]:
         """Start it again if this process was it. Return the event if there can be no other."""

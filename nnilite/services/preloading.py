@@ -57,7 +57,7 @@ def make_order(modules: Sequence[str], context: ServiceContext) -> dict[str, Any
 
 
 def try_to_preload(order: dict[str, Any]) -> None:
-    """Do what the order says, and end it again. Blocks. Raises: ConfigError, ServiceError."""
+    """Do what the order says, and end it again. Blocks. Raises: ConfigError; ServiceError if a module is missing here."""
     with tempfile.TemporaryDirectory(prefix="nnilite-preload-") as folder:
         keeper = str(build(Path(folder) / "keeper.pyz", with_preload=True))
         command = [sys.executable, "-I", "-S", keeper, "serve"]
@@ -71,6 +71,8 @@ def try_to_preload(order: dict[str, Any]) -> None:
     if not said:
         raise ServiceError(f"preload was not tried: its process has ended, at the latest after {PRELOAD_S:g} s")
     event = json.loads(said)
+    if event.get("missing"):  # a config is often checked where trials will not run
+        raise ServiceError(f"preload: {event.get('message')}")
     if event.get("event") != "preloaded":
         raise make_refusal(str(event.get("message")))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nnilite.errors import ConfigError
+from nnilite.errors import ConfigError, ServiceError
 from nnilite.service import ServiceContext
 from nnilite.testing import ServiceBench
 from nnilite_local import LocalConfig, LocalService
@@ -63,14 +63,13 @@ def test_it_does_not_go_with_distributed_trials(tmp_path: Path) -> None:
         bench.call(service.close())
 
 
-def test_a_dry_run_imports_what_is_to_be_preloaded(tmp_path: Path) -> None:
+def test_a_dry_run_imports_what_is_to_be_preloaded_and_says_what_is_missing(tmp_path: Path) -> None:
     with ServiceBench(tmp_path, maker(LocalConfig())) as bench:
         good = maker(LocalConfig(preload=["json"]))(bench.context())
         bench.call(good.check_for_dry_run())
         bad = maker(LocalConfig(preload=["json", "no_such_module"]))(bench.context())
-        with pytest.raises(ConfigError, match="no_such_module cannot be imported") as caught:
+        with pytest.raises(ServiceError, match="preload: no_such_module cannot be imported by .*; install what is"):
             bench.call(bad.check_for_dry_run())
-        assert caught.value.place.field == "preload"
 
 
 @pytest.mark.parametrize("name", ["scikit-learn", "", "a b", "torch.", "ü"])

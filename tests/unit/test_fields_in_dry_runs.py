@@ -76,6 +76,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         **dict.fromkeys(("hostKeyPolicy", "knownHostsFile", "sshConfigFile"), LOGIN),
         **dict.fromkeys(("keep", "keepPackages", "orphanAfter"), WATCH),
         **dict.fromkeys(("maxSlots", "priority"), ROOM),
+        "preload": "what each machine imports before its first trial, when it is connected",
     },
     "batch": {
         "nniManagerIp": BACK,

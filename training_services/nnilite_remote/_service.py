@@ -106,11 +106,7 @@ class RemoteService(TrainingService):
 
     async def check(self) -> None:
         check_nodes(self.config, self.context)
-        self._make_preload_order()
-
-    def _make_preload_order(self) -> dict[str, Json] | None:
-        """Return what each machine is to import for its trials. Raises: ConfigError where that has no effect."""
-        return make_order(self.config.preload, self.context) if self.config.preload else None
+        _make_preload_order(self.config, self.context)
 
     def _supply(self) -> MachineSupply:
         keeper, defaults = self.context.keeper, self.context.defaults
@@ -126,7 +122,7 @@ class RemoteService(TrainingService):
             manager_socket=callback_socket(self.context),
             grace_s=float(defaults.get("gracePeriod") or 10),
             keep_checkpoints=self.config.keep == "outputs" and checkpoint.get("keep") != "none",
-            preload=self._make_preload_order(),
+            preload=_make_preload_order(self.config, self.context),
         )
 
     def _packed(self) -> CodePackage:
@@ -366,6 +362,11 @@ class RemoteService(TrainingService):
             details["gpus"] = [gpu.name for gpu in machine.gpus]
             details["gpuUse"] = use_of(machine.gpus)
         return Host(machine.title, machine.state, machine.trouble, len(jobs), details)
+
+
+def _make_preload_order(config: RemoteConfig, context: ServiceContext) -> dict[str, Json] | None:
+    """Return what each machine is to import for its trials. Raises: ConfigError where that has no effect."""
+    return make_order(config.preload, context) if config.preload else None
 
 
 def _handle_of(job: Job, booking: Booking, keeper: Json) -> Handle:

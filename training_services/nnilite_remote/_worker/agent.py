@@ -76,7 +76,7 @@ class Agent:
         self._starter = KeeperStarter(self.keeper, self.folder, self.say)
         self._looks = FolderLooks()
         self._keepers = HostedKeepers(self._starter, self._looks)
-        self._reports = ReportSocket(self.say, self._has_token)
+        self._reports = ReportSocket(self.say, partial(_has_token, self.folder))
         self._delivering: dict[str, _SecondKeeper] = {}  # by folder
         place = Path(self.root, ".slots", "%s.%s.%s.json" % (self.experiment, settings["service"], self.key))
         self._slots = SlotDesk(place, self.experiment, self._holds_slot, _SLOTS_S)
@@ -138,16 +138,6 @@ class Agent:
         if request["relayed"]:
             self._reports.listen(place + ".sock")
         return {}
-
-    def _has_token(self, job: str, token: str) -> bool:
-        """Return whether this is the token of a job that was started here, according to its folder."""
-        _, trial, number = ("--" + job).rsplit("-", 2)
-        if not trial.isalnum() or not number.isdigit():
-            return False
-        with contextlib.suppress(OSError):
-            known = HostedAttempt.at(os.path.join(self.folder, "trials", trial, number)).files.spec().get("token")
-            return isinstance(known, str) and hmac.compare_digest(known.encode("utf-8"), token.encode("utf-8"))
-        return False
 
     def do_answer(self, request: dict[str, Any]) -> None:
         """Deliver the manager's answer to a report. This request has no answer of its own."""
@@ -331,6 +321,17 @@ class Agent:
         with contextlib.suppress(OSError):
             os.rmdir(self.root)
         return {"left": len(_list_attempts(self.folder))}
+
+
+def _has_token(folder: str, job: str, token: str) -> bool:
+    """Return whether this is the token of a job that was started here, according to its folder."""
+    _, trial, number = ("--" + job).rsplit("-", 2)
+    if not trial.isalnum() or not number.isdigit():
+        return False
+    with contextlib.suppress(OSError):
+        known = HostedAttempt.at(os.path.join(folder, "trials", trial, number)).files.spec().get("token")
+        return isinstance(known, str) and hmac.compare_digest(known.encode("utf-8"), token.encode("utf-8"))
+    return False
 
 
 def _list_attempts(folder: str) -> list[HostedAttempt]:
