@@ -20,8 +20,8 @@ only this server can send it a signal (`end`) that cannot hit the next job, sinc
 has sent one. It is SIGTERM, or SIGKILL with `kill`.
 
 With `preload` a preloader is started (see `preloader`), for trials with this command. "preloaded" is reported each
-time that it is ready, "not preloaded" once, if all further trials are to start afresh; with `missing` if a module is not
-installed.
+time that it is ready, "not preloaded" once, if all further trials are to start afresh; with `missing` if a module is
+not installed.
 """
 
 from __future__ import annotations

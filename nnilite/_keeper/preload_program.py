@@ -1,8 +1,8 @@
 """The preloader: a Python that has imported modules once. Trials start as its forks.
 
 `preloader` starts it with the Python of the trials, gives it this text and no other file of nnilite, and reads on the
-lifeline what it says: `ready`, or `missing` or `refused` and why. The end of the lifeline is the end of the preloader, once its last
-trial has ended.
+lifeline what it says: `ready`, or `missing` or `refused` and why. The end of the lifeline is the end of the preloader,
+once its last trial has ended.
 
 Each request is one packet (see `preloaded_start`) with a socket for the answers, which are packets, too:
 

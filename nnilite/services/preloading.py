@@ -57,7 +57,10 @@ def make_order(modules: Sequence[str], context: ServiceContext) -> dict[str, Any
 
 
 def try_to_preload(order: dict[str, Any]) -> None:
-    """Do what the order says, and end it again. Blocks. Raises: ConfigError; ServiceError if a module is missing here."""
+    """Do what the order says, and end it again. Blocks.
+
+    Raises: ConfigError, ServiceError if a module is not installed here.
+    """
     with tempfile.TemporaryDirectory(prefix="nnilite-preload-") as folder:
         keeper = str(build(Path(folder) / "keeper.pyz", with_preload=True))
         command = [sys.executable, "-I", "-S", keeper, "serve"]

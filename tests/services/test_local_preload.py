@@ -68,7 +68,7 @@ def test_a_dry_run_imports_what_is_to_be_preloaded_and_says_what_is_missing(tmp_
         good = maker(LocalConfig(preload=["json"]))(bench.context())
         bench.call(good.check_for_dry_run())
         bad = maker(LocalConfig(preload=["json", "no_such_module"]))(bench.context())
-        with pytest.raises(ServiceError, match="preload: no_such_module cannot be imported by .*; install what is"):
+        with pytest.raises(ServiceError, match=r"preload: no_such_module cannot be imported by .*; install what is"):
             bench.call(bad.check_for_dry_run())
 
 
