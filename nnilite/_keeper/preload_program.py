@@ -44,7 +44,7 @@ class ForkRefused(Exception):
     """Something cannot be done here. The text is a sentence, without a full stop."""
 
 
-class _Missing(ForkRefused):
+class _ModuleMissing(ForkRefused):
     """Something is not installed here."""
 
 
@@ -135,7 +135,7 @@ def main(initial: Dict[str, Any], bare: FrozenSet[str]) -> None:
             _preload(module, bare, code)
         _import_sdk()
     except ForkRefused as refusal:
-        missing = isinstance(refusal, _Missing)
+        missing = isinstance(refusal, _ModuleMissing)
         said = "missing {}; install what is missing, or" if missing else "refused {};"
         _send(life, (said + " take it out of `preload`").format(refusal))
         sys.stderr.flush()
@@ -182,7 +182,7 @@ def _preload(module: str, bare: FrozenSet[str], code: str) -> None:
 
         traceback.print_exc()
         text = "{} cannot be imported by {}: {}: {}"
-        kind = _Missing if isinstance(error, ImportError) else ForkRefused
+        kind = _ModuleMissing if isinstance(error, ImportError) else ForkRefused
         raise kind(text.format(module, sys.executable, type(error).__name__, error)) from None
     place = getattr(sys.modules[module], "__file__", None)
     if place and not _is_installed(place):
