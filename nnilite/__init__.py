@@ -364,7 +364,11 @@ class _ThisTrial:
 
     def report(self, kind: str, metric: Any) -> None:
         metric = _unwrap_number(metric)
-        text = _text(metric)
+        try:
+            text = _text(metric)
+        except TypeError:
+            metric = self._keep_number(metric)
+            text = _text(metric)
         self._check(kind, metric)
         if _rank():
             self.warn("rank", f"the reports of rank {_rank()} do not count, only those of rank 0 do")
@@ -376,6 +380,18 @@ class _ThisTrial:
                 self._sequence += 1
             else:
                 self._finals += 1
+
+    def _keep_number(self, metric: Any) -> Any:
+        """Return a dict whose number counts although JSON has no such value as another of its entries."""
+        from nnilite._sdk.metric_entries import keep_as_texts
+
+        kept = keep_as_texts(metric, _is_json, lambda value: isinstance(_number(value), (int, float)))
+        if kept is None:
+            return metric
+        changed = ", ".join(repr(name) for name, value in metric.items() if kept.get(name) is not value)
+        if changed:
+            self.warn("entries", f"a reported dict has what JSON does not have, so its text is kept: {changed}")
+        return _unwrap_number(kept)
 
     def set_attribute(self, name: str, text: str) -> None:
         from nnilite._sdk.attribute_setting import check_limits
@@ -488,11 +504,21 @@ def _text(metric: Any) -> str:
 
     try:
         return dumps(metric, _plain)
-    except (TypeError, ValueError, RecursionError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # of torch, or too deep
         raise TypeError(
             f"a metric must be a number, or a dict of JSON values with a number as 'default'; "
             f"this {type(metric).__name__} is not: {error}"
         ) from error
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        _text(value)
+    except TypeError as error:
+        if isinstance(error.__cause__, TypeError):
+            return False
+        raise  # it holds itself, or is too deep
+    return True
 
 
 def _unwrap_number(metric: Any) -> Any:
@@ -511,7 +537,7 @@ def _number(value: Any) -> Any:
             return float(value) if _is_finite(float(value)) else value
         # Of an array with several elements, the list is what is recorded.
         return value if isinstance(value, _JSON) else _number(_plain(value))
-    except (TypeError, ValueError, RecursionError):
+    except (TypeError, ValueError, RuntimeError):  # torch's for a tensor without data, and RecursionError
         return value
 
 
@@ -525,8 +551,12 @@ def _is_finite(number: float) -> bool:
 def _plain(value: Any) -> Any:
     """Return a number or an array of numpy, torch, ... as plain Python; an array with one element is that element.
 
-    It is recognized by its methods, without an import.
+    It is recognized by its methods, without an import. What numpy has masked is null.
     """
+    if isinstance(value, complex) and not value.imag:
+        return value.real
+    if hasattr(value, "filled") and hasattr(value, "mask") and value.mask.any():
+        return value.tolist()
     if hasattr(value, "ndim") and callable(getattr(value, "item", None)):
         try:
             item = value.item()
@@ -534,8 +564,9 @@ def _plain(value: Any) -> Any:
             item = value
         if item is not value:
             return float(item) if type(item) is type(value) else item
-    for name in ("tolist", "numpy"):  # TensorFlow's tensors have the second alone
-        if callable(getattr(value, name, None)):
+    # A DataFrame has the second alone (times of pandas, too), TensorFlow's tensors the third, Arrow's scalars the last.
+    for name in ("tolist", "to_numpy", "numpy", "as_py"):
+        if callable(getattr(value, name, None)) and (name != "to_numpy" or hasattr(value, "shape")):
             return getattr(value, name)()
     if hasattr(value, "__float__"):
         return float(value)

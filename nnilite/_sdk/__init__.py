@@ -1,6 +1,7 @@
 """What trial code uses beside parameters and metrics. Each module is loaded with its first use.
 
 attribute_setting  sets what a trial says about itself
+metric_entries     keeps what JSON does not have beside the number of a reported dict
 artifacts          tables, images, figures and texts of a trial, as files
 artifact_values    what becomes of a value: the kind and the bytes of its file
 """

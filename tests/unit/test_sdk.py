@@ -13,6 +13,7 @@ import threading
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -139,7 +140,19 @@ class Tensor:
         self.ndim, self.numpy = array.ndim, lambda: array
 
 
+class Frame:
+    """A table of one cell, as in pandas."""
+
+    shape, ndim = (1, 1), 2
+
+    def to_numpy(self):
+        return [[0.5]]
+
+
 HALVES = {
+    "complex number without an imaginary part": lambda numpy: numpy.complex64(0.5),
+    "masked array without a masked value": lambda numpy: numpy.ma.array([0.5]),
+    "table": lambda numpy: Frame(),
     "array without dimensions": lambda numpy: numpy.array(0.5),
     "array of one": lambda numpy: numpy.array([0.5]),
     "matrix of one": lambda numpy: numpy.array([[0.5]]),
@@ -164,6 +177,28 @@ def test_other_numbers_of_a_dict_may_be_arrays_of_one_element_and_its_texts_stay
     numpy = pytest.importorskip("numpy")
     sdk.report_final_result({"default": 1, "loss": numpy.array([0.25]), "note": "5", "sizes": [3]})
     assert values(trial) == [{"default": 1, "loss": 0.25, "note": "5", "sizes": [3]}]
+
+
+def test_a_number_counts_beside_entries_that_json_does_not_have(sdk, trial):
+    numpy = pytest.importorskip("numpy")
+    odd = {numpy.int64(3): 1, "path": Path("a"), "all": {"when": {1}, "loss": numpy.float32(1)}, "many": [1, b"x"]}
+    with pytest.warns(RuntimeWarning, match="so its text is kept: np.int64.3., 'path', 'all', 'many'"):
+        sdk.report_final_result({"default": numpy.array([0.5]), **odd})
+    kept = {"3": 1, "path": "a", "all": {"when": "{1}", "loss": 1.0}, "many": [1, "b'x'"]}
+    assert values(trial) == [{"default": 0.5, **kept}]
+
+
+def test_any_mapping_is_a_dict(sdk, trial):
+    sdk.report_final_result(MappingProxyType({"default": "0.5"}))
+    assert values(trial) == [{"default": 0.5}]
+
+
+def test_what_numpy_has_masked_is_no_number(sdk, trial):
+    numpy = pytest.importorskip("numpy")
+    with pytest.warns(RuntimeWarning, match="is not a number"):
+        sdk.report_intermediate_result(numpy.ma.masked)
+    sdk.report_final_result({"default": numpy.ma.array([0.5], mask=[True])})
+    assert values(trial) == [None, {"default": [None]}]
 
 
 def test_an_array_of_several_numbers_is_recorded_with_a_warning(sdk, trial):
