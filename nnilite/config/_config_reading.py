@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,7 +67,8 @@ class At:
 
     def fault(self, message: str, misspelt: bool = False) -> Any:
         """Note a fault here. Return INVALID, to be used as the value."""
-        self.reading.errors.append(ConfigError(message, self.reading.source.place(self.path)))
+        source = self.reading.source
+        self.reading.errors.append(ConfigError(source.spell(message), source.place(self.path)))
         self.reading.misspelt |= misspelt
         return INVALID
 
@@ -77,12 +79,22 @@ class At:
 
     def note_error(self, error: ConfigError) -> Any:
         """Note an error of a plugin's own rules. Its field, if it names one, is relative to this place."""
-        place = self.reading.source.place(self.path)
+        source = self.reading.source
+        place = source.place(self.path)
         if error.place.field:
-            path = (*self.path, *error.place.field.split("."))
-            place = dataclasses.replace(self.reading.source.place(path), field=dotted(path))
-        self.reading.errors.append(type(error)(error.message, place) if _simple(error) else error)
+            path = (*self.path, *_split(error.place.field))
+            # A field that the section has from the top level of an older file is there.
+            own = path if path in source.origins or path[-1:] not in source.origins else path[-1:]
+            place = source.place(own)
+            if own not in source.origins:
+                place = dataclasses.replace(place, field=dotted(path))
+        self.reading.errors.append(type(error)(source.spell(error.message), place) if _simple(error) else error)
         return INVALID
+
+
+def _split(field: str) -> Where:
+    """Return the parts of `machineList[0].host`: names, and places in lists."""
+    return tuple(int(part[1:-1]) if part[0] == "[" else part for part in re.findall(r"\[\d+\]|[^.\[\]]+", field))
 
 
 def _line(error: ConfigError) -> tuple[bool, int]:

@@ -383,7 +383,8 @@ class CheckedConfig(ExperimentConfig):
         hints = [hint for command, code in self._commands() for hint in find_command_hints(command, code)]
         hints += environment_hints(self.json())
         hints += find_placeholders(self.json().get("trainingService"), "trainingService")
-        return [*super().warnings, *said, *hints, *(one.sentence for one in self.without_effect)]
+        found = [*super().warnings, *said, *hints, *(one.sentence for one in self.without_effect)]
+        return [self._source.spell(sentence) for sentence in found]
 
     def _commands(self) -> list[tuple[str, Path]]:
         """Return the distinct commands of trials, each with the code directory that it runs in."""

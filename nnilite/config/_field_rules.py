@@ -166,10 +166,17 @@ def _space(values: Values, at: At) -> None:
         at.below("searchSpaceFile").fault("give either searchSpace or searchSpaceFile, not both")
     elif file is not None:
         _read_space_file(file, values, at)
+    elif given is None and _has_own_tuner(values):
+        values["search_space"] = {}
+        at.reading.warnings.append("there is no search space, so your tuner gets an empty one")
     elif given is None and not _needs_no_space(values):
         at.fault("there is no search space; give searchSpace or searchSpaceFile")
     elif given is not None:
         _check_space_content(given, values, at.reading.source, at.below("searchSpace"))
+
+
+def _has_own_tuner(values: Values) -> bool:
+    return values["tuner"] is not INVALID and bool(values["tuner"].class_name) and not values.get("use_annotation")
 
 
 def _needs_no_space(values: Values) -> bool:

@@ -40,7 +40,7 @@ def filled(config: ExperimentConfig, data: Any, source: ConfigSource, base: Path
         kind: type = type(config)
         converted = _v1.convert(data, source, [entry.key for entry in record_of(kind).entries])
         data, warnings = converted.config, tuple(converted.warnings)
-        source = ConfigSource(source.file, source.root, converted.origins)
+        source = ConfigSource(source.file, source.root, converted.origins, _v1.list_older_names())
     _check_names(type(config), data, source, base)
     config._begin(source, base, warnings)
     for key, value in data.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -22,10 +23,19 @@ class ConfigSource:
         file: str | None = None,
         root: yaml.Node | None = None,
         origins: Mapping[tuple[str | int, ...], tuple[str | int, ...]] | None = None,
+        older_names: Mapping[str, str] | None = None,
     ) -> None:
         self.file = file
         self.root = root
         self.origins = origins or {}
+        self._older_names = older_names or {}
+
+    def spell(self, sentence: str) -> str:
+        """Return a sentence with the names that its fields have in the file, by `older_names`."""
+        if not self._older_names:
+            return sentence
+        names = "|".join(sorted(map(re.escape, self._older_names), key=len, reverse=True))
+        return re.sub(rf"(?<![\w.'\"`])({names})(?![\w'\"`])", lambda found: self._older_names[found[1]], sentence)
 
     def place(self, path: tuple[str | int, ...]) -> Place:
         """Return the place of a field, or of the nearest field around it."""

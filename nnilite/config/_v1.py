@@ -216,6 +216,12 @@ def tables() -> list[Mapping[str, str]]:
     return [_TOP, _MACHINE, _TASK, *(table for _, table in _PLATFORMS.values())]
 
 
+def list_older_names() -> dict[str, str]:
+    """Return the names in the older format of the fields that sentences name, by their present names."""
+    found = {new: old for old, new in [*_TOP.items(), *_GPUS.items()] if not old.startswith(("tuner.", "advisor."))}
+    return {new: old for new, old in {**found, "sshKeyFile": "sshKeyPath"}.items() if new != old}
+
+
 def list_by_platform() -> list[tuple[str, Mapping[str, str]]]:
     """Return the platforms by their present names, with tables of what their sections have."""
     roles = {name: name for name in _ROLE_PLATFORMS["kubeflow"]}

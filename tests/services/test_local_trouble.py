@@ -330,8 +330,7 @@ def test_a_poll_of_a_thousand_jobs_is_quick(bench):
     ("settings", "field"),
     [
         ({"trial_gpu_number": 1}, "useActiveGpu"),
-        ({"max_trial_number_per_gpu": 2}, "maxTrialNumberPerGpu"),
-        ({"max_trial_number_per_gpu": 2, "trial_gpu_number": 0}, "maxTrialNumberPerGpu"),
+        ({"trial_gpu_number": 2, "use_active_gpu": True, "gpu_indices": [0]}, "gpuIndices"),
     ],
 )
 def test_settings_that_do_not_fit_together_are_named(settings, field):
@@ -339,7 +338,7 @@ def test_settings_that_do_not_fit_together_are_named(settings, field):
         LocalConfig(**settings)
 
 
-@pytest.mark.parametrize("settings", [{"reuse_mode": True}, {"trial_gpu_number": 0}, {"gpu_indices": [0]}])
+@pytest.mark.parametrize("settings", [{"reuse_mode": True}, {"gpu_indices": [0]}, {"max_trial_number_per_gpu": 2}])
 def test_settings_of_nni_are_accepted(settings):
     assert LocalConfig(**settings)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import yaml
 
@@ -295,3 +297,47 @@ def test_a_file_in_the_present_format_needs_no_conversion(tmp_path, capsys):
     (tmp_path / "new.yml").write_text("trainingService: {platform: local}")
     assert run(["config", "convert", str(tmp_path / "new.yml"), "--from", "nni"]) == 1
     assert "is in the present format already" in capsys.readouterr().err
+
+
+OWN = {"codeDir": ".", "classFileName": "own.py", "className": "Own"}
+PLAIN = {
+    "trainingServicePlatform": "local",
+    "trialConcurrency": 1,
+    "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+    "trial": {"command": "true", "codeDir": "."},
+    "tuner": {"builtinTunerName": "Random"},
+}
+REMOTE = {"trainingServicePlatform": "remote", "trial": {"command": "true", "codeDir": ".", "gpuNum": 2}}
+MACHINE = {"ip": "h", "username": "me", "passwd": "x", "gpuIndices": "0"}
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"searchSpace": None}, "there is no search space; give searchSpace or searchSpacePath"),
+        ({"trial": {"codeDir": "."}}, "trial.command is not set"),
+        (
+            {"trial": {"command": "true", "gpuNum": 2}, "localConfig": {"gpuIndices": 0}},
+            "localConfig.gpuIndices: names fewer GPUs than the 2 that trial.gpuNum asks for",
+        ),
+        ({**REMOTE, "machineList": [MACHINE]}, "trial.gpuNum: is 2, but no machine's gpuIndices names so many"),
+    ],
+)
+def test_sentences_name_fields_as_the_older_format_does(more: dict[str, Any], sentence: str) -> None:
+    config = {name: value for name, value in {**PLAIN, **more}.items() if value is not None}
+    with pytest.raises(ConfigError) as caught:
+        from_dict(config).checked(paths=False)
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize("gpus", [{"localConfig": {"maxTrialNumPerGpu": 2}}])
+def test_gpus_to_share_where_trials_get_none_are_a_warning(gpus: dict[str, Any]) -> None:
+    assert from_dict({**PLAIN, **gpus}).checked(paths=False).warnings == [
+        "maxTrialNumPerGpu has no effect on local: trials see all GPUs, or none; set trial.gpuNum to have GPUs assigned"
+    ]
+
+
+def test_a_tuner_of_ones_own_needs_no_search_space() -> None:
+    config = {name: value for name, value in {**PLAIN, "tuner": OWN}.items() if name != "searchSpace"}
+    found = from_dict(config).checked(paths=False)
+    assert (found.search_space, found.warnings) == ({}, ["there is no search space, so your tuner gets an empty one"])

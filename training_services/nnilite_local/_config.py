@@ -84,8 +84,6 @@ class LocalConfig:
                     "trial could ever run; name more, or ask for fewer",
                     Place(field="gpuIndices"),
                 )
-        elif self.max_trial_number_per_gpu != 1:
-            raise ConfigError("takes effect only if trialGpuNumber is above 0", Place(field="maxTrialNumberPerGpu"))
 
 
 LAUNCHERS = ("torch", "mpi", "horovod", "jax", "tensorflow", "none")
@@ -125,6 +123,12 @@ IGNORED = (
     ),
     IgnoredOption(
         "gpuIndices",
+        "trials see all GPUs, or none; set trialGpuNumber to have GPUs assigned",
+        "unless `trialGpuNumber` is above 0",
+        _has_no_gpus,
+    ),
+    IgnoredOption(
+        "maxTrialNumberPerGpu",
         "trials see all GPUs, or none; set trialGpuNumber to have GPUs assigned",
         "unless `trialGpuNumber` is above 0",
         _has_no_gpus,

@@ -90,11 +90,6 @@ class RemoteConfig(SshSettings):
             if machine.key in seen:
                 raise ConfigError("is listed twice; use `slots` for more trials", Place(field=f"machineList[{number}]"))
             seen.add(machine.key)
-            if machine.max_trial_number_per_gpu != 1 and not self.trial_gpu_number:
-                raise ConfigError(
-                    "takes effect only if trialGpuNumber is above 0",
-                    Place(field=f"machineList[{number}].maxTrialNumberPerGpu"),
-                )
         wanted = self.trial_gpu_number or 0
         if all(m.gpu_indices is not None and len(set(m.gpu_indices)) < wanted for m in self.machine_list):
             raise ConfigError(
@@ -135,5 +130,6 @@ IGNORED = (
     IgnoredOption("reuseMode", "each trial has a folder of its own on its machine"),
     IgnoredOption("machineList.useActiveGpu", *_NO_GPUS, _has_no_gpus),
     IgnoredOption("machineList.gpuIndices", *_NO_GPUS, _has_no_gpus),
+    IgnoredOption("machineList.maxTrialNumberPerGpu", *_NO_GPUS, _has_no_gpus),
 )
 """What has no effect on machines that are reached by SSH."""
