@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import sys
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.curves import Curve, svg
+from benchmarks.neighbours import WHAT
 from benchmarks.table import Result, show
 
 # Trials come before all that removes thousands of files: some disks are slow to make new ones after that.
@@ -36,6 +38,13 @@ def draw(name: str, curve: Curve) -> None:
     (PICTURES / f"{name}.svg").write_text(svg(curve), "utf-8")
 
 
+def with_share(results: list[Result]) -> list[Result]:
+    """Add to what budgets of trials must not cost: how long a trial takes where the machine is busy."""
+    beside = next((one for one in results if one.what.startswith(WHAT)), None)
+    share = "trials on a busy machine not measured" if beside is None else f"{beside.what} {beside.ratio}"
+    return [replace(one, price=f"{one.price}; {share}") if one.price else one for one in results]
+
+
 def main(names: list[str]) -> int:
     """Returns the exit code: 1 if something could not be measured. The rest is in the table all the same."""
     results: list[Result] = []
@@ -50,7 +59,7 @@ def main(names: list[str]) -> int:
         except Exception:  # noqa: BLE001 (what failed is printed, and minutes of other measurements are not lost)
             traceback.print_exc()
             broken.append(name)
-    print(show(results))
+    print(show(with_share(results)))
     if broken:
         print(f"could not be measured: {', '.join(broken)}", file=sys.stderr)
     return 1 if broken else 0

@@ -5,6 +5,7 @@ Wall time on a loaded machine hides what is spent, so processor time (user and s
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import subprocess
@@ -57,6 +58,16 @@ def spent(manager: int) -> Spent:
     tuner, server = (_child(process, word) for word in ("nnilite._tuner_host.child", "serve"))
     keepers = _of_children(server) + sum(_own(keeper) + _of_children(keeper) for keeper in server.children())
     return Spent(_own(process), _own(tuner), _own(server), keepers)
+
+
+def memory_mb(manager: int) -> float:
+    """What the processes of a local experiment have of memory, pages that several share being counted in parts."""
+    process = psutil.Process(manager)
+    found = 0
+    for one in (process, *process.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found += one.memory_full_info().pss
+    return found / 1e6
 
 
 def await_keepers(manager: int) -> None:

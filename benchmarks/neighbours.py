@@ -29,6 +29,7 @@ ROUNDS = 3
 RUNS = 3  # of plain script and trial, in each round
 GOAL = 1.1
 WORK_S = 0.5
+WHAT = f"a trial of {WORK_S:g} s of processor time"
 PLAIN = f"import time\nwhile time.process_time() < {WORK_S}: pass\n"
 TRIAL = f"{PLAIN}import nnilite\nnnilite.report_final_result(nnilite.get_next_parameter()['x'])\n"
 BUSY = "while True: pass"
@@ -38,7 +39,7 @@ NEIGHBOUR = "nobody"
 def measure() -> list[Result]:
     plain, ours = times_s()
     ratio = statistics.median(ours) / statistics.median(plain)
-    what = f"a trial of {WORK_S:g} s of processor time beside {_number()} busy programs"
+    what = f"{WHAT} beside {_number()} busy programs"
     measured, base = (f"{statistics.median(times):.2f} s" for times in (ours, plain))
     return [Result(what, measured, f"plain script: {base}", f"{ratio:.2f}", f"{GOAL:g}", ratio <= GOAL)]
 

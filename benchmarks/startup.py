@@ -12,6 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks import costs
 from benchmarks.curves import Curve
 from benchmarks.experiments import SPACE, experiment
 from benchmarks.table import Result
@@ -21,6 +22,15 @@ from nnilite._running import managers
 ROUNDS = 25
 STARTS = 9
 FIRST_TRIAL_MS = 700.0
+WHOLE_CPU_MS, WHOLE_MS = 500.0, 600.0
+TWO_TRIALS = {
+    "searchSpace": SPACE,
+    "trialCommand": "true",
+    "trialConcurrency": 2,
+    "maxTrialNumber": 2,
+    "tuner": {"name": "Random"},
+    "trainingService": {"platform": "local"},
+}
 SIZES = (10, 100, 1000)
 
 
@@ -39,6 +49,7 @@ def measure() -> list[Result]:
         times("`from nnilite import Search`", search, bare, 3.0),
         Result("import nnilite.experiment", f"{full:.0f} ms", f"python -c pass {bare:.0f} ms", "", "", None),
         first_trial(bare),
+        *whole(bare),
     ]
 
 
@@ -48,8 +59,7 @@ def first_trial(bare: float) -> Result:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["NNILITE_HOME"] = str(Path(folder) / "home")
         config = Path(folder) / "config.yml"
-        fields = {"searchSpace": SPACE, "trialCommand": "true", "trialConcurrency": 2, "maxTrialNumber": 2}
-        config.write_text(json.dumps({**fields, "tuner": {"name": "Random"}, "trainingService": {"platform": "local"}}))
+        config.write_text(json.dumps(TWO_TRIALS))
         for _ in range(STARTS):
             began = time.time()
             command = [_nnictl(), "create", "--config", str(config), "--port", "0", "--json"]
@@ -69,6 +79,22 @@ def first_trial(bare: float) -> Result:
         f"{FIRST_TRIAL_MS:.0f} ms",
         median_ms < FIRST_TRIAL_MS,
     )
+
+
+def whole(bare: float) -> list[Result]:
+    """An experiment of two trials that do nothing, from the command until all of its processes have ended, medians."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = {"NNILITE_HOME": str(Path(folder) / "home")}
+        config = Path(folder) / "config.yml"
+        config.write_text(json.dumps(TWO_TRIALS))
+        command = [_nnictl(), "create", "--config", str(config), "--port", "0", "--foreground"]
+        found = [costs.command_s(command, Path(folder), home) for _ in range(STARTS)]
+    what, base = "start and end of an experiment", f"python -c pass {bare:.0f} ms"
+    medians = (statistics.median(times) * 1000 for times in zip(*found, strict=True))
+    return [
+        Result(f"{what}: {kind}", f"{ms:.0f} ms", base, f"{ms / bare:.0f} times", f"{goal:.0f} ms", ms <= goal)
+        for kind, ms, goal in zip(("processor", "wall"), medians, (WHOLE_CPU_MS, WHOLE_MS), strict=True)
+    ]
 
 
 def curve() -> Curve:

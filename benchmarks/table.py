@@ -15,11 +15,15 @@ class Result:
     ratio: str
     budget: str
     met: bool | None
+    price: str = ""  # what must not get worse for this budget, measured in the same run
 
 
 def show(results: list[Result]) -> str:
     """The table as Markdown."""
-    lines = ["| what | measured | baseline, same run | ratio | budget | met |", "| --- | --- | --- | --- | --- | --- |"]
+    lines = ["| what | measured | baseline, same run | ratio | budget | met | at the price of |", "| --- " * 7 + "|"]
     words = {True: "yes", False: "**no**", None: "-"}
-    lines += [f"| {r.what} | {r.measured} | {r.baseline} | {r.ratio} | {r.budget} | {words[r.met]} |" for r in results]
+    lines += [
+        f"| {r.what} | {r.measured} | {r.baseline} | {r.ratio} | {r.budget} | {words[r.met]} | {r.price} |"
+        for r in results
+    ]
     return "\n".join(lines)

@@ -45,6 +45,12 @@ class Run:
     parts: str = ""
     inodes: float = 0.0  # of each trial, as the disk
     disk_kb: float = 0.0
+    memory_mb: float = 0.0  # of manager, tuner, fork server and keepers at the end
+
+    @property
+    def price(self) -> str:
+        """What must not get worse for a faster or cheaper trial."""
+        return f"memory {self.memory_mb:.0f} MB, {self.inodes:.1f} files and folders and {self.disk_kb:.1f} kB a trial"
 
 
 def measure() -> list[Result]:
@@ -83,16 +89,20 @@ def of_python(concurrency: int, plain: Run, sdk: Run, ours: Run) -> list[Result]
     base_cpu = f"plain script: {plain.cpu_s * 1000:.1f} ms; with the SDK {sdk.cpu_s * 1000:.1f}"
     gap, goal = ours.gap_ms, GAP_GOAL_MS[concurrency]
     return [
-        Result(f"{where}: wall", f"{ours.wall_s * 1000:.1f} ms", base_wall, f"{speed:.2f}", "0.5", speed >= 0.5),
-        Result(f"{where}: processor", cpu, base_cpu, f"{cost:.2f}", "1.6", cost <= 1.6),
-        Result(f"{where}: end to next start, median", f"{gap:.1f} ms", "", "", f"{goal} ms", gap < goal),
+        Result(
+            f"{where}: wall", f"{ours.wall_s * 1000:.1f} ms", base_wall, f"{speed:.2f}", "0.5", speed >= 0.5, ours.price
+        ),
+        Result(f"{where}: processor", cpu, base_cpu, f"{cost:.2f}", "1.6", cost <= 1.6, ours.price),
+        Result(f"{where}: end to next start, median", f"{gap:.1f} ms", "", "", f"{goal} ms", gap < goal, ours.price),
     ]
 
 
 def of_preloaded(where: str, plain: Run, ours: Run, goal: float) -> Result:
     speed = plain.wall_s / ours.wall_s
     base = f"plain script under xargs: {plain.wall_s * 1000:.1f} ms"
-    return Result(f"{where}: wall", f"{ours.wall_s * 1000:.1f} ms", base, f"{speed:.2f}", str(goal), speed >= goal)
+    return Result(
+        f"{where}: wall", f"{ours.wall_s * 1000:.1f} ms", base, f"{speed:.2f}", str(goal), speed >= goal, ours.price
+    )
 
 
 def with_scikit_learn(code: Path) -> Result:
@@ -106,7 +116,7 @@ def with_scikit_learn(code: Path) -> Result:
 
 def of_shell(ours: Run) -> list[Result]:
     measured = f"{ours.cpu_s * 1000:.1f} ms: {ours.parts}"
-    return [Result("two-line shell trial: processor", measured, "", "", "14 ms", ours.cpu_s <= 0.014)]
+    return [Result("two-line shell trial: processor", measured, "", "", "14 ms", ours.cpu_s <= 0.014, ours.price)]
 
 
 def of_disk(ours: Run) -> list[Result]:
@@ -139,6 +149,7 @@ def nnilite(code: Path, command: str, concurrency: int, number: int = TRIALS, pr
             time.sleep(0.5)
         costs.await_keepers(entry.pid or 0)
         spent = costs.spent(entry.pid or 0).since(before)
+        memory_mb = costs.memory_mb(entry.pid or 0)
         trials = entry.directory / "trials"
         inodes, size = costs.disk(trials)
         attempt = next(trials.glob("*/0"))
@@ -150,7 +161,7 @@ def nnilite(code: Path, command: str, concurrency: int, number: int = TRIALS, pr
     wall_s = (max(ended for _, _, ended, _ in rows) - rows[0][0]) / number
     gap_ms = statistics.median(gaps_ms(rows, concurrency))
     parts = spent.shown(number, trial_s)
-    return Run(spent.total / number, wall_s, gap_ms, parts, inodes / number, size / number / 1024)
+    return Run(spent.total / number, wall_s, gap_ms, parts, inodes / number, size / number / 1024, memory_mb)
 
 
 def alone(command: str, code: Path, attempt: Path, experiment_folder: Path) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, NoReturn
 
 from nnilite.records import (
@@ -48,7 +49,7 @@ class Settings(ExperimentLimits):
     objectives: tuple[str, ...] = ("default",)  # what a final result must have numbers for
     assess: bool = False  # an assessor is configured
 
-    @property
+    @cached_property
     def limits(self) -> ExperimentLimits:
         """The limits alone."""
         return ExperimentLimits(**{field.name: getattr(self, field.name) for field in fields(ExperimentLimits)})

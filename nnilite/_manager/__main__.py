@@ -55,6 +55,7 @@ from nnilite.records import ExperimentState
 log = logging.getLogger("nnilite.manager")
 
 _LAST_WORDS_S = 0.5  # for this time, clients can still read the final state
+_LAST_WORDS_LOOK_S = 0.01
 _CLOSE_TIMEOUT_S = 10.0
 _MOST_NAMED = 5
 _LOOK_S = 1.0
@@ -222,6 +223,12 @@ class Program:
         await asyncio.sleep(_LAST_WORDS_S if reading.control.resuming.is_set() else 0)
         return reading.control.resuming.is_set() and not self._stopping.is_set()
 
+    async def _await_last_readers(self) -> None:
+        """Give clients a moment to read the final state. Those that ask again keep their connections open."""
+        until = time.monotonic() + _LAST_WORDS_S
+        while self._site is not None and self._site.has_callers and time.monotonic() < until:
+            await asyncio.sleep(_LAST_WORDS_LOOK_S)
+
     def command(self) -> list[str]:
         """Return the command line that resumes the viewed experiment at the same address."""
         options = self._options
@@ -248,7 +255,7 @@ class Program:
             # Without this, clients might miss the last state.
             if parts.manager.changes.has_readers:
                 parts.manager.changes.publish(await parts.manager.profile())
-            await asyncio.sleep(_LAST_WORDS_S)
+            await self._await_last_readers()
         finally:
             server.turn_away()
             short_way.close()

@@ -110,7 +110,7 @@ def describe(config: CheckedConfig, began: float) -> dict[str, Json]:
         "code": _code(folder, codedir.PackageLimits(config.code_limits.max_files, config.code_limits.max_size)),
         "git": _git(folder, config.secrets),
         "python": {"version": platform.python_version(), "executable": sys.executable, "packages": _packages()},
-        "machine": {"system": platform.platform(), "processors": os.cpu_count(), "gpus": _gpus()},
+        "machine": {"system": _describe_system(), "processors": os.cpu_count(), "gpus": _gpus()},
         "environment": sorted(os.environ),
     }
 
@@ -193,6 +193,14 @@ def _packages() -> dict[str, Json]:
             if mark:
                 found.setdefault(package.replace("_", "-").lower(), version)
     return dict(sorted(found.items()))
+
+
+def _describe_system() -> str:
+    """Return what `platform.platform` does. On Linux that starts a program, to learn the name of the processor."""
+    if sys.platform != "linux":
+        return platform.platform()
+    kernel = os.uname()
+    return f"{kernel.sysname}-{kernel.release}-{kernel.machine}-with-{''.join(platform.libc_ver())}"
 
 
 def _gpus() -> list[Json]:

@@ -78,6 +78,11 @@ class Premises:
     refusals: SparseLog = field(default_factory=SparseLog)
     bodies: BodyRoom = field(default_factory=BodyRoom)  # those of trials
 
+    @property
+    def has_callers(self) -> bool:
+        """Whether a caller has a connection open, to get an answer or to ask again, or watches a live stream."""
+        return self.streams.open > 0 or len(self.connections) > 0
+
     def idle_s(self) -> float:
         """Return the seconds since the last request; 0 while a page is open."""
         return 0.0 if self.streams.open else time.monotonic() - self.activity.last

@@ -21,3 +21,19 @@ def test_the_large_experiment_can_be_filled(tmp_path: Path, monkeypatch: pytest.
     assert len(store.calls(100)) == 4
     assert store.snapshot(maximize=True).best is not None
     store.close()
+
+
+def test_a_budget_of_trials_says_what_it_must_not_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+    main = importlib.import_module("benchmarks.__main__")
+    trials = importlib.import_module("benchmarks.trials")
+    table = importlib.import_module("benchmarks.table")
+    run = trials.Run(0.01, 0.02, inodes=5.0, disk_kb=12.0, memory_mb=80.0)
+    results = [*trials.of_shell(run), table.Result("another", "1", "", "", "", None)]
+    beside = table.Result(f"{main.WHAT} beside 4 busy programs", "0.5 s", "", "1.03", "1.1", True)
+    first, second = main.with_share([*results, beside])[:2]
+    assert first.price.startswith("memory 80 MB, 5.0 files and folders and 12.0 kB a trial; ")
+    assert first.price.endswith("beside 4 busy programs 1.03")
+    assert second.price == ""
+    assert "not measured" in main.with_share(results)[0].price
+    assert {line.count("|") for line in table.show([first, second]).splitlines()} == {8}

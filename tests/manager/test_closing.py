@@ -123,3 +123,21 @@ async def test_what_may_still_run_after_a_stop_is_kept_for_whoever_asked_for_it(
     left = json.loads((tmp_path / "manager.json").read_text())["left"]
     assert left.startswith("the end of trial a, b, c, d, e and 2 more was not confirmed by its platform")
     assert left.endswith("; process group 7 still runs")
+
+
+@pytest.mark.parametrize(("callers", "left"), [(0, 0), (5, 0), (1000, 900)])
+async def test_an_ended_manager_waits_half_a_second_for_callers_that_may_read_the_last_state(
+    callers: int, left: int, tmp_path: Path
+) -> None:
+    seen = [True] * callers
+
+    class Site:
+        @property
+        def has_callers(self) -> bool:
+            return bool(seen and seen.pop())
+
+    program = Program(parse(["--directory", str(tmp_path), "--mode", "create"]), Starter(None))
+    program._site = Site()  # type: ignore[assignment]
+    await program._await_last_readers()
+    assert len(seen) >= left
+    assert bool(seen) == bool(left)

@@ -54,6 +54,15 @@ def is_closed(link: socket.socket, wait_s: float = 0.0) -> bool:
         return True
 
 
+def test_a_server_knows_whether_a_caller_may_ask_again(client: Client) -> None:
+    site = client.application.site
+    assert not site.has_callers
+    with client.keeping() as kept:
+        assert kept.get("/experiment").status == 200
+        assert site.has_callers
+    eventually(lambda: not site.has_callers)
+
+
 def test_some_descriptors_are_left_for_others_than_connections() -> None:
     limits = (resource.RLIM_INFINITY, 1 << 20, 1024, 256, 20)
     assert [room(limit) for limit in limits] == [8192, 8192, 768, 128, 10]
