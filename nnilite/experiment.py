@@ -253,7 +253,7 @@ class Experiment:
     def _ended(
         self, shown: SearchProgress, callbacks: Sequence[Callable[[Experiment, Trial], object]], trial: Trial
     ) -> None:
-        shown.ended(trial)
+        shown.show_end(trial)
         call_back(callbacks, self, trial)
 
     def result(self) -> SearchResult:

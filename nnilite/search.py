@@ -428,7 +428,7 @@ class Search:
         shown = SearchProgress(self, most, progress)
 
         def ended(trial: Trial) -> None:
-            shown.ended(trial)
+            shown.show_end(trial)
             call_back(callbacks, self, trial)
 
         loop = Loop(self, objective, bounds, ended)

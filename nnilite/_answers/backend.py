@@ -95,7 +95,7 @@ class Results(Protocol):
     async def remarks(self, query: RemarksQuery) -> Sequence[TrialRemarks]:
         """Return what people have written about trials. Trials without remarks are left out."""
 
-    def ended(self) -> AsyncIterator[Trial]:
+    def read_ended(self) -> AsyncIterator[Trial]:
         """Yield all ended trials, by sequence. May be called twice for one answer."""
 
     async def imported(self) -> Sequence[Sequence[tuple[Json, Json]]]:

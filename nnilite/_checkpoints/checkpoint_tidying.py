@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from nnilite._blocking import in_thread
 from nnilite._checkpoints.checkpoint_rule import CheckpointPlace, CheckpointRule, Stay
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.engine import end_tasks
 from nnilite._engine.rules import Rules
 from nnilite.errors import NoCapacity, ServiceError
@@ -77,13 +77,13 @@ class CheckpointTidier:
         """Return whether the trial must not start now, because its checkpoints are being set aside."""
         return trial in self._held.values()
 
-    def committed(self, records: Sequence[s.Record]) -> None:
+    def committed(self, records: Sequence[messages.Record]) -> None:
         """Note which trials have ended, and which run again."""
         for record in records:
-            if isinstance(record, s.SaveTrial):
+            if isinstance(record, messages.SaveTrial):
                 self._note(record.trial)
             # An attempt that was given up may have saved something until its platform ended it.
-            elif isinstance(record, s.SaveRemoval) and not record.pending:
+            elif isinstance(record, messages.SaveRemoval) and not record.pending:
                 self._look_at(record.trial)
         before, self._best = self._best, self._find_best()
         if before is not None and before != self._best:

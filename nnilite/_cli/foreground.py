@@ -103,7 +103,7 @@ def watch(manager: Client, entry: RegistryEntry, show: Show) -> dict[str, Any]:
             profile = manager.profile()
         except Unreachable as error:
             return _gone(entry, profile, error)
-        course.note(time.monotonic(), profile)
+        course.record(time.monotonic(), profile)
         show(profile, course)
         if profile["state"] in ENDED:
             return profile
@@ -128,7 +128,7 @@ class Lines:
         self._ended = 0
 
     def __call__(self, profile: dict[str, Any], course: progress_text.Course) -> None:
-        ended = progress_text.ended(profile)
+        ended = progress_text.count_ended(profile)
         step = max(1, (profile["limits"]["maxTrialNumber"] or 100) // 10)
         waited = time.monotonic() - self._at_s
         if ended < self._ended + step and waited < LINE_S and profile["state"] not in ENDED:
@@ -153,7 +153,9 @@ def _draw_picture(profile: dict[str, Any], course: progress_text.Course) -> Grou
             counts.append(f"  {count} {state}", style=screen.COLOURS.get(state, ""))
     bar = Table.grid()
     bar.add_row(
-        ProgressBar(limit or None, progress_text.ended(profile), width=30, pulse=not limit, complete_style="green"),
+        ProgressBar(
+            limit or None, progress_text.count_ended(profile), width=30, pulse=not limit, complete_style="green"
+        ),
         counts,
     )
     facts = Table.grid(padding=(0, 2))

@@ -30,9 +30,9 @@ class Course:
     _waiting: dict[str, float] = field(default_factory=dict)
     _now: float = 0.0
 
-    def note(self, now: float, profile: dict[str, Any]) -> None:
+    def record(self, now: float, profile: dict[str, Any]) -> None:
         self._now = now
-        self._note_ended(now, ended(profile))
+        self._note_ended(now, count_ended(profile))
         lines = summary.explain_waiting(profile)
         self._waiting = {reason: self._waiting.get(reason, now) for reason in lines}
 
@@ -78,7 +78,7 @@ def _explain_standstill(profile: dict[str, Any]) -> list[str]:
     return [f"{reason}, and {trials} not ended yet; `nnictl stop` ends {'it' if left == 1 else 'them'} now"]
 
 
-def ended(profile: dict[str, Any]) -> int:
+def count_ended(profile: dict[str, Any]) -> int:
     """Return how many trials have ended, in whatever way."""
     return sum(count for state, count in profile["counts"].items() if state not in _OPEN)
 
@@ -90,7 +90,7 @@ def left_s(profile: dict[str, Any], course: Course) -> float | None:
     if profile["state"] in _OVER:
         return None
     if limits["maxTrialNumber"] is not None and course.per_s:
-        guesses.append(max(limits["maxTrialNumber"] - ended(profile), 0) / course.per_s)
+        guesses.append(max(limits["maxTrialNumber"] - count_ended(profile), 0) / course.per_s)
     # This limit ends no trial that runs. Once it is over, the rest may take any time.
     if limits["maxExperimentDuration"] is not None and profile["state"] not in _ENDING:
         guesses.append(max(limits["maxExperimentDuration"] - profile["duration"], 0.0))
@@ -114,7 +114,7 @@ def best(profile: dict[str, Any]) -> str:
 def done(profile: dict[str, Any]) -> str:
     """Return the number of ended trials: `12/30`, or `12` without a limit."""
     limit = profile["limits"]["maxTrialNumber"]
-    return f"{ended(profile)}/{limit}" if limit else str(ended(profile))
+    return f"{count_ended(profile)}/{limit}" if limit else str(count_ended(profile))
 
 
 def line(profile: dict[str, Any], course: Course) -> str:

@@ -33,7 +33,7 @@ def started(config: CheckedConfig, options: ManagerOptions) -> Iterator[Registry
         registry.remove(entry.id)
 
 
-def ended(entry: RegistryEntry, limit_s: float, run_s: float | None = None) -> dict[str, Any]:
+def wait_for_end(entry: RegistryEntry, limit_s: float, run_s: float | None = None) -> dict[str, Any]:
     """Return the trial once it has ended, or as it is after `limit_s` seconds, or after it has run for `run_s`."""
     now = time.monotonic()
     deadline, is_running = now + limit_s, False

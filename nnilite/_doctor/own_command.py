@@ -18,7 +18,7 @@ def run(check: str, config: CheckedConfig, options: ManagerOptions, limit_s: flo
     """Run the command for at most `run_s` seconds after its begin, for which `limit_s` seconds are waited."""
     began = time.monotonic()
     with one_trial.started(config, options) as entry:
-        trial = one_trial.ended(entry, limit_s, run_s)
+        trial = one_trial.wait_for_end(entry, limit_s, run_s)
     yield judge(check, trial, time.monotonic() - began, limit_s)
 
 

@@ -95,7 +95,7 @@ def find_program(command: str) -> str:
 def _try(check: str, config: CheckedConfig, options: ManagerOptions, limit_s: float) -> Iterator[Finding]:
     began = time.monotonic()
     with one_trial.started(config, options) as entry:
-        trial = one_trial.ended(entry, limit_s)
+        trial = one_trial.wait_for_end(entry, limit_s)
     yield _judge_end(check, trial, find_probe_program(config.trial_command), time.monotonic() - began, limit_s)
 
 

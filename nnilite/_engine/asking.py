@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.ends import Ends
 from nnilite._engine.recorder import Recorder
 from nnilite._engine.state import State
@@ -25,20 +25,20 @@ class Asking:
         # The number of the last call of the tuner before the request for parameters.
         self._asked_after = 0
 
-    def handle(self, message: s.FromTuner) -> None:
+    def handle(self, message: messages.FromTuner) -> None:
         match message:
-            case s.Proposed():
+            case messages.Proposed():
                 self._proposed(message)
-            case s.Assessed():
+            case messages.Assessed():
                 self._take_assessed(message)
-            case s.TunerReady():
+            case messages.TunerReady():
                 self._take_tuner_ready(message)
-            case s.TunerFailed():
+            case messages.TunerFailed():
                 self._take_tuner_failed(message)
-            case s.Imported():
+            case messages.Imported():
                 self._imported(message)
             case _:
-                s.assert_never(message)
+                messages.assert_never(message)
 
     def ask(self) -> None:
         """Ask for as many parameters as may be tried now."""
@@ -59,17 +59,17 @@ class Asking:
         self._asked_after = state.calls
         # Calls are numbered in the order in which the tuner gets them; a rebuilt tuner gets them in the same order.
         state.calls += wanted
-        self._recorder.act(s.Ask(ids, self._asked_after))
+        self._recorder.act(messages.Ask(ids, self._asked_after))
 
-    def _take_tuner_ready(self, message: s.TunerReady) -> None:
+    def _take_tuner_ready(self, message: messages.TunerReady) -> None:
         self._state.ready = True
         self._state.hears = message.hears
 
-    def _take_tuner_failed(self, message: s.TunerFailed) -> None:
+    def _take_tuner_failed(self, message: messages.TunerFailed) -> None:
         self._state.asking = False
         self._ends.fail(message.reason)
 
-    def _proposed(self, message: s.Proposed) -> None:
+    def _proposed(self, message: messages.Proposed) -> None:
         self._state.asking = False
         # These parameters will never run. They are not recorded, so a rebuilt tuner does not know of them either.
         if self._state.is_over:
@@ -79,10 +79,10 @@ class Asking:
         self._state.exhausted = len(message.proposals) < message.asked and not heard_more
         for number, (parameter_id, trial_id, parameters) in enumerate(message.proposals, self._asked_after + 1):
             call = Call(CallKind.GENERATE, parameter_id, trial_id, parameters)
-            self._recorder.add(s.SaveCall(number, call))
+            self._recorder.add(messages.SaveCall(number, call))
             self._submissions.create(trial_id, parameters, parameter_id)
 
-    def _take_assessed(self, message: s.Assessed) -> None:
+    def _take_assessed(self, message: messages.Assessed) -> None:
         # An advisor may propose because of an intermediate result.
         if self._state.hears:
             self._state.exhausted = False
@@ -93,5 +93,5 @@ class Asking:
             why = f": {message.reason}" if message.reason else ""
             self._ends.cancel(live, TrialState.EARLY_STOPPED, f"stopped early by the {who}{why}")
 
-    def _imported(self, message: s.Imported) -> None:
+    def _imported(self, message: messages.Imported) -> None:
         self._recorder.tell(Call(CallKind.IMPORT, value=message.data))

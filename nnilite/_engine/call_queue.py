@@ -13,7 +13,7 @@ import math
 from collections import deque
 from dataclasses import dataclass
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite.service import Handle
 
 _REMOVE_AFTER_S = 0.05
@@ -29,16 +29,16 @@ class Scaling:
     answer: asyncio.Future[None]
 
 
-Waiting = s.ServiceCall | Scaling
+Waiting = messages.ServiceCall | Scaling
 
 
 class CallQueue:
     """All times are those of the event loop, in seconds."""
 
     def __init__(self) -> None:
-        self._submits: deque[s.Submit] = deque()
-        self._urgent: deque[s.Cancel | Scaling] = deque()
-        self._removals: deque[tuple[float, s.Remove]] = deque()  # each with the time from which on it is made
+        self._submits: deque[messages.Submit] = deque()
+        self._urgent: deque[messages.Cancel | Scaling] = deque()
+        self._removals: deque[tuple[float, messages.Remove]] = deque()  # each with the time from which on it is made
         self._remove_after_s = _REMOVE_AFTER_S
 
     def __bool__(self) -> bool:
@@ -57,9 +57,9 @@ class CallQueue:
         return first + _OVERDUE_S if self._submits else first
 
     def put(self, call: Waiting, now: float) -> None:
-        if isinstance(call, s.Remove):
+        if isinstance(call, messages.Remove):
             self._removals.append((now + self._remove_after_s, call))
-        elif isinstance(call, s.Submit):
+        elif isinstance(call, messages.Submit):
             self._submits.append(call)
         else:
             self._urgent.append(call)
@@ -69,16 +69,16 @@ class CallQueue:
         self._remove_after_s = 0.0
         self._removals = deque((now, call) for _, call in self._removals)
 
-    def submits(self, most: int) -> list[s.Submit]:
+    def submits(self, most: int) -> list[messages.Submit]:
         """Return the submissions that come next."""
         return [self._submits.popleft() for _ in range(min(most, len(self._submits)))]
 
-    def other(self, now: float) -> s.Cancel | s.Remove | Scaling | None:
+    def other(self, now: float) -> messages.Cancel | messages.Remove | Scaling | None:
         """Return the call that comes before the submissions, or is due while none waits; None if there is none."""
         if self._urgent:
             return self._urgent.popleft()
         return self.removal() if self.next_other <= now else None
 
-    def removal(self) -> s.Remove | None:
+    def removal(self) -> messages.Remove | None:
         """Return the next removal, also before its moment; None if none waits."""
         return self._removals.popleft()[1] if self._removals else None

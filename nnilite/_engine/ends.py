@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.live_trial import Live, Phase, find_error_kind, retry_delay_s
 from nnilite._engine.recorder import Recorder, joined
 from nnilite._engine.state import State
@@ -33,34 +33,34 @@ class Ends:
         # The kind of the latest failure, and how many trials in a row failed so.
         self._same_error = ("", 0)
 
-    def handle(self, message: s.Ending) -> None:
+    def handle(self, message: messages.Ending) -> None:
         match message:
-            case s.Removed():
+            case messages.Removed():
                 self._removed(message)
-            case s.CancelTrial():
+            case messages.CancelTrial():
                 self._cancel_trial(message)
-            case s.Interrupt():
+            case messages.Interrupt():
                 self._interrupt(message)
             case _:
-                s.assert_never(message)
+                messages.assert_never(message)
 
-    def _removed(self, message: s.Removed) -> None:
+    def _removed(self, message: messages.Removed) -> None:
         removal = self._state.removals.get((message.trial, message.attempt))
         # A reversed end (`_reverse`) asks for the removal a second time; the first answer has settled it.
         if removal is None:
             return
         if message.done:
             del self._state.removals[message.trial, message.attempt]
-            self._recorder.add(s.SaveRemoval(message.trial, message.attempt, pending=False))
+            self._recorder.add(messages.SaveRemoval(message.trial, message.attempt, pending=False))
         else:
             removal.failed(self._state.now, last=self._state.is_stopping)
 
-    def _cancel_trial(self, message: s.CancelTrial) -> None:
+    def _cancel_trial(self, message: messages.CancelTrial) -> None:
         live = self._state.live.get(message.trial)
         if live is not None:
             self.cancel(live, TrialState.USER_CANCELED, message.reason)
 
-    def _interrupt(self, message: s.Interrupt) -> None:
+    def _interrupt(self, message: messages.Interrupt) -> None:
         live = self._state.live.get(message.trial)
         # It may have ended since it was looked at, and an experiment that ends begins no further attempts.
         if live is None or live.attempt is None or not live.may_be_drilled or self._state.is_over:
@@ -68,7 +68,7 @@ class Ends:
         live.drilled = True
         # The next manager must know of it, too.
         self._recorder.put_attempt(live, message=DRILLED)
-        self._recorder.act(s.Cancel(live.attempt))
+        self._recorder.act(messages.Cancel(live.attempt))
 
     def take_end(self, live: Live) -> None:
         """Take up how the command ended, which its keeper has reported.
@@ -170,7 +170,7 @@ class Ends:
             service="",
             attributes={},
         )
-        self._recorder.add(s.SaveTrial(live.trial))
+        self._recorder.add(messages.SaveTrial(live.trial))
         self._state.free()
 
     def finish(self, live: Live, state: TrialState, reason: str, ended: float) -> None:
@@ -192,7 +192,7 @@ class Ends:
         self._recorder.tell(replace(known, kind=CallKind.END, value=None, success=state is TrialState.SUCCEEDED))
         # The assessor knows only trials whose intermediate results it saw.
         if self._state.settings.assess and live.reported:
-            self._recorder.act(s.AssessEnd(trial.id, state is TrialState.SUCCEEDED, self._state.calls))
+            self._recorder.act(messages.AssessEnd(trial.id, state is TrialState.SUCCEEDED, self._state.calls))
         self._state.note_best(trial)
         if state is TrialState.SUCCEEDED:
             self._same_error = ("", 0)
@@ -236,4 +236,4 @@ class Ends:
             if live.held is not None:
                 self.end(live)
             elif live.phase is Phase.SUBMITTED and live.attempt is not None:
-                self._recorder.act(s.Cancel(live.attempt))
+                self._recorder.act(messages.Cancel(live.attempt))

@@ -20,7 +20,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.dedupe import JobKey
 from nnilite._engine.gate import EventGate, EventStore, Taken
 from nnilite._engine.live_trial import Live
@@ -49,7 +49,7 @@ _ABANDON_AFTER_S = 30.0
 class EngineStore(EventStore, Protocol):
     """Where the engine commits (the store, in a thread of its own)."""
 
-    async def commit(self, records: Sequence[s.Record]) -> None:
+    async def commit(self, records: Sequence[messages.Record]) -> None:
         """Write the records in one transaction. Raises: StoreError, whose `busy` says whether trying again may help."""
 
 
@@ -61,24 +61,24 @@ class TunerCalls(Protocol):
 
     async def open(self, after: int) -> bool: ...
 
-    def answers(self, actions: Sequence[s.TunerCall]) -> AsyncGenerator[Any, None]:
+    def answers(self, actions: Sequence[messages.TunerCall]) -> AsyncGenerator[Any, None]:
         """Yield the answer to each as it comes."""
 
 
 class Watcher(Protocol):
     """Is notified of all records that were committed."""
 
-    def committed(self, records: Sequence[s.Record]) -> None: ...
+    def committed(self, records: Sequence[messages.Record]) -> None: ...
 
 
 @dataclass
 class _Entry:
-    message: s.Input
+    message: messages.Input
     # Called when the input is committed.
     taken: Callable[[], None] | None = None
     done: asyncio.Future[bool] | None = None
 
-    def finish(self, outcome: s.Outcome) -> None:
+    def finish(self, outcome: messages.Outcome) -> None:
         if self.taken is not None and not outcome.too_late:
             self.taken()
         if self.done is not None and not self.done.done():
@@ -144,7 +144,7 @@ class Engine:
         self._closed = False
         self.uses = TrialUses(parts.rules.live)
         self.gate = EventGate(parts.store, self, parts.output_cap_bytes)
-        self._tuner_queue: asyncio.Queue[s.TunerCall] = asyncio.Queue()
+        self._tuner_queue: asyncio.Queue[messages.TunerCall] = asyncio.Queue()
         self.slowness = TunerSlowness(self.now)
         self.notes = LivePlacementNotes(parts.rules, parts.clock, lambda message: self._enter(_Entry(message)))
         self.caller = ServiceCaller(parts.service, self, parts.job, parts.wake, parts.follow)
@@ -164,7 +164,7 @@ class Engine:
         """Try a commit that is held up at once: something was done about it."""
         self._retry.set()
 
-    def put(self, message: s.Input, *, soon: bool = True) -> None:
+    def put(self, message: messages.Input, *, soon: bool = True) -> None:
         """Accept an input without waiting for it.
 
         One that is not urgent is committed together with the next one, or after a moment.
@@ -175,7 +175,7 @@ class Engine:
         else:
             asyncio.get_running_loop().call_later(_LATER_S, self._wakeup.set)
 
-    async def do(self, message: s.Input) -> None:
+    async def do(self, message: messages.Input) -> None:
         """Accept an input and wait until its records are committed. Raises: ServiceError after the engine's end."""
         await self._enter(_Entry(message))
 
@@ -197,13 +197,13 @@ class Engine:
         return self.rules.live.get(trial)
 
     def used(self, key: JobKey, used: Used) -> None:
-        self.uses.note(key, used, self.now())
+        self.uses.record(key, used, self.now())
 
     def stuck(self) -> list[Live]:
         """Return the trials that have waited in the queue of one service for longer than `moveAfter`."""
         return self.rules.stuck()
 
-    async def commit(self, message: s.LiveEvents | s.LateEvents, taken: Callable[[], None]) -> bool:
+    async def commit(self, message: messages.LiveEvents | messages.LateEvents, taken: Callable[[], None]) -> bool:
         """Accept events, and call `taken` once they are committed.
 
         Return False if they came too late for that trial.
@@ -232,7 +232,7 @@ class Engine:
         for live in self.rules.live.values():
             # The last manager may have ended between recording the cancellation and calling the service.
             if (live.cancel is not None or live.drilled) and live.attempt is not None:
-                self.caller.put(s.Cancel(live.attempt))
+                self.caller.put(messages.Cancel(live.attempt))
         caller = asyncio.create_task(self.caller.run())
         works = (self._keep_calling_tuner(), self._send_ticks(), self._rounds())
         tasks = [caller, *map(asyncio.create_task, works)]
@@ -242,7 +242,7 @@ class Engine:
                 task.result()
             self.caller.finish()
             await asyncio.wait([caller], timeout=_ABANDON_AFTER_S)
-            await self._round([entry for entry in self._inbox if isinstance(entry.message, s.Removed)])
+            await self._round([entry for entry in self._inbox if isinstance(entry.message, messages.Removed)])
         finally:
             await end_tasks(tasks)
 
@@ -271,9 +271,9 @@ class Engine:
         outcomes = [self.rules.step(entry.message) for entry in entries]
         records = [record for outcome in outcomes for record in outcome.records]
         actions = [action for outcome in outcomes for action in outcome.actions]
-        calls: list[s.ServiceCall] = []
+        calls: list[messages.ServiceCall] = []
         for action in actions:
-            if isinstance(action, s.ServiceCall):
+            if isinstance(action, messages.ServiceCall):
                 calls.append(action)
             else:
                 self.slowness.queued(action)
@@ -283,11 +283,11 @@ class Engine:
         for entry, outcome in zip(entries, outcomes, strict=True):
             entry.finish(outcome)
         for call in calls:
-            if isinstance(call, s.Submit) and call.new:
+            if isinstance(call, messages.Submit) and call.new:
                 self.gate.begin((call.trial.id, call.attempt.number))
             self.caller.put(call)
 
-    async def _commit(self, records: list[s.Record]) -> None:
+    async def _commit(self, records: list[messages.Record]) -> None:
         """Try until it succeeds: a full disk or a locked file pauses the experiment but does not end it."""
         while True:
             try:
@@ -323,11 +323,11 @@ class Engine:
                 since = min(max(now - last, 0.0), _LONGEST_TICK_S)
                 last, lived = now, lived + since
                 for key in self.gate.waiting():
-                    self.rules.heard(*key)
-                await self.do(s.Tick(now, lived))
+                    self.rules.record_life(*key)
+                await self.do(messages.Tick(now, lived))
                 stopping_for += since if self.rules.state is ExperimentState.STOPPING else 0.0
                 if stopping_for > self._parts.grace_s + _ABANDON_AFTER_S:
-                    await self.do(s.Abandon(now))
+                    await self.do(messages.Abandon(now))
         await asyncio.Event().wait()
 
     # ------------------------------------------------------------ the tuner
@@ -336,48 +336,48 @@ class Engine:
         """Call the tuner host, in the order of the rules' actions."""
         try:
             hears = await self._parts.tuner.open(self.rules.calls)
-            self.put(s.TunerReady(hears))
+            self.put(messages.TunerReady(hears))
             while True:
                 await self._call_tuner(await self._take_next_calls())
         except (TunerError, ConfigError) as error:
             log.error("%s", error)
-            self.put(s.TunerFailed(str(error)))
+            self.put(messages.TunerFailed(str(error)))
         # Without a tuner, the running trials may still continue to their ends.
         await asyncio.Event().wait()
 
-    async def _take_next_calls(self) -> list[s.TunerCall]:
+    async def _take_next_calls(self) -> list[messages.TunerCall]:
         """Return all waiting calls up to the next question for parameters.
 
         These are committed before another call is made.
         """
         actions = [await self._tuner_queue.get()]
-        while not (isinstance(actions[-1], s.Ask) or len(actions) == _MOST_CALLS or self._tuner_queue.empty()):
+        while not (isinstance(actions[-1], messages.Ask) or len(actions) == _MOST_CALLS or self._tuner_queue.empty()):
             actions.append(self._tuner_queue.get_nowait())
         return actions
 
-    async def _call_tuner(self, actions: list[s.TunerCall]) -> None:
+    async def _call_tuner(self, actions: list[messages.TunerCall]) -> None:
         waiting = iter(actions)
         self.slowness.sent(actions)
         async with contextlib.aclosing(self._parts.tuner.answers(actions)) as answers:
             async for answer in answers:
                 action = next(waiting)
                 self.slowness.answered(action)
-                if isinstance(action, s.Assess):
+                if isinstance(action, messages.Assess):
                     self.put(
-                        s.Assessed(
+                        messages.Assessed(
                             action.trial, action.attempt, bool(answer), self.now(), self._parts.tuner.stop_reason
                         )
                     )
-                elif isinstance(action, s.Ask):
+                elif isinstance(action, messages.Ask):
                     # The ServiceError says that the experiment has stopped: these are not needed any more.
                     with contextlib.suppress(ServiceError):
                         # A tuner that dies at the next call is rebuilt from the committed history, these included.
                         await self.do(self._proposed(action, answer))
 
-    def _proposed(self, ask: s.Ask, found: list[Json]) -> s.Proposed:
+    def _proposed(self, ask: messages.Ask, found: list[Json]) -> messages.Proposed:
         ids = ask.parameter_ids
         proposals = tuple((number, self._parts.new_id(), p) for number, p in zip(ids, found, strict=False))
-        return s.Proposed(proposals, len(ids), self.now())
+        return messages.Proposed(proposals, len(ids), self.now())
 
 
 def _ending() -> ServiceError:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.dedupe import Fenced, Fresh, JobKey, MetricCursor, MetricCursors, fresh
 from nnilite._engine.live_trial import Live
 from nnilite.errors import ServiceError, StoreError
@@ -54,7 +54,7 @@ class GateInbox(Protocol):
     def used(self, key: JobKey, used: Used) -> None:
         """Keep in memory what the trial uses."""
 
-    async def commit(self, message: s.LiveEvents | s.LateEvents, taken: Callable[[], None]) -> bool:
+    async def commit(self, message: messages.LiveEvents | messages.LateEvents, taken: Callable[[], None]) -> bool:
         """Wait until the records are committed; `taken` is called then. Return False if the events came too late."""
 
 
@@ -197,13 +197,13 @@ class EventGate:
             self._cursors.put(key, found.cursor)
 
         if self._inbox.live_trial(key[0]) is not None:
-            told = s.LiveEvents(*key, tuple(found.events), self._inbox.now(), found.missing, found.cursor.run)
+            told = messages.LiveEvents(*key, tuple(found.events), self._inbox.now(), found.missing, found.cursor.run)
             return await self._inbox.commit(told, taken)
         if known is None:
             return False
         if found.events or found.cursor.run != known[1].run:
             events = tuple(found.events)
-            late = s.LateEvents(*known[:2], events, self._inbox.now(), found.missing, found.cursor.run)
+            late = messages.LateEvents(*known[:2], events, self._inbox.now(), found.missing, found.cursor.run)
             return await self._inbox.commit(late, taken)
         taken()
         return True

@@ -73,7 +73,7 @@ class PlacementNotes(Protocol):
     def tried(self, job: Job) -> Sequence[str]:
         """Return the members that had the earlier attempts of the job's trial."""
 
-    async def note(self, job: Job, member: str) -> None:
+    async def record(self, job: Job, member: str) -> None:
         """Note which member is asked, and return when that is stored.
 
         Raises: ServiceError if the job is no longer needed.
@@ -156,7 +156,7 @@ class HybridService(TrainingService):
                 self._full[name] = now + _FULL_FOR_S
                 reasons.append(f"{name}: {refusal}")
             except (ConfigError, CodeDirError, PluginError) as refusal:
-                self._refusals.note(name, job.name, refusal)
+                self._refusals.record(name, job.name, refusal)
                 impossible.append(f"{name}: {refusal}")
         if len(impossible) == len(self._members):
             raise ConfigError("no service can run this trial: " + "; ".join(impossible))
@@ -168,7 +168,7 @@ class HybridService(TrainingService):
             [found] = [one for one in _candidates(self.notes, self._shares, self._aside, job, 0.0) if one.name == name]
             if found.is_full:
                 raise PassedOver(_explain_passing(found, self._aside))
-            await self.notes.note(job, name)
+            await self.notes.record(job, name)
 
     async def _submit_to(self, name: str, job: Job) -> Handle:
         """Submit to one member.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.ends import INTERRUPTED, Ends
 from nnilite._engine.live_trial import Live, Phase
 from nnilite._engine.recorder import Recorder
@@ -25,18 +25,18 @@ class Limits:
         self._recorder = recorder
         self._ends = ends
 
-    def handle(self, message: s.Limiting) -> None:
+    def handle(self, message: messages.Limiting) -> None:
         match message:
-            case s.Tick():
+            case messages.Tick():
                 self._take_tick(message)
-            case s.Changed():
+            case messages.Changed():
                 self._changed(message)
-            case s.Stop():
+            case messages.Stop():
                 self._stop(message)
-            case s.Abandon():
+            case messages.Abandon():
                 self._abandon(message)
             case _:
-                s.assert_never(message)
+                messages.assert_never(message)
 
     def settle(self) -> None:
         """Bring the experiment to the state in which the latest input has left it."""
@@ -59,13 +59,13 @@ class Limits:
         else:
             self._recorder.become(ExperimentState.RUNNING if state.ready else ExperimentState.INITIALIZED, "")
 
-    def _changed(self, message: s.Changed) -> None:
+    def _changed(self, message: messages.Changed) -> None:
         self._state.settings = message.settings
         if message.space is not None:
             self._recorder.tell(Call(CallKind.SPACE, value=message.space))
         self._recorder.save()
 
-    def _take_tick(self, message: s.Tick) -> None:
+    def _take_tick(self, message: messages.Tick) -> None:
         state = self._state
         state.lived = max(state.lived, message.lived)
         # The duration is saved now and then, so that a manager that dies loses little of it.
@@ -102,7 +102,7 @@ class Limits:
 
     def _check_silence(self, live: Live, silent_s: float) -> None:
         if live.phase is Phase.SUBMITTED and live.attempt is not None:
-            self._recorder.act(s.Cancel(live.attempt))
+            self._recorder.act(messages.Cancel(live.attempt))
             self._ends.lose(live, f"no sign of life for {silent_s:.0f} s")
         # Only the member of a hybrid service that was asked knows whether it has the job. A further attempt may go to
         # another one; if it turns out that this one has the job, its keeper learns that the attempt is fenced.
@@ -114,7 +114,7 @@ class Limits:
                 return
             self._ends.lose(live, f"{service} did not confirm for {silent_s:.0f} s whether it has the trial")
 
-    def _stop(self, message: s.Stop) -> None:
+    def _stop(self, message: messages.Stop) -> None:
         state = self._state
         if state.state is ExperimentState.STOPPED:
             return
@@ -126,7 +126,7 @@ class Limits:
         # Removals that wait for their next try are tried now: there is not much time left for them.
         self._recorder.remove_again(math.inf)
 
-    def _abandon(self, message: s.Abandon) -> None:
+    def _abandon(self, message: messages.Abandon) -> None:
         state = self._state
         if state.state is ExperimentState.STOPPING:
             placed = [live.trial.id for live in state.live.values() if live.is_placed]

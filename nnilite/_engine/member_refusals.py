@@ -20,7 +20,7 @@ class MemberRefusals:
         self._reasons: defaultdict[str, dict[str, str]] = defaultdict(dict)  # by member and job
         self._in_a_row: Counter[str] = Counter()  # how many jobs each member has refused since it took one
 
-    def note(self, member: str, job: str, refusal: NniliteError) -> None:
+    def record(self, member: str, job: str, refusal: NniliteError) -> None:
         self._reasons[member][job] = str(refusal)
         self._in_a_row[member] += 1
         if self._in_a_row[member] == _ENOUGH:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.rules import Rules
 from nnilite.errors import ServiceError
 from nnilite.service import Job
@@ -14,7 +14,9 @@ from nnilite.service import Job
 class LivePlacementNotes:
     """The `PlacementNotes` of a running engine. `commit` stores a message; false if it was not wanted any more."""
 
-    def __init__(self, rules: Rules, now: Callable[[], float], commit: Callable[[s.Input], Awaitable[bool]]) -> None:
+    def __init__(
+        self, rules: Rules, now: Callable[[], float], commit: Callable[[messages.Input], Awaitable[bool]]
+    ) -> None:
         self._rules = rules
         self._now = now
         self._commit = commit
@@ -38,7 +40,7 @@ class LivePlacementNotes:
         live = self._rules.live.get(job.trial)
         return live.tried if live is not None else ()
 
-    async def note(self, job: Job, member: str) -> None:
+    async def record(self, job: Job, member: str) -> None:
         """Commit that this member is going to be asked. Raises: ServiceError if the job is no longer needed."""
-        if not await self._commit(s.Asked(job.trial, job.attempt, member, self._now())):
+        if not await self._commit(messages.Asked(job.trial, job.attempt, member, self._now())):
             raise ServiceError(f"{job.name} is no longer needed")

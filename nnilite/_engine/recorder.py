@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.live_trial import Live, Removal
 from nnilite._engine.state import State
 from nnilite.records import DRILLED, Attempt, ExperimentState, TrialState
@@ -20,17 +20,17 @@ class Recorder:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self.outcome = s.Outcome()
+        self.outcome = messages.Outcome()
 
-    def begin(self) -> s.Outcome:
+    def begin(self) -> messages.Outcome:
         """Take the next input: what follows is written down in a new outcome."""
-        self.outcome = s.Outcome()
+        self.outcome = messages.Outcome()
         return self.outcome
 
-    def add(self, record: s.Record) -> None:
+    def add(self, record: messages.Record) -> None:
         self.outcome.records.append(record)
 
-    def act(self, action: s.Action) -> None:
+    def act(self, action: messages.Action) -> None:
         self.outcome.actions.append(action)
 
     # ------------------------------------------------------------ a trial
@@ -39,13 +39,13 @@ class Recorder:
         """Change the trial and save it."""
         self.count(live.trial.state, changes.get("state", live.trial.state))
         live.trial = replace(live.trial, **changes)
-        self.add(s.SaveTrial(live.trial))
+        self.add(messages.SaveTrial(live.trial))
 
     def put_attempt(self, live: Live, **changes: Any) -> None:
         """Change the current attempt, if there is one, and save it."""
         if live.attempt is not None:
             live.attempt = replace(live.attempt, **changes)
-            self.add(s.SaveAttempt(live.attempt))
+            self.add(messages.SaveAttempt(live.attempt))
 
     def count(self, old: TrialState, new: TrialState) -> None:
         """Count a trial under its new state."""
@@ -94,8 +94,8 @@ class Recorder:
         """Ask the service to free what it still holds for an attempt that has ended, again and again until it has."""
         if attempt is not None and attempt.handle is not None:
             self._state.removals[attempt.trial, attempt.number] = Removal(attempt)
-            self.add(s.SaveRemoval(attempt.trial, attempt.number, pending=True))
-            self.act(s.Remove(attempt))
+            self.add(messages.SaveRemoval(attempt.trial, attempt.number, pending=True))
+            self.act(messages.Remove(attempt))
 
     def remove_again(self, until: float) -> None:
         """Ask again for the removals that are due."""
@@ -103,7 +103,7 @@ class Recorder:
             # A removal without a due time was asked for, and its answer is awaited.
             if removal.due is not None and removal.due <= until:
                 removal.due = None
-                self.act(s.Remove(removal.attempt))
+                self.act(messages.Remove(removal.attempt))
 
     # ------------------------------------------------------------ the experiment
 
@@ -113,8 +113,8 @@ class Recorder:
         state.calls += 1
         # The tuner may have new proposals after what it learns by this call.
         state.exhausted = False
-        self.add(s.SaveCall(state.calls, call))
-        self.act(s.Tell(state.calls, call))
+        self.add(messages.SaveCall(state.calls, call))
+        self.act(messages.Tell(state.calls, call))
 
     def become(self, wanted: ExperimentState, reason: str) -> None:
         """Bring the experiment to a state. This is called after every input, but only a change is recorded."""
@@ -132,7 +132,7 @@ class Recorder:
         """Save the state of the experiment."""
         state = self._state
         state.saved_duration_s = state.duration_s
-        self.add(s.SaveExperiment(state.state, state.reason, state.duration_s, state.ended, state.settings))
+        self.add(messages.SaveExperiment(state.state, state.reason, state.duration_s, state.ended, state.settings))
 
 
 def joined(*sentences: str) -> str:

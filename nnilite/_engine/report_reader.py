@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.dedupe import Fenced, GapFound, JobKey
 from nnilite._engine.guarded_calls import guarded
 from nnilite.errors import NniliteError, ServiceError, StoreError
@@ -33,7 +33,7 @@ class ReportInbox(Protocol):
 
     def now(self) -> float: ...
 
-    def put(self, message: s.Input, *, soon: bool = True) -> None:
+    def put(self, message: messages.Input, *, soon: bool = True) -> None:
         """Accept an input without waiting for it."""
 
     async def commit_events(
@@ -80,7 +80,7 @@ class ReportReader:
                 return
             log.info("reading the reports of trial %s is slow; other trials do not wait for it", attempt.trial)
         if not status.state.ended:
-            self._inbox.put(s.Polled(*key, status, self._inbox.now()))
+            self._inbox.put(messages.Polled(*key, status, self._inbox.now()))
 
     def forget(self, attempt: Attempt) -> None:
         """Forget the attempt, as it is completely reported."""
@@ -102,7 +102,7 @@ class ReportReader:
             return
         if known.state.ended:
             self._untaken.pop((attempt.trial, attempt.number), None)
-        self._inbox.put(s.Polled(attempt.trial, attempt.number, known, self._inbox.now()))
+        self._inbox.put(messages.Polled(attempt.trial, attempt.number, known, self._inbox.now()))
 
     async def _take_after_reports(self, attempt: Attempt, handle: Handle, status: JobStatus) -> JobStatus | None:
         """Take what the service has read of a job. Return its status then, or None to wait for the next poll."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.ends import INTERRUPTED, Ends
 from nnilite._engine.live_trial import Live, Phase
 from nnilite._engine.recorder import Recorder, joined
@@ -37,18 +37,18 @@ class Reports:
         self._recorder = recorder
         self._ends = ends
 
-    def handle(self, message: s.Report) -> None:
+    def handle(self, message: messages.Report) -> None:
         match message:
-            case s.LiveEvents():
+            case messages.LiveEvents():
                 self._live_events(message)
-            case s.Polled():
+            case messages.Polled():
                 self._take_polled(message)
-            case s.LateEvents():
+            case messages.LateEvents():
                 self._keep_late_events(message)
             case _:
-                s.assert_never(message)
+                messages.assert_never(message)
 
-    def _live_events(self, message: s.LiveEvents) -> None:
+    def _live_events(self, message: messages.LiveEvents) -> None:
         live = self._state.current(message.trial, message.attempt)
         # The attempt ended while its events were on their way to here: the gate looks at them again.
         if live is None:
@@ -69,11 +69,11 @@ class Reports:
         # The assessor is asked even if the trial has ended: it learns from these results for other trials.
         if fresh and (self._state.settings.assess or self._state.hears):
             place = (message.trial, message.attempt, live.reported - len(fresh))
-            self._recorder.act(s.Assess(*place, tuple(fresh), self._state.calls, live.trial.parameter_id))
+            self._recorder.act(messages.Assess(*place, tuple(fresh), self._state.calls, live.trial.parameter_id))
         if live.end is not None:
             self._take_end(live)
 
-    def _note_heard(self, live: Live, message: s.LiveEvents) -> None:
+    def _note_heard(self, live: Live, message: messages.LiveEvents) -> None:
         live.seen = self._state.lived
         if message.events:
             live.delivered = self._state.lived
@@ -98,7 +98,7 @@ class Reports:
             self._recorder.put_attempt(live, reported_end=live.end)
 
     def _reported(self, live: Live, event: Reported, fresh: list[Any]) -> None:
-        self._recorder.add(s.SaveMetric(_metric(live.trial, event)))
+        self._recorder.add(messages.SaveMetric(_metric(live.trial, event)))
         if event.refused:
             self._recorder.complain(live, _refusal(event))
         if event.kind is MetricKind.PERIODICAL:
@@ -110,14 +110,14 @@ class Reports:
             self._recorder.put(live, value=event.value)
 
     def _attributed(self, live: Live, event: Attributed) -> None:
-        self._recorder.add(s.SaveAttribute(_attribute(live.trial, event)))
+        self._recorder.add(messages.SaveAttribute(_attribute(live.trial, event)))
         attributes, refused = set_within_limits(live.trial.attributes, event.name, event.value)
         if event.refused or refused:
             self._recorder.complain(live, _refusal(event, refused))
         else:
             self._recorder.put(live, attributes=attributes)
 
-    def _keep_late_events(self, message: s.LateEvents) -> None:
+    def _keep_late_events(self, message: messages.LateEvents) -> None:
         """Keep the metrics of a trial that has ended; its reported end replaces one that was only assumed."""
         trial = message.trial
         # The trial is being run again: the gate looks at these events again.
@@ -126,22 +126,22 @@ class Reports:
             return
         attempt = replace(message.attempt, run=message.run or message.attempt.run)
         if attempt != message.attempt:
-            self._recorder.add(s.SaveAttempt(attempt))
+            self._recorder.add(messages.SaveAttempt(attempt))
         if message.missing:
             trial = replace(trial, reason=joined(trial.reason, message.missing))
         for event in message.events:
             if isinstance(event, Reported):
-                self._recorder.add(s.SaveMetric(_metric(trial, event)))
+                self._recorder.add(messages.SaveMetric(_metric(trial, event)))
                 trial = _add_late(trial, event)
             elif isinstance(event, Attributed):
-                self._recorder.add(s.SaveAttribute(_attribute(trial, event)))
+                self._recorder.add(messages.SaveAttribute(_attribute(trial, event)))
                 trial = _add_late_attribute(trial, event)
             # Only the end of a lost attempt was an assumption. All other ends were reported, and stay.
             elif isinstance(event, Exited) and attempt.state is JobState.LOST:
                 self._reverse(trial, attempt, event)
                 return
         if trial != message.trial:
-            self._recorder.add(s.SaveTrial(trial))
+            self._recorder.add(messages.SaveTrial(trial))
 
     def _reverse(self, trial: Trial, attempt: Attempt, end: Exited) -> None:
         """Reverse the end of an attempt that was counted as lost, although its command had ended by itself."""
@@ -151,7 +151,7 @@ class Reports:
         attempt = replace(attempt, state=JobState.SUCCEEDED, ended=end.time, exit_code=0, message="")
         live = Live(trial, attempt, Phase.SUBMITTED, seen=self._state.lived)
         self._state.live[trial.id] = live
-        self._recorder.add(s.SaveAttempt(attempt))
+        self._recorder.add(messages.SaveAttempt(attempt))
         self._ends.finish(live, TrialState.SUCCEEDED, "", end.time)
 
     def _running(self, live: Live, started: float, host: str) -> None:
@@ -164,7 +164,7 @@ class Reports:
             self._recorder.put(live, state=TrialState.RUNNING, started=started, reason="")
             self._recorder.put_attempt(live, state=JobState.RUNNING, started=started)
 
-    def _take_polled(self, message: s.Polled) -> None:
+    def _take_polled(self, message: messages.Polled) -> None:
         live = self._state.current(message.trial, message.attempt)
         status = message.status
         # The status may be of an attempt that has ended since the poll began.
@@ -192,7 +192,7 @@ class Reports:
         elif live.trial.state is TrialState.WAITING and status.reason:
             self._recorder.wait(live, status.reason)
 
-    def _end_by_platform(self, live: Live, message: s.Polled) -> None:
+    def _end_by_platform(self, live: Live, message: messages.Polled) -> None:
         status = message.status
         # One that has failed without a code never ran: 0 would make it succeed, any other would be made up.
         code = {JobState.SUCCEEDED: 0, JobState.FAILED: status.exit_code or None}.get(status.state, status.exit_code)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.asking import Asking
 from nnilite._engine.ends import Ends
 from nnilite._engine.limits import Limits
@@ -33,7 +33,7 @@ from nnilite.records import ExperimentState, Trial, TrialState
 class Rules:
     """`step` takes one input and returns its outcome; the public attributes show the state of the experiment."""
 
-    def __init__(self, settings: s.Settings, snapshot: s.Snapshot, now: float) -> None:
+    def __init__(self, settings: messages.Settings, snapshot: messages.Snapshot, now: float) -> None:
         self._state = State(settings, snapshot, now)
         self._recorder = Recorder(self._state)
         ends = self._ends = Ends(self._state, self._recorder)
@@ -42,13 +42,13 @@ class Rules:
         self._asking = Asking(self._state, self._recorder, ends, self._submissions)
         self._limits = Limits(self._state, self._recorder, ends)
 
-    def step(self, message: s.Input) -> s.Outcome:
+    def step(self, message: messages.Input) -> messages.Outcome:
         """Take one input. The caller must commit the records that come back, in order, and take the actions."""
         outcome = self._recorder.begin()
         self._state.pass_time(getattr(message, "now", self._state.now))
         self._handle(message)
         # A job that has not ended frees no slot. A poll brings thousands of these, and the rest looks at all trials.
-        if isinstance(message, s.Polled) and not message.status.state.ended:
+        if isinstance(message, messages.Polled) and not message.status.state.ended:
             return outcome
         # An ending experiment needs no parameters. Its last trials may still need a submission, by whose answer one
         # learns whether a service has them.
@@ -59,25 +59,38 @@ class Rules:
         self._limits.settle()
         return outcome
 
-    def _handle(self, message: s.Input) -> None:
+    def _handle(self, message: messages.Input) -> None:
         match message:
-            case s.LiveEvents() | s.Polled() | s.LateEvents():
+            case messages.LiveEvents() | messages.Polled() | messages.LateEvents():
                 self._reports.handle(message)
-            case s.Submitted() | s.SubmitRefused() | s.Asked() | s.Customized() | s.Rerun() | s.Move():
+            case (
+                messages.Submitted()
+                | messages.SubmitRefused()
+                | messages.Asked()
+                | messages.Customized()
+                | messages.Rerun()
+                | messages.Move()
+            ):
                 self._submissions.handle(message)
-            case s.Proposed() | s.Assessed() | s.TunerReady() | s.TunerFailed() | s.Imported():
+            case (
+                messages.Proposed()
+                | messages.Assessed()
+                | messages.TunerReady()
+                | messages.TunerFailed()
+                | messages.Imported()
+            ):
                 self._asking.handle(message)
-            case s.Removed() | s.CancelTrial() | s.Interrupt():
+            case messages.Removed() | messages.CancelTrial() | messages.Interrupt():
                 self._ends.handle(message)
-            case s.Tick() | s.Changed() | s.Stop() | s.Abandon():
+            case messages.Tick() | messages.Changed() | messages.Stop() | messages.Abandon():
                 self._limits.handle(message)
             case _:
-                s.assert_never(message)
+                messages.assert_never(message)
 
     # ------------------------------------------------------------ the progress of the experiment
 
     @property
-    def settings(self) -> s.Settings:
+    def settings(self) -> messages.Settings:
         return self._state.settings
 
     @property
@@ -146,9 +159,9 @@ class Rules:
         """Return the trials that have waited in the queue of one service for longer than `moveAfter`."""
         return self._state.stuck()
 
-    def heard(self, trial: str, attempt: int) -> None:
+    def record_life(self, trial: str, attempt: int) -> None:
         """Count this moment as a sign of life of the attempt."""
-        self._state.heard(trial, attempt)
+        self._state.record_life(trial, attempt)
 
     def is_delivering(self, live: Live) -> bool:
         """Return whether new events of this trial, but not its end, came in the manager's last few active seconds."""

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.call_queue import CallQueue, Scaling, Waiting
 from nnilite._engine.guarded_calls import PluginFault, guarded
 from nnilite._engine.hybrid import HybridService
@@ -67,9 +67,9 @@ class WakeSignal:
         return rung
 
 
-def _not_now(action: s.Submit, reason: str, now: float) -> s.SubmitRefused:
+def _not_now(action: messages.Submit, reason: str, now: float) -> messages.SubmitRefused:
     """Return the answer to a submission that is to be made again, however often."""
-    return s.SubmitRefused(action.trial.id, action.attempt.number, reason, busy=False, now=now)
+    return messages.SubmitRefused(action.trial.id, action.attempt.number, reason, busy=False, now=now)
 
 
 class ServiceCaller:
@@ -91,7 +91,7 @@ class ServiceCaller:
         self._reader = ReportReader(service, inbox)
         self._looks = ServiceLooks(service, inbox, job, self._reader, follow)
         self._calls = CallQueue()
-        self._refused: list[s.Submit] = []  # for want of room, which ended jobs may still have
+        self._refused: list[messages.Submit] = []  # for want of room, which ended jobs may still have
         self._submitting, self._changing, self._looking = (SlowCalls(wake.event.set) for _ in range(3))
         self._removing = asyncio.Lock()
         self._wake = wake
@@ -104,7 +104,7 @@ class ServiceCaller:
         """Why the last poll failed, "" if it did not."""
         return self._looks.trouble
 
-    def put(self, action: s.ServiceCall) -> None:
+    def put(self, action: messages.ServiceCall) -> None:
         self._calls.put(action, asyncio.get_running_loop().time())
         self._wake.event.set()
 
@@ -237,7 +237,7 @@ class ServiceCaller:
         attempt, handle = call.attempt, call.attempt.handle
         if handle is None:
             return
-        if isinstance(call, s.Cancel):
+        if isinstance(call, messages.Cancel):
             await self._tell("cancel", attempt.trial, self.service.cancel(handle))
             return
         async with self._removing:
@@ -246,13 +246,13 @@ class ServiceCaller:
     async def _remove(self, attempt: Attempt, handle: Handle) -> None:
         await self._reader.stop(attempt)
         done = await self._tell("clean up after", attempt.trial, self.service.remove(handle))
-        self._inbox.put(s.Removed(attempt.trial, attempt.number, done, self._inbox.now()), soon=False)
+        self._inbox.put(messages.Removed(attempt.trial, attempt.number, done, self._inbox.now()), soon=False)
 
     async def _remove_all(self) -> None:
         while call := self._calls.removal():
             await self._do(call)
 
-    async def _submit_in_turn(self, action: s.Submit) -> None:
+    async def _submit_in_turn(self, action: messages.Submit) -> None:
         # What is left of a trial's last attempt must not meet the next one.
         if action.attempt.number:
             await self._looking.idle()
@@ -262,10 +262,10 @@ class ServiceCaller:
             async with self._removing:
                 pass
         answer = await self._submit(action)
-        if isinstance(answer, s.SubmitRefused) and answer.busy and self._calls.has_removals:
+        if isinstance(answer, messages.SubmitRefused) and answer.busy and self._calls.has_removals:
             self._refused.append(action)
             return
-        self._inbox.put(answer, soon=isinstance(answer, s.SubmitRefused))
+        self._inbox.put(answer, soon=isinstance(answer, messages.SubmitRefused))
 
     async def _submit_again(self) -> None:
         """Submit what was refused again, after the waiting removals: it may find the room of ended jobs."""
@@ -274,7 +274,7 @@ class ServiceCaller:
         for action in refused:
             await self._submitting.make([self._submit_finally(action)])
 
-    async def _submit_finally(self, action: s.Submit) -> None:
+    async def _submit_finally(self, action: messages.Submit) -> None:
         self._inbox.put(await self._submit(action))
 
     async def _tell(self, what: str, trial: str, call: Awaitable[None]) -> bool:
@@ -286,13 +286,13 @@ class ServiceCaller:
             return False
         return True
 
-    async def _submit(self, action: s.Submit) -> s.Submitted | s.SubmitRefused:
+    async def _submit(self, action: messages.Submit) -> messages.Submitted | messages.SubmitRefused:
         trial, attempt = action.trial.id, action.attempt.number
         try:
             job = self._job(action.trial, action.attempt)
             handle = await guarded(self.service.name, self.service.submit(job), SUBMIT_TIMEOUT_S)
         except NoCapacity as error:
-            return s.SubmitRefused(trial, attempt, str(error), busy=True, now=self._inbox.now())
+            return messages.SubmitRefused(trial, attempt, str(error), busy=True, now=self._inbox.now())
         except (ConfigError, CodeDirError, PluginError, NotFound) as error:
             if self._has_taken and isinstance(error, (JobRefused, NotFound)):  # so the platform has changed
                 told = f"{self.service.name} takes no trials now, though it took earlier ones: {error}"
@@ -300,19 +300,23 @@ class ServiceCaller:
                 return _not_now(action, told, self._inbox.now())
             known = not isinstance(error, NotFound)
             now = self._inbox.now()
-            return s.SubmitRefused(trial, attempt, str(error), busy=False, now=now, final=known, lasting=not known)
+            return messages.SubmitRefused(
+                trial, attempt, str(error), busy=False, now=now, final=known, lasting=not known
+            )
         except NniliteError as error:
             log.warning("trial %s was not accepted: %s", trial, error)
             lasting = isinstance(error, PluginFault) or not isinstance(error, ServiceError)
-            return s.SubmitRefused(trial, attempt, str(error), busy=False, now=self._inbox.now(), lasting=lasting)
+            return messages.SubmitRefused(
+                trial, attempt, str(error), busy=False, now=self._inbox.now(), lasting=lasting
+            )
         known, problem = check_value(dict(handle) if isinstance(handle, Mapping) else None)
         if not isinstance(known, dict):
             reason = (
                 f"{self.service.name} returned {handle!r:.200} instead of a handle, which is a JSON object {problem}"
             )
-            return s.SubmitRefused(trial, attempt, reason.strip(), busy=False, now=self._inbox.now())
+            return messages.SubmitRefused(trial, attempt, reason.strip(), busy=False, now=self._inbox.now())
         self._has_taken = True
-        return s.Submitted(trial, attempt, self.service.name, known, self._inbox.now())
+        return messages.Submitted(trial, attempt, self.service.name, known, self._inbox.now())
 
     async def _scale(self, asked: Scaling) -> None:
         # The caller has given up waiting.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.guarded_calls import guarded
 from nnilite._engine.hybrid import HybridService, PlacementNotes
 from nnilite._engine.live_trial import Live
@@ -60,7 +60,7 @@ class EngineInbox(Protocol):
 
     def now(self) -> float: ...
 
-    def put(self, message: s.Input, *, soon: bool = True) -> None:
+    def put(self, message: messages.Input, *, soon: bool = True) -> None:
         """Accept an input without waiting for it.
 
         One that is not urgent is taken with the next one, or later.
@@ -138,7 +138,7 @@ class ServiceLooks:
                 moving[target] += 1
                 reason = f"moved, because it waited long in the queue of {service} and {target} has room"
                 log.info("trial %s is %s", live.trial.id, reason)
-                self._inbox.put(s.Move(live.trial.id, live.attempt.number, reason, self._inbox.now()))
+                self._inbox.put(messages.Move(live.trial.id, live.attempt.number, reason, self._inbox.now()))
 
     def _checked(self, found: object, expected: int) -> list[JobStatus]:
         """Check the answer of a plugin, like anything from outside. Raises: ServiceError."""
@@ -162,7 +162,7 @@ class ServiceLooks:
         if (status.state.ended or attempt.service in self._follow) and attempt.handle is not None:
             await self._reader.hand_over(attempt, attempt.handle, status)
         else:
-            self._inbox.put(s.Polled(attempt.trial, attempt.number, status, self._inbox.now()))
+            self._inbox.put(messages.Polled(attempt.trial, attempt.number, status, self._inbox.now()))
 
     def _is_left_to_keeper(self, attempt: Attempt, status: JobStatus) -> bool:
         """Return whether to wait for the next poll, since the ended command's keeper is still delivering.

@@ -5,7 +5,7 @@ Only trials that have not ended, and removals that are pending, are kept in memo
 
 from __future__ import annotations
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.live_trial import Live, Removal
 from nnilite._engine.spending import Spending
 from nnilite.records import ExperimentState, Trial, TrialState
@@ -22,7 +22,7 @@ _OVER = (*_STOPS, ExperimentState.ERROR)
 class State:
     """The state of the experiment. The rules and their parts share one, and nothing else changes it."""
 
-    def __init__(self, settings: s.Settings, snapshot: s.Snapshot, now: float) -> None:
+    def __init__(self, settings: messages.Settings, snapshot: messages.Snapshot, now: float) -> None:
         self.settings = settings
         self.state = ExperimentState.INITIALIZED
         self.reason = ""
@@ -104,7 +104,7 @@ class State:
             return []
         return [live for live in self.live.values() if live.may_move and self.lived - live.queued_since > limit]
 
-    def heard(self, trial: str, attempt: int) -> None:
+    def record_life(self, trial: str, attempt: int) -> None:
         """Count this moment as a sign of life of the attempt."""
         live = self.current(trial, attempt)
         if live is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.ends import Ends
 from nnilite._engine.live_trial import Live, Phase, retry_delay_s
 from nnilite._engine.recorder import Recorder
@@ -24,24 +24,24 @@ class Submissions:
         self._recorder = recorder
         self._ends = ends
 
-    def handle(self, message: s.Submission) -> None:
+    def handle(self, message: messages.Submission) -> None:
         match message:
-            case s.Submitted():
+            case messages.Submitted():
                 self._submitted(message)
-            case s.SubmitRefused():
+            case messages.SubmitRefused():
                 self._refused(message)
-            case s.Asked():
+            case messages.Asked():
                 self._asked(message)
-            case s.Customized():
+            case messages.Customized():
                 self._customized(message)
-            case s.Rerun():
+            case messages.Rerun():
                 self._rerun(message)
-            case s.Move():
+            case messages.Move():
                 self._move(message)
             case _:
-                s.assert_never(message)
+                messages.assert_never(message)
 
-    def _customized(self, message: s.Customized) -> None:
+    def _customized(self, message: messages.Customized) -> None:
         self.create(message.trial, message.parameters, None)
 
     def create(self, trial_id: str, parameters: Json, parameter_id: int | None) -> None:
@@ -59,9 +59,9 @@ class Submissions:
         state.next_sequence += 1
         state.counts[TrialState.WAITING] += 1
         state.live[trial_id] = Live(trial, seen=state.lived)
-        self._recorder.add(s.SaveTrial(trial))
+        self._recorder.add(messages.SaveTrial(trial))
 
-    def _rerun(self, message: s.Rerun) -> None:
+    def _rerun(self, message: messages.Rerun) -> None:
         trial = message.trial
         # Two requests may cross: the trial may be running again already.
         if trial.id in self._state.live or not trial.state.ended:
@@ -90,11 +90,11 @@ class Submissions:
         live.phase = Phase.SUBMITTING
         new = live.attempt is None
         live.attempt = live.attempt or Attempt(live.trial.id, live.trial.attempt)
-        self._recorder.add(s.SaveAttempt(live.attempt))
+        self._recorder.add(messages.SaveAttempt(live.attempt))
         self._recorder.wait(live, "being submitted")
-        self._recorder.act(s.Submit(live.trial, live.attempt, new))
+        self._recorder.act(messages.Submit(live.trial, live.attempt, new))
 
-    def _asked(self, message: s.Asked) -> None:
+    def _asked(self, message: messages.Asked) -> None:
         live = self._state.current(message.trial, message.attempt)
         # The trial was abandoned meanwhile (`Limits`): no member may be asked to take it any more.
         if live is None or live.phase is not Phase.SUBMITTING:
@@ -103,7 +103,7 @@ class Submissions:
         live.seen = self._state.lived
         self._recorder.put_attempt(live, service=message.service)
 
-    def _submitted(self, message: s.Submitted) -> None:
+    def _submitted(self, message: messages.Submitted) -> None:
         live = self._state.current(message.trial, message.attempt)
         # The trial was abandoned while the service was asked (`Limits`).
         if live is None or live.attempt is None:
@@ -124,9 +124,9 @@ class Submissions:
             self._ends.take_end(live)
         # The cancellation came while the service was asked, when there was no handle to cancel by.
         elif live.cancel is not None:
-            self._recorder.act(s.Cancel(live.attempt))
+            self._recorder.act(messages.Cancel(live.attempt))
 
-    def _refused(self, message: s.SubmitRefused) -> None:
+    def _refused(self, message: messages.SubmitRefused) -> None:
         live = self._state.current(message.trial, message.attempt)
         # The answer may come late, to a trial that has ended or has moved on.
         if live is None or live.phase is not Phase.SUBMITTING:
@@ -153,12 +153,12 @@ class Submissions:
             live.not_before = self._state.now + delay_s
             self._recorder.wait(live, f"{message.reason} (trying again in {delay_s:.0f} s)")
 
-    def _move(self, message: s.Move) -> None:
+    def _move(self, message: messages.Move) -> None:
         live = self._state.current(message.trial, message.attempt)
         # It has begun, or its end was asked for, since its service was looked at.
         if live is None or live.attempt is None or not live.may_move:
             return
-        self._recorder.act(s.Cancel(live.attempt))
+        self._recorder.act(messages.Cancel(live.attempt))
         self._recorder.charge(live, 0.0)
         self._recorder.put_attempt(live, state=JobState.CANCELED, ended=self._state.now, message=message.reason)
         self._ends.again(live, message.reason, 0.0)

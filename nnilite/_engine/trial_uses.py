@@ -29,14 +29,14 @@ class TrialUses:
         self._live = live
         self._last: dict[str, LastUse] = {}
 
-    def note(self, key: JobKey, used: Used, now: float) -> None:
+    def record(self, key: JobKey, used: Used, now: float) -> None:
         """Keep a keeper's report, which has passed the gate."""
         trial, attempt = key
         self._last[trial] = LastUse(attempt, used, now)
         if len(self._last) > len(self._live) + _SPARE:
-            self._last = self.known(now)
+            self._last = self.list_current(now)
 
-    def known(self, now: float) -> dict[str, LastUse]:
+    def list_current(self, now: float) -> dict[str, LastUse]:
         """Return the current use of each running trial, as far as its present attempt reported it recently."""
         return {trial: last for trial, last in self._last.items() if self._is_true(trial, last, now)}
 

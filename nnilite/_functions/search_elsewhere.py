@@ -66,7 +66,7 @@ def run(
 
     def note(trial: Trial) -> None:
         for one in shown:
-            one.ended(trial)
+            one.show_end(trial)
         ended(trial)
 
     with running(experiment, note, _tell(where.progress)) as run:

@@ -59,7 +59,7 @@ class AttemptFiles:
         """Return the specification; {} if there is none (any more). Raises: OSError if it cannot be read now."""
         return read_json(self.spec_file) or {}
 
-    def note(self) -> Optional[Dict[str, Any]]:
+    def read_note(self) -> Optional[Dict[str, Any]]:
         """Return the service's note on the job that was started here, if one was. Raises: OSError."""
         return read_json(os.path.join(self.folder.path, "job.json"))
 

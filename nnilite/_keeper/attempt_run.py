@@ -166,7 +166,7 @@ class AttemptRun:
 
     def report_not_started(self, message: str, by_machine: bool = False) -> int:
         """Report to the manager why the command cannot be started, and whether that is this machine's fault."""
-        self._folder.note(message)
+        self._folder.add_to_log(message)
         if by_machine and not self._cause:
             self._cause = "machine"
         self._tell_exit(None, message)
@@ -316,7 +316,7 @@ class AttemptRun:
             try:
                 output.cut()
             except OSError as error:
-                self._folder.note("{} cannot be cut: {}".format(output.path, error))
+                self._folder.add_to_log("{} cannot be cut: {}".format(output.path, error))
         return reported or any(output.near_cap for output in printed)
 
     def _end_if_wanted(self, group: int) -> None:
@@ -464,7 +464,7 @@ def _read_patiently(
             return read()
         except (OSError, ImportError) as error:
             if time.monotonic() > deadline:
-                folder.note("{} cannot be read: {}".format(what, error))
+                folder.add_to_log("{} cannot be read: {}".format(what, error))
                 return None
         wake.wait(_READ_AGAIN_S)
 

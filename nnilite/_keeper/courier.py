@@ -174,7 +174,7 @@ class Courier:
         # /proc may not be listed while too many files are open, and the keeper's own file may have been removed by now.
         except (OSError, ImportError, ValueError) as error:
             self._process = None
-            self._folder.note("cannot measure what the trial uses: {}".format(error))
+            self._folder.add_to_log("cannot measure what the trial uses: {}".format(error))
             return []
         return [] if found is None else [dict(found, run=self.outbox.run)]
 
@@ -193,7 +193,7 @@ class Courier:
         if answer.status == 409 and answer.metrics is not None:
             self.outbox.seek(answer.metrics, answer.output)
         elif answer.status == 410:
-            self._folder.note("the manager has given this attempt up: {}".format(answer.reason))
+            self._folder.add_to_log("the manager has given this attempt up: {}".format(answer.reason))
             self.fenced = True
             self._poke()
             return True
@@ -220,4 +220,4 @@ class Courier:
     def _note_failure(self, text: str) -> None:
         if text != self._last_failure:
             self._last_failure = text
-            self._folder.note("not delivered, will be tried again: {}".format(text))
+            self._folder.add_to_log("not delivered, will be tried again: {}".format(text))

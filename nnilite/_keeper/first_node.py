@@ -136,7 +136,7 @@ class FirstNode(NodeRun):
                 self._handle_message(node, message)
         except (LinkBroken, KeyError, TypeError, ValueError) as error:  # it connects again, or counts as lost
             if not isinstance(error, LinkBroken):
-                self.folder.note("a message of node {} cannot be read: {}".format(node, error))
+                self.folder.add_to_log("a message of node {} cannot be read: {}".format(node, error))
             line.close()
             self._lines.pop(node, None)
 
@@ -200,7 +200,7 @@ class FirstNode(NodeRun):
             finally:
                 os.close(file)
         except OSError as error:
-            self.folder.note("{} cannot be written: {}".format(path, error))
+            self.folder.add_to_log("{} cannot be written: {}".format(path, error))
 
     def _send(self, node: int, message: Dict[str, Any]) -> None:
         line = self._lines.get(node)
@@ -226,7 +226,7 @@ class FirstNode(NodeRun):
                 json.dump(entries, file, indent=1)
             os.replace(path + ".new", path)
         except OSError as error:
-            self.folder.note("{} cannot be written: {}".format(path, error))
+            self.folder.add_to_log("{} cannot be written: {}".format(path, error))
 
 
 def _checked_hello(hello: Any) -> Dict[str, Any]:

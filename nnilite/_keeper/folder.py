@@ -68,7 +68,7 @@ class Folder:
             os.close(lock)
             return False
         except OSError as error:  # this file system has no locks
-            self.note("no lock: {}".format(error))
+            self.add_to_log("no lock: {}".format(error))
             self.can_lock = False
         self._held = lock
         return True
@@ -127,7 +127,7 @@ class Folder:
             self._fill(draft, dumps(value).encode("utf-8"))
             os.replace(draft, os.path.join(self.inner, name))
         except OSError as error:
-            self.note("{} cannot be written: {}".format(name, error))
+            self.add_to_log("{} cannot be written: {}".format(name, error))
             return False
         return True
 
@@ -145,7 +145,7 @@ class Folder:
             return False
         return disk.f_bavail * disk.f_frsize < _RESERVED_BYTES
 
-    def note(self, text: str) -> None:
+    def add_to_log(self, text: str) -> None:
         """Add a line to the keeper's log, if possible: a failure here must not affect the trial."""
         line = "{} {}\n".format(time.strftime("%Y-%m-%d %H:%M:%S"), text)
         try:

@@ -119,7 +119,7 @@ class NodeRun:
         try:
             self.processes.cut_logs()
         except OSError as error:
-            self.folder.note("the output of a rank cannot be cut: {}".format(error))
+            self.folder.add_to_log("the output of a rank cannot be cut: {}".format(error))
         if self._kill_at is not None and time.monotonic() >= self._kill_at:
             self.processes.kill()
         return ended

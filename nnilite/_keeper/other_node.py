@@ -125,7 +125,7 @@ class OtherNode(NodeRun):
                 try:
                     data = output.read(at, min(_PIECE_BYTES, end - at))
                 except OSError as error:
-                    self.folder.note("{} cannot be read: {}".format(output.path, error))
+                    self.folder.add_to_log("{} cannot be read: {}".format(output.path, error))
                     data = b""
                 if not data:
                     at = end  # there is no more to be had

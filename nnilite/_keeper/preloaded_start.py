@@ -92,7 +92,7 @@ class PreloadedStarts:
             kind, _, text = _receive(answers).partition(" ")
             if kind != "ready":
                 if text:
-                    folder.note("it starts afresh: {}".format(text))
+                    folder.add_to_log("it starts afresh: {}".format(text))
                 return None
             started = PreloadedCommand(int(text), answers)
             try:
@@ -100,7 +100,7 @@ class PreloadedStarts:
             except OSError:  # it was killed
                 return None
             return started
-        folder.note("it starts afresh: the preloader has not answered in {:g} s".format(_PATIENCE_S))
+        folder.add_to_log("it starts afresh: the preloader has not answered in {:g} s".format(_PATIENCE_S))
         self._avoided_until = time.monotonic() + _AVOIDED_S
         return None
 

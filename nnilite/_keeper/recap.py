@@ -38,7 +38,7 @@ class Recap:
         self._reports: Deque[str] = deque()
         self._bytes = 0
 
-    def note(self, kind: str, event: str) -> None:
+    def record(self, kind: str, event: str) -> None:
         """Remember a start or a report, in JSON."""
         if kind == "started":
             self._start = event

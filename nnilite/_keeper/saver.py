@@ -83,7 +83,7 @@ class Saver:
 
         trouble = self._run_bounded(fetch, wanted, patience_s=0.0)
         if trouble:
-            self._folder.note("the code comes from the manager: " + trouble)
+            self._folder.add_to_log("the code comes from the manager: " + trouble)
         return path if found == [True] else None
 
     def start(self) -> None:
@@ -171,7 +171,7 @@ class Saver:
         if sentence == self._told:
             return
         self._told = sentence
-        self._folder.note(sentence)
+        self._folder.add_to_log(sentence)
         try:
             words = "nnilite: {}\n".format(sentence).encode("utf-8", "replace")
             plain_file.write(self._folder.stderr, words, flags=os.O_APPEND)

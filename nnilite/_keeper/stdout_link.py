@@ -47,7 +47,7 @@ class StdoutLink:
             return self._lines(event["stream"], base64.b64decode(event["data"]))
         told = json.dumps(event)
         if event["type"] != "exit":
-            self._recap.note(event["type"], told)
+            self._recap.record(event["type"], told)
             return _mark(told)
         return self._lines("stdout", b"", True) + self._lines("stderr", b"", True) + self._repeat() + _mark(told)
 

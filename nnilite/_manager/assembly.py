@@ -14,7 +14,7 @@ from nnilite._checkpoints.checkpoint_folders import CheckpointFolders
 from nnilite._checkpoints.checkpoint_rule import CheckpointPlace, CheckpointRule
 from nnilite._checkpoints.checkpoint_tidying import CheckpointTidier, make_after_tidying
 from nnilite._checkpoints.shared_storage import shared_storage
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.engine import Clock, Engine, Parts
 from nnilite._engine.hybrid import HybridService, Member
 from nnilite._engine.jobs import JobMaker
@@ -72,11 +72,11 @@ def take_results(config: CheckedConfig, store: Store) -> None:
     space = None if config.tuner.class_name else config.search_space
     found = known_results.fit(search_from.collect(config.search_from), space)
     if found.taken:
-        store.write([s.SaveCall(1, Call(CallKind.IMPORT, value=found.taken))])
+        store.write([messages.SaveCall(1, Call(CallKind.IMPORT, value=found.taken))])
     teaches = "searchFrom" if found.taken else TEACHES_NOTHING
     sentence = f"{teaches}: of {', '.join(config.search_from)}, {found.sentence}"
     log.log(logging.INFO if found.is_as_it_was and found.taken else logging.WARNING, "%s", sentence)
-    store.note([sentence])
+    store.add_remarks([sentence])
 
 
 def add_first_trials(config: CheckedConfig, store: Store) -> None:
@@ -92,7 +92,7 @@ def add_first_trials(config: CheckedConfig, store: Store) -> None:
         )
         for number, parameters in enumerate(config.first_trials)
     ]
-    store.write([s.SaveTrial(trial) for trial in trials])
+    store.write([messages.SaveTrial(trial) for trial in trials])
 
 
 def prepare_storage(directory: Path, config: CheckedConfig, new: bool) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from nnilite._answers.backend import Profile
 from nnilite._answers.changes import Changes
 from nnilite._checkpoints.checkpoint_tidying import CheckpointTidier
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.engine import Engine
 from nnilite._engine.jobs import JobMaker
 from nnilite._engine.rules import Rules
@@ -58,14 +58,14 @@ class Publisher:
         self._state_changed = state_changed
         self._dirty = asyncio.Event()
 
-    def committed(self, records: Sequence[s.Record]) -> None:
+    def committed(self, records: Sequence[messages.Record]) -> None:
         self.progress = _make_progress(self._rules)
         for record in records:
-            if isinstance(record, s.SaveTrial):
+            if isinstance(record, messages.SaveTrial):
                 self.changes.publish(record.trial)
-            elif isinstance(record, s.SaveMetric):
+            elif isinstance(record, messages.SaveMetric):
                 self.changes.publish(record.metric)
-            elif isinstance(record, s.SaveExperiment):
+            elif isinstance(record, messages.SaveExperiment):
                 self._state_changed(record.state, record.ended)
         for tidier in self._tidiers:
             tidier.committed(records)

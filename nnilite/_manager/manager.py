@@ -94,7 +94,7 @@ class Manager:
         ]
 
     async def uses(self) -> Mapping[str, TrialUse]:
-        known = self.engine.uses.known(self.engine.now())
+        known = self.engine.uses.list_current(self.engine.now())
         return show_uses(known, self.engine.rules.live, self._parts.service.hosts()) if known else {}
 
     async def others(self) -> Sequence[Listed]:

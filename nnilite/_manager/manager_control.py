@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nnilite._answers.backend import TrialQuery, TrialRemarks
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._manager import known_results
 from nnilite._manager.machinery import Machinery, make_trial_id
 from nnilite._manager.stop_reserve import StopReserve
@@ -58,11 +58,11 @@ class ManagerControl:
                 await self._check_space(space)
             settings = replace(self._engine.rules.settings, **limits)
             self._share_slots(settings)
-            await self._engine.do(s.Changed(settings, space))
+            await self._engine.do(messages.Changed(settings, space))
             if space is not None:
                 self._profiles.about = replace(self._profiles.about, space=space)
 
-    def _share_slots(self, wanted: s.Settings) -> None:
+    def _share_slots(self, wanted: messages.Settings) -> None:
         """Have the service take changed slots and priority. Raises: ConfigError, ServiceError."""
         known = self._engine.rules.settings
         if (wanted.max_slots, wanted.priority) != (known.max_slots, known.priority):
@@ -81,7 +81,7 @@ class ManagerControl:
         Raises: ServiceError if the stop cannot be recorded yet; it follows once it can be.
         """
         patience_s = 0.0 if self._engine.commits_held_up else _STOP_PATIENCE_S
-        stopping = asyncio.create_task(self._engine.do(s.Stop(self._engine.now())))
+        stopping = asyncio.create_task(self._engine.do(messages.Stop(self._engine.now())))
         self._stopping.add(stopping)
         stopping.add_done_callback(self._stopping.discard)
         if not (await asyncio.wait([stopping], timeout=patience_s))[0] and self._engine.commits_held_up:
@@ -106,13 +106,13 @@ class ManagerControl:
         if most is not None and rules.next_sequence >= most:
             raise Conflict(f"maxTrialNumber ({most}) is reached; raise it, then add the trial.")
         trial = make_trial_id()
-        await self._engine.do(s.Customized(trial, parameters, self._engine.now()))
+        await self._engine.do(messages.Customized(trial, parameters, self._engine.now()))
         return (await self._reader.trial(trial))[0]
 
     async def cancel_trial(self, trial: str) -> Trial:
         found, _ = await self._reader.trial(trial)
         if not found.state.ended:
-            await self._engine.do(s.CancelTrial(trial, self._engine.now()))
+            await self._engine.do(messages.CancelTrial(trial, self._engine.now()))
         return (await self._reader.trial(trial))[0]
 
     async def interrupt_trial(self, trial: str) -> Trial:
@@ -122,7 +122,7 @@ class ManagerControl:
         if live is None or not live.may_be_drilled:
             state = "being ended" if found.state is TrialState.RUNNING else found.state.value
             raise Conflict(f"Trial {trial} is {state}; only running trials can be interrupted.")
-        await self._engine.do(s.Interrupt(trial, self._engine.now()))
+        await self._engine.do(messages.Interrupt(trial, self._engine.now()))
         log.info("trial %s is interrupted by a drill", trial)
         return found
 
@@ -152,7 +152,7 @@ class ManagerControl:
         if running:
             raise Conflict(f"Trial {running[0]} has not ended; only ended trials can be run again.")
         for trial in trials:
-            await self._engine.do(s.Rerun(trial, self._engine.now()))
+            await self._engine.do(messages.Rerun(trial, self._engine.now()))
         return [(await self._reader.trial(trial.id))[0] for trial in trials]
 
     async def import_data(self, data: Sequence[tuple[Json, Json]]) -> tuple[int, str]:
@@ -164,7 +164,7 @@ class ManagerControl:
         known = [pair for pairs in await self._reader.imported() for pair in pairs]
         new = await asyncio.to_thread(_unknown, found.taken, known)
         if new:
-            await self._engine.do(s.Imported(new))
+            await self._engine.do(messages.Imported(new))
         return len(new), "" if found.is_as_it_was else found.sentence
 
     def _check_open(self) -> None:

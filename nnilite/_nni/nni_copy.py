@@ -10,7 +10,7 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._experiments.nni_folders import DATABASE
 from nnilite._nni.nni_rows import NniProfile, NniRows
 from nnilite._store.contents import list_foreign_objects
@@ -48,7 +48,9 @@ def make(directory: Path, target: Path, experiment: str, state: ExperimentState)
             raise StoreError(f"{directory / DATABASE} cannot be read as a database of NNI: {error}.") from error
         draft = Path(folder, target.name)
         with contextlib.closing(Store.create(draft, experiment, profile.started or 0.0)) as store:
-            store.write([*records, s.SaveExperiment(state, "", profile.duration_s, profile.ended, s.Settings(1))])
+            store.write(
+                [*records, messages.SaveExperiment(state, "", profile.duration_s, profile.ended, messages.Settings(1))]
+            )
         draft.replace(target)
     return profile
 
@@ -60,7 +62,7 @@ def _copy(source: Path, target: Path) -> None:
         save_stream(journal.read, target.with_name(f"{target.name}-journal"))
 
 
-def _read(db: sqlite3.Connection) -> tuple[NniProfile, list[s.Record]]:
+def _read(db: sqlite3.Connection) -> tuple[NniProfile, list[messages.Record]]:
     damage = [str(row[0]) for row in db.execute("PRAGMA quick_check(1)")]
     if damage != ["ok"]:
         raise StoreError(f"it is damaged ({damage[0]:.100}), or NNI was writing to it; try again")

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._experiments.nni_folders import MIXED_UP, UNCERTAIN, seconds
 from nnilite.errors import StoreError
 from nnilite.records import Attempt, CallKind, JobState, Json, Metric, MetricKind, Trial, TrialState
@@ -87,18 +87,18 @@ class NniRows:
         spent = float(duration) if isinstance(duration, (int, float)) and 0 <= duration <= TIME_MAX else 0.0
         return NniProfile(params, seconds(started), seconds(ended), spent)
 
-    def records(self) -> list[s.Record]:
+    def records(self) -> list[messages.Record]:
         """Return all trials with their metrics, and the imported results, as the store takes them."""
         trials = self._trials()
         self._read_metrics(trials)
         given = _collect_parameters(trials.values())
         numbers = _numbers(trials.values())
-        found: list[s.Record] = []
+        found: list[messages.Record] = []
         for one in trials.values():
             trial = _trial(one, numbers[one.id], given)
-            found.append(s.SaveTrial(trial))
-            found.append(s.SaveAttempt(_attempt(trial)))
-            found.extend(s.SaveMetric(metric) for metric in one.metrics)
+            found.append(messages.SaveTrial(trial))
+            found.append(messages.SaveAttempt(_attempt(trial)))
+            found.extend(messages.SaveMetric(metric) for metric in one.metrics)
         return [*found, *self._read_imports()]
 
     def _trials(self) -> dict[str, _Seen]:
@@ -124,13 +124,13 @@ class NniRows:
             one.metrics.append(Metric(one.id, 0, len(one.metrics), MetricKind(kind), number, value, at))
             one.reported.add(_read_parameter_id(parameter))
 
-    def _read_imports(self) -> Iterator[s.SaveCall]:
+    def _read_imports(self) -> Iterator[messages.SaveCall]:
         rows = (data for _, _, event, data, _, _ in self._rows("TrialJobEvent") if event == "IMPORT_DATA")
         for number, data in enumerate(rows, 1):
             pairs = read_value(data)[0] if isinstance(data, str) else None
             pairs = pairs if isinstance(pairs, list) else []
             known = [pair for pair in pairs if isinstance(pair, dict) and {"parameter", "value"} <= pair.keys()]
-            yield s.SaveCall(number, Call(CallKind.IMPORT, value=known))
+            yield messages.SaveCall(number, Call(CallKind.IMPORT, value=known))
 
     def _rows(self, table: str, end: str = "ORDER BY rowid") -> Iterator[tuple[Any, ...]]:
         there = {str(row[1]) for row in self._db.execute(f"PRAGMA table_info({table})")}

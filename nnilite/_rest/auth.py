@@ -69,7 +69,7 @@ class HostNames:
         if not is_loopback(bind):
             self._names.add(socket.gethostname().lower())
 
-    def known(self, host: str) -> bool:
+    def accepts(self, host: str) -> bool:
         """Return whether a Host header names this server.
 
         Its port does not matter, as it may have come through a tunnel.
@@ -106,7 +106,7 @@ class AccessGate:
 
     def check_source(self, request: HTTPServerRequest) -> None:
         """Check Host and Origin."""
-        if not self._hosts.known(request.host):
+        if not self._hosts.accepts(request.host):
             name = wire.clean(request.host)
             raise HttpRefusal(403, f"'{name}' is not a name of this server; if it should be, set nniManagerIp to it")
         if is_former(request.host_name, self.page_name):

@@ -28,11 +28,11 @@ class ExportHandler(ApiHandler):
         known = {one.trial: one for one in await self.backend.results.remarks(RemarksQuery())}
         if kind == "csv":
             self.set_header("Content-Type", "text/csv; charset=utf-8")
-            columns = await columns_of(self.backend.results.ended())
-            await self._send(write_csv_lines(self.backend.results.ended(), columns, known))
+            columns = await columns_of(self.backend.results.read_ended())
+            await self._send(write_csv_lines(self.backend.results.read_ended(), columns, known))
         else:
             self.set_header("Content-Type", "application/json")
-            await self._send(write_json_lines(self.backend.results.ended(), known))
+            await self._send(write_json_lines(self.backend.results.read_ended(), known))
 
     async def _send(self, texts: AsyncIterator[str]) -> None:
         await send_texts(self, texts)

@@ -62,7 +62,7 @@ class Activity:
 
     last: float = field(default_factory=time.monotonic)
 
-    def note(self) -> None:
+    def record(self) -> None:
         self.last = time.monotonic()
 
 
@@ -134,7 +134,7 @@ class Answering(RequestHandler):
             self._refuse_after_body(error)
         else:
             if self.checks_sender():
-                self.site.activity.note()
+                self.site.activity.record()
                 self.site.connections.busy(stream_of(self.request))
 
     def checks_sender(self) -> bool:

@@ -193,7 +193,7 @@ class NniExportHandler(ApiHandler):
     """Parameters and final metric of the trials that succeeded."""
 
     async def get(self) -> None:
-        trials = self.backend.results.ended()
+        trials = self.backend.results.read_ended()
         await send_list(
             self,
             (

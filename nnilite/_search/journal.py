@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._experiments import registry, search_folder
 from nnilite._experiments.documents import write_json
 from nnilite._experiments.search_folder import Presence
@@ -149,7 +149,7 @@ class Journal:
     def begin(self, trial: Trial) -> None:
         """Write a trial of the tuner that begins now."""
         call = Call(CallKind.GENERATE, trial.parameter_id, trial.id, trial.parameters)
-        self._write([s.SaveTrial(trial), s.SaveAttempt(self._attempt(trial)), self._call(1, call)], trial)
+        self._write([messages.SaveTrial(trial), messages.SaveAttempt(self._attempt(trial)), self._call(1, call)], trial)
 
     def abandoned(self) -> Trial | None:
         """Return the first trial whose process has gone before it ended the trial."""
@@ -163,24 +163,26 @@ class Journal:
         """Take over an abandoned trial: its next attempt begins now."""
         again = replace(trial, attempt=trial.attempt + 1, started=time.time(), state=TrialState.RUNNING, reason="")
         lost = replace(self._stored(trial), state=JobState.LOST, ended=again.started, message="its process has ended")
-        self._write([s.SaveAttempt(lost), s.SaveTrial(again), s.SaveAttempt(self._attempt(again))], again)
+        self._write(
+            [messages.SaveAttempt(lost), messages.SaveTrial(again), messages.SaveAttempt(self._attempt(again))], again
+        )
         return again
 
     def report(self, trial: Trial, index: int, value: Json) -> None:
         """Write an intermediate result, the `index`th of its attempt."""
         kind = MetricKind.PERIODICAL
-        self._write([s.SaveMetric(Metric(trial.id, trial.attempt, index, kind, index, value, time.time()))])
+        self._write([messages.SaveMetric(Metric(trial.id, trial.attempt, index, kind, index, value, time.time()))])
 
     def end(self, trial: Trial, reports: int, calls: Sequence[Call]) -> None:
         """Write the end of a trial, its final result and the calls of the tuner about it."""
-        records: list[s.Record] = []
+        records: list[messages.Record] = []
         now = trial.ended or time.time()
         if trial.value is not None:
             metric = Metric(trial.id, trial.attempt, reports, MetricKind.FINAL, 0, trial.value, now)
-            records.append(s.SaveMetric(metric))
+            records.append(messages.SaveMetric(metric))
         state = _ENDS.get(trial.state, JobState.CANCELED)
         attempt = replace(self._stored(trial), state=state, ended=now, message=trial.reason)
-        records += [s.SaveTrial(trial), s.SaveAttempt(attempt)]
+        records += [messages.SaveTrial(trial), messages.SaveAttempt(attempt)]
         records += [self._call(number, call) for number, call in enumerate(calls, 1)]
         self._write(records)
         self._mine.discard(trial.id)
@@ -191,7 +193,7 @@ class Journal:
 
     # ------------------------------------------------------------ parts
 
-    def _write(self, records: list[s.Record], mine: Trial | None = None) -> None:
+    def _write(self, records: list[messages.Record], mine: Trial | None = None) -> None:
         if mine is not None:
             self._mine.add(mine.id)
             self._look_busy()
@@ -203,8 +205,8 @@ class Journal:
             raise
         self._seen = self._use().cursor()
 
-    def _call(self, further: int, call: Call) -> s.SaveCall:
-        return s.SaveCall(self._seen.call + further, call)
+    def _call(self, further: int, call: Call) -> messages.SaveCall:
+        return messages.SaveCall(self._seen.call + further, call)
 
     def _attempt(self, trial: Trial) -> Attempt:
         handle = {"process": self._presence.token, "pid": os.getpid()}
@@ -224,7 +226,7 @@ class Journal:
     def _say(self, state: ExperimentState, ended: float | None) -> None:
         settings = make_settings(self.config, is_maximizing(self.config.json().get("tuner") or {}))
         duration_s = self._use().busy_s()
-        self._use().write([s.SaveExperiment(state, "", duration_s, ended, settings)])
+        self._use().write([messages.SaveExperiment(state, "", duration_s, ended, settings)])
         search_folder.write_state(self.folder, state, ended)
 
     def _look_busy(self) -> None:

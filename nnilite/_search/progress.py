@@ -38,7 +38,7 @@ class SearchProgress:
         if self._live is not None:
             self._live.show()
 
-    def ended(self, trial: Trial) -> None:
+    def show_end(self, trial: Trial) -> None:
         """Note that one more trial has ended."""
         self._counts[trial.state] += 1
         if self._live is not None:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.dedupe import JobKey, MetricCursor
 from nnilite._engine.messages import History
 from nnilite._store.trouble import closed
@@ -45,7 +45,7 @@ class AsyncStore:
         """Whether all that was to be committed is."""
         return self._settled.is_set()
 
-    async def commit(self, records: Sequence[s.Record]) -> None:
+    async def commit(self, records: Sequence[messages.Record]) -> None:
         """Write records in one transaction. Raises: StoreError, and then nothing is written."""
         self._settled.clear()
         self.revision = await self._run(self._store.write, records)

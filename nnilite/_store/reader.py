@@ -81,7 +81,7 @@ class Reader:
     async def remarks(self, query: RemarksQuery) -> Sequence[TrialRemarks]:
         return await self._run(find_remarks, self._rows, query)
 
-    async def ended(self) -> AsyncIterator[Trial]:
+    async def read_ended(self) -> AsyncIterator[Trial]:
         """Yield all ended trials, by sequence."""
         after = -1
         while True:

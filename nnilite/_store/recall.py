@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._store.contents import check_limits, read_moment
 from nnilite._store.rows import ATTEMPT_COLUMNS, TRIAL_COLUMNS, call_from, make_attempt, make_trial
 from nnilite._store.stored_values import read_stored_value
@@ -41,7 +41,7 @@ class Recall:
         found = self._one("SELECT value FROM meta WHERE key = ?", key)
         return None if found is None else str(found)
 
-    def settings(self, defaults: s.Settings) -> s.Settings:
+    def settings(self, defaults: messages.Settings) -> messages.Settings:
         """Return the limits of the config, with the user's later changes."""
         with understood(self.path):
             return replace(defaults, **check_limits(self.meta("limits")))
@@ -51,11 +51,11 @@ class Recall:
         with understood(self.path):
             return read_moment(self.meta(key))
 
-    def snapshot(self, maximize: bool) -> s.Snapshot:
+    def snapshot(self, maximize: bool) -> messages.Snapshot:
         """Return what the rules need to continue."""
         with understood(self.path):
             counts = self._use().execute("SELECT state, COUNT(*) FROM trials GROUP BY state").fetchall()
-            return s.Snapshot(
+            return messages.Snapshot(
                 state=ExperimentState(self.meta("state") or "INITIALIZED"),
                 reason=self.meta("reason") or "",
                 duration_s=float(self.meta("duration_s") or 0.0),
@@ -82,14 +82,14 @@ class Recall:
         )
         return make_trial(row) if row else None
 
-    def _live(self) -> Iterator[s.LiveTrial]:
+    def _live(self) -> Iterator[messages.LiveTrial]:
         db = self._use()
         query = f"SELECT {TRIAL_COLUMNS} FROM trials WHERE state IN {_UNENDED} ORDER BY sequence"
         for trial in [make_trial(row) for row in db.execute(query).fetchall()]:
             rows = db.execute(_ATTEMPTS + "ORDER BY a.number", (trial.sequence,)).fetchall()
             attempts = [make_attempt(trial.id, row) for row in rows]
             last, intermediates = self._last_intermediate(trial)
-            yield s.LiveTrial(
+            yield messages.LiveTrial(
                 trial,
                 attempts[-1] if attempts else None,
                 last,
@@ -166,14 +166,14 @@ class Recall:
                 until = max(until, end)
         return busy
 
-    def histories(self) -> list[s.History]:
+    def histories(self) -> list[messages.History]:
         """Return (trial, attempt, intermediate results, ended, succeeded) of each trial with such results, in order."""
         query = (
             "SELECT t.id, t.attempt, t.state, m.value FROM trials t "
             "JOIN metrics m ON m.trial = t.sequence AND m.attempt = t.attempt "
             "WHERE m.final = 0 ORDER BY t.sequence, m.idx"
         )
-        found: dict[str, s.History] = {}
+        found: dict[str, messages.History] = {}
         with understood(self.path):
             for trial, attempt, state, value in self._use().execute(query):
                 ended = TrialState(state).ended

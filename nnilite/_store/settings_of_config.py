@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._plugins import lookup
 from nnilite.config import CheckedConfig
 from nnilite.errors import PluginError
@@ -13,9 +13,9 @@ from nnilite.tuning.class_args import default_of
 from nnilite.tuning.objectives import configured
 
 
-def make_settings(config: CheckedConfig, maximize: bool) -> s.Settings:
+def make_settings(config: CheckedConfig, maximize: bool) -> messages.Settings:
     """Return the settings of the rules, from the config."""
-    return s.Settings(
+    return messages.Settings(
         concurrency=config.trial_concurrency,
         max_trials=config.max_trial_number,
         max_duration_s=config.max_experiment_duration,

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._store.columns import ATTEMPTS, TRIALS
 from nnilite._store.contents import list_foreign_objects
 from nnilite._store.database_schema import MIGRATIONS, SCHEMA, SCHEMA_VERSION
@@ -51,7 +51,7 @@ class Store(Recall):
         self._revision = 0
         self._claim = ""
         # Records that were committed while the file was not in its place.
-        self._committed: Sequence[s.Record] | None = None
+        self._committed: Sequence[messages.Record] | None = None
 
     @classmethod
     def create(cls, path: Path, experiment: str, created: float) -> Store:
@@ -125,7 +125,7 @@ class Store(Recall):
 
     # ------------------------------------------------------------ writing
 
-    def write(self, records: Sequence[s.Record]) -> int:
+    def write(self, records: Sequence[messages.Record]) -> int:
         """Commit records together; returns the new revision.
 
         Raises: StoreError, and then the records are not written, or not to the file at the path. The caller may hand in
@@ -138,29 +138,29 @@ class Store(Recall):
         self._committed = None
         return self._revision
 
-    def _write(self, records: Sequence[s.Record]) -> None:
+    def _write(self, records: Sequence[messages.Record]) -> None:
         trials: dict[str, Trial] = {}
         attempts: dict[tuple[str, int], Attempt] = {}
         metrics: list[tuple[Any, ...]] = []
         attributes: list[tuple[Any, ...]] = []
         calls: list[tuple[Any, ...]] = []
         removals: dict[tuple[str, int], bool] = {}
-        experiment: s.SaveExperiment | None = None
+        experiment: messages.SaveExperiment | None = None
         for record in records:
-            if isinstance(record, s.SaveMetric):
+            if isinstance(record, messages.SaveMetric):
                 m = record.metric
                 final = m.kind is MetricKind.FINAL
                 metrics.append((m.trial, m.attempt, m.index, final, m.sequence, json.dumps(m.value), m.time))
-            elif isinstance(record, s.SaveAttribute):
+            elif isinstance(record, messages.SaveAttribute):
                 a = record.attribute
                 attributes.append((a.trial, a.attempt, a.index, a.name, json.dumps(a.value), a.time))
-            elif isinstance(record, s.SaveTrial):
+            elif isinstance(record, messages.SaveTrial):
                 trials[record.trial.id] = record.trial
-            elif isinstance(record, s.SaveAttempt):
+            elif isinstance(record, messages.SaveAttempt):
                 attempts[record.attempt.trial, record.attempt.number] = record.attempt
-            elif isinstance(record, s.SaveCall):
+            elif isinstance(record, messages.SaveCall):
                 calls.append(_call_row(record))
-            elif isinstance(record, s.SaveRemoval):
+            elif isinstance(record, messages.SaveRemoval):
                 removals[record.trial, record.attempt] = record.pending
             else:
                 experiment = record
@@ -182,7 +182,7 @@ class Store(Recall):
         attributes: list[tuple[Any, ...]],
         calls: list[tuple[Any, ...]],
         removals: dict[tuple[str, int], bool],
-        experiment: s.SaveExperiment | None,
+        experiment: messages.SaveExperiment | None,
     ) -> None:
         db, revision = self._use(), self._revision + 1
         with translated(self.path):
@@ -251,7 +251,7 @@ class Store(Recall):
             "%s was removed or replaced while the experiment ran; it is written back, with all results", self.path
         )
 
-    def note(self, sentences: Sequence[str]) -> None:
+    def add_remarks(self, sentences: Sequence[str]) -> None:
         """Keep sentences on how the experiment was started, which everything that shows it shows, too."""
         self._put_meta(NOTICES, json.dumps(sentences))
 
@@ -287,13 +287,13 @@ _ADD_REMOVAL = "INSERT OR IGNORE INTO removals VALUES ((SELECT sequence FROM tri
 _DROP_REMOVAL = "DELETE FROM removals WHERE trial = (SELECT sequence FROM trials WHERE id = ?) AND number = ?"
 
 
-def _call_row(record: s.SaveCall) -> tuple[Any, ...]:
+def _call_row(record: messages.SaveCall) -> tuple[Any, ...]:
     c = record.call
     value = None if c.value is None else json.dumps(c.value)
     return (record.number, CallKind(c.kind).value, c.trial_job_id, c.parameter_id, value, c.success, c.customized)
 
 
-def _make_experiment_rows(record: s.SaveExperiment) -> Iterable[tuple[str, str]]:
+def _make_experiment_rows(record: messages.SaveExperiment) -> Iterable[tuple[str, str]]:
     yield "state", record.state.value
     yield "reason", storable(record.reason)
     yield "duration_s", repr(record.duration_s)

@@ -41,7 +41,7 @@ class Teller:
         if time.monotonic() < self._not_before and not last:
             return False
         reached = self._position
-        for message, position in self._news.since(reached):
+        for message, position in self._news.read_since(reached):
             if message is not None and message.kind in self._hook.events:
                 if not self._send(message):
                     return False

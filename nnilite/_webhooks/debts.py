@@ -60,7 +60,7 @@ class Debts:
         reached = read_position(self._directory / FOLDER / f"{number}.json")
         count = 0
         with contextlib.closing(NewsReader(database, self._directory.name, "", self._maximize)) as news:
-            for message, _ in news.since(reached):
+            for message, _ in news.read_since(reached):
                 count += message is not None and message.kind in kinds
                 if count >= _MOST_MESSAGES:
                     break

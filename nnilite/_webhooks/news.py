@@ -55,7 +55,7 @@ class NewsReader:
         self._db.execute("PRAGMA trusted_schema = OFF")
         self._failures: set[str] = set()  # that were sent; a trial may change after its end
 
-    def since(self, position: Position) -> Iterator[tuple[Message | None, Position]]:
+    def read_since(self, position: Position) -> Iterator[tuple[Message | None, Position]]:
         """Yield what has happened after the position, in order, each with the position once it is sent."""
         while found := self._trials(position):
             for row in found:

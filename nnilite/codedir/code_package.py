@@ -300,7 +300,7 @@ def _unreadable(paths: Sequence[str]) -> str:
 def _packed(listing: FileList, cache: Path, counter: _Counter) -> str:
     """Return the hash of the listed files, once their archive is in the cache."""
     index = _Index(listing, cache)
-    digest = index.known()
+    digest = index.read_hash()
     if digest is None:
         began = time.time()
         digest = _digest(listing, counter)
@@ -421,7 +421,7 @@ class _Index:
         self._files = [[file.path, file.mode, file.target, *file.stamp] for file in listing.files]
         self._youngest_s = max((max(f.stamp[1:3]) for f in listing.files if f.stamp), default=0) / 1e9
 
-    def known(self) -> str | None:
+    def read_hash(self) -> str | None:
         """Return the hash, if an archive was made of exactly these files and none was being written at that time."""
         try:
             with open_ordinary(str(self._place)) as file:

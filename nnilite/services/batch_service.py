@@ -178,13 +178,13 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
         """
         if at_once or time.monotonic() - self._listed >= self.patience.list_pause_s:
             try:
-                self.note(await self.list_jobs(self.api, wanted))
+                self.record_jobs(await self.list_jobs(self.api, wanted))
             except (NotFound, ConfigError) as error:
                 # A list that is refused says nothing of the jobs.
                 raise ServiceError(str(error)) from error
         return self._jobs
 
-    def note(self, jobs: Mapping[str, JobT]) -> None:
+    def record_jobs(self, jobs: Mapping[str, JobT]) -> None:
         """Use a listing that was made for another reason, such as to log in."""
         self._jobs, self._listed = jobs, time.monotonic()
 

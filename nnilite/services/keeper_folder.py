@@ -137,9 +137,9 @@ class KeeperFolder:
         """Return whether a trial has run here and only its own files are left."""
         return self._files.is_tidied()
 
-    def note(self) -> Mapping[str, Any] | None:
+    def read_note(self) -> Mapping[str, Any] | None:
         """Return what the service has noted of its job here, such as the handle; None if it has not."""
-        return self._files.note()
+        return self._files.read_note()
 
     def keep_note(self, note: Mapping[str, Json]) -> None:
         """Keep the service's note on its job. Raises: OSError."""
@@ -162,7 +162,7 @@ class KeeperFolder:
         """Return the keeper's record of the trial's process, for `worker_side.running_groups`; None if missing."""
         return self._files.started()
 
-    def ended(self, host: str = "") -> JobStatus | None:
+    def read_end(self, host: str = "") -> JobStatus | None:
         """Return how the trial ended, according to its keeper; None if there is no record."""
         record = self._files.exited()
         return None if record is None else end_status(record, host, self.started())
@@ -173,7 +173,7 @@ class KeeperFolder:
         `runs` is called first, and then the end is read: in the other order, an end in between looks like a loss.
         """
         kept = runs()
-        ended = self.ended(host)
+        ended = self.read_end(host)
         if ended is not None:
             return ended
         started = self.started()

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nnilite._engine import messages as s
-from nnilite._engine import service_caller
+from nnilite._engine import messages, service_caller
 from nnilite._engine.engine import Clock, Engine, Parts, end_tasks
 from nnilite._engine.jobs import JobMaker
 from nnilite._engine.rules import Rules
@@ -43,16 +42,16 @@ class FakeTuner:
         """Ready at once, and not curious about intermediate results."""
         return False
 
-    async def answers(self, actions: Sequence[s.TunerCall]) -> AsyncGenerator[Any, None]:
+    async def answers(self, actions: Sequence[messages.TunerCall]) -> AsyncGenerator[Any, None]:
         for action in actions:
             yield self._answer(action)
 
-    def _answer(self, action: s.TunerCall) -> Any:
-        if isinstance(action, s.Ask):
+    def _answer(self, action: messages.TunerCall) -> Any:
+        if isinstance(action, messages.Ask):
             return [{"x": number} for number in action.parameter_ids]
-        if isinstance(action, s.Tell):
+        if isinstance(action, messages.Tell):
             self.calls.append(action.call)
-        elif isinstance(action, s.Assess):
+        elif isinstance(action, messages.Assess):
             self.assessed.append((action.trial, action.values))
             return action.trial not in self.poor
         return None
@@ -131,7 +130,7 @@ async def open_bench(
         database.open()
     else:
         database = Store.create(database.path, "e", 1.0)
-    known = s.Settings(**{"concurrency": 2, "max_trials": 4, **settings})
+    known = messages.Settings(**{"concurrency": 2, "max_trials": 4, **settings})
     clock = Clock()
     rules = Rules(known, database.snapshot(maximize=True), clock())
     numbers = itertools.count(rules.next_sequence)

@@ -286,7 +286,7 @@ class FakeBackend:
     async def bring_file(self, trial: str, path: str) -> None:
         self.fetches.append(path)
 
-    async def ended(self) -> AsyncIterator[Trial]:
+    async def read_ended(self) -> AsyncIterator[Trial]:
         try:
             for number, trial in enumerate(list(self.kept.values())):
                 if number == self.export_ends_after:

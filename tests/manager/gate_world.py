@@ -21,7 +21,7 @@ from typing import Any
 
 from engine_bench import FakeTuner
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.dedupe import Fenced, GapFound
 from nnilite._engine.engine import Engine, Parts, end_tasks
 from nnilite._engine.gate import Taken
@@ -210,7 +210,7 @@ class Platform(FakeService):
 class Watched:
     """What was committed."""
 
-    def committed(self, records: Sequence[s.Record]) -> None:
+    def committed(self, records: Sequence[messages.Record]) -> None:
         """Nobody watches."""
 
 
@@ -220,7 +220,7 @@ class World:
 
     folder: Path
     luck: random.Random
-    settings: s.Settings
+    settings: messages.Settings
     disk: Disk = field(init=False)
     keepers: dict[str, Keeper] = field(default_factory=dict)
     second_runs: dict[str, Keeper] = field(default_factory=dict)

@@ -25,7 +25,7 @@ class Notes:
     def tried(self, job: Job) -> tuple[str, ...]:
         return ()
 
-    async def note(self, job: Job, member: str) -> None:
+    async def record(self, job: Job, member: str) -> None:
         self.known[job.name] = member
 
 

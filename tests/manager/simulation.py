@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.dedupe import MetricCursor, fresh
 from nnilite._engine.rules import Rules
 from nnilite.records import (
@@ -27,7 +27,7 @@ from nnilite.records import (
 from nnilite.service import JobState, JobStatus
 from nnilite.tuner import Call
 
-EMPTY = s.Snapshot(ExperimentState.INITIALIZED, "", 0.0, 0, 0, 0, {}, None, ())
+EMPTY = messages.Snapshot(ExperimentState.INITIALIZED, "", 0.0, 0, 0, 0, {}, None, ())
 
 
 @dataclass
@@ -57,22 +57,22 @@ class Committed:
     trials: dict[str, Trial] = field(default_factory=dict)
     attempts: dict[tuple[str, int], Attempt] = field(default_factory=dict)
     metrics: list[tuple[str, int, int]] = field(default_factory=list)
-    calls: list[s.SaveCall] = field(default_factory=list)
+    calls: list[messages.SaveCall] = field(default_factory=list)
     removals: set[tuple[str, int]] = field(default_factory=set)
-    experiment: s.SaveExperiment | None = None
+    experiment: messages.SaveExperiment | None = None
 
-    def take(self, records: list[s.Record]) -> None:
+    def take(self, records: list[messages.Record]) -> None:
         for record in records:
-            if isinstance(record, s.SaveTrial):
+            if isinstance(record, messages.SaveTrial):
                 self.trials[record.trial.id] = record.trial
-            elif isinstance(record, s.SaveAttempt):
+            elif isinstance(record, messages.SaveAttempt):
                 self._take_attempt(record.attempt)
-            elif isinstance(record, s.SaveMetric):
+            elif isinstance(record, messages.SaveMetric):
                 m = record.metric
                 self.metrics.append((m.trial, m.attempt, m.index))
-            elif isinstance(record, s.SaveCall):
+            elif isinstance(record, messages.SaveCall):
                 self.calls.append(record)
-            elif isinstance(record, s.SaveRemoval):
+            elif isinstance(record, messages.SaveRemoval):
                 change = self.removals.add if record.pending else self.removals.discard
                 change((record.trial, record.attempt))
             else:
@@ -89,11 +89,11 @@ class Committed:
         """What a new tuner is told first."""
         return [record.call for record in sorted(self.calls, key=lambda r: r.number) if record.number <= number]
 
-    def snapshot(self) -> s.Snapshot:
+    def snapshot(self) -> messages.Snapshot:
         live = [t for t in self.trials.values() if not t.state.ended]
         counts = {state: sum(t.state is state for t in self.trials.values()) for state in TrialState}
         ids = [t.parameter_id for t in self.trials.values() if t.parameter_id is not None]
-        return s.Snapshot(
+        return messages.Snapshot(
             ExperimentState.RUNNING,
             "",
             0.0,
@@ -106,17 +106,17 @@ class Committed:
             tuple(self.attempts[key] for key in sorted(self.removals)),
         )
 
-    def _live(self, trial: Trial) -> s.LiveTrial:
+    def _live(self, trial: Trial) -> messages.LiveTrial:
         attempts = [a for (name, _), a in sorted(self.attempts.items()) if name == trial.id]
         lost = sum(a.state == "LOST" and not a.message.startswith(DRILLED) for a in attempts)
         failed = sum(a.state == "FAILED" for a in attempts)
-        return s.LiveTrial(trial, attempts[-1] if attempts else None, None, 0, lost, failed)
+        return messages.LiveTrial(trial, attempts[-1] if attempts else None, None, 0, lost, failed)
 
 
 class World:
     """Rules, and what is around them. Every public method is one step."""
 
-    def __init__(self, settings: s.Settings) -> None:
+    def __init__(self, settings: messages.Settings) -> None:
         self.settings = settings
         self.now = 1000.0
         self.lived = 0.0  # by the manager that runs now
@@ -124,56 +124,58 @@ class World:
         self.rules = Rules(settings, EMPTY, self.now)
         self.jobs: dict[tuple[str, int], SimulatedJob] = {}
         self.cursors: dict[tuple[str, int], MetricCursor] = {}
-        self.actions: list[s.Action] = []
-        self.told: list[s.Tell] = []
-        self.answer: s.Proposed | None = None  # of the tuner, on its way to the rules: no other call before it is there
+        self.actions: list[messages.Action] = []
+        self.told: list[messages.Tell] = []
+        self.answer: messages.Proposed | None = (
+            None  # of the tuner, on its way to the rules: no other call before it is there
+        )
         self.heard: list[Call] | None = []  # by the tuner that lives now; None: it proposed what nobody wanted any more
         self.names = 0
         self.left_to_propose = 1_000_000
 
-    def give(self, given: s.Input) -> None:
+    def give(self, given: messages.Input) -> None:
         outcome = self.rules.step(given)
         self.committed.take(outcome.records)
         self.actions += outcome.actions
 
     def start(self) -> None:
-        self.give(s.TunerReady())
+        self.give(messages.TunerReady())
 
     def act(self, index: int) -> None:
         """One of the actions is taken: not always the oldest, as the tasks of the engine run side by side."""
-        kinds = (s.Submit, s.Cancel, s.Remove)
+        kinds = (messages.Submit, messages.Cancel, messages.Remove)
         service = [a for a in self.actions if isinstance(a, kinds)]
         tuner = [self.answer] if self.answer else [a for a in self.actions if not isinstance(a, kinds)]
         queues = [queue for queue in (service, tuner) if queue]
         if queues:
             action = queues[index % len(queues)][0]
-            if isinstance(action, s.Proposed):
+            if isinstance(action, messages.Proposed):
                 self._propose(action)
             else:
                 self.actions.remove(action)
                 self._act(action)
 
-    def _propose(self, answer: s.Proposed) -> None:
+    def _propose(self, answer: messages.Proposed) -> None:
         self.answer = None
         self.give(answer)
         self._hear([Call("generate", number, trial, parameters) for number, trial, parameters in answer.proposals])
 
-    def _act(self, action: s.Action) -> None:
-        if isinstance(action, s.Ask):
+    def _act(self, action: messages.Action) -> None:
+        if isinstance(action, messages.Ask):
             self._check_tuner(action.after)
             number = min(len(action.parameter_ids), self.left_to_propose)
             self.left_to_propose -= number
             proposals = tuple((i, self._name(), {"x": i}) for i in action.parameter_ids[:number])
-            self.answer = s.Proposed(proposals, len(action.parameter_ids), self.now)
-        elif isinstance(action, s.Tell):
+            self.answer = messages.Proposed(proposals, len(action.parameter_ids), self.now)
+        elif isinstance(action, messages.Tell):
             self._check_tuner(action.number - 1)
             self.told.append(action)
             self._hear([action.call])
-        elif isinstance(action, s.Submit):
+        elif isinstance(action, messages.Submit):
             self._submit(action)
-        elif isinstance(action, s.Cancel):
+        elif isinstance(action, messages.Cancel):
             self._cancel(action)
-        elif isinstance(action, s.Remove):
+        elif isinstance(action, messages.Remove):
             self.remove(action, True)
 
     def _hear(self, calls: list[Call]) -> None:
@@ -189,21 +191,21 @@ class World:
         self.names += 1
         return f"t{self.names}"
 
-    def _submit(self, action: s.Submit) -> None:
+    def _submit(self, action: messages.Submit) -> None:
         key = (action.trial.id, action.attempt.number)
         if key not in self.jobs:  # submitting twice is harmless
             self.jobs[key] = SimulatedJob(*key, [Started(self.now)])
-        self.give(s.Submitted(*key, "fake", {"job": key}, self.now))
+        self.give(messages.Submitted(*key, "fake", {"job": key}, self.now))
 
-    def _cancel(self, action: s.Cancel) -> None:
+    def _cancel(self, action: messages.Cancel) -> None:
         job = self.jobs.get((action.attempt.trial, action.attempt.number))
         if job is not None and job.alive:
             job.exit(-15)
 
-    def remove(self, action: s.Remove, done: bool) -> None:
+    def remove(self, action: messages.Remove, done: bool) -> None:
         key = (action.attempt.trial, action.attempt.number)
         self.jobs[key].removed |= done
-        self.give(s.Removed(*key, done, self.now))
+        self.give(messages.Removed(*key, done, self.now))
 
     # ------------------------------------------------------------ what workers do
 
@@ -238,7 +240,7 @@ class World:
         job = self._pick(index, alive=True)
         if job is not None:
             job.alive = False
-            self.give(s.Polled(job.trial, job.attempt, JobStatus(JobState.LOST, "node gone"), self.now))
+            self.give(messages.Polled(job.trial, job.attempt, JobStatus(JobState.LOST, "node gone"), self.now))
 
     def deliver(self, index: int, first: int, count: int) -> None:
         """A keeper sends part of its spool, perhaps again."""
@@ -257,9 +259,9 @@ class World:
             return  # a gap: the keeper is told where to begin
         found = fresh(cursor, batch)
         if job.trial in self.rules.live:
-            self.give(s.LiveEvents(*key, tuple(found.events), self.now))
+            self.give(messages.LiveEvents(*key, tuple(found.events), self.now))
         elif found.events:
-            self.give(s.LateEvents(trial, self.committed.attempts[key], tuple(found.events), self.now))
+            self.give(messages.LateEvents(trial, self.committed.attempts[key], tuple(found.events), self.now))
         self.cursors[key] = found.cursor
 
     def stale(self, index: int) -> None:
@@ -269,11 +271,11 @@ class World:
             return
         late = Reported(999, MetricKind.FINAL, 0, 1.0, self.now)
         for given in (
-            s.LiveEvents(job.trial, job.attempt, (Started(self.now), late, Exited(self.now, 0)), self.now),
-            s.Polled(job.trial, job.attempt, JobStatus(JobState.SUCCEEDED), self.now),
-            s.Submitted(job.trial, job.attempt, "fake", {"stale": 1}, self.now),
-            s.SubmitRefused(job.trial, job.attempt, "stale", False, self.now, final=True),
-            s.Assessed(job.trial, job.attempt, False, self.now),
+            messages.LiveEvents(job.trial, job.attempt, (Started(self.now), late, Exited(self.now, 0)), self.now),
+            messages.Polled(job.trial, job.attempt, JobStatus(JobState.SUCCEEDED), self.now),
+            messages.Submitted(job.trial, job.attempt, "fake", {"stale": 1}, self.now),
+            messages.SubmitRefused(job.trial, job.attempt, "stale", False, self.now, final=True),
+            messages.Assessed(job.trial, job.attempt, False, self.now),
         ):
             before = self.committed.trials[job.trial]
             self.give(given)
@@ -292,7 +294,7 @@ class World:
             end = next((e for e in job.spool if isinstance(e, Exited)), None)
             states = {None: JobState.LOST, 0: JobState.SUCCEEDED}
             status = JobStatus(states.get(end.code if end else None, JobState.FAILED), "", end.code if end else None)
-        self.give(s.Polled(job.trial, job.attempt, status, self.now))
+        self.give(messages.Polled(job.trial, job.attempt, status, self.now))
 
     def deliver_all(self, job: SimulatedJob) -> None:
         index = list(self.jobs.values()).index(job)
@@ -303,25 +305,25 @@ class World:
     def cancel(self, index: int) -> None:
         names = list(self.committed.trials)
         if names:
-            self.give(s.CancelTrial(names[index % len(names)], self.now))
+            self.give(messages.CancelTrial(names[index % len(names)], self.now))
 
     def drill(self, index: int) -> None:
         """Somebody rehearses the loss of a machine. Only trials that run can be meant; others are left as they are."""
         names = list(self.committed.trials)
         if names:
-            self.give(s.Interrupt(names[index % len(names)], self.now))
+            self.give(messages.Interrupt(names[index % len(names)], self.now))
 
     def rerun(self, index: int) -> None:
         ended = [trial for trial in self.committed.trials.values() if trial.state.ended]
         if ended:
-            self.give(s.Rerun(ended[index % len(ended)], self.now))
+            self.give(messages.Rerun(ended[index % len(ended)], self.now))
 
     def refuse(self, busy: bool) -> None:
         """The service has no room, or fails, for the next submission."""
         for action in self.actions:
-            if isinstance(action, s.Submit) and (action.trial.id, action.attempt.number) not in self.jobs:
+            if isinstance(action, messages.Submit) and (action.trial.id, action.attempt.number) not in self.jobs:
                 self.actions.remove(action)
-                self.give(s.SubmitRefused(action.trial.id, action.attempt.number, "no room", busy, self.now))
+                self.give(messages.SubmitRefused(action.trial.id, action.attempt.number, "no room", busy, self.now))
                 return
 
     def swallow(self, crash: bool) -> None:
@@ -329,35 +331,35 @@ class World:
 
         Only at the first try: who asks for a trial's end does not wait for further ones without end.
         """
-        for action in [action for action in self.actions if isinstance(action, s.Submit)]:
+        for action in [action for action in self.actions if isinstance(action, messages.Submit)]:
             key = (action.trial.id, action.attempt.number)
             if key not in self.jobs and not self.rules.live[key[0]].refusals:
                 self.actions.remove(action)
                 self.jobs[key] = SimulatedJob(*key, [Started(self.now)])
-                self.crash() if crash else self.give(s.SubmitRefused(*key, "no answer", False, self.now))
+                self.crash() if crash else self.give(messages.SubmitRefused(*key, "no answer", False, self.now))
                 return
 
     def hold_on(self) -> None:
         """The service cannot remove a job now."""
         for action in self.actions:
-            if isinstance(action, s.Remove):
+            if isinstance(action, messages.Remove):
                 self.actions.remove(action)
                 self.remove(action, False)
                 return
 
     def customize(self) -> None:
-        self.give(s.Customized(self._name(), {"x": -1}, self.now))
+        self.give(messages.Customized(self._name(), {"x": -1}, self.now))
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
         self.lived += seconds
-        self.give(s.Tick(self.now, self.lived))
+        self.give(messages.Tick(self.now, self.lived))
 
     def be_stopped(self, seconds: float) -> None:
         """The manager's process is stopped for a while: nothing that runs may be held to be silent for that."""
         attempts = {name: live.trial.attempt for name, live in self.rules.live.items()}
         self.now += seconds
-        self.give(s.Tick(self.now, self.lived))
+        self.give(messages.Tick(self.now, self.lived))
         again = [name for name, live in self.rules.live.items() if attempts.get(name) != live.trial.attempt]
         assert not again, "an attempt was given up for a time in which nobody could have heard it"
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from engine_bench import Bench, StartBench
 
-from nnilite._engine import guarded_calls, service_caller, slow_calls
-from nnilite._engine import messages as s
+from nnilite._engine import guarded_calls, messages, service_caller, slow_calls
 from nnilite._engine.call_queue import CallQueue
 from nnilite.errors import NoCapacity
 from nnilite.records import Attempt, Exited, Started, Trial
@@ -19,16 +18,16 @@ from waiting import eventually_async, others_turn
 pytestmark = pytest.mark.usefixtures("impatient")
 
 
-def submit(number: int) -> s.Submit:
-    return s.Submit(Trial(f"t{number}", number, {}), Attempt(f"t{number}", 0))
+def submit(number: int) -> messages.Submit:
+    return messages.Submit(Trial(f"t{number}", number, {}), Attempt(f"t{number}", 0))
 
 
-def cancel(number: int) -> s.Cancel:
-    return s.Cancel(Attempt(f"t{number}", 0, handle={}))
+def cancel(number: int) -> messages.Cancel:
+    return messages.Cancel(Attempt(f"t{number}", 0, handle={}))
 
 
-def remove(number: int) -> s.Remove:
-    return s.Remove(Attempt(f"t{number}", 0, handle={}))
+def remove(number: int) -> messages.Remove:
+    return messages.Remove(Attempt(f"t{number}", 0, handle={}))
 
 
 def queue(*calls: Any) -> CallQueue:

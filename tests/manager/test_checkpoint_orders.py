@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from nnilite._checkpoints.checkpoint_folders import CheckpointFolders
 from nnilite._checkpoints.checkpoint_rule import CheckpointRule
 from nnilite._checkpoints.checkpoint_tidying import CheckpointTidier, make_after_tidying
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite.errors import NoCapacity
 from nnilite.records import Attempt, Trial, TrialState
 from waiting import others_turn
@@ -130,7 +130,7 @@ class World:
             self.durable[trial.id] = trial
             if trial.state.ended:
                 self.must_exist.pop(trial.id, None)
-        records, self.uncommitted = [s.SaveTrial(trial) for trial in self.uncommitted], []
+        records, self.uncommitted = [messages.SaveTrial(trial) for trial in self.uncommitted], []
         if records:
             self.tidier.committed(records)
 

@@ -17,7 +17,7 @@ from nnilite._checkpoints import checkpoint_folders, checkpoint_tidying
 from nnilite._checkpoints.checkpoint_folders import CheckpointFolders
 from nnilite._checkpoints.checkpoint_rule import CheckpointRule
 from nnilite._checkpoints.checkpoint_tidying import CheckpointTidier, keep_tidy, make_after_tidying
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite.errors import NoCapacity
 from nnilite.records import Attempt, Trial, TrialState
 from waiting import eventually_async
@@ -54,7 +54,7 @@ def trial(name: str, state: TrialState = TrialState.SUCCEEDED, attempt: int = 0)
 def ended(folder: Path, keep: str, names: str = "b", size: int | None = None, **more: Any) -> list[str]:
     """What is left after the ends of these trials."""
     tidying = tidier(folder, keep, size, rules(**more))
-    tidying.committed([s.SaveTrial(trial(name)) for name in names])
+    tidying.committed([messages.SaveTrial(trial(name)) for name in names])
     asyncio.run(tidying.tidy_up())
     return left(folder)
 
@@ -81,11 +81,11 @@ def test_none_is_kept(folder: Path) -> None:
 def test_those_of_the_best_trial_are_kept_until_another_is_better(folder: Path) -> None:
     known = rules(best="a")
     tidying = tidier(folder, "best", known=known)
-    tidying.committed([s.SaveTrial(trial("a"))])
+    tidying.committed([messages.SaveTrial(trial("a"))])
     asyncio.run(tidying.tidy_up())
     assert len(left(folder)) == 4
     known.best = SimpleNamespace(id="b")
-    tidying.committed([s.SaveTrial(trial("b"))])
+    tidying.committed([messages.SaveTrial(trial("b"))])
     asyncio.run(tidying.tidy_up())
     assert left(folder) == ["b/1 'x'\n.pt", "b/2.pt"]
 
@@ -118,11 +118,11 @@ def test_trials_that_ended_under_an_earlier_manager_are_tidied_up(folder: Path) 
 
 def test_what_an_attempt_that_was_given_up_has_saved_goes_once_it_is_removed(folder: Path) -> None:
     tidying = tidier(folder, "none")
-    tidying.committed([s.SaveTrial(trial("b", attempt=1))])
+    tidying.committed([messages.SaveTrial(trial("b", attempt=1))])
     asyncio.run(tidying.tidy_up())
     (folder / "b").mkdir()
     (folder / "b" / "late.pt").touch()
-    tidying.committed([s.SaveRemoval("b", 0, pending=False)])
+    tidying.committed([messages.SaveRemoval("b", 0, pending=False)])
     asyncio.run(tidying.tidy_up())
     assert left(folder) == ["a/1 'x'\n.pt", "a/2.pt"]
 
@@ -190,7 +190,7 @@ async def test_a_trial_waits_for_its_start_while_its_old_checkpoints_are_set_asi
 
     tidying = tidier(folder, "none", known=known, blocking=blocking)
     start = make_after_tidying([tidying], lambda trial, attempt: "a job")  # type: ignore[arg-type, return-value]
-    tidying.committed([s.SaveTrial(trial("b"))])
+    tidying.committed([messages.SaveTrial(trial("b"))])
     working = asyncio.create_task(tidying.tidy_up())
     await eventually_async(lambda: tidying.holds("b"))
     known.live["b"] = None
@@ -220,7 +220,7 @@ async def test_a_folder_of_checkpoints_that_hangs_holds_up_no_other(
     monkeypatch.setattr(CheckpointFolders, "look", look)
     tidying, over = tidier(folder, "none"), asyncio.Event()
     running = asyncio.create_task(tidying.run(over))
-    tidying.committed([s.SaveTrial(trial(name)) for name in "ab"])
+    tidying.committed([messages.SaveTrial(trial(name)) for name in "ab"])
     before = threading.active_count()
     await eventually_async(lambda: left(folder) == ["a/1 'x'\n.pt", "a/2.pt"])
     assert threading.active_count() - before < 4

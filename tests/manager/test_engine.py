@@ -10,8 +10,7 @@ import pytest
 from engine_bench import Bench, StartBench
 
 from nnilite._answers.queries import Profile
-from nnilite._engine import messages as s
-from nnilite._engine import service_caller
+from nnilite._engine import messages, service_caller
 from nnilite._engine.dedupe import Fenced, GapFound
 from nnilite._engine.messages import Ask
 from nnilite._store.async_store import AsyncStore
@@ -52,9 +51,9 @@ async def test_a_service_that_cannot_now_is_asked_again_later(bench: Bench) -> N
 async def test_a_misbehaving_service_does_not_hold_up_the_engine(start_bench: StartBench, service: Any) -> None:
     bench = await start_bench(service=service)
     await bench.until(lambda: len(bench.live) == 2)
-    await asyncio.wait_for(bench.engine.do(s.Customized("mine", {}, bench.engine.now())), 1.0)
+    await asyncio.wait_for(bench.engine.do(messages.Customized("mine", {}, bench.engine.now())), 1.0)
     assert all(waiting_reasons(bench))
-    await asyncio.wait_for(bench.engine.do(s.Stop(bench.engine.now())), 1.0)
+    await asyncio.wait_for(bench.engine.do(messages.Stop(bench.engine.now())), 1.0)
 
 
 @pytest.mark.parametrize("lie", ["short", "garbage", "state", "alive", "future"])
@@ -146,7 +145,7 @@ async def test_nothing_is_acknowledged_while_it_cannot_be_committed(
 ) -> None:
     monkeypatch.setattr("nnilite._engine.engine._STORE_RETRY_S", 0.05)
     bench = await start_bench(store=FullDisk)
-    waiting = asyncio.create_task(bench.engine.do(s.Customized("mine", {}, bench.engine.now())))
+    waiting = asyncio.create_task(bench.engine.do(messages.Customized("mine", {}, bench.engine.now())))
     await bench.until(lambda: bench.engine.trouble)
     before = bench.store.tries  # type: ignore[attr-defined]
     await bench.until(lambda: bench.store.tries > before + 2)  # type: ignore[attr-defined]
@@ -163,7 +162,7 @@ async def test_the_tuner_hears_of_a_result_whose_commit_waits_and_so_does_one_th
 
     def write_or_fail(store: Store, records: Any) -> int:
         # Only the commit that is meant: one before it that waits would keep the step itself waiting.
-        if full.is_set() and any(isinstance(record, s.SaveMetric) for record in records):
+        if full.is_set() and any(isinstance(record, messages.SaveMetric) for record in records):
             raise StoreError("no space left", busy=True)
         return write(store, records)
 
@@ -323,13 +322,13 @@ async def test_a_stop_while_the_last_reports_are_read_does_not_wait_for_them(ben
     await bench.until(lambda: len(bench.fake.jobs) == 2)
     for job in bench.fake.jobs.values():
         job.events = [Started(1.0), Reported(0, MetricKind.FINAL, 0, 7.0, 2.0)]
-    await bench.engine.do(s.Stop(bench.engine.now()))
+    await bench.engine.do(messages.Stop(bench.engine.now()))
     await bench.until(lambda: bench.ended.done(), timeout_s=60.0)
 
 
 async def test_after_the_end_nothing_is_acknowledged(bench: Bench) -> None:
     await bench.until(lambda: len(bench.fake.jobs) == 2)
-    await bench.engine.do(s.Stop(bench.engine.now()))
+    await bench.engine.do(messages.Stop(bench.engine.now()))
     await bench.until(lambda: bench.engine.rules.state is ExperimentState.STOPPED)
     await bench.until(lambda: bench.ended.done(), timeout_s=60.0)
     with pytest.raises(ServiceError, match="has stopped"):

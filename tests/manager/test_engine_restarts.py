@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from engine_bench import Bench, open_bench
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._store.writer import Store
 from nnilite.errors import ServiceError
 from nnilite.records import Started
@@ -35,9 +35,9 @@ async def test_a_cancellation_that_a_manager_died_over_is_asked_for_by_the_next(
     platform: dict[str, fakes.FakeJob] = {}
     async with open_bench(tmp_path, service=of(platform)) as first:
         await first.until(lambda: len(first.engine.submitted()) == 2)
-        await first.engine.do(s.Tick(first.engine.now(), 0.0))
+        await first.engine.do(messages.Tick(first.engine.now(), 0.0))
         first.engine.caller.put = lambda action: None  # type: ignore[method-assign]  # it dies before it gets to it
-        await first.engine.do(s.CancelTrial("t0", first.engine.now()))
+        await first.engine.do(messages.CancelTrial("t0", first.engine.now()))
     async with open_bench(tmp_path, service=of(platform)) as second:
         await second.until(lambda: platform["nni-e-t0-0"].cancels)
         assert not platform["nni-e-t1-0"].cancels
@@ -80,7 +80,7 @@ async def test_a_removal_that_fails_is_asked_for_again_and_once_more_at_the_stop
             )
         )
         bench.fake.remove_with = None
-        await bench.engine.do(s.Stop(bench.engine.now()))
+        await bench.engine.do(messages.Stop(bench.engine.now()))
         await bench.ended
         assert all(job.removed for job in bench.fake.jobs.values())
     assert removals(tmp_path) == 0
@@ -89,7 +89,7 @@ async def test_a_removal_that_fails_is_asked_for_again_and_once_more_at_the_stop
 async def test_a_job_that_is_still_being_ended_at_the_stop_is_removed_a_moment_later(bench: Bench) -> None:
     bench.fake.remove_with = ServiceError("it is still being ended")
     await bench.run_all(4)
-    await bench.engine.do(s.Stop(bench.engine.now()))
+    await bench.engine.do(messages.Stop(bench.engine.now()))
     await bench.until(lambda: bench.fake.calls.count("remove nni-e-t0-0") > 2)
     bench.fake.remove_with = None
     await bench.ended
@@ -104,7 +104,7 @@ async def test_a_platform_that_removes_nothing_holds_the_end_up_for_a_while_only
     async with open_bench(tmp_path) as bench:
         bench.fake.remove_with = ServiceError("the platform is away")
         await bench.run_all(4)
-        await bench.engine.do(s.Stop(bench.engine.now()))
+        await bench.engine.do(messages.Stop(bench.engine.now()))
         await bench.ended
     assert removals(tmp_path) == 4
 
@@ -115,8 +115,8 @@ async def test_a_job_whose_platform_did_not_confirm_its_end_is_ended_through_its
         await stopped.engine.commit_events("t0", 0, [Started(1.0)])
         for job in stopped.fake.jobs.values():
             job.obeys = False
-        await stopped.engine.do(s.Stop(stopped.engine.now()))
-        await stopped.engine.do(s.Abandon(stopped.engine.now()))
+        await stopped.engine.do(messages.Stop(stopped.engine.now()))
+        await stopped.engine.do(messages.Abandon(stopped.engine.now()))
         await stopped.ended
     async with open_bench(tmp_path) as resumed:
         assert (await resumed.engine.commit_events("t0", 0, [])).cancel

@@ -127,7 +127,7 @@ async def _show(running: Bench) -> None:
     await running.until(running.engine.submitted)
     for (value,) in running.store._store._use().execute("SELECT value FROM metrics"):
         json.dumps(json.loads(value), ensure_ascii=False).encode("utf-8")
-    async for trial in running.manager.results.ended():
+    async for trial in running.manager.results.read_ended():
         json.dumps([trial.value, trial.reason], ensure_ascii=False).encode("utf-8")
     await running.manager.profile()
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from engine_bench import Bench, StartBench, open_bench
 
-from nnilite._engine import messages as s
-from nnilite._engine import report_reader
+from nnilite._engine import messages, report_reader
 from nnilite._engine.dedupe import Fenced
 from nnilite._store.async_store import AsyncStore
 from nnilite.errors import ServiceError, StoreError
@@ -65,7 +64,7 @@ async def stored(bench: Bench, trial: str = "t0", attempt: int = 0) -> int:
 
 async def committed(bench: Bench) -> None:
     """Until all that the rules have seen so far is in the store."""
-    await bench.engine.do(s.Tick(bench.engine.now(), 0.0))
+    await bench.engine.do(messages.Tick(bench.engine.now(), 0.0))
 
 
 async def test_a_batch_whose_output_cannot_be_written_is_not_taken_and_is_taken_when_it_comes_again(
@@ -162,7 +161,7 @@ async def test_the_rest_and_the_end_do_not_overtake_a_batch_that_waits_for_the_d
 
 async def test_events_that_come_when_their_trial_has_just_ended_are_kept_all_the_same(bench: Bench) -> None:
     await bench.until(lambda: bench.engine.submitted())
-    over = s.Polled(*JOB, JobStatus(JobState.FAILED, "gone", 1), bench.engine.now())
+    over = messages.Polled(*JOB, JobStatus(JobState.FAILED, "gone", 1), bench.engine.now())
     bench.engine.put(over)  # is looked at first, in the same round
     assert (await bench.engine.commit_events(*JOB, metrics(0, 1))).metrics == 2
     assert await stored(bench) == 2
@@ -170,7 +169,7 @@ async def test_events_that_come_when_their_trial_has_just_ended_are_kept_all_the
 
 async def test_a_batch_of_an_attempt_that_was_just_replaced_is_not_acknowledged(bench: Bench) -> None:
     await bench.until(lambda: bench.engine.submitted())
-    bench.engine.put(s.Polled(*JOB, JobStatus(JobState.LOST, "gone"), bench.engine.now()))
+    bench.engine.put(messages.Polled(*JOB, JobStatus(JobState.LOST, "gone"), bench.engine.now()))
     with pytest.raises(Fenced):
         await bench.engine.commit_events(*JOB, metrics(0, 1))
 
@@ -355,9 +354,9 @@ def test_readings_that_overlap_do_not_pile_up() -> None:
 
 async def test_texts_from_outside_that_cannot_be_encoded_do_not_end_the_manager(bench: Bench) -> None:
     await bench.until(lambda: bench.engine.submitted())
-    seen = s.Polled(*JOB, JobStatus(JobState.RUNNING, "", host="h\ud800", url="u\ud800"), bench.engine.now())
+    seen = messages.Polled(*JOB, JobStatus(JobState.RUNNING, "", host="h\ud800", url="u\ud800"), bench.engine.now())
     await bench.engine.do(seen)
-    await bench.engine.do(s.TunerFailed("Traceback: \ud800"))
+    await bench.engine.do(messages.TunerFailed("Traceback: \ud800"))
     assert bench.engine.rules.reason == "Traceback: \ud800"
     assert not bench.ended.done()
 
@@ -377,7 +376,7 @@ async def test_values_of_a_status_that_cannot_be_stored_are_left_out(
     bench = await start_bench(service=Odd)
     seen = TrialState.RUNNING if state is JobState.RUNNING else TrialState.FAILED
     await bench.until(lambda: bench.engine.rules.counts[seen])
-    await bench.engine.do(s.TunerFailed("over"))
+    await bench.engine.do(messages.TunerFailed("over"))
     assert not bench.ended.done()
 
 

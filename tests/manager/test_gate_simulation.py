@@ -12,7 +12,7 @@ from gate_world import World, play
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 
 RUNS = int(os.environ.get("NNILITE_SIMULATION_RUNS", "500")) // 5
 MEMORY = Path("/dev/shm")
@@ -39,7 +39,7 @@ STEPS = st.one_of(st.lists(STEP, max_size=10), st.lists(STEP, min_size=20, max_s
 
 
 async def check_life(folder: Path, seed: int, steps: list[tuple[Any, ...]]) -> None:
-    world = World(folder, random.Random(seed), s.Settings(concurrency=2, max_trials=4, retries_lost=2))
+    world = World(folder, random.Random(seed), messages.Settings(concurrency=2, max_trials=4, retries_lost=2))
     await world.open()
     try:
         await world.pass_time(0.1)

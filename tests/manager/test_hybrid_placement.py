@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation import EMPTY
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.hybrid import HybridService, Member
 from nnilite._engine.rules import Rules
 from nnilite.errors import NoCapacity, ServiceError
@@ -58,7 +58,7 @@ class Notes:
     def tried(self, job: Job) -> tuple[str, ...]:
         return ()
 
-    async def note(self, job: Job, member: str) -> None:
+    async def record(self, job: Job, member: str) -> None:
         turn = self.fate.next()
         if turn == "killed before":
             raise Killed
@@ -194,24 +194,24 @@ async def test_a_manager_that_comes_back_asks_the_member_that_the_last_one_asked
 
 
 def test_a_member_that_never_tells_whether_it_has_the_trial_is_given_up_with_the_attempt() -> None:
-    rules = Rules(s.Settings(1, silence_s=100.0, retries_lost=1), EMPTY, 0.0)
-    rules.step(s.Customized("t", {}, 0.0))
-    rules.step(s.Asked("t", 0, "near", 0.0))
-    rules.step(s.SubmitRefused("t", 0, "near: no answer", False, 1.0))
-    rules.step(s.Tick(90.0, 90.0))
-    rules.step(s.SubmitRefused("t", 0, "near: no answer", False, 90.0))
+    rules = Rules(messages.Settings(1, silence_s=100.0, retries_lost=1), EMPTY, 0.0)
+    rules.step(messages.Customized("t", {}, 0.0))
+    rules.step(messages.Asked("t", 0, "near", 0.0))
+    rules.step(messages.SubmitRefused("t", 0, "near: no answer", False, 1.0))
+    rules.step(messages.Tick(90.0, 90.0))
+    rules.step(messages.SubmitRefused("t", 0, "near: no answer", False, 90.0))
     assert rules.live["t"].trial.attempt == 0
-    rules.step(s.Tick(110.0, 101.0))
+    rules.step(messages.Tick(110.0, 101.0))
     trial = rules.live["t"].trial
     assert (trial.attempt, trial.state) == (1, TrialState.WAITING)
     assert "near did not confirm for 101 s whether it has the trial" in trial.reason
 
 
 def test_a_service_that_is_the_only_one_is_asked_without_end() -> None:
-    rules = Rules(s.Settings(1, silence_s=100.0, retries_lost=1), EMPTY, 0.0)
-    rules.step(s.Customized("t", {}, 0.0))
-    rules.step(s.SubmitRefused("t", 0, "no answer", False, 1.0))
-    rules.step(s.Tick(5000.0, 5000.0))
+    rules = Rules(messages.Settings(1, silence_s=100.0, retries_lost=1), EMPTY, 0.0)
+    rules.step(messages.Customized("t", {}, 0.0))
+    rules.step(messages.SubmitRefused("t", 0, "no answer", False, 1.0))
+    rules.step(messages.Tick(5000.0, 5000.0))
     assert rules.live["t"].trial.attempt == 0
 
 

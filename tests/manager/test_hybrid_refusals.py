@@ -8,7 +8,7 @@ import pytest
 from hybrid_bench import hybrid_of, job
 from simulation import EMPTY
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.hybrid import HybridService, Member
 from nnilite._engine.rules import Rules
 from nnilite.errors import ConfigError, NniliteError, NoCapacity, PluginError, ServiceError
@@ -111,13 +111,13 @@ async def test_a_member_that_breaks_when_polled_does_not_hide_the_others_jobs(
 
 
 def test_a_fault_that_hardly_passes_is_tried_some_times_and_then_ends_the_trial() -> None:
-    rules = Rules(s.Settings(1), EMPTY, 0.0)
-    rules.step(s.Customized("t", {}, 0.0))
+    rules = Rules(messages.Settings(1), EMPTY, 0.0)
+    rules.step(messages.Customized("t", {}, 0.0))
     for number in range(8):
         assert rules.live["t"].trial.state is TrialState.WAITING
         now = 100.0 * number
-        rules.step(s.Tick(now, now))
-        last = rules.step(s.SubmitRefused("t", 0, "fake failed with TypeError: None", False, now, lasting=True))
+        rules.step(messages.Tick(now, now))
+        last = rules.step(messages.SubmitRefused("t", 0, "fake failed with TypeError: None", False, now, lasting=True))
     assert rules.live == {}
-    [trial] = [one.trial for one in last.records if isinstance(one, s.SaveTrial)]
+    [trial] = [one.trial for one in last.records if isinstance(one, messages.SaveTrial)]
     assert (trial.state, trial.reason) == (TrialState.FAILED, "fake failed with TypeError: None")

@@ -16,7 +16,7 @@ import pytest
 
 from nnilite._answers.backend import TrialQuery
 from nnilite._answers.bulk_queries import ImportanceMethod, PageCursor, Table
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._rest.insight import write_rows
 from nnilite._store.importance import columns, compute, flatten
 from nnilite._store.reader import Reader
@@ -58,7 +58,7 @@ def trial(sequence: int, **more: Any) -> Trial:
 
 
 def save(store: Store, trials: Sequence[Trial]) -> None:
-    store.write([s.SaveTrial(one) for one in trials])
+    store.write([messages.SaveTrial(one) for one in trials])
 
 
 def rows_of(page: Any) -> list[dict[str, Any]]:
@@ -99,7 +99,7 @@ def test_rows_survive_values_that_are_no_json(store: Store, ask: Ask) -> None:
 def test_trials_without_a_final_result_bring_their_latest_one(store: Store, ask: Ask, state: TrialState) -> None:
     save(store, [trial(0, state=state, value=None), trial(1), trial(2, value=None)])
     metrics = [Metric(f"t{t}", 0, k, MetricKind.PERIODICAL, k, k / 2, 1.0) for t in range(2) for k in range(4)]
-    store.write([s.SaveMetric(metric) for metric in metrics])
+    store.write([messages.SaveMetric(metric) for metric in metrics])
     rows = rows_of(ask(lambda bulk: bulk.rows(Table.TRIALS, PageCursor(), 10)))
     assert [row["latest"] for row in rows] == [1.5, None, None]
     assert ask(lambda bulk: bulk._reader.trials(TrialQuery())).latest == {"t0": 1.5}
@@ -107,7 +107,7 @@ def test_trials_without_a_final_result_bring_their_latest_one(store: Store, ask:
 
 def test_attempts_are_listed_with_their_hosts(store: Store, ask: Ask) -> None:
     save(store, [trial(0)])
-    store.write([s.SaveAttempt(Attempt("t0", number, host=f"h{number}")) for number in (0, 1)])
+    store.write([messages.SaveAttempt(Attempt("t0", number, host=f"h{number}")) for number in (0, 1)])
     page = ask(lambda bulk: bulk.rows(Table.ATTEMPTS, PageCursor(), 10))
     answer = json.loads(write_rows(Table.ATTEMPTS, page))
     assert [row[answer["columns"].index("host")] for row in answer["rows"]] == ["h0", "h1"]
@@ -117,7 +117,7 @@ def test_attempts_are_listed_with_their_hosts(store: Store, ask: Ask) -> None:
 def test_curves_are_thinned_and_keep_their_end(store: Store, ask: Ask) -> None:
     save(store, [trial(0)])
     metrics = [Metric("t0", 0, k, MetricKind.PERIODICAL, k, {"default": k, "loss": -k}, 1.0) for k in range(1000)]
-    store.write([s.SaveMetric(metric) for metric in metrics])
+    store.write([messages.SaveMetric(metric) for metric in metrics])
     (curve,) = ask(lambda bulk: bulk.curves(["t0", "unknown"], 50, "loss"))
     assert len(curve.steps) <= 51
     assert (curve.steps[0], curve.steps[-1], curve.values[-1]) == (0, 999, -999.0)
@@ -166,7 +166,7 @@ def test_trials_that_were_stopped_early_count_for_the_importance_if_asked(store:
     stopped = [trial(n, state=TrialState.EARLY_STOPPED, value=None) for n in range(20)]
     save(store, stopped)
     reports = [Metric(f"t{n}", 0, k, MetricKind.PERIODICAL, k, float(n + k), 1.0) for n in range(20) for k in range(2)]
-    store.write([s.SaveMetric(metric) for metric in reports])
+    store.write([messages.SaveMetric(metric) for metric in reports])
     method = ImportanceMethod.PED_ANOVA
     assert ask(lambda insight: insight.importance(method, "default")).trials == 0
     assert ask(lambda insight: insight.importance(method, "default", stopped=True)).trials == 20

@@ -175,7 +175,7 @@ def test_a_ticket_changes_nothing_and_is_made_for_nobody_else(client: Client) ->
     ],
 )
 def test_host_names_follow_from_the_bind_address(bind: str, host: str, known: bool) -> None:
-    assert HostNames(bind, ["Named.Example"] if host.startswith("named") else []).known(host) is known
+    assert HostNames(bind, ["Named.Example"] if host.startswith("named") else []).accepts(host) is known
 
 
 def test_a_request_without_a_host_name_is_refused(client: Client) -> None:

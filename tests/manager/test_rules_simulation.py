@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simulation import EMPTY, Committed, World
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.rules import Rules
 from nnilite.records import EndCause, Exited, ExperimentState, MetricKind, Reported, Started, TrialState
 from nnilite.service import JobState, JobStatus
@@ -45,7 +45,7 @@ STEP = st.one_of(
 # lists that may be short are short nearly always, and reach little
 STEPS = st.one_of(st.lists(STEP, max_size=10), st.lists(STEP, min_size=30, max_size=120))
 SETTINGS = st.builds(
-    s.Settings,
+    messages.Settings,
     concurrency=st.integers(1, 4),
     max_trials=st.integers(1, 6),
     retries_lost=st.integers(0, 2),
@@ -64,7 +64,7 @@ def check_always(world: World) -> None:
     assert len(set(world.committed.metrics)) == len(world.committed.metrics), "a metric was doubled"
     numbers = [record.number for record in world.committed.calls]
     assert len(set(numbers)) == len(numbers), "two calls of the tuner have one number"
-    asked = world.answer or any(isinstance(action, s.Ask) for action in world.actions)
+    asked = world.answer or any(isinstance(action, messages.Ask) for action in world.actions)
     assert not (asked and world.rules.state is ExperimentState.DONE), "done, and yet there may be more trials"
     states = [trial.state for trial in world.committed.trials.values()]
     assert world.rules.counts == {state: states.count(state) for state in TrialState}
@@ -82,7 +82,7 @@ def check_calls(world: World) -> None:
 @settings(max_examples=RUNS, suppress_health_check=list(HealthCheck))
 @given(SETTINGS, STEPS)
 def test_whatever_happens_everything_ends_and_nothing_is_lost_or_doubled(
-    settings: s.Settings, steps: list[tuple[str, ...]]
+    settings: messages.Settings, steps: list[tuple[str, ...]]
 ) -> None:
     world = World(settings)
     world.start()
@@ -103,7 +103,7 @@ def test_whatever_happens_everything_ends_and_nothing_is_lost_or_doubled(
 @settings(max_examples=RUNS // 5, suppress_health_check=list(HealthCheck))
 @given(SETTINGS, STEPS)
 def test_every_metric_of_a_job_that_lives_to_deliver_is_committed(
-    settings: s.Settings, steps: list[tuple[str, ...]]
+    settings: messages.Settings, steps: list[tuple[str, ...]]
 ) -> None:
     world = World(settings)
     world.start()
@@ -119,85 +119,85 @@ def test_every_metric_of_a_job_that_lives_to_deliver_is_committed(
 
 @settings(max_examples=RUNS // 5, suppress_health_check=list(HealthCheck))
 @given(SETTINGS, STEPS)
-def test_a_stop_ends_everything_from_any_state(settings: s.Settings, steps: list[tuple[str, ...]]) -> None:
+def test_a_stop_ends_everything_from_any_state(settings: messages.Settings, steps: list[tuple[str, ...]]) -> None:
     world = World(settings)
     world.start()
     for name, *arguments in steps:
         getattr(world, name)(*arguments)
-    world.give(s.Stop(world.now))
+    world.give(messages.Stop(world.now))
     world.run_out()
-    world.give(s.Abandon(world.now))
+    world.give(messages.Abandon(world.now))
     assert world.rules.state is ExperimentState.STOPPED
     assert all(trial.state.ended for trial in world.committed.trials.values())
 
 
 def test_a_running_trial_of_which_nothing_is_heard_says_so_until_something_is() -> None:
-    rules = Rules(s.Settings(1), EMPTY, 0.0)
-    rules.step(s.Customized("t", {}, 0.0))
-    rules.step(s.Submitted("t", 0, "remote", {}, 0.0))
+    rules = Rules(messages.Settings(1), EMPTY, 0.0)
+    rules.step(messages.Customized("t", {}, 0.0))
+    rules.step(messages.Submitted("t", 0, "remote", {}, 0.0))
     reasons = []
     for state, reason in ((JobState.RUNNING, ""), (JobState.UNKNOWN, "box is down"), (JobState.RUNNING, "")):
-        rules.step(s.Polled("t", 0, JobStatus(state, reason), 1.0))
+        rules.step(messages.Polled("t", 0, JobStatus(state, reason), 1.0))
         trial = rules.live["t"].trial
         reasons.append((trial.state, trial.reason))
     assert reasons == [(TrialState.RUNNING, reason) for reason in ("", "box is down", "")]
 
 
 def test_a_tuner_without_ideas_is_asked_again_when_a_result_came_while_it_was_asked() -> None:
-    rules = Rules(s.Settings(1), EMPTY, 0.0)
-    rules.step(s.TunerReady())
-    rules.step(s.Customized("t", {}, 0.0))
-    rules.step(s.Submitted("t", 0, "local", {}, 0.0))
-    rules.step(s.LiveEvents("t", 0, (Reported(0, MetricKind.FINAL, 0, 1.0, 1.0), Exited(1.0, 0)), 1.0))
-    asked = rules.step(s.Proposed((), 1, 1.0)).actions
-    assert [type(action) for action in asked] == [s.Ask]
-    rules.step(s.Proposed((), 1, 1.0))
+    rules = Rules(messages.Settings(1), EMPTY, 0.0)
+    rules.step(messages.TunerReady())
+    rules.step(messages.Customized("t", {}, 0.0))
+    rules.step(messages.Submitted("t", 0, "local", {}, 0.0))
+    rules.step(messages.LiveEvents("t", 0, (Reported(0, MetricKind.FINAL, 0, 1.0, 1.0), Exited(1.0, 0)), 1.0))
+    asked = rules.step(messages.Proposed((), 1, 1.0)).actions
+    assert [type(action) for action in asked] == [messages.Ask]
+    rules.step(messages.Proposed((), 1, 1.0))
     assert rules.state is ExperimentState.DONE
 
 
 @pytest.mark.process
 def test_a_result_must_have_numbers_for_the_objectives() -> None:
-    rules = Rules(s.Settings(3, objectives=("acc", "size")), EMPTY, 0.0)
+    rules = Rules(messages.Settings(3, objectives=("acc", "size")), EMPTY, 0.0)
     ended = []
     for trial, value in (("good", {"acc": 1, "size": 2}), ("half", {"acc": 1}), ("number", 1.0)):
-        rules.step(s.Customized(trial, {}, 0.0))
-        rules.step(s.Submitted(trial, 0, "local", {}, 0.0))
+        rules.step(messages.Customized(trial, {}, 0.0))
+        rules.step(messages.Submitted(trial, 0, "local", {}, 0.0))
         records = rules.step(
-            s.LiveEvents(trial, 0, (Reported(0, MetricKind.FINAL, 0, value, 1.0), Exited(1.0, 0)), 1.0)
+            messages.LiveEvents(trial, 0, (Reported(0, MetricKind.FINAL, 0, value, 1.0), Exited(1.0, 0)), 1.0)
         ).records
-        ended += [r.trial.reason for r in records if isinstance(r, s.SaveTrial) and r.trial.state.ended]
+        ended += [r.trial.reason for r in records if isinstance(r, messages.SaveTrial) and r.trial.state.ended]
     assert ended == ["", *["its final result is not a dict with numbers for acc and size"] * 2]
 
 
 def test_what_the_tuner_was_asked_for_before_the_time_was_over_still_runs() -> None:
-    rules = Rules(s.Settings(1, max_duration_s=10.0), EMPTY, 0.0)
-    rules.step(s.TunerReady())
-    rules.step(s.Tick(20.0, 20.0))
+    rules = Rules(messages.Settings(1, max_duration_s=10.0), EMPTY, 0.0)
+    rules.step(messages.TunerReady())
+    rules.step(messages.Tick(20.0, 20.0))
     assert rules.state is ExperimentState.NO_MORE_TRIAL, "it would not propose the same again when the limit is raised"
-    rules.step(s.Proposed(((0, "t", {"x": 0}),), 1, 21.0))
-    rules.step(s.Submitted("t", 0, "local", {}, 21.0))
-    rules.step(s.LiveEvents("t", 0, (Reported(0, MetricKind.FINAL, 0, 1.0, 22.0), Exited(22.0, 0)), 22.0))
+    rules.step(messages.Proposed(((0, "t", {"x": 0}),), 1, 21.0))
+    rules.step(messages.Submitted("t", 0, "local", {}, 21.0))
+    rules.step(messages.LiveEvents("t", 0, (Reported(0, MetricKind.FINAL, 0, 1.0, 22.0), Exited(22.0, 0)), 22.0))
     assert rules.state is ExperimentState.DONE
 
 
 @pytest.mark.process
 def test_a_tuner_is_not_asked_for_thousands_of_parameters_at_once() -> None:
-    rules = Rules(s.Settings(1000, max_trials=120), EMPTY, 0.0)
+    rules = Rules(messages.Settings(1000, max_trials=120), EMPTY, 0.0)
     asked: list[int] = []
-    actions = rules.step(s.TunerReady()).actions
-    while asks := [action for action in actions if isinstance(action, s.Ask)]:
+    actions = rules.step(messages.TunerReady()).actions
+    while asks := [action for action in actions if isinstance(action, messages.Ask)]:
         ids = asks[0].parameter_ids
         asked.append(len(ids))
-        actions = rules.step(s.Proposed(tuple((i, f"t{i}", {}) for i in ids), len(ids), 1.0)).actions
+        actions = rules.step(messages.Proposed(tuple((i, f"t{i}", {}) for i in ids), len(ids), 1.0)).actions
     assert asked == [50, 50, 20]
     assert len(rules.live) == 120
 
 
 def running(rules: Rules, trial: str = "t") -> Rules:
     """With one trial that its service has."""
-    rules.step(s.Customized(trial, {}, 0.0))
-    rules.step(s.Submitted(trial, 0, "kubernetes", {}, 0.0))
-    rules.step(s.LiveEvents(trial, 0, (Started(0.0),), 0.0))
+    rules.step(messages.Customized(trial, {}, 0.0))
+    rules.step(messages.Submitted(trial, 0, "kubernetes", {}, 0.0))
+    rules.step(messages.LiveEvents(trial, 0, (Started(0.0),), 0.0))
     return rules
 
 
@@ -206,54 +206,54 @@ INTERRUPTED = Exited(5.0, -15, "canceled by SIGTERM", EndCause.INTERRUPTED)
 
 @pytest.mark.parametrize("state", [JobState.LOST, JobState.FAILED, JobState.CANCELED, JobState.SUCCEEDED])
 def test_a_trial_that_its_platform_ended_is_lost_for_the_reason_that_the_platform_gives(state: JobState) -> None:
-    rules = running(Rules(s.Settings(1, retries_lost=1), EMPTY, 0.0))
-    rules.step(s.LiveEvents("t", 0, (INTERRUPTED,), 5.0))
+    rules = running(Rules(messages.Settings(1, retries_lost=1), EMPTY, 0.0))
+    rules.step(messages.LiveEvents("t", 0, (INTERRUPTED,), 5.0))
     assert "waiting for the report of its platform" in rules.live["t"].trial.reason
-    rules.step(s.Polled("t", 0, JobStatus(state, "evicted: the node is drained", 143), 6.0))
+    rules.step(messages.Polled("t", 0, JobStatus(state, "evicted: the node is drained", 143), 6.0))
     trial = rules.live["t"].trial
     assert (trial.state, trial.attempt) == (TrialState.WAITING, 1)
     assert trial.reason == "attempt 1 was lost: evicted: the node is drained; trying again"
 
 
 def test_a_platform_that_does_not_say_why_it_ended_a_trial_is_not_waited_for_without_end() -> None:
-    rules = running(Rules(s.Settings(1, retries_lost=1), EMPTY, 0.0))
-    rules.step(s.LiveEvents("t", 0, (INTERRUPTED,), 5.0))
-    rules.step(s.Tick(60.0, 59.0))
+    rules = running(Rules(messages.Settings(1, retries_lost=1), EMPTY, 0.0))
+    rules.step(messages.LiveEvents("t", 0, (INTERRUPTED,), 5.0))
+    rules.step(messages.Tick(60.0, 59.0))
     assert rules.live["t"].trial.attempt == 0
-    rules.step(s.Tick(70.0, 61.0))
+    rules.step(messages.Tick(70.0, 61.0))
     assert rules.live["t"].trial.attempt == 1
 
 
 def test_a_failure_that_its_platform_tells_without_an_exit_code_gets_none() -> None:
     """Its command never ran: an image that cannot be pulled, say."""
-    rules = running(Rules(s.Settings(1), EMPTY, 0.0))
-    found = rules.step(s.Polled("t", 0, JobStatus(JobState.FAILED, "given up after 600 s"), 6.0))
-    [attempt] = [record.attempt for record in found.records if isinstance(record, s.SaveAttempt)]
+    rules = running(Rules(messages.Settings(1), EMPTY, 0.0))
+    found = rules.step(messages.Polled("t", 0, JobStatus(JobState.FAILED, "given up after 600 s"), 6.0))
+    [attempt] = [record.attempt for record in found.records if isinstance(record, messages.SaveAttempt)]
     assert (attempt.state, attempt.exit_code) == (JobState.FAILED.value, None)
 
 
 def test_a_trial_that_came_to_its_result_though_it_was_told_to_stop_has_succeeded() -> None:
-    rules = running(Rules(s.Settings(1, max_trials=1), EMPTY, 0.0))
+    rules = running(Rules(messages.Settings(1, max_trials=1), EMPTY, 0.0))
     end = replace(INTERRUPTED, code=0)
-    rules.step(s.LiveEvents("t", 0, (Reported(0, MetricKind.FINAL, 0, 1.0, 1.0), end), 5.0))
+    rules.step(messages.LiveEvents("t", 0, (Reported(0, MetricKind.FINAL, 0, 1.0, 1.0), end), 5.0))
     assert rules.counts[TrialState.SUCCEEDED] == 1
 
 
 def test_a_trial_that_somebody_asked_to_end_is_canceled_and_not_lost() -> None:
-    rules = running(Rules(s.Settings(1, max_trials=1), EMPTY, 0.0))
-    rules.step(s.CancelTrial("t", 4.0))
-    rules.step(s.LiveEvents("t", 0, (INTERRUPTED,), 5.0))
+    rules = running(Rules(messages.Settings(1, max_trials=1), EMPTY, 0.0))
+    rules.step(messages.CancelTrial("t", 4.0))
+    rules.step(messages.LiveEvents("t", 0, (INTERRUPTED,), 5.0))
     assert rules.counts[TrialState.USER_CANCELED] == 1
 
 
 def test_a_trial_whose_platform_ended_it_can_be_canceled_while_the_reason_is_waited_for() -> None:
-    rules = running(Rules(s.Settings(1, max_trials=1), EMPTY, 0.0))
-    rules.step(s.LiveEvents("t", 0, (INTERRUPTED,), 5.0))
-    rules.step(s.CancelTrial("t", 6.0))
+    rules = running(Rules(messages.Settings(1, max_trials=1), EMPTY, 0.0))
+    rules.step(messages.LiveEvents("t", 0, (INTERRUPTED,), 5.0))
+    rules.step(messages.CancelTrial("t", 6.0))
     assert rules.counts[TrialState.USER_CANCELED] == 1
 
 
-def restarted(rules: Rules, *outcomes: s.Outcome) -> Rules:
+def restarted(rules: Rules, *outcomes: messages.Outcome) -> Rules:
     """The rules of the next manager, from what was committed."""
     committed = Committed()
     for outcome in outcomes:
@@ -265,29 +265,33 @@ def restarted(rules: Rules, *outcomes: s.Outcome) -> Rules:
 def test_an_end_that_is_reported_before_the_service_has_answered_outlives_the_manager(
     code: int, state: TrialState
 ) -> None:
-    rules = Rules(s.Settings(1, max_trials=1), EMPTY, 0.0)
-    made = rules.step(s.Customized("t", {}, 0.0))
-    told = rules.step(s.LiveEvents("t", 0, (Started(1.0), Exited(2.0, code)), 2.0))
+    rules = Rules(messages.Settings(1, max_trials=1), EMPTY, 0.0)
+    made = rules.step(messages.Customized("t", {}, 0.0))
+    told = rules.step(messages.LiveEvents("t", 0, (Started(1.0), Exited(2.0, code)), 2.0))
     rules = restarted(rules, made, told)
-    rules.step(s.TunerReady())
-    rules.step(s.Submitted("t", 0, "local", {}, 11.0))
+    rules.step(messages.TunerReady())
+    rules.step(messages.Submitted("t", 0, "local", {}, 11.0))
     assert rules.counts[state] == 1
 
 
 def test_the_end_that_waits_for_the_platforms_reason_outlives_the_manager() -> None:
-    rules = Rules(s.Settings(1, max_trials=1, retries_lost=1), EMPTY, 0.0)
-    steps = (s.Customized("t", {}, 0.0), s.Submitted("t", 0, "k", {}, 0.0), s.LiveEvents("t", 0, (INTERRUPTED,), 5.0))
+    rules = Rules(messages.Settings(1, max_trials=1, retries_lost=1), EMPTY, 0.0)
+    steps = (
+        messages.Customized("t", {}, 0.0),
+        messages.Submitted("t", 0, "k", {}, 0.0),
+        messages.LiveEvents("t", 0, (INTERRUPTED,), 5.0),
+    )
     rules = restarted(rules, *[rules.step(step) for step in steps])
-    rules.step(s.Polled("t", 0, JobStatus(JobState.FAILED, "the node is drained", 143), 11.0))
+    rules.step(messages.Polled("t", 0, JobStatus(JobState.FAILED, "the node is drained", 143), 11.0))
     trial = rules.live["t"].trial
     assert (trial.attempt, trial.reason) == (1, "attempt 1 was lost: the node is drained; trying again")
 
 
 def test_a_service_that_refuses_a_job_whose_end_is_known_does_not_have_it_run_again() -> None:
-    rules = Rules(s.Settings(1, max_trials=1), EMPTY, 0.0)
-    rules.step(s.Customized("t", {}, 0.0))
-    rules.step(s.LiveEvents("t", 0, (Started(1.0), Exited(2.0, 0)), 2.0))
-    rules.step(s.SubmitRefused("t", 0, "no room", True, 3.0))
+    rules = Rules(messages.Settings(1, max_trials=1), EMPTY, 0.0)
+    rules.step(messages.Customized("t", {}, 0.0))
+    rules.step(messages.LiveEvents("t", 0, (Started(1.0), Exited(2.0, 0)), 2.0))
+    rules.step(messages.SubmitRefused("t", 0, "no room", True, 3.0))
     assert rules.counts[TrialState.SUCCEEDED] == 1
 
 
@@ -296,16 +300,16 @@ FULL = "the trial's folder cannot be written: No space left on device"
 
 def asked_again_after_a_keeper_that_could_not_begin(*, restart: bool) -> Rules:
     """On a disk that was full for a while neither the keeper could begin, nor its service note whom it has started."""
-    rules = Rules(s.Settings(1, max_trials=1), EMPTY, 0.0)
+    rules = Rules(messages.Settings(1, max_trials=1), EMPTY, 0.0)
     steps = (
-        s.Customized("t", {}, 0.0),
-        s.LiveEvents("t", 0, (Exited(2.0, None, FULL),), 2.0),
-        s.SubmitRefused("t", 0, FULL, False, 3.0),
+        messages.Customized("t", {}, 0.0),
+        messages.LiveEvents("t", 0, (Exited(2.0, None, FULL),), 2.0),
+        messages.SubmitRefused("t", 0, FULL, False, 3.0),
     )
     outcomes = [rules.step(step) for step in steps]
     if restart:
         rules = restarted(rules, *outcomes)
-        rules.step(s.TunerReady())
+        rules.step(messages.TunerReady())
     return rules
 
 
@@ -314,30 +318,30 @@ def asked_again_after_a_keeper_that_could_not_begin(*, restart: bool) -> Rules:
 def test_a_keeper_that_could_not_begin_does_not_speak_for_the_next_one(restart: bool, early: bool) -> None:
     """`early`: the next one reports before its service has answered."""
     rules = asked_again_after_a_keeper_that_could_not_begin(restart=restart)
-    rules.step(s.Tick(20.0, 20.0))
+    rules.step(messages.Tick(20.0, 20.0))
     events = (Started(21.0), Reported(0, MetricKind.FINAL, 0, 1.0, 22.0), Exited(22.0, 0))
     if early:
-        rules.step(s.LiveEvents("t", 0, events, 22.0))
-    rules.step(s.Submitted("t", 0, "local", {}, 23.0))
+        rules.step(messages.LiveEvents("t", 0, events, 22.0))
+    rules.step(messages.Submitted("t", 0, "local", {}, 23.0))
     if not early:
-        rules.step(s.LiveEvents("t", 0, events, 24.0))
+        rules.step(messages.LiveEvents("t", 0, events, 24.0))
     assert rules.counts[TrialState.SUCCEEDED] == 1
 
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_trial_that_no_keeper_could_begin_fails_for_that_reason(restart: bool) -> None:
     rules = asked_again_after_a_keeper_that_could_not_begin(restart=restart)
-    rules.step(s.Tick(20.0, 20.0))
-    rules.step(s.Submitted("t", 0, "local", {}, 23.0))
-    found = rules.step(s.Polled("t", 0, JobStatus(JobState.FAILED, "", 4), 24.0))
-    [attempt] = [record.attempt for record in found.records if isinstance(record, s.SaveAttempt)]
+    rules.step(messages.Tick(20.0, 20.0))
+    rules.step(messages.Submitted("t", 0, "local", {}, 23.0))
+    found = rules.step(messages.Polled("t", 0, JobStatus(JobState.FAILED, "", 4), 24.0))
+    [attempt] = [record.attempt for record in found.records if isinstance(record, messages.SaveAttempt)]
     assert (rules.counts[TrialState.FAILED], FULL in attempt.message) == (1, True)
 
 
 @pytest.mark.parametrize("cause", [EndCause.ORPHANED, EndCause.CANCELED, EndCause.FENCED])
 def test_a_trial_that_its_keeper_ended_and_nobody_of_ours_had_asked_is_lost(cause: EndCause) -> None:
-    rules = running(Rules(s.Settings(1, retries_lost=1), EMPTY, 0.0))
-    rules.step(s.LiveEvents("t", 0, (Exited(5.0, -15, "its manager was silent for 60 s", cause),), 5.0))
+    rules = running(Rules(messages.Settings(1, retries_lost=1), EMPTY, 0.0))
+    rules.step(messages.LiveEvents("t", 0, (Exited(5.0, -15, "its manager was silent for 60 s", cause),), 5.0))
     trial = rules.live["t"].trial
     assert (trial.state, trial.attempt) == (TrialState.WAITING, 1)
     assert "was lost" in trial.reason
@@ -345,14 +349,16 @@ def test_a_trial_that_its_keeper_ended_and_nobody_of_ours_had_asked_is_lost(caus
 
 
 def test_a_trial_that_its_keeper_ended_for_its_time_limit_is_canceled() -> None:
-    rules = running(Rules(s.Settings(1, max_trials=1, retries_lost=1), EMPTY, 0.0))
-    rules.step(s.LiveEvents("t", 0, (Exited(5.0, -15, "went over its time limit of 5 s", EndCause.DURATION),), 5.0))
+    rules = running(Rules(messages.Settings(1, max_trials=1, retries_lost=1), EMPTY, 0.0))
+    rules.step(
+        messages.LiveEvents("t", 0, (Exited(5.0, -15, "went over its time limit of 5 s", EndCause.DURATION),), 5.0)
+    )
     assert rules.counts[TrialState.SYS_CANCELED] == 1
 
 
 def test_time_that_the_manager_did_not_live_is_nobodys_silence() -> None:
-    rules = running(Rules(s.Settings(1, silence_s=100.0), EMPTY, 0.0))
-    rules.step(s.Tick(3600.0, 3.0))  # it was stopped for an hour
+    rules = running(Rules(messages.Settings(1, silence_s=100.0), EMPTY, 0.0))
+    rules.step(messages.Tick(3600.0, 3.0))  # it was stopped for an hour
     assert rules.live["t"].trial.attempt == 0
-    rules.step(s.Tick(3800.0, 104.0))
+    rules.step(messages.Tick(3800.0, 104.0))
     assert rules.live["t"].trial.attempt == 1

@@ -9,8 +9,7 @@ import pytest
 from engine_bench import Bench, StartBench
 from test_rules_simulation import EMPTY, running
 
-from nnilite._engine import messages as s
-from nnilite._engine import report_reader, service_caller
+from nnilite._engine import messages, report_reader, service_caller
 from nnilite._engine.dedupe import Fenced, MetricCursor, fresh
 from nnilite._engine.gate import EventGate
 from nnilite._engine.rules import Rules
@@ -120,11 +119,11 @@ async def test_a_run_that_began_replaces_one_that_could_not_also_with_the_next_m
         # The service has begun another keeper, so that the end of the first one is not that of the attempt.
         live = bench.engine.rules.live[JOB[0]]
         live.unanswered = True
-        await bench.engine.do(s.Submitted(*JOB, "fake", {"job": "nni-e-t0-0"}, bench.engine.now()))
+        await bench.engine.do(messages.Submitted(*JOB, "fake", {"job": "nni-e-t0-0"}, bench.engine.now()))
         assert live.end is None
         # That the command runs is the word of the service, and not of the first keeper.
         running = JobStatus(JobState.RUNNING, started=5.0)
-        await bench.engine.do(s.Polled(*JOB, running, bench.engine.now()))
+        await bench.engine.do(messages.Polled(*JOB, running, bench.engine.now()))
     next_gate = EventGate(bench.store, bench.engine)
     answer = await next_gate.commit_events(JOB, curve("second", 0, 1))
     assert (answer.cancel, answer.metrics) == (False, 2)
@@ -155,15 +154,15 @@ async def test_a_run_that_prepares_its_start_is_not_canceled_for_one_that_could_
 
 def failed_by_the_machine(rules: Rules, attempt: int) -> None:
     time = 70.0 * attempt
-    rules.step(s.Tick(time, time))
-    rules.step(s.Submitted("t", attempt, "local", {}, time))
-    rules.step(s.LiveEvents("t", attempt, (Exited(time, None, DISK, EndCause.MACHINE),), time))
+    rules.step(messages.Tick(time, time))
+    rules.step(messages.Submitted("t", attempt, "local", {}, time))
+    rules.step(messages.LiveEvents("t", attempt, (Exited(time, None, DISK, EndCause.MACHINE),), time))
 
 
 def test_a_start_that_failed_for_its_machine_is_tried_again_and_counts_for_nothing() -> None:
-    rules = Rules(s.Settings(1, retries_lost=0, stop_on_same_error=1, max_failed=1), EMPTY, 0.0)
-    rules.step(s.TunerReady())
-    rules.step(s.Customized("t", {}, 0.0))
+    rules = Rules(messages.Settings(1, retries_lost=0, stop_on_same_error=1, max_failed=1), EMPTY, 0.0)
+    rules.step(messages.TunerReady())
+    rules.step(messages.Customized("t", {}, 0.0))
     for attempt in range(8):
         failed_by_the_machine(rules, attempt)
         live = rules.live["t"]
@@ -177,12 +176,12 @@ def test_a_start_that_failed_for_its_machine_is_tried_again_and_counts_for_nothi
 def test_a_later_manager_counts_failed_starts_and_losses_apart(tmp_path: Path) -> None:
     attempts = [Attempt("t0", n, state=JobState.LOST, message=m) for n, m in enumerate([UNSTARTED, "gone", UNSTARTED])]
     with contextlib.closing(Store.create(tmp_path / "db", "abc", 1.0)) as store:
-        store.write([s.SaveTrial(Trial("t0", 0, {}, attempt=3)), *map(s.SaveAttempt, attempts)])
+        store.write([messages.SaveTrial(Trial("t0", 0, {}, attempt=3)), *map(messages.SaveAttempt, attempts)])
         [live] = store.snapshot(True).live
     assert (live.lost, live.unstarted) == (1, 2)
 
 
 def test_a_run_that_its_platform_saw_fenced_is_lost_and_not_failed() -> None:
-    rules = running(Rules(s.Settings(1, retries_lost=1), EMPTY, 0.0))
-    rules.step(s.Polled("t", 0, JobStatus(JobState.LOST, "fenced: another run reports"), 5.0))
+    rules = running(Rules(messages.Settings(1, retries_lost=1), EMPTY, 0.0))
+    rules.step(messages.Polled("t", 0, JobStatus(JobState.LOST, "fenced: another run reports"), 5.0))
     assert rules.live["t"].trial.attempt == 1

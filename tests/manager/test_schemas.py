@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nnilite._answers.queries import TrialRemarks
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._store.contents import check_rows, check_schema
 from nnilite._store.database_schema import SCHEMA, SCHEMA_VERSION
 from nnilite._store.trial_remarks import write_remarks
@@ -70,7 +70,7 @@ def test_an_older_database_knows_who_ran_its_trials(store: Store) -> None:
 
 
 def test_the_trials_of_an_older_database_go_on(store: Store) -> None:
-    store.write([s.SaveAttempt(Attempt("t0", 2, "near", cost=2.5, run="0123456789abcdef"))])
+    store.write([messages.SaveAttempt(Attempt("t0", 2, "near", cost=2.5, run="0123456789abcdef"))])
     known = store.attempt("t0", 2)
     assert known is not None
     assert (known[1].cost, known[1].run, known[1].state) == (2.5, "0123456789abcdef", JobState.WAITING)
@@ -97,7 +97,7 @@ import asyncio, json, sys
 from dataclasses import replace
 from pathlib import Path
 from nnilite._answers.bulk_queries import PageCursor, Table
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite.records.shapes import schema_of, to_json
 from nnilite._store.contents import check_rows, check_schema
 from nnilite._store.database_schema import SCHEMA
@@ -110,7 +110,7 @@ store = Store(Path(sys.argv[1]))
 store.open()
 (known,) = store.snapshot(maximize=True).live
 assert known.trial.mood == "calm", known.trial
-store.write([s.SaveTrial(replace(known.trial, mood="keen"))])
+store.write([messages.SaveTrial(replace(known.trial, mood="keen"))])
 check_schema(store._use(), SCHEMA)
 check_rows(store._use())
 again = store.attempt("t0", 1)[0]

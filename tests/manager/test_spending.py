@@ -10,58 +10,60 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from simulation import EMPTY
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._engine.rules import Rules
 from nnilite.records import Exited, ExperimentState, JobState, Started, Trial, TrialState
 from nnilite.service import JobStatus
 
 HOUR = 3600.0
-PRICED = s.Settings(2, max_cost=10.0, prices={"spot": 1.0}, retries_lost=1, silence_s=1e9)
+PRICED = messages.Settings(2, max_cost=10.0, prices={"spot": 1.0}, retries_lost=1, silence_s=1e9)
 
 
 class World:
     """Rules, with the time and the names of trials."""
 
-    def __init__(self, settings: s.Settings) -> None:
+    def __init__(self, settings: messages.Settings) -> None:
         self.rules = Rules(settings, EMPTY, 0.0)
         self.now = 0.0
         self.saved: dict[str, Trial] = {}
         self.asked: list[int] = []
-        self.step(s.TunerReady())
+        self.step(messages.TunerReady())
 
-    def step(self, message: s.Input) -> None:
+    def step(self, message: messages.Input) -> None:
         outcome = self.rules.step(message)
-        self.saved |= {record.trial.id: record.trial for record in outcome.records if isinstance(record, s.SaveTrial)}
+        self.saved |= {
+            record.trial.id: record.trial for record in outcome.records if isinstance(record, messages.SaveTrial)
+        }
         for action in outcome.actions:
-            if isinstance(action, s.Ask):
+            if isinstance(action, messages.Ask):
                 self.asked += action.parameter_ids
-            elif isinstance(action, s.Cancel):
+            elif isinstance(action, messages.Cancel):
                 ended = JobStatus(JobState.CANCELED, exit_code=-15)
-                self.step(s.Polled(action.attempt.trial, action.attempt.number, ended, self.now))
-            elif isinstance(action, s.Submit):
+                self.step(messages.Polled(action.attempt.trial, action.attempt.number, ended, self.now))
+            elif isinstance(action, messages.Submit):
                 trial, attempt = action.trial.id, action.attempt.number
-                self.step(s.Submitted(trial, attempt, "spot", {"job": trial}, self.now))
-                self.step(s.LiveEvents(trial, attempt, (Started(self.now),), self.now))
+                self.step(messages.Submitted(trial, attempt, "spot", {"job": trial}, self.now))
+                self.step(messages.LiveEvents(trial, attempt, (Started(self.now),), self.now))
         if self.asked:
             ids, self.asked = self.asked, []
-            self.step(s.Proposed(tuple((k, f"t{k}", {}) for k in ids), len(ids), self.now))
+            self.step(messages.Proposed(tuple((k, f"t{k}", {}) for k in ids), len(ids), self.now))
 
     def running(self) -> list[str]:
         return [live.trial.id for live in self.rules.live.values() if live.trial.state is TrialState.RUNNING]
 
     def wait(self, seconds: float) -> None:
         self.now += seconds
-        self.step(s.Tick(self.now, self.now))
+        self.step(messages.Tick(self.now, self.now))
 
     def end(self, trial: str) -> None:
         number = self.rules.live[trial].trial.attempt
-        self.step(s.LiveEvents(trial, number, (Exited(self.now, 0),), self.now))
+        self.step(messages.LiveEvents(trial, number, (Exited(self.now, 0),), self.now))
 
 
 def test_an_attempt_costs_its_time_and_a_trial_all_its_attempts() -> None:
     world = World(replace(PRICED, concurrency=1, max_trials=1))
     world.wait(HOUR)
-    world.step(s.Polled("t0", 0, JobStatus(JobState.LOST, "gone"), world.now))
+    world.step(messages.Polled("t0", 0, JobStatus(JobState.LOST, "gone"), world.now))
     assert world.saved["t0"].cost == 1.0
     world.wait(60.0)
     world.wait(HOUR / 2)
@@ -74,14 +76,14 @@ def test_an_attempt_costs_its_time_and_a_trial_all_its_attempts() -> None:
 def test_what_a_platform_tells_counts_in_place_of_the_price() -> None:
     world = World(replace(PRICED, concurrency=1, max_trials=1))
     world.wait(HOUR)
-    world.step(s.Polled("t0", 0, JobStatus(JobState.RUNNING, cost=0.25), world.now))
+    world.step(messages.Polled("t0", 0, JobStatus(JobState.RUNNING, cost=0.25), world.now))
     assert world.rules.spent(world.now) == {"spot": 0.25}
-    world.step(s.Polled("t0", 0, JobStatus(JobState.SUCCEEDED, exit_code=0, cost=0.5), world.now))
+    world.step(messages.Polled("t0", 0, JobStatus(JobState.SUCCEEDED, exit_code=0, cost=0.5), world.now))
     assert world.saved["t0"].cost == 0.5
 
 
 def test_without_prices_nothing_has_a_cost() -> None:
-    world = World(s.Settings(1, max_trials=1))
+    world = World(messages.Settings(1, max_trials=1))
     world.wait(HOUR)
     world.end("t0")
     assert world.saved["t0"].cost is None
@@ -99,7 +101,7 @@ def test_a_trial_that_costs_far_more_than_others_is_ended_at_the_limit() -> None
 def test_an_experiment_goes_on_when_its_budget_is_raised() -> None:
     world = World(replace(PRICED, max_cost=0.0))
     assert (world.rules.state, world.saved) == (ExperimentState.DONE, {})
-    world.step(s.Changed(replace(PRICED, max_cost=5.0)))
+    world.step(messages.Changed(replace(PRICED, max_cost=5.0)))
     assert len(world.running()) == 2
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from nnilite._answers.backend import MetricPage, MetricQuery, Results
 from nnilite._answers.queries import TrialQuery
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._rest.nni_api import records
 from nnilite._store.database_schema import SCHEMA, SCHEMA_VERSION
 from nnilite._store.notices import find_notices
@@ -56,15 +56,17 @@ def test_trials_that_have_not_ended_come_back_with_their_attempt_and_last_result
         Attempt("t0", 1, "local", {"pid": 7}, JobState.RUNNING, cancel=TrialState.EARLY_STOPPED),
     ]
     metric = Metric("t0", 1, 0, MetricKind.PERIODICAL, 0, {"default": 0.5}, 2.0)
-    store.write([s.SaveTrial(running), *map(s.SaveAttempt, attempts), s.SaveMetric(metric)])
+    store.write([messages.SaveTrial(running), *map(messages.SaveAttempt, attempts), messages.SaveMetric(metric)])
     store.close()
     with contextlib.closing(reopened(store.path)) as again:
         snapshot = again.snapshot(maximize=True)
-    assert snapshot.live == (s.LiveTrial(running, attempts[1], {"default": 0.5}, 1, lost=1, failed=0),)
+    assert snapshot.live == (messages.LiveTrial(running, attempts[1], {"default": 0.5}, 1, lost=1, failed=0),)
 
 
 def test_numbers_go_on_and_do_not_begin_again(store: Store) -> None:
-    store.write([s.SaveTrial(trial(4, state=TrialState.SUCCEEDED)), s.SaveCall(9, Call("generate", 4, "t4"))])
+    store.write(
+        [messages.SaveTrial(trial(4, state=TrialState.SUCCEEDED)), messages.SaveCall(9, Call("generate", 4, "t4"))]
+    )
     store.close()
     with contextlib.closing(reopened(store.path)) as again:
         snapshot = again.snapshot(maximize=True)
@@ -75,7 +77,7 @@ def test_numbers_go_on_and_do_not_begin_again(store: Store) -> None:
 def test_the_best_trial_is_found_among_finite_results(store: Store, maximize: bool, best: str) -> None:
     values = [math.nan, 0.1, {"default": 3, "loss": 9}, math.inf, "text", 0.1, 3]  # of equals the first
     ended = [trial(i, state=TrialState.SUCCEEDED, value=value) for i, value in enumerate(values)]
-    store.write([s.SaveTrial(t) for t in ended])
+    store.write([messages.SaveTrial(t) for t in ended])
     found = store.snapshot(maximize).best
     assert found is not None
     assert found.id == best
@@ -85,8 +87,8 @@ def test_the_best_trial_is_found_among_finite_results(store: Store, maximize: bo
 async def test_succeeded_trials_without_a_number_are_a_notice(store: Store, objectives: list[str], found: int) -> None:
     values = [math.nan, 0.1, [1, 2], None, {"default": 3}]
     ended = [trial(i, state=TrialState.SUCCEEDED, value=value) for i, value in enumerate(values)]
-    store.write([*(s.SaveTrial(t) for t in ended), s.SaveTrial(trial(5))])
-    store.note(["it learns from A"])
+    store.write([*(messages.SaveTrial(t) for t in ended), messages.SaveTrial(trial(5))])
+    store.add_remarks(["it learns from A"])
     with contextlib.closing(Reader(store.path)) as reader:
         noted, *more = await reader.ask(find_notices, objectives)
     assert noted == "it learns from A"
@@ -99,22 +101,24 @@ def test_calls_come_back_with_the_parameters_of_their_trial(store: Store) -> Non
         Call("end", 0, "t0", {"x": [1, None]}, success=True),
         Call("import", value=[{"parameter": 1, "value": 2}]),
     ]
-    store.write([s.SaveTrial(trial(0)), *(s.SaveCall(i, call) for i, call in enumerate(calls, 1))])
+    store.write([messages.SaveTrial(trial(0)), *(messages.SaveCall(i, call) for i, call in enumerate(calls, 1))])
     assert store.calls(99) == calls
     assert store.calls(2) == calls[:2]
 
 
 def test_a_removal_is_pending_until_it_is_done(store: Store) -> None:
     ended = Attempt("t0", 0, "local", {"pid": 7}, JobState.FAILED)
-    store.write([s.SaveTrial(trial(0)), s.SaveAttempt(ended), s.SaveRemoval("t0", 0, pending=True)])
+    store.write(
+        [messages.SaveTrial(trial(0)), messages.SaveAttempt(ended), messages.SaveRemoval("t0", 0, pending=True)]
+    )
     assert store.snapshot(True).removals == (ended,)
-    store.write([s.SaveRemoval("t0", 0, pending=True), s.SaveRemoval("t0", 0, pending=False)])
+    store.write([messages.SaveRemoval("t0", 0, pending=True), messages.SaveRemoval("t0", 0, pending=False)])
     assert store.snapshot(True).removals == ()
 
 
 def test_limits_that_the_user_changed_win_over_the_config(store: Store) -> None:
-    store.write([s.SaveExperiment(ExperimentState.RUNNING, "", 3.0, None, s.Settings(7, max_trials=9))])
-    assert store.settings(s.Settings(1, silence_s=5.0)) == s.Settings(7, max_trials=9, silence_s=5.0)
+    store.write([messages.SaveExperiment(ExperimentState.RUNNING, "", 3.0, None, messages.Settings(7, max_trials=9))])
+    assert store.settings(messages.Settings(1, silence_s=5.0)) == messages.Settings(7, max_trials=9, silence_s=5.0)
 
 
 def test_limits_of_an_earlier_version_which_had_fewer_are_read(store: Store) -> None:
@@ -122,16 +126,16 @@ def test_limits_of_an_earlier_version_which_had_fewer_are_read(store: Store) -> 
     with sqlite3.connect(store.path, isolation_level=None) as other:
         other.execute("INSERT OR REPLACE INTO meta VALUES ('limits', ?)", ['{"concurrency": 7, "max_trials": null}'])
     other.close()
-    assert store.settings(s.Settings(1, max_trials=5)) == s.Settings(7)
-    wanted = s.Settings(7, max_slots=3, priority=-1)
-    store.write([s.SaveExperiment(ExperimentState.RUNNING, "", 3.0, None, wanted)])
-    assert store.settings(s.Settings(1)) == wanted
+    assert store.settings(messages.Settings(1, max_trials=5)) == messages.Settings(7)
+    wanted = messages.Settings(7, max_slots=3, priority=-1)
+    store.write([messages.SaveExperiment(ExperimentState.RUNNING, "", 3.0, None, wanted)])
+    assert store.settings(messages.Settings(1)) == wanted
 
 
 def test_a_write_that_fails_leaves_nothing_behind(store: Store) -> None:
     metric = Metric("t0", 0, 0, MetricKind.FINAL, 0, 1.0, 1.0)
     with pytest.raises(StoreError):
-        store.write([s.SaveTrial(trial(0)), s.SaveMetric(metric), s.SaveMetric(metric)])
+        store.write([messages.SaveTrial(trial(0)), messages.SaveMetric(metric), messages.SaveMetric(metric)])
     assert store.snapshot(True).next_sequence == 0
 
 
@@ -139,11 +143,11 @@ def test_a_locked_database_is_busy_not_broken(store: Store) -> None:
     other = sqlite3.connect(store.path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     with pytest.raises(StoreError, match="locked by another program") as caught:
-        store.write([s.SaveTrial(trial(0))])
+        store.write([messages.SaveTrial(trial(0))])
     assert caught.value.busy
     other.execute("ROLLBACK")
     other.close()
-    store.write([s.SaveTrial(trial(0))])
+    store.write([messages.SaveTrial(trial(0))])
 
 
 def test_a_database_of_another_program_is_refused(path: Path) -> None:
@@ -190,41 +194,41 @@ def test_a_database_with_somebody_elses_triggers_or_views_is_refused(path: Path,
     ],
 )
 def test_rows_that_nnilite_does_not_write_are_told_at_a_resume(store: Store, change: str) -> None:
-    experiment = s.SaveExperiment(ExperimentState.RUNNING, "", 3.0, None, s.Settings(7))
-    store.write([experiment, s.SaveTrial(trial(0)), s.SaveAttempt(Attempt("t0", 0, handle={}))])
+    experiment = messages.SaveExperiment(ExperimentState.RUNNING, "", 3.0, None, messages.Settings(7))
+    store.write([experiment, messages.SaveTrial(trial(0)), messages.SaveAttempt(Attempt("t0", 0, handle={}))])
     assert store._db is not None
     store._db.execute(change)
     read = store.settings if "limits" in change else store.snapshot
     with pytest.raises(StoreError, match="contains data that nnilite does not write"):
-        read(s.Settings(1))  # type: ignore[operator]
+        read(messages.Settings(1))  # type: ignore[operator]
 
 
 def test_only_the_last_manager_that_claims_a_database_can_write(store: Store) -> None:
     store.claim()
-    store.write([s.SaveTrial(trial(0))])
+    store.write([messages.SaveTrial(trial(0))])
     with contextlib.closing(reopened(store.path)) as second:
         second.claim()
         with pytest.raises(StoreError, match="taken over by another manager") as caught:
-            store.write([s.SaveTrial(trial(1))])
+            store.write([messages.SaveTrial(trial(1))])
         assert not caught.value.busy
-        second.write([s.SaveTrial(trial(2))])
+        second.write([messages.SaveTrial(trial(2))])
         assert second.snapshot(True).next_sequence == 3
         assert [t.trial.id for t in second.snapshot(True).live] == ["t0", "t2"]
 
 
 @pytest.mark.parametrize("gone", [["", "-wal", "-shm"], [""], ["-wal"], ["-shm"]], ids=["all", "file", "wal", "shm"])
 def test_what_is_written_while_the_files_are_deleted_is_found_at_the_path(store: Store, gone: list[str]) -> None:
-    store.write([s.SaveTrial(trial(0))])
+    store.write([messages.SaveTrial(trial(0))])
     for suffix in gone:
         store.path.with_name(store.path.name + suffix).unlink()
-    store.write([s.SaveTrial(trial(1))])
-    store.write([s.SaveTrial(trial(2))])
+    store.write([messages.SaveTrial(trial(1))])
+    store.write([messages.SaveTrial(trial(2))])
     with contextlib.closing(reopened(store.path)) as again:
         assert again.snapshot(True).next_sequence == 3
 
 
 def test_what_goes_to_a_file_that_was_replaced_is_not_confirmed_and_written_once(store: Store, tmp_path: Path) -> None:
-    metric = [s.SaveTrial(trial(0)), s.SaveMetric(Metric("t0", 0, 0, MetricKind.FINAL, 0, 1.0, 1.0))]
+    metric = [messages.SaveTrial(trial(0)), messages.SaveMetric(Metric("t0", 0, 0, MetricKind.FINAL, 0, 1.0, 1.0))]
     (tmp_path / "other").write_text("an older copy")
     (tmp_path / "other").replace(store.path)
     for _ in range(2):  # as the engine does until it succeeds
@@ -240,15 +244,15 @@ def test_what_goes_to_a_file_that_was_replaced_is_not_confirmed_and_written_once
 
 
 async def test_readers_go_on_with_the_file_that_was_written_back(store: Store) -> None:
-    store.write([s.SaveTrial(trial(0))])
+    store.write([messages.SaveTrial(trial(0))])
     reader = Reader(store.path)
     found = [(await reader.trials(TrialQuery())).total]
     store.path.unlink()
-    store.write([s.SaveTrial(trial(1))])
+    store.write([messages.SaveTrial(trial(1))])
     found += [(await reader.trials(TrialQuery())).total for _ in range(4)]  # each thread closes the deleted one
     reader.close()
     assert found == [1, 2, 2, 2, 2]
-    store.write([s.SaveTrial(trial(2))])
+    store.write([messages.SaveTrial(trial(2))])
     with contextlib.closing(reopened(store.path)) as again:
         assert again.snapshot(True).next_sequence == 3, "a reader that closes takes no log away from its writer"
 
@@ -265,7 +269,7 @@ def test_a_database_without_a_sound_secret_gets_one_that_stays(store: Store) -> 
 def test_a_full_disk_is_busy_not_broken(store: Store) -> None:
     assert store._db is not None
     store._db.execute("PRAGMA max_page_count = 12")  # SQLite's own way to run out of space
-    many = [s.SaveTrial(trial(i, reason="x" * 1000)) for i in range(100)]
+    many = [messages.SaveTrial(trial(i, reason="x" * 1000)) for i in range(100)]
     with pytest.raises(StoreError, match="free some disk space") as caught:
         store.write(many)
     assert caught.value.busy
@@ -288,7 +292,7 @@ def test_an_older_database_is_brought_up_to_date_once(path: Path, monkeypatch: p
 def test_what_was_spent_at_each_service_is_read_back(path: Path) -> None:
     with contextlib.closing(Store.create(path, "abc", 1.0)) as store:
         attempts = [Attempt("t0", number, name, cost=cost) for number, name, cost in ((0, "a", 1.5), (1, "b", 2.0))]
-        store.write([s.SaveTrial(trial(0)), *map(s.SaveAttempt, attempts)])
+        store.write([messages.SaveTrial(trial(0)), *map(messages.SaveAttempt, attempts)])
         assert store.snapshot(True).spent == {"a": 1.5, "b": 2.0}
 
 
@@ -305,7 +309,7 @@ def test_a_database_that_cannot_be_made_as_a_whole_has_nothing(path: Path, monke
 def test_a_reported_end_is_read_back(path: Path) -> None:
     end = Exited(2.5, -15, "canceled by SIGTERM", EndCause.INTERRUPTED)
     with contextlib.closing(Store.create(path, "abc", 1.0)) as store:
-        store.write([s.SaveTrial(trial(0)), s.SaveAttempt(Attempt("t0", 0, reported_end=end))])
+        store.write([messages.SaveTrial(trial(0)), messages.SaveAttempt(Attempt("t0", 0, reported_end=end))])
         known = store.attempt("t0", 0)
         assert known is not None
         assert known[1].reported_end == end
@@ -325,10 +329,10 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(path: Path, monkey
 
 def put_metrics(store: Store, size: int, *places: tuple[int, int, MetricKind]) -> None:
     """Metrics of `size` bytes, each at (trial, attempt); the trials' present attempts are 1."""
-    store.write([s.SaveTrial(trial(number, attempt=1)) for number in {place[0] for place in places}])
+    store.write([messages.SaveTrial(trial(number, attempt=1)) for number in {place[0] for place in places}])
     store.write(
         [
-            s.SaveMetric(Metric(f"t{number}", attempt, index, kind, index, "x" * size, 1.0))
+            messages.SaveMetric(Metric(f"t{number}", attempt, index, kind, index, "x" * size, 1.0))
             for index, (number, attempt, kind) in enumerate(places)
         ]
     )

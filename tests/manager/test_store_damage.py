@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from nnilite._answers.backend import MetricQuery, TrialQuery
 from nnilite._answers.bulk_queries import PageCursor, Table
 from nnilite._cli.nnictl import run
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._experiments import registry
 from nnilite._rest import wire
 from nnilite._store.writer import FILE_NAME, Store, open_store
@@ -38,17 +38,20 @@ CONFIG = {
 
 def fill(store: Store) -> None:
     states = [TrialState.SUCCEEDED, TrialState.FAILED, TrialState.RUNNING]
-    records: list[Any] = [s.SaveExperiment(ExperimentState.RUNNING, "", 1.5, None, s.Settings(2))]
+    records: list[Any] = [messages.SaveExperiment(ExperimentState.RUNNING, "", 1.5, None, messages.Settings(2))]
     for n in range(30):
         state = states[n % 3]
         ended = 3.0 if state.ended else None
         value = {"default": n, "loss": [0.5]} if state is TrialState.SUCCEEDED else None
         trial = Trial(f"t{n}", n, {"x": n}, n, "algorithm", state, "", 0, 1.0, 2.0, ended, value)
         job = JobState.SUCCEEDED if state.ended else JobState.RUNNING
-        records += [s.SaveTrial(trial), s.SaveAttempt(Attempt(f"t{n}", 0, "local", {"pid": 1}, job, 2.0, ended))]
-        records += [s.SaveMetric(Metric(f"t{n}", 0, k, MetricKind.PERIODICAL, k, k / 2, 2.5)) for k in range(5)]
-        records.append(s.SaveCall(2 * n + 1, Call(CallKind.GENERATE, n, f"t{n}", {"x": n})))
-        records.append(s.SaveCall(2 * n + 2, Call(CallKind.IMPORT, value=[{"parameter": 1, "value": 2}])))
+        records += [
+            messages.SaveTrial(trial),
+            messages.SaveAttempt(Attempt(f"t{n}", 0, "local", {"pid": 1}, job, 2.0, ended)),
+        ]
+        records += [messages.SaveMetric(Metric(f"t{n}", 0, k, MetricKind.PERIODICAL, k, k / 2, 2.5)) for k in range(5)]
+        records.append(messages.SaveCall(2 * n + 1, Call(CallKind.GENERATE, n, f"t{n}", {"x": n})))
+        records.append(messages.SaveCall(2 * n + 2, Call(CallKind.IMPORT, value=[{"parameter": 1, "value": 2}])))
     store.write(records)
 
 
@@ -66,7 +69,7 @@ async def all_of(items: AsyncIterator[Any]) -> list[Any]:
 
 async def look_at(reading: Any) -> None:
     """All that a view can be asked, as it is sent. Raises: NniliteError."""
-    answers: list[Any] = [await reading.profile(), *await all_of(reading.results.ended())]
+    answers: list[Any] = [await reading.profile(), *await all_of(reading.results.read_ended())]
     answers += (await reading.results.trials(TrialQuery())).trials
     answers += (await reading.results.metrics(MetricQuery())).metrics
     answers += (await reading.results.trial("t2"))[1]

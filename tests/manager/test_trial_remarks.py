@@ -15,7 +15,7 @@ import pytest
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
 from nnilite._answers.backend import RemarksQuery, TrialQuery, TrialRemarks
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._store.contents import check_rows
 from nnilite._store.reader import Reader
 from nnilite._store.trial_remarks import write_remarks
@@ -30,7 +30,7 @@ def path(tmp_path: Path) -> Iterator[Path]:
     found = tmp_path / FILE_NAME
     with contextlib.closing(Store.create(found, "abc", 1.0)) as store:
         store.claim()
-        store.write([s.SaveTrial(Trial(f"t{n}", n, {"x": n}, n, created=1.0)) for n in range(2)])
+        store.write([messages.SaveTrial(Trial(f"t{n}", n, {"x": n}, n, created=1.0)) for n in range(2)])
         yield found
 
 
@@ -103,9 +103,11 @@ def test_the_engine_goes_on_and_leaves_remarks_alone(tmp_path: Path) -> None:
     running = Trial("t0", 0, {"x": 1}, 0, created=1.0)
     with contextlib.closing(Store.create(path, "abc", 1.0)) as store:
         store.claim()
-        store.write([s.SaveTrial(running)])
+        store.write([messages.SaveTrial(running)])
         kept = write_remarks(path, TrialRemarks("t0", ("good",), ""))
-        store.write([s.SaveTrial(Trial("t0", 0, {"x": 1}, 0, state=TrialState.SUCCEEDED, created=1.0, ended=2.0))])
+        store.write(
+            [messages.SaveTrial(Trial("t0", 0, {"x": 1}, 0, state=TrialState.SUCCEEDED, created=1.0, ended=2.0))]
+        )
     assert remarks(path) == [kept]
     assert read(path, lambda reader: reader.trial("t0"))[0].state is TrialState.SUCCEEDED
 

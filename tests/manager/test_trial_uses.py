@@ -73,19 +73,19 @@ def live(trial: str, attempt: int = 0) -> dict[str, Live]:
 
 def test_what_was_told_long_ago_is_forgotten() -> None:
     uses = TrialUses(live("a"))
-    uses.note(("a", 0), Used(1.0, 1), 100.0)
-    assert list(uses.known(159.0)) == ["a"]
-    assert uses.known(161.0) == {}
+    uses.record(("a", 0), Used(1.0, 1), 100.0)
+    assert list(uses.list_current(159.0)) == ["a"]
+    assert uses.list_current(161.0) == {}
 
 
 def test_a_further_attempt_has_not_used_anything_yet() -> None:
     uses = TrialUses(live("a", attempt=1))
-    uses.note(("a", 0), Used(1.0, 1), 100.0)
-    assert uses.known(101.0) == {}
+    uses.record(("a", 0), Used(1.0, 1), 100.0)
+    assert uses.list_current(101.0) == {}
 
 
 def test_trials_that_have_ended_are_not_kept_in_memory() -> None:
     uses = TrialUses(live("a"))
     for number in range(1000):
-        uses.note((f"ended{number}", 0), Used(1.0, 1), 100.0)
+        uses.record((f"ended{number}", 0), Used(1.0, 1), 100.0)
     assert len(uses._last) < 100

@@ -184,7 +184,7 @@ def _exited(code, cause="", message=""):
     ],
 )
 def test_an_end_is_what_the_keeper_says_and_else_what_azure_says(status, word, facts, state, code):
-    found = _status.ended(status, word, facts)
+    found = _status.judge_end(status, word, facts)
     assert (found.state, found.exit_code) == (state, code)
 
 

@@ -50,7 +50,7 @@ def test_whatever_stands_in_an_attempts_folder_has_the_types_that_the_service_ex
     (folder.path / ".nni").mkdir(parents=True, exist_ok=True)
     for name in ("job.json", "spec.json", ".nni/started", ".nni/exit"):
         (folder.path / name).write_bytes(content)
-    handle, ended = folder.handle(), folder.ended("box")
+    handle, ended = folder.handle(), folder.read_end("box")
     assert handle is None or (type(handle["pid"]) is int and handle["directory"] == str(folder.path))
     assert ended is None or isinstance(ended, JobStatus)
     assert isinstance(folder.started(), float | None)

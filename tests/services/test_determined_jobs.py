@@ -11,7 +11,7 @@ from nnilite.records import UNSTARTED, EndCause, Exited
 from nnilite.service import JobState
 from nnilite_determined import DeterminedConfig
 from nnilite_determined._config import DeterminedStorage
-from nnilite_determined._status import ContainerFacts, ended
+from nnilite_determined._status import ContainerFacts, judge_end
 
 pytestmark = pytest.mark.process
 
@@ -115,10 +115,10 @@ def test_fields_that_do_not_fit_are_refused(fields, place):
     ],
 )
 def test_the_keepers_word_on_an_end_comes_first(word, state, reason):
-    status = ended("STATE_COMPLETED", word, ContainerFacts())
+    status = judge_end("STATE_COMPLETED", word, ContainerFacts())
     assert status.state is state
     assert reason in status.reason
 
 
 def test_a_job_whose_experiment_was_deleted_is_lost():
-    assert ended("STATE_DELETING", None, ContainerFacts()).state is JobState.LOST
+    assert judge_end("STATE_DELETING", None, ContainerFacts()).state is JobState.LOST

@@ -198,7 +198,7 @@ def test_which_pod_reports(pods, expected):
     ],
 )
 def test_an_end_without_the_keepers_word(status, code, reason, ran, state, exit_code):
-    found = _status.ended(DlcJob("j", "n", status, reason, code), None, ran)
+    found = _status.judge_end(DlcJob("j", "n", status, reason, code), None, ran)
     assert (found.state, found.exit_code) == (state, exit_code)
 
 
@@ -214,7 +214,7 @@ def test_an_end_without_the_keepers_word(status, code, reason, ran, state, exit_
 )
 def test_the_keepers_word_comes_first(status, code, cause, exit_code, state):
     word = Exited(time=5.0, code=exit_code, message="", cause=cause)
-    assert _status.ended(DlcJob("j", "n", status, "", code), word, True).state is state
+    assert _status.judge_end(DlcJob("j", "n", status, "", code), word, True).state is state
 
 
 def test_all_states_that_the_library_names_are_known():

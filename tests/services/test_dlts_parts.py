@@ -86,7 +86,7 @@ def test_a_state_that_nobody_knows_is_unknown():
     ],
 )
 def test_the_end_is_as_the_keeper_tells_it(code, cause, state):
-    assert convert.ended({"jobStatus": "failed"}, Exited(5.0, code, "m", cause), "").state is state
+    assert convert.judge_end({"jobStatus": "failed"}, Exited(5.0, code, "m", cause), "").state is state
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_the_end_is_as_the_keeper_tells_it(code, cause, state):
     ],
 )
 def test_a_failure_by_the_node_is_a_loss(message, state):
-    assert convert.ended({"jobStatus": "failed"}, None, message).state is state
+    assert convert.judge_end({"jobStatus": "failed"}, None, message).state is state
 
 
 def test_a_time_that_is_none_is_left_out():

@@ -75,7 +75,7 @@ def test_a_log_that_somebody_is_reading_when_its_pod_ends_is_whole(tmp_path):
     with ThreadPoolExecutor() as threads:
         looking = threads.submit(records.refresh, pod(), _ROLE)
         assert early.half.wait(60)
-        records.note(pod("Succeeded"), _ROLE)
+        records.record(pod("Succeeded"), _ROLE)
         assert last.half.wait(60)
         early.go_on.set()
         looking.result(5)
@@ -102,7 +102,7 @@ def test_the_last_log_of_a_pod_is_asked_for_again_when_the_server_is_in_trouble(
     last = Log(b"one", b"two")
     last.go_on.set()
     records = RoleRecords(Troubled(last=last), "default", tmp_path)
-    records.note(pod("Succeeded"), _ROLE)
+    records.record(pod("Succeeded"), _ROLE)
     records.settle([pod()], 5)
     records.close()
     assert (tmp_path / "trials/T/0/roles/worker-0.log").read_text() == "one\ntwo\n"
@@ -117,11 +117,11 @@ def test_what_is_known_of_other_pods_is_not_overwritten_while_the_disk_does_not_
         return read(path)
 
     records = RoleRecords(Logs(), "default", tmp_path)
-    records.note(pod(name="first"), _ROLE, gone=True)
+    records.record(pod(name="first"), _ROLE, gone=True)
     with monkeypatch.context() as disk:
         disk.setattr(Path, "read_bytes", refuse)
-        records.note(pod(name="second"), _ROLE, gone=True)
-    records.note(pod(name="third"), _ROLE, gone=True)
+        records.record(pod(name="second"), _ROLE, gone=True)
+    records.record(pod(name="third"), _ROLE, gone=True)
     records.close()
     entries = json.loads((tmp_path / "trials/T/0/roles.json").read_text())
     assert [entry["pod"] for entry in entries] == ["first", "third"]
@@ -152,7 +152,7 @@ _PREEMPTED = {"type": "DisruptionTarget", "status": "True", "reason": "Preemptio
 def test_a_failure_is_the_trials_own_unless_a_pod_was_taken_away_before(tmp_path, seen, code):
     records = RoleRecords(Logs(), "default", tmp_path)
     for content, role in seen:
-        records.note(content, role, gone=True)
+        records.record(content, role, gone=True)
     records.close()
     found = RoleRecords(Logs(), "default", tmp_path).failure(pod())
     assert (found and found.exit_code) == code

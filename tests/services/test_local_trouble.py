@@ -493,6 +493,6 @@ def test_a_look_at_the_lock_does_not_keep_a_keeper_from_its_job(bench):
     for number, job in enumerate(looks):
         folder = _find_folder(bench.service._directory, job)
         bench.submit(job)
-        while folder.ended("") is None:
+        while folder.read_end("") is None:
             folder.has_keeper()
         assert bench.wait(job.name).exit_code == number

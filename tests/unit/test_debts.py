@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nnilite._answers.queries import Owed
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._running import handing_over
 from nnilite._store.writer import Store
 from nnilite._trackers import feed
@@ -39,9 +39,9 @@ def end(store: Store, trials: int) -> None:
     """So many trials with a result each, and each better than those before it; then the experiment is DONE."""
     for number in range(trials):
         fields: dict[str, Any] = {"state": TrialState.SUCCEEDED, "created": 1.0, "ended": 9.0, "value": float(number)}
-        store.write([s.SaveTrial(Trial(f"T{number}", number, {}, number, **fields))])
-        store.write([s.SaveMetric(Metric(f"T{number}", 0, 0, MetricKind.FINAL, 0, float(number), 2.0))])
-    store.write([s.SaveExperiment(ExperimentState.DONE, "", 5.0, 9.0, s.Settings(1))])
+        store.write([messages.SaveTrial(Trial(f"T{number}", number, {}, number, **fields))])
+        store.write([messages.SaveMetric(Metric(f"T{number}", 0, 0, MetricKind.FINAL, 0, float(number), 2.0))])
+    store.write([messages.SaveExperiment(ExperimentState.DONE, "", 5.0, 9.0, messages.Settings(1))])
 
 
 def owed(store: Store, config: Any = CONFIG) -> list[Owed]:
@@ -67,7 +67,7 @@ def test_what_was_taken_is_not_owed(store: Store) -> None:
     process.step()
     process.close()
     with contextlib.closing(NewsReader(store.path, "abcd", "", True)) as news:
-        *_, (_, last) = news.since(Position())
+        *_, (_, last) = news.read_since(Position())
     for number in range(2):
         write_position(store.path.parent / "webhooks" / f"{number}.json", last)
     assert owed(store) == []

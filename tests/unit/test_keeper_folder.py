@@ -126,16 +126,16 @@ def test_output_is_read_piece_by_piece_and_events_are_whole(bench):
     folder = of(bench)
     assert (folder.output("stdout", 2, 3), folder.output("stdout", 20, 3)) == (b"234", b"")
     events = folder.events()
-    assert events[-1] == Exited(folder.ended().ended, 4, folder.ended().reason, run=events[0].run)
+    assert events[-1] == Exited(folder.read_end().ended, 4, folder.read_end().reason, run=events[0].run)
     assert KeeperFolder(bench.folder / "nowhere").output("stdout", 0, 9) == b""
 
 
 def test_what_a_service_notes_is_found_again(tmp_path):
     folder = KeeperFolder(tmp_path / HOSTILE)
-    assert folder.note() is None
+    assert folder.read_note() is None
     folder.create({})
     folder.keep_note({"pid": 1})
-    assert folder.note() == {"pid": 1}
+    assert folder.read_note() == {"pid": 1}
     assert sorted(path.name for path in folder.path.iterdir()) == ["job.json", "spec.json"]
 
 

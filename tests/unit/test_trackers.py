@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._store.writer import Store
 from nnilite._trackers.feed import Feed
 from nnilite._trackers.runs import CurvePoint, Run, Runs, flat, list_points
@@ -44,19 +44,19 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield made
 
 
-def trial(state: TrialState, attempt: int = 0, value: Any = None) -> s.SaveTrial:
+def trial(state: TrialState, attempt: int = 0, value: Any = None) -> messages.SaveTrial:
     ended = 9.0 if state.ended else None
-    return s.SaveTrial(
+    return messages.SaveTrial(
         Trial("Xy12z", 0, PARAMETERS, 0, state=state, attempt=attempt, created=1.0, ended=ended, value=value)
     )
 
 
-def report(index: int, value: Any, attempt: int = 0, kind: MetricKind = MetricKind.PERIODICAL) -> s.SaveMetric:
-    return s.SaveMetric(Metric("Xy12z", attempt, index, kind, index, value, 2.0 + index))
+def report(index: int, value: Any, attempt: int = 0, kind: MetricKind = MetricKind.PERIODICAL) -> messages.SaveMetric:
+    return messages.SaveMetric(Metric("Xy12z", attempt, index, kind, index, value, 2.0 + index))
 
 
-def attempt(number: int = 0) -> s.SaveAttempt:
-    return s.SaveAttempt(Attempt("Xy12z", number, "local", None, JobState.RUNNING))
+def attempt(number: int = 0) -> messages.SaveAttempt:
+    return messages.SaveAttempt(Attempt("Xy12z", number, "local", None, JobState.RUNNING))
 
 
 def begin(store: Store) -> None:
@@ -216,7 +216,7 @@ def test_mlflow_takes_names_of_any_kind_and_more_parameters_than_it_accepts_at_o
     odd = ["../../up", "/root", "a/../b", "a//b", "", " ", "\0", "x" * 3000, "\ud800", "\x1b[0m", "a/" + "./" * 200]
     numbers = dict.fromkeys(odd, 1.0)
     known = Trial("Xy12z", 0, {**numbers, **{f"p{n}": n for n in range(250)}}, 0, state=TrialState.RUNNING, created=1.0)
-    store.write([s.SaveTrial(known), attempt(), report(0, {"default": 0.1, **numbers})])
+    store.write([messages.SaveTrial(known), attempt(), report(0, {"default": 0.1, **numbers})])
     uri = (tmp_path / "runs").as_uri()
     with process(store, MlflowRuns(uri, "my search")) as feed:
         feed.step()

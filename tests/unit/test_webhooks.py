@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from standardwebhooks.webhooks import Webhook
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._store.writer import Store
 from nnilite._webhooks.__main__ import Teller
 from nnilite._webhooks.news import NewsReader
@@ -72,14 +72,14 @@ def teller(store: Store, inbox: Inbox, **fields: Any) -> Iterator[Teller]:
         yield Teller(hook, news, store.path.with_name("0.json"), "webhook 1")
 
 
-def trial(number: int, value: float | None = None, reason: str = "") -> s.SaveTrial:
+def trial(number: int, value: float | None = None, reason: str = "") -> messages.SaveTrial:
     state = TrialState.FAILED if value is None else TrialState.SUCCEEDED
     fields: dict[str, Any] = {"state": state, "reason": reason, "created": 1.0, "ended": 9.0, "value": value}
-    return s.SaveTrial(Trial(f"T{number}", number, {"lr": number}, number, **fields))
+    return messages.SaveTrial(Trial(f"T{number}", number, {"lr": number}, number, **fields))
 
 
-def end(state: ExperimentState = ExperimentState.DONE) -> s.SaveExperiment:
-    return s.SaveExperiment(state, "", 5.0, 9.0, s.Settings(1))
+def end(state: ExperimentState = ExperimentState.DONE) -> messages.SaveExperiment:
+    return messages.SaveExperiment(state, "", 5.0, 9.0, messages.Settings(1))
 
 
 def test_each_best_result_failure_and_the_end_are_told_once_and_in_order(store: Store, inbox: Inbox) -> None:

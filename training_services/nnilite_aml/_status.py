@@ -72,7 +72,7 @@ def preempted(facts: RunFacts) -> JobStatus:
     return JobStatus(JobState.LOST, reason[:_REASON_CHARS], started=facts.started)
 
 
-def ended(status: str, word: Exited | None, facts: RunFacts) -> JobStatus:
+def judge_end(status: str, word: Exited | None, facts: RunFacts) -> JobStatus:
     """Return how a job has ended. `word` is the keeper's report."""
     times = JobStatus(JobState.UNKNOWN, started=facts.started, ended=facts.ended)
     if word is not None:

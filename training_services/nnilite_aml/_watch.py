@@ -68,4 +68,4 @@ class AmlWatch(JobWatch[AmlJob]):
         await self._workspace.cancel(self.id)
 
     def end(self, found: AmlJob, word: Exited | None) -> JobStatus:
-        return _status.ended(found.status, word, self._facts)
+        return _status.judge_end(found.status, word, self._facts)

@@ -89,7 +89,7 @@ def taken_away(found: Experiment, facts: ContainerFacts) -> JobStatus:
     return JobStatus(JobState.LOST, f"{why} ({facts.said})" if facts.said else why, started=facts.started)
 
 
-def ended(state: str, word: Exited | None, facts: ContainerFacts) -> JobStatus:
+def judge_end(state: str, word: Exited | None, facts: ContainerFacts) -> JobStatus:
     """Return how a job has ended. `word` is the keeper's report."""
     times = JobStatus(JobState.UNKNOWN, started=facts.started)
     if state in DELETED:

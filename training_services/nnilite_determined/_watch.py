@@ -89,4 +89,4 @@ class DeterminedWatch(JobWatch[Experiment]):
         await self._api.kill(self._number)
 
     def end(self, found: Experiment, word: Exited | None) -> JobStatus:
-        return _status.ended(str(found.get("state")), word, self._facts)
+        return _status.judge_end(str(found.get("state")), word, self._facts)

@@ -76,7 +76,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
 
     async def log_in(self, api: DlcApi) -> None:
         self._deliveries.forget()
-        self.note(collect_by_id(await list_experiment_jobs(api, self.config, self.context.experiment)))
+        self.record_jobs(collect_by_id(await list_experiment_jobs(api, self.config, self.context.experiment)))
 
     async def check_trials(self, api: DlcApi) -> None:
         if not self.context.reports_by_log:

@@ -77,7 +77,7 @@ def taken_away(job: DlcJob) -> bool:
     return any(pod.evicted for pod in job.pods) or bool(_TAKEN_AWAY.search(describe_state(job)))
 
 
-def ended(job: DlcJob, word: Exited | None, ran: bool) -> JobStatus:
+def judge_end(job: DlcJob, word: Exited | None, ran: bool) -> JobStatus:
     """Return how a job has ended. `word` is the keeper's report; `ran`: whether it has ever run."""
     times = JobStatus(JobState.UNKNOWN, started=job.started, ended=job.ended)
     found = _judge_by_keeper(job, word, times) if word is not None else _judge_by_dlc(job, ran, times)

@@ -44,4 +44,4 @@ class DlcWatch(JobWatch[DlcJob]):
         await self._api.stop(self.id)
 
     def end(self, found: DlcJob, word: Exited | None) -> JobStatus:
-        return _status.ended(found, word, self.ran)
+        return _status.judge_end(found, word, self.ran)

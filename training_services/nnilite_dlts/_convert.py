@@ -130,7 +130,7 @@ def seen(found: Mapping[str, Json]) -> SeenJob:
     return SeenJob(JobState.UNKNOWN, f"DLTS reported the unknown state {state!r:.40}")
 
 
-def ended(found: Mapping[str, Json], word: Exited | None, message: str) -> JobStatus:
+def judge_end(found: Mapping[str, Json], word: Exited | None, message: str) -> JobStatus:
     """Return how a job has ended. `word` is the keeper's report; `message`: why it failed, by DLTS."""
     started = moment(found, "startedAt")
     if found.get("jobStatus") == "killed":

@@ -52,7 +52,7 @@ class DltsService(BatchService[DltsApi, DltsJob]):
     async def log_in(self, api: DltsApi) -> None:
         self._deliveries.forget()
         self._team = await self._ask_for_team(api)
-        self.note(await self.list_jobs(api, frozenset()))
+        self.record_jobs(await self.list_jobs(api, frozenset()))
 
     async def check_way_back(self, api: DltsApi) -> None:
         if not (self.context.reports_by_log or own_job()):

@@ -68,4 +68,4 @@ class DltsWatch(JobWatch[DltsJob]):
     def end(self, found: DltsJob, word: Exited | None) -> JobStatus:
         if found.get("jobStatus") not in convert.ENDED:
             return self.interpret(found).status()
-        return convert.ended(found, word, self._said)
+        return convert.judge_end(found, word, self._said)

@@ -122,7 +122,7 @@ class Cluster:
         """Make new connections: certificates belong to them."""
         configuration = self._credentials.configuration
         pool = RESTClientObject(configuration).pool_manager
-        self._connections.note(pool)
+        self._connections.count(pool)
         return _Way(configuration, pool)
 
     def close(self) -> None:

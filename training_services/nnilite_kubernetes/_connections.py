@@ -23,7 +23,7 @@ class ApiConnections:
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._broken = False
 
-    def note(self, manager: PoolManager) -> None:
+    def count(self, manager: PoolManager) -> None:
         """Note the connections of the pools that this manager makes from now on."""
         pools = manager.pool_classes_by_scheme
         manager.pool_classes_by_scheme = {scheme: self._noting(pool) for scheme, pool in pools.items()}

@@ -140,7 +140,7 @@ class Judge:
         name, role = find_job(pod), self._known.role(pod)
         content = self._known.watched(name) if name else None
         if role is not None:
-            self._roles.note(pod, role, gone)
+            self._roles.record(pod, role, gone)
         if content is not None and not self._known.find_memory(content).removed:
             if role is not None and role.reports and (gone or not is_alive(pod)):
                 self._known.find_memory(content).reporter = pod

@@ -58,7 +58,7 @@ class Logs:
         for pod in (pods := self._list_all_pods(name)):
             role = self._known.role(pod)
             if role is not None:
-                self._roles.note(pod, role, ending=True)
+                self._roles.record(pod, role, ending=True)
         self._roles.settle([pod for pod in pods if not is_alive(pod)], self._patience.last_logs_s)
 
     def _list_all_pods(self, name: str) -> list[Json]:

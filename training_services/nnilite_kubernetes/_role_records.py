@@ -71,7 +71,7 @@ class RoleRecords:
                 entry.update(state="DELETED", reason="it was still ending when its manager closed")
         _write(folder, entries)
 
-    def note(self, pod: Json, role: Role, gone: bool = False, ending: bool = False) -> None:
+    def record(self, pod: Json, role: Role, gone: bool = False, ending: bool = False) -> None:
         """Note a changed pod. When it has begun to end, or is about to, read its log to its end."""
         ending = ending or bool(pod["metadata"].get("deletionTimestamp"))
         if not (gone or ending or judge_pod_end(pod, role.container)) or _place(pod) is None:

@@ -17,7 +17,7 @@ class AttemptFolder(KeeperFolder):
 
     def handle(self) -> Handle | None:
         """Return the handle of the job that was started here, if any."""
-        found = self.note()
+        found = self.read_note()
         return found if found is not None and self._is_handle(found) else None
 
     def _is_handle(self, found: Mapping[str, Json]) -> bool:

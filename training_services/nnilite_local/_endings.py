@@ -54,7 +54,7 @@ class Endings:
         job = str(handle["job"])
         if job not in self._asked:
             self._asked[job] = (folder, handle)
-            self._tasks[job] = asyncio.get_running_loop().create_task(self._press(folder, handle))
+            self._tasks[job] = asyncio.get_running_loop().create_task(self._kill_deaf(folder, handle))
 
     def over(self, job: str) -> None:
         """Note that a job has ended."""
@@ -88,7 +88,7 @@ class Endings:
             if left
         ]
 
-    async def _press(self, folder: AttemptFolder, handle: Handle) -> None:
+    async def _kill_deaf(self, folder: AttemptFolder, handle: Handle) -> None:
         try:
             grace_s = await self._watch.read(folder, "grace", folder.grace_s)
         except ServiceError:
@@ -125,7 +125,7 @@ class Endings:
 
     async def _facts(self, folder: AttemptFolder) -> _AttemptFacts:
         def read() -> _AttemptFacts:
-            return _AttemptFacts(folder.ended() is not None, folder.trial(), folder.handle(), folder.has_keeper())
+            return _AttemptFacts(folder.read_end() is not None, folder.trial(), folder.handle(), folder.has_keeper())
 
         try:
             return await self._watch.read(folder, "end", read)

@@ -83,7 +83,7 @@ class LocalWatch:
 
     def _runs(self, folder: AttemptFolder) -> bool:
         handle = folder.handle()
-        if handle is None or folder.ended(self._host) is not None:
+        if handle is None or folder.read_end(self._host) is not None:
             return False
         return self._keepers.has(folder, handle) or self._second_keepers.is_at_work(folder)
 

@@ -171,7 +171,7 @@ class LocalService(TrainingService):
         ended = False
         # Where that cannot be read, its keeper hears of it all the same.
         with contextlib.suppress(ServiceError):
-            ended = await self._watch.read(folder, "ended", lambda: folder.ended(self._host) is not None)
+            ended = await self._watch.read(folder, "ended", lambda: folder.read_end(self._host) is not None)
         if ended:  # a second SIGTERM would cut short what the keeper still delivers
             return
         try:
@@ -272,7 +272,7 @@ class LocalService(TrainingService):
     def _forget(self, folder: AttemptFolder, handle: Handle) -> tuple[bool, bool]:
         """Forget what only an ended job needed. Return whether its keeper runs and has recorded the end. Blocks."""
         at_work = self._keepers.has(folder, handle)
-        ended = at_work and folder.ended(self._host) is not None
+        ended = at_work and folder.read_end(self._host) is not None
         if ended or not at_work:
             folder.forget()
         if not at_work and not self._second_keepers.is_at_work(folder):
@@ -380,7 +380,7 @@ def _find_folder(directory: Path, job: Job) -> AttemptFolder:
 
 def _has_not_spoken(folder: AttemptFolder, host: str) -> bool:
     """Return whether its keeper has noted neither a start nor an end."""
-    return folder.started() is None and folder.ended(host) is None
+    return folder.started() is None and folder.read_end(host) is None
 
 
 def _handle(
@@ -423,7 +423,7 @@ def _was_begun(looks: FolderLooks, directory: Path, host: str) -> bool:
     folder = AttemptFolder(directory)
 
     def begun() -> bool:
-        return folder.handle() is not None or folder.ended(host) is not None or folder.is_tidied()
+        return folder.handle() is not None or folder.read_end(host) is not None or folder.is_tidied()
 
     try:
         return bool(looks.look(str(directory), "begun", begun))

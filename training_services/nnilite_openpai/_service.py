@@ -61,7 +61,7 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
         self._deliveries.forget()
         await check_platform(api, self.config)
         with as_config_error("token" if self.config.token else "password"):
-            self.note(await self.list_jobs(api, frozenset()))
+            self.record_jobs(await self.list_jobs(api, frozenset()))
 
     async def check_trials(self, api: Pai) -> None:
         with as_config_error("token" if self.config.token else "password"):

@@ -113,7 +113,7 @@ def retried(summary: Mapping[str, Json]) -> str:
     return f"{text}; the next start is in {delay_s} s" if delay_s else text
 
 
-def ended(detail: Mapping[str, Json], word: Exited | None, reporting: str) -> JobStatus:
+def judge_end(detail: Mapping[str, Json], word: Exited | None, reporting: str) -> JobStatus:
     """Return how a job has ended. `word` is the keeper's report; `reporting` is the role that reports for the trial."""
     status = _read_object(detail.get("jobStatus"))
     task = task_of(detail, reporting)

@@ -68,4 +68,4 @@ class PaiWatch(JobWatch[PaiJob]):
         await self._api.stop(self.name)
 
     def end(self, found: PaiJob, word: Exited | None) -> JobStatus:
-        return _status.ended(found, word, self._role)
+        return _status.judge_end(found, word, self._role)

@@ -38,7 +38,7 @@ class Slot:
 
 class Schedule(Protocol):
     def next(self) -> Slot: ...  # Raises: NoMoreTrialError if nothing can run until something ends
-    def ended(self, slot: Slot, loss: float | None) -> None: ...
+    def record_end(self, slot: Slot, loss: float | None) -> None: ...
 
 
 def ladder(low: float, high: float, eta: int) -> list[float]:
@@ -82,7 +82,7 @@ class Bracket:
         self.running += 1
         return Slot(candidate, self.rung, self.budgets[self.rung], self)
 
-    def ended(self, slot: Slot, loss: float | None) -> None:
+    def record_end(self, slot: Slot, loss: float | None) -> None:
         self.running -= 1
         if loss is not None:
             insort(self.results, (loss, slot.candidate.number, slot.candidate))
@@ -134,9 +134,9 @@ class HyperbandSchedule:
         sizes = [max(1, math.floor(count * self._eta**-k + _EPSILON)) for k in range(turn + 1)]
         return Bracket(sizes, self._budgets[self._last - turn :])
 
-    def ended(self, slot: Slot, loss: float | None) -> None:
+    def record_end(self, slot: Slot, loss: float | None) -> None:
         if slot.bracket is not None:
-            slot.bracket.ended(slot, loss)
+            slot.bracket.record_end(slot, loss)
 
 
 class AshaSchedule:
@@ -162,6 +162,6 @@ class AshaSchedule:
         self._candidates += 1
         return Slot(BracketCandidate(self._candidates - 1), 0, self.budgets[0])
 
-    def ended(self, slot: Slot, loss: float | None) -> None:
+    def record_end(self, slot: Slot, loss: float | None) -> None:
         if loss is not None:
             insort(self._results[slot.rung], (loss, slot.candidate.number, slot.candidate))

@@ -87,7 +87,7 @@ class BudgetTuner(LearningTuner):
     def _closed(self, point: Point) -> None:
         slot = point.notes.get(_SLOT)
         if slot is not None:
-            self._plan.ended(slot, point.loss)
+            self._plan.record_end(slot, point.loss)
         elif point.state is PointState.DONE:
             self._older = nsmallest(self._eta, [*self._older, point], key=lambda older: older.loss or 0.0)
 

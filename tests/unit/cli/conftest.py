@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nnilite._engine import messages as s
+from nnilite._engine import messages
 from nnilite._experiments import registry
 from nnilite._experiments.documents import write_json
 from nnilite._store.writer import Store
@@ -58,8 +58,8 @@ def whole(make: Make, tmp_path: Path) -> Path:
             Attempt("done1", 0, "local", {"pid": 7}, JobState.SUCCEEDED),
             Attempt("runs1", 0, "local", {"pid": 8}, JobState.RUNNING),
         ]
-        store.write([s.SaveTrial(ended), s.SaveTrial(running), *map(s.SaveAttempt, attempts)])
-        store.write([s.SaveExperiment(ExperimentState.DONE, "all trials", 5.0, 9.0, s.Settings(1))])
+        store.write([messages.SaveTrial(ended), messages.SaveTrial(running), *map(messages.SaveAttempt, attempts)])
+        store.write([messages.SaveExperiment(ExperimentState.DONE, "all trials", 5.0, 9.0, messages.Settings(1))])
         store.secret()
     (folder / "trials" / "done1" / "0").mkdir(parents=True)
     (folder / "trials" / "done1" / "0" / "trial.stdout").write_text("hello")

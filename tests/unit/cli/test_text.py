@@ -142,8 +142,8 @@ def test_the_progress_line_has_what_a_person_wants_to_know() -> None:
     waiting = [{"reason": "no GPU is free", "count": 1}]
     profile = _profile(counts=counts, best=best, waiting=waiting)
     course = progress_text.Course()
-    course.note(0.0, {**profile, "counts": {}})
-    course.note(6.0, profile)
+    course.record(0.0, {**profile, "counts": {}})
+    course.record(6.0, profile)
     line = progress_text.line(profile, course)
     assert line == (
         "12/30 trials done, 2 failed, 1 running, best default=0.9 (trial abc), 2 trials/s, 9.0s left, "
@@ -155,13 +155,13 @@ def test_a_trial_that_is_only_being_started_is_not_said_to_wait() -> None:
     course = progress_text.Course()
     for now in (0.0, 1.0, 2.0):
         profile = _profile(waiting=[{"reason": f"reason {now}", "count": 1}, {"reason": "no GPU is free", "count": 2}])
-        course.note(now * 2, profile)
+        course.record(now * 2, profile)
     assert course.lasting(profile) == ["2 trials wait: no GPU is free"]
 
 
 def test_what_pauses_an_experiment_is_on_its_progress_line() -> None:
     course = progress_text.Course()
-    course.note(0.0, _profile())
+    course.record(0.0, _profile())
     assert progress_text.line(_profile(reason="paused: the disk is full"), course).endswith(
         ", paused: the disk is full"
     )

@@ -63,7 +63,7 @@ class WorkerAttempt:
         self._leave_by = 0.0  # when a keeper that still delivers is killed
         self._last: dict[str, Json] = {}
         self._asked_at: float | None = None  # when this worker has told it to end for the first time
-        self._pressed = False
+        self._killed_deaf = False
         self._asked = ""  # as in the file, which may be gone or unwritten: a full disk, a swept folder
 
     # ------------------------------------------------------------ on disk
@@ -164,15 +164,15 @@ class WorkerAttempt:
 
     def is_overdue(self) -> bool:
         """Return whether it was asked to end so long ago that `press` has to be called."""
-        if self._asked_at is None or self._pressed:
+        if self._asked_at is None or self._killed_deaf:
             return False
         # One that an earlier worker has begun is known without its specification.
         grace_s = float(self.task.job.spec.get("grace_s", _USUAL_GRACE_S) or 0)
         return time.monotonic() - self._asked_at > grace_s + _PATIENCE_S
 
-    def press(self) -> None:
+    def kill_deaf(self) -> None:
         """Kill, once, a trial that did not obey: a keeper that was stopped does not react. Blocks."""
-        self._pressed = True
+        self._killed_deaf = True
         trial, keeper = None, 0
         with contextlib.suppress(OSError):
             trial, keeper = _looks.look(str(self.path), "", lambda: (self._folder.trial(), self._folder.keeper()))
@@ -188,7 +188,7 @@ class WorkerAttempt:
         if self.ended:
             return True
         with contextlib.suppress(OSError):  # a disk in trouble does not tell
-            return bool(_looks.look(str(self.path), "", lambda: self._folder.ended() is not None))
+            return bool(_looks.look(str(self.path), "", lambda: self._folder.read_end() is not None))
         return False
 
     @property
@@ -225,7 +225,7 @@ class WorkerAttempt:
 
     def _status(self) -> JobStatus:
         runs = self.has_running_keeper()
-        ended, started = self._folder.ended(), self._folder.started()
+        ended, started = self._folder.read_end(), self._folder.started()
         if self.failure:
             return JobStatus(JobState.LOST, self.failure)
         if not self.begun:

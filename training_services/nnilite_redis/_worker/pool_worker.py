@@ -321,7 +321,7 @@ class Worker:
                 self._wakeup.set()
             for attempt in self._holdings.live:
                 if attempt.is_overdue():
-                    await asyncio.to_thread(attempt.press)
+                    await asyncio.to_thread(attempt.kill_deaf)
                 if attempt.task.checkpoint_s and attempt.begun and self._checkpoints.is_due(attempt.task):
                     self._start_chore(self._handlers.save_checkpoints(attempt))
 

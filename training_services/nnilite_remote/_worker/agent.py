@@ -151,7 +151,7 @@ class Agent:
         """
         spec = request["spec"]
         attempt = HostedAttempt({"directory": spec["directory"]})
-        known = attempt.known()
+        known = attempt.find_started()
         if known is not None:
             return known
         if self._starter.is_starting(attempt.spec):

@@ -46,7 +46,7 @@ class HostedAttempt:
     @classmethod
     def at(cls, path: str) -> HostedAttempt:
         """Return the attempt in a folder, of any experiment, by what this machine knows about it."""
-        return cls({**(AttemptFiles(path).note() or {}), "directory": path})
+        return cls({**(AttemptFiles(path).read_note() or {}), "directory": path})
 
     def runs(self) -> bool | None:
         """Return whether its trial runs, or is about to; None before the start.
@@ -59,7 +59,7 @@ class HostedAttempt:
         started = self.files.started()
         if started is not None:
             return bool(self.keeper()) or is_running(started)
-        return bool(self._process()) if self.files.note() is not None else None
+        return bool(self._process()) if self.files.read_note() is not None else None
 
     def inner(self, name: str) -> str:
         return os.path.join(self.path, ".nni", name)
@@ -81,9 +81,9 @@ class HostedAttempt:
         """Return its process id, even if the handle does not have it: the keeper was started, but the answer lost."""
         return self.keeper() or self.files.keeper()
 
-    def known(self) -> dict[str, Any] | None:
+    def find_started(self) -> dict[str, Any] | None:
         """Return what an earlier request has started here: the part of the handle that this machine knows, or None."""
-        found = self.files.note()
+        found = self.files.read_note()
         if found is None and self.files.was_begun():
             pid = self.find_any_keeper()
             if pid or self.files.started() or self.files.exited():
