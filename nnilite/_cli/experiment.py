@@ -225,14 +225,14 @@ def _export_study(options: argparse.Namespace, target: Path | None) -> None:
 
 def import_data(options: argparse.Namespace) -> None:
     from nnilite._manager import search_from
-    from nnilite.config.text import read_document
+    from nnilite.config.text import read_without_lines
 
     source: Path = options.filename
     with long_work.shown("Reading", quiet=options.json) as work:
         if source.is_dir() or not (source.exists() or "/" in str(source) or source.suffix):
             data = search_from.results(str(source))
         else:
-            data = read_document(source)
+            data = read_without_lines(source)
             data = [search_from.unwrap_metric(item) for item in data] if isinstance(data, list) else data
         work.goes_on(f"Importing {len(data)} results")
         with access.running(options) as manager:

@@ -24,7 +24,7 @@ from nnilite._cli.long_work import Work
 from nnilite._cli.nnictl import warn
 from nnilite._experiments.nni_folders import is_uncertain
 from nnilite._running.manager_client import Client
-from nnilite._running.manager_connection import dumps, plain
+from nnilite._running.manager_connection import replace_infinities, write_strict_json
 from nnilite.errors import ConfigError, NniliteError
 from nnilite.records.dotted import flatten
 from nnilite.units import format_csv_text
@@ -91,7 +91,7 @@ def _write_json(rows: Iterable[Row], file: TextIO, _: bool) -> int:
     file.write("[")
     for count, row in enumerate(rows, 1):
         file.write(",\n" if count > 1 else "\n")
-        file.write(dumps(row))
+        file.write(write_strict_json(row))
     file.write("\n]\n")
     return count
 
@@ -178,4 +178,4 @@ def _metrics(value: Any) -> Row:
 def _cell(value: Any) -> Any:
     if isinstance(value, str):
         return format_csv_text(value)
-    return value if isinstance(value, (float, int)) or value is None else json.dumps(plain(value))
+    return value if isinstance(value, (float, int)) or value is None else json.dumps(replace_infinities(value))

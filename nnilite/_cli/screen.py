@@ -54,12 +54,12 @@ def show_json(data: Any) -> None:
 
     Each item of a long list is on a line of its own: Python writes that ten times as fast as the indented form.
     """
-    from nnilite._running.manager_connection import dumps
+    from nnilite._running.manager_connection import write_strict_json
 
     if isinstance(data, list) and len(data) > LONG_LIST:
-        text = "[\n" + ",\n".join(map(dumps, data)) + "\n]"
+        text = "[\n" + ",\n".join(map(write_strict_json, data)) + "\n]"
     else:
-        text = dumps(data, indent=4)
+        text = write_strict_json(data, indent=4)
     print(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 

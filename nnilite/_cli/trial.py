@@ -317,9 +317,9 @@ def add_own(options: argparse.Namespace) -> None:
 
 def _parameters(options: argparse.Namespace) -> Any:
     if options.filename:
-        from nnilite.config.text import read_document
+        from nnilite.config.text import read_without_lines
 
-        return read_document(options.filename)
+        return read_without_lines(options.filename)
     try:
         return json.loads(options.parameters)
     except (ValueError, RecursionError) as error:

@@ -23,7 +23,7 @@ from typing import cast
 from nnilite.errors import DamagedFile, UnreadableFile
 from nnilite.records import Json
 from nnilite.records.nouns import TIME_MAX
-from nnilite.records.shapes import TEXT, Form, seconds_since_epoch, whole_number
+from nnilite.records.shapes import TEXT, Form, integer, seconds_since_epoch
 
 MOST_BYTES = 64 << 20
 """More than any configuration has. A larger file is not read into memory."""
@@ -56,7 +56,7 @@ class Document:
         return cast("float | None", self._read(name, _TIME))
 
     def whole(self, name: str, least: int, most: int) -> int | None:
-        return cast("int | None", self._read(name, whole_number(least, most)))
+        return cast("int | None", self._read(name, integer(least, most)))
 
     def _read(self, name: str, form: Form) -> Json:
         value = self.fields.get(name)
@@ -85,13 +85,13 @@ class Document:
 
 def read_document(path: Path, cure: str) -> Document:
     """Return the JSON object in a file. `cure`: what to do about a damaged one. Raises: as `read_content`."""
-    data = read_json(path, cure)
+    data = read_json_file(path, cure)
     if not isinstance(data, dict):
         raise DamagedFile(path, "it is not a JSON object", cure)
     return Document(path, data, cure)
 
 
-def read_json(path: Path, cure: str) -> Json:
+def read_json_file(path: Path, cure: str) -> Json:
     """Return the JSON in a file. Raises: as `read_content`."""
     content = read_content(path, cure)
     try:

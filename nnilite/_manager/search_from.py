@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nnilite._experiments import nni_folders, registry
-from nnilite._experiments.documents import read_json
+from nnilite._experiments.documents import read_json_file
 from nnilite._experiments.nni_folders import NniExperiment
 from nnilite._nni import nni_taken
 from nnilite._store.results import read_succeeded
@@ -51,7 +51,7 @@ def results(source: str) -> list[Json]:
 def read_results(path: Path) -> list[Json]:
     """Return the results in a JSON file that was exported. Raises: DamagedFile, UnreadableFile."""
     cure = "export the experiment again"
-    data = read_json(path, cure)
+    data = read_json_file(path, cure)
     if not isinstance(data, list) or not all(isinstance(item, dict) and "parameter" in item for item in data):
         raise DamagedFile(path, 'it is not a list of {"parameter": {...}, "value": ...}', cure)
     return [unwrap_metric(item) for item in data]

@@ -16,7 +16,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
-from nnilite._experiments.documents import may_be_path, read_json
+from nnilite._experiments.documents import may_be_path, read_json_file
 from nnilite._keeper import SHIM
 from nnilite.errors import ConfigError, DamagedFile, NotFound, Place
 
@@ -46,7 +46,7 @@ def registered(kind: str | None = None) -> list[Registered]:
     """Return what is registered, by name. Raises: DamagedFile, UnreadableFile."""
     path, cure = _path(), "mend it or remove it"
     try:
-        entries = read_json(path, cure)
+        entries = read_json_file(path, cure)
     except FileNotFoundError:
         return []
     if not isinstance(entries, list):

@@ -24,7 +24,7 @@ from nnilite._keeper.local_link import SUFFIX, call_with_short_name
 from nnilite._logging.sparse_log import SparseLog
 from nnilite._rest import wire
 from nnilite._rest.body_room import BodyHold, BodyRoom
-from nnilite._rest.events import parse_body, read_events
+from nnilite._rest.events import parse_body, parse_events
 from nnilite._rest.handler import JOB_NAME
 from nnilite._rest.refusal import HttpRefusal, body_of, status_of
 from nnilite._rest.route_definition import BODY_MAX
@@ -231,7 +231,7 @@ class CallbackSocket:
             self._unproven.pop(caller, None)
             if not hold.size:
                 hold.add(job, len(line))
-            answer = to_json(await self._callbacks.events(job, read_events(request)))
+            answer = to_json(await self._callbacks.events(job, parse_events(request)))
         except NniliteError as error:
             status = status_of(error)
             if job and (more := self._refusals.more(job, str(status))) is not None:

@@ -18,7 +18,7 @@ def parse_batch(body: bytes) -> list[KeeperEvent]:
 
     Example: `parse_batch(b'{"events": []}')` is `[]`, a heartbeat.
     """
-    return read_events(parse_body(body))
+    return parse_events(parse_body(body))
 
 
 def parse_body(body: bytes) -> Json:
@@ -28,7 +28,7 @@ def parse_body(body: bytes) -> Json:
     return wire.loads(body)
 
 
-def read_events(batch: Json) -> list[KeeperEvent]:
+def parse_events(batch: Json) -> list[KeeperEvent]:
     """Return the events of a body that has been parsed. Raises: ConfigError, HttpRefusal."""
     events = batch.get("events") if isinstance(batch, dict) else None
     if not isinstance(events, list):

@@ -52,7 +52,7 @@ _LOOKS = FolderLooks(limit_s=10.0)
 _FILE_POLICY = "sandbox; default-src 'none'; frame-ancestors 'none'"
 
 
-def parts_of(relative: str) -> list[str]:
+def split_path(relative: str) -> list[str]:
     """Return the components of a relative path. Raises: NotFound if one could lead out of the folder."""
     parts = relative.split("/")
     if any(part in ("", ".", "..") or "\0" in part or "\\" in part for part in parts) or is_private(parts):
@@ -75,7 +75,7 @@ async def run_in_folder(root: Path, work: Callable[[], T]) -> T:
 
 def open_inside(root: Path, relative: str) -> BinaryIO:
     """Open an ordinary file below `root` without following links. Raises: NotFound."""
-    parts_of(relative)
+    split_path(relative)
     try:
         return open_below(root, relative)
     except OSError as error:

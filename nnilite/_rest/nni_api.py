@@ -16,7 +16,7 @@ from nnilite._rest import nni_wire, wire
 from nnilite._rest.changeable_fields import read_changes
 from nnilite._rest.experiment_handlers import read_pairs
 from nnilite._rest.export import send_texts
-from nnilite._rest.files import parts_of, send_inside
+from nnilite._rest.files import send_inside, split_path
 from nnilite._rest.handler import ApiHandler
 from nnilite.errors import ConfigError, Conflict, NotFound
 from nnilite.records import Json, MetricKind, Trial, TrialState
@@ -211,7 +211,7 @@ class NniFileHandler(ApiHandler):
         if path in _OUTPUTS:
             await self._send_output(id, _OUTPUTS[path], path)
             return
-        parts_of(path)
+        split_path(path)
         await self.backend.files.bring_file(id, path)
         root = await self.backend.files.directory(id)
         try:

@@ -7,7 +7,7 @@ from typing import Any
 
 from nnilite._answers.backend import MetricQuery, Piece, RemarksQuery, TrialQuery, TrialSort
 from nnilite._rest import wire
-from nnilite._rest.files import parts_of, send_inside
+from nnilite._rest.files import send_inside, split_path
 from nnilite._rest.handler import ApiHandler
 from nnilite._rest.remark_handlers import find_remarks_of
 from nnilite.errors import ConfigError, Place, SpaceError
@@ -117,7 +117,7 @@ class FileHandler(ApiHandler):
 
     async def get(self, id: str, path: str) -> None:
         if self.query["fetch"]:
-            parts_of(path)
+            split_path(path)
             await self.backend.files.bring_file(id, path)
         await send_inside(self, await self.backend.files.directory(id), path)
 

@@ -128,7 +128,7 @@ class ManagerConnection:
         payload = None
         if method != "GET":
             headers["Content-Type"] = "application/json"
-            payload = b"" if body is None else json.dumps(plain(body), allow_nan=False).encode()
+            payload = b"" if body is None else json.dumps(replace_infinities(body), allow_nan=False).encode()
         self._connection.request(method, target, payload, headers)
         return self._connection.getresponse()
 
@@ -192,20 +192,20 @@ def _make_encoder(indent: int | None) -> json.JSONEncoder:
     return json.JSONEncoder(indent=indent, ensure_ascii=False, allow_nan=False)
 
 
-def dumps(value: Any, indent: int | None = None) -> str:
+def write_strict_json(value: Any, indent: int | None = None) -> str:
     """Return strict JSON; NaN and infinities become strings, as on the wire."""
     try:
         return _make_encoder(indent).encode(value)
     except (TypeError, ValueError):
-        return _make_encoder(indent).encode(plain(value))
+        return _make_encoder(indent).encode(replace_infinities(value))
 
 
-def plain(value: Any) -> Any:
+def replace_infinities(value: Any) -> Any:
     """Return JSON that any parser accepts, with NaN and the infinities as strings."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return next(name for name, number in NUMBERS.items() if repr(number) == repr(value))
     if isinstance(value, Mapping):
-        return {key: plain(part) for key, part in value.items()}
+        return {key: replace_infinities(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(part) for part in value]
+        return [replace_infinities(part) for part in value]
     return value

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nnilite._sdk import attribute_setting
 from nnilite._search.function_arguments import takes_report
-from nnilite._search.outcomes import ObjectiveFailed, TimeUp, TrialOutcome, describe_error, is_never_a_result
+from nnilite._search.outcomes import ObjectiveFailed, TimeUp, TrialOutcome, describe_exception, is_never_a_result
 from nnilite.errors import NniliteError, NoMoreTrialError, TrialStopped
 from nnilite.records import Json, Trial, TrialState
 
@@ -66,7 +66,7 @@ class Loop:
                 outcome = self._attempt(trial)
             except BaseException as error:  # such as Ctrl-C
                 self._search.tell(
-                    trial, state=TrialState.USER_CANCELED, reason=f"interrupted ({describe_error(error)})"
+                    trial, state=TrialState.USER_CANCELED, reason=f"interrupted ({describe_exception(error)})"
                 )
                 raise
             self._learn(trial, outcome)
@@ -136,7 +136,7 @@ class Loop:
         finally:
             for trial in running.values():
                 self._search.tell(
-                    trial, state=TrialState.USER_CANCELED, reason=f"interrupted ({describe_error(error)})"
+                    trial, state=TrialState.USER_CANCELED, reason=f"interrupted ({describe_exception(error)})"
                 )
 
     def _next(self) -> Trial | None:
@@ -180,7 +180,7 @@ class Loop:
         except TrialStopped as error:
             return worker.TIME_UP if isinstance(error, TimeUp) else worker.STOP, str(error)
         except Exception as error:  # noqa: BLE001  a user's assessor, or storage: in a thread this fails the trial, too
-            return worker.REFUSED, describe_error(error)
+            return worker.REFUSED, describe_exception(error)
         return worker.GO_ON, ""
 
     def _set_attribute(self, trial: Trial, name: str, value: Json) -> tuple[str, str]:
@@ -208,8 +208,8 @@ class Loop:
             state = TrialState.SYS_CANCELED if isinstance(error, TimeUp) else TrialState.EARLY_STOPPED
             return self._search.tell(trial, state=state, reason=str(error))
         trace = error.__cause__ if isinstance(error, ObjectiveFailed) else error
-        log.warning("trial %s failed: %s", trial.id, describe_error(error), exc_info=trace)
-        return self._search.tell(trial, state=TrialState.FAILED, reason=describe_error(error))
+        log.warning("trial %s failed: %s", trial.id, describe_exception(error), exc_info=trace)
+        return self._search.tell(trial, state=TrialState.FAILED, reason=describe_exception(error))
 
     def _check_usable(self, trial: Trial, outcome: TrialOutcome) -> None:
         """Raise NniliteError if the function returns what can never be a result, so that every trial would fail."""

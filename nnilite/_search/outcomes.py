@@ -64,7 +64,7 @@ def is_never_a_result(value: object, objectives: Iterable[str]) -> bool:
     return names != ["default"] or not isinstance(number, (int, float))
 
 
-def describe_error(error: BaseException) -> str:
+def describe_exception(error: BaseException) -> str:
     """Describe an error in words."""
     return str(error) if isinstance(error, ObjectiveFailed) else f"{type(error).__name__}: {error}"
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from nnilite import _text
 from nnilite._sdk import attribute_setting
-from nnilite._search.outcomes import TimeUp, describe_error
+from nnilite._search.outcomes import TimeUp, describe_exception
 from nnilite.errors import NniliteError, TrialStopped
 from nnilite.records import Json
 
@@ -39,7 +39,7 @@ def work(link: Connection, objective: bytes, takes_report: bool) -> None:
     try:
         function = pickle.loads(objective)
     except Exception as error:  # noqa: BLE001  whatever the import of the user's modules raises
-        link.send(("unusable", describe_error(error)))
+        link.send(("unusable", describe_exception(error)))
         return
     turn = threading.Lock()  # the function may have threads of its own
     arguments = [_make_reporter(link, turn)] if takes_report else []
@@ -63,7 +63,7 @@ def _outcome(function: Callable[..., Any], parameters: Json, arguments: list[Any
     except TrialStopped as error:
         return ("stopped", TIME_UP if isinstance(error, TimeUp) else STOP, str(error))
     except Exception as error:  # noqa: BLE001  the user's own code: one bad trial must not end the search
-        return ("failed", describe_error(error), traceback.format_exc())
+        return ("failed", describe_exception(error), traceback.format_exc())
 
 
 def _make_attribute_setter(link: Connection, turn: threading.Lock) -> Callable[[str, Json], None]:

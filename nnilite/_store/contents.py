@@ -59,7 +59,7 @@ def check_rows(db: sqlite3.Connection) -> None:
             raise StoreError(f"its table {table} has rows of a trial that does not exist")
 
 
-def check_limits(text: str | None) -> Mapping[str, Any]:
+def check_experiment_limits(text: str | None) -> Mapping[str, Any]:
     """Return the limits as the user last changed them, named like the rules' settings. Raises: ValueError."""
     limits = json.loads(text or "{}")
     if not isinstance(limits, dict) or not all(name in _LIMITS and _LIMITS[name](v) for name, v in limits.items()):
@@ -103,7 +103,7 @@ def _is_meta_time(text: str) -> bool:
 
 def _are_meta_limits(text: str) -> bool:
     try:
-        check_limits(text)
+        check_experiment_limits(text)
     except (ValueError, RecursionError):
         return False
     return True

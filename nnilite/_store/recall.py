@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._engine import messages
-from nnilite._store.contents import check_limits, read_moment
+from nnilite._store.contents import check_experiment_limits, read_moment
 from nnilite._store.rows import ATTEMPT_COLUMNS, TRIAL_COLUMNS, call_from, make_attempt, make_trial
 from nnilite._store.stored_values import read_stored_value
 from nnilite._store.trouble import understood
@@ -44,7 +44,7 @@ class Recall:
     def settings(self, defaults: messages.Settings) -> messages.Settings:
         """Return the limits of the config, with the user's later changes."""
         with understood(self.path):
-            return replace(defaults, **check_limits(self.meta("limits")))
+            return replace(defaults, **check_experiment_limits(self.meta("limits")))
 
     def moment(self, key: str) -> float | None:
         """Return `created` or `ended`, in seconds since the epoch."""

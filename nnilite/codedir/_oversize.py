@@ -38,7 +38,7 @@ def megabytes(n_bytes: int) -> str:
     return f"{number:,.1f}".removesuffix(".0") + f" {unit}"
 
 
-def shown(path: str) -> str:
+def escape_path(path: str) -> str:
     """Return a path as it can be printed: line ends and bytes that are not characters become escapes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in path)
 
@@ -122,9 +122,9 @@ def advice(files: Iterable[tuple[str, int]], cap: Size, root: str) -> str:
     """Return the error's text: how large the tree is, what is largest in it, and which lines would help."""
     tree = Tree(files, cap)
     parts = tree.largest()
-    named = ", ".join(f"{shown(part.lstrip('/'))} ({size})" for part, size in parts)
+    named = ", ".join(f"{escape_path(part.lstrip('/'))} ({size})" for part, size in parts)
     lines = "\n".join(f"  {ignore_line(part)}" for part, _ in parts)
-    root = shown(root)
+    root = escape_path(root)
     return (
         f"{root} has {tree.total}: more than the {cap} that may be sent to workers. Largest: {named}. "
         f"Leave out what trials do not need by lines in {root}/.nniignore, such as\n{lines}\n"

@@ -20,7 +20,7 @@ from typing import IO, BinaryIO
 
 from nnilite._keeper.plain_file import open_ordinary
 from nnilite.codedir._nniignore import FILE_NAME, IgnoreRules, split_lines
-from nnilite.codedir._oversize import Size, advice, shown
+from nnilite.codedir._oversize import Size, advice, escape_path
 from nnilite.disk_room import DiskRoom, NoRoom
 from nnilite.errors import CodeDirError
 
@@ -133,7 +133,7 @@ def list_files(root: Path | str, limits: PackageLimits = PackageLimits()) -> Fil
     top = Path(root).absolute()
     if not top.is_dir():
         why = "is not a folder" if top.exists() else "does not exist"
-        raise CodeDirError(f"the code directory {shown(str(top))} {why}")
+        raise CodeDirError(f"the code directory {escape_path(str(top))} {why}")
     walk = _Walk(top)
     walk.go(limits.max_files + _MOST_OVER)
     if walk.unreadable:
@@ -173,7 +173,7 @@ def pack(
             archive = cache / f"{digest}.tar.gz"
             return CodePackage(listing.root, digest, archive, listing.files, listing.total_bytes, listing.notes)
     raise CodeDirError(
-        f"{shown(changed)} keeps changing while {shown(str(root))} is packed. Stop what writes to it, "
+        f"{escape_path(changed)} keeps changing while {escape_path(str(root))} is packed. Stop what writes to it, "
         f"or leave it out by a line in {FILE_NAME}."
     )
 
@@ -265,24 +265,24 @@ class _Walk:
         real = os.path.realpath(self.root / path)
         inside = os.path.relpath(real, os.path.realpath(self.root))
         if not os.path.exists(real):  # noqa: PTH110 - Path.exists raises for a loop of links
-            self._note(path, f"is left out: it is a link to {shown(real)}, which does not exist")
+            self._note(path, f"is left out: it is a link to {escape_path(real)}, which does not exist")
         elif inside != ".." and not inside.startswith("../"):
             self._add_inner_link(path, "" if inside == "." else inside, sent)
         elif os.path.isfile(real):  # noqa: PTH113
-            self._note(path, f"is a link to {shown(real)}, outside the code directory: sent as a file")
+            self._note(path, f"is a link to {escape_path(real)}, outside the code directory: sent as a file")
             self._file(path)
         else:
-            self._note(path, f"is left out: it is a link to {shown(real)}, outside the code directory")
+            self._note(path, f"is left out: it is a link to {escape_path(real)}, outside the code directory")
 
     def _add_inner_link(self, path: str, target: str, sent: set[str]) -> None:
         if target in sent:
             text = os.path.relpath(target or ".", os.path.dirname(path) or ".")  # noqa: PTH120
             self.files.append(CodeFile(path, 0, stat.S_IFLNK | 0o777, text))
         else:
-            self._note(path, f"is left out: it is a link to {shown(target)}, which is left out")
+            self._note(path, f"is left out: it is a link to {escape_path(target)}, which is left out")
 
     def _note(self, path: str, what: str) -> None:
-        self.notes.append(f"{shown(path)} {what}")
+        self.notes.append(f"{escape_path(path)} {what}")
 
 
 def _stamp(facts: os.stat_result) -> tuple[int, ...]:
@@ -292,7 +292,7 @@ def _stamp(facts: os.stat_result) -> tuple[int, ...]:
 def _unreadable(paths: Sequence[str]) -> str:
     more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
     return (
-        f"cannot read {', '.join(map(shown, paths[:5]))}{more} in the code directory. "
+        f"cannot read {', '.join(map(escape_path, paths[:5]))}{more} in the code directory. "
         f"Make it readable, or leave it out by a line in {FILE_NAME}."
     )
 
@@ -325,7 +325,7 @@ class _SourceFile:
         try:
             data = self._stream.read(wanted)
         except OSError as error:
-            raise CodeDirError(f"cannot read {shown(self._file.path)}: {error.strerror}") from error
+            raise CodeDirError(f"cannot read {escape_path(self._file.path)}: {error.strerror}") from error
         if len(data) < wanted:
             raise _ChangedError(self._file.path)
         self._left -= len(data)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from nnilite.config._command_hints import find_command_hints
 from nnilite.config._config_reading import At, ConfigReading
 from nnilite.config._environment_hints import environment_hints
-from nnilite.config._fields import Fields, camel, did_you_mean
+from nnilite.config._fields import Fields, did_you_mean
 from nnilite.config._ignored_options import OptionWithoutEffect, find_options_without_effect
 from nnilite.config._kinds import Free, ListOf, Union
 from nnilite.config._nested_configs import (
@@ -41,6 +41,7 @@ from nnilite.config._source import ConfigSource
 from nnilite.config.shared_storage_config import SharedStorageConfig
 from nnilite.errors import ConfigError
 from nnilite.records import Json
+from nnilite.records.shapes import camel
 from nnilite.units import (
     Concurrency,
     FilePath,

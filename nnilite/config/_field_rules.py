@@ -10,7 +10,7 @@ from typing import Any
 
 from nnilite._plugins import lookup
 from nnilite.config._config_reading import INVALID, At
-from nnilite.config._fields import plain
+from nnilite.config._fields import normalize_name
 from nnilite.config._known_points import check_known
 from nnilite.config._nested_configs import AlgorithmConfig
 from nnilite.config._record import record_of
@@ -119,8 +119,8 @@ def _algorithm(word: str, values: Values, at: At) -> None:
 
 def _spell_as_plugin(word: str, name: str) -> str | None:
     """Return the name as its plugin spells it; None if there is no such plugin."""
-    known = {plain(item): item for item in lookup.names(_GROUPS[word])}
-    return known.get(plain(name)) or known.get(plain(name).removesuffix(word))
+    known = {normalize_name(item): item for item in lookup.names(_GROUPS[word])}
+    return known.get(normalize_name(name)) or known.get(normalize_name(name).removesuffix(word))
 
 
 def _installed(word: str, name: str, here: At) -> str:

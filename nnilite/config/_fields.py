@@ -7,14 +7,10 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-
-def camel(name: str) -> str:
-    """Return the name of a field in YAML: `trialCommand` for `trial_command`."""
-    first, *others = name.split("_")
-    return first + "".join(part.capitalize() for part in others)
+from nnilite.records.shapes import camel
 
 
-def plain(name: str) -> str:
+def normalize_name(name: str) -> str:
     """Return the form in which all spellings of a name are equal: without underscores, in lower case."""
     return name.replace("_", "").lower()
 
@@ -38,11 +34,11 @@ _OLDER = {
 
 def guess_meant(given: str, known: Iterable[str]) -> str | None:
     """Return the known name that is nearest to a misspelt one; None if none is near."""
-    by_plain = {plain(name): name for name in known}
-    older = by_plain.get(plain(_OLDER.get(plain(given), "")))
+    by_plain = {normalize_name(name): name for name in known}
+    older = by_plain.get(normalize_name(_OLDER.get(normalize_name(given), "")))
     if older:
         return older
-    close = difflib.get_close_matches(plain(given), by_plain, n=1)
+    close = difflib.get_close_matches(normalize_name(given), by_plain, n=1)
     return by_plain[close[0]] if close else None
 
 
@@ -93,6 +89,6 @@ def as_mapping(value: Any) -> Any:
 def find(mapping: Mapping[Any, Any], name: str) -> Any:
     """Return the value of a field, whatever the spelling of its key; None if it is missing."""
     for key, value in mapping.items():
-        if isinstance(key, str) and plain(key) == plain(name):
+        if isinstance(key, str) and normalize_name(key) == normalize_name(name):
             return value
     return None

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from nnilite.config._fields import did_you_mean, plain
+from nnilite.config._fields import did_you_mean, normalize_name
 
 _MOST_NAMED = 15
 """So many fields are listed at most where nothing resembles a wrong one."""
@@ -90,7 +90,7 @@ def answer(path: Sequence[str | int], name: str, known: Iterable[str], value: An
     names = list(known)
     if isinstance(value, Mapping) and "_type" in value:
         return "; it is a parameter: indent it below searchSpace"
-    word = plain(name)
+    word = normalize_name(name)
     said = _TOP.get(word, "") if not path else _ALGORITHM.get(word, "") if _is_algorithm(path) else ""
     said = _COMMAND if word == "precommand" else said
     if said:
@@ -124,7 +124,7 @@ def _list_successors() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for table in _v1.tables():
         for old, new in table.items():
-            found.setdefault(plain(old.rpartition(".")[2]), []).append(new.rpartition(".")[2])
+            found.setdefault(normalize_name(old.rpartition(".")[2]), []).append(new.rpartition(".")[2])
     return found
 
 
@@ -138,7 +138,7 @@ def _find_elsewhere() -> dict[str, dict[str, list[str]]]:
         for old, new in table.items():
             if "." in new:  # a name in a part of the section says little alone
                 continue
-            for word in {plain(old.rpartition(".")[2]), plain(new)}:
+            for word in {normalize_name(old.rpartition(".")[2]), normalize_name(new)}:
                 platforms = found.setdefault(word, {}).setdefault(new, [])
                 platforms += [platform] if platform not in platforms else []
     return found
@@ -148,4 +148,4 @@ def _find_elsewhere() -> dict[str, dict[str, list[str]]]:
 def _list_dropped() -> frozenset[str]:
     from nnilite.config import _v1
 
-    return frozenset(map(plain, _v1.list_without_meaning()))
+    return frozenset(map(normalize_name, _v1.list_without_meaning()))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite.config._config_reading import INVALID, At, ConfigReading
-from nnilite.config._fields import did_you_mean, plain
+from nnilite.config._fields import did_you_mean, normalize_name
 from nnilite.config.secrets import HIDDEN, fault_of, masked, without_secrets
 from nnilite.records import Json
 from nnilite.units import PathRule, Unit
@@ -187,7 +187,7 @@ class OneOf(FieldKind):
 
 
 def _fold(value: Any) -> Any:
-    return plain(value) if isinstance(value, str) else value
+    return normalize_name(value) if isinstance(value, str) else value
 
 
 class Free(FieldKind):

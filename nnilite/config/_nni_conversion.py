@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nnilite.config import _v1
-from nnilite.config._fields import plain
+from nnilite.config._fields import normalize_name
 from nnilite.config._record import record_of
 from nnilite.config._source import ConfigSource
 from nnilite.conversion import Conversion
@@ -27,5 +27,9 @@ def convert(document: Mapping[str, Any]) -> Conversion:
 
 def _renamed(converted: _v1.Converted) -> Iterator[str]:
     for new, old in converted.origins.items():
-        if plain(dotted(new)) != plain(dotted(old)) and len(new) > 0 and old != ("trainingServicePlatform",):
+        if (
+            normalize_name(dotted(new)) != normalize_name(dotted(old))
+            and len(new) > 0
+            and old != ("trainingServicePlatform",)
+        ):
             yield f"{dotted(new)} was {dotted(old)}"

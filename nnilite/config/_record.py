@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from nnilite.config._config_reading import INVALID, At
-from nnilite.config._fields import as_mapping, camel, guess_meant, plain
+from nnilite.config._fields import as_mapping, guess_meant, normalize_name
 from nnilite.config._former_fields import answer
 from nnilite.config._kinds import (
     INTEGER,
@@ -36,6 +36,7 @@ from nnilite.config._kinds import (
 from nnilite.config.secrets import masked
 from nnilite.errors import ConfigError, PluginError
 from nnilite.records import Json
+from nnilite.records.shapes import camel
 from nnilite.units import PathRule, Unit
 
 _MISSING = dataclasses.MISSING
@@ -138,7 +139,7 @@ class Record(FieldKind):
     def entry(self, key: str) -> ConfigField | None:
         """Return the field with this key; None if there is none."""
         for entry in self.entries:
-            if plain(key) in (plain(entry.name), *map(plain, entry.aliases)):
+            if normalize_name(key) in (normalize_name(entry.name), *map(normalize_name, entry.aliases)):
                 return entry
         return None
 

@@ -16,13 +16,14 @@ from typing import Annotated, Any, NamedTuple
 
 from nnilite._plugins import lookup
 from nnilite.config._config_reading import INVALID, At
-from nnilite.config._fields import as_mapping, camel, did_you_mean, find, plain
+from nnilite.config._fields import as_mapping, did_you_mean, find, normalize_name
 from nnilite.config._former_fields import answer
 from nnilite.config._kinds import FieldKind, ListOf
 from nnilite.config._record import Record, describe_property, record_of
 from nnilite.config.secrets import HIDDEN, masked, masked_text
 from nnilite.errors import ConfigError, Place, PluginError
 from nnilite.records import Json
+from nnilite.records.shapes import camel
 from nnilite.units import DirPath, NonNegativeInt, NonNegativeNumber, PositiveInt, PositiveNumber
 
 _OVERRIDES = "as at the top level, for this service alone"
@@ -135,7 +136,7 @@ class ServiceConfig:
             self.__dict__[name] = value
             return
         entries = (*find_service_record(self.platform).entries, *SHORTCUTS.entries, *SHARE.entries)
-        found = [entry for entry in entries if plain(entry.name) == plain(name)]
+        found = [entry for entry in entries if normalize_name(entry.name) == normalize_name(name)]
         if not found:
             known = [entry.name for entry in entries]
             raise AttributeError(f"{self.platform} has no field {name!r}{did_you_mean(name, known)}")
@@ -181,7 +182,7 @@ def make_service_object(raw: Any) -> Any:
         if section is None or not all(isinstance(key, str) for key in raw):
             return raw
         for key, value in raw.items():
-            if plain(key) != "platform" and value is not None:
+            if normalize_name(key) != "platform" and value is not None:
                 setattr(section, key, value)
     except (ConfigError, AttributeError):
         return raw
@@ -245,7 +246,8 @@ class ServiceKind(FieldKind):
         own = {
             key: value
             for key, value in raw.items()
-            if not isinstance(key, str) or (plain(key) != "platform" and (key not in every or record.entry(key)))
+            if not isinstance(key, str)
+            or (normalize_name(key) != "platform" and (key not in every or record.entry(key)))
         }
         return own, settings, share
 

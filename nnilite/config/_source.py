@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from nnilite.config._fields import plain
+from nnilite.config._fields import normalize_name
 from nnilite.config.secrets import masked_text
 from nnilite.errors import Place
 from nnilite.space.space_checks import dotted
@@ -68,7 +68,7 @@ def _entry(node: yaml.Node, part: str | int) -> tuple[yaml.Node, yaml.Node] | No
         return node.value[part], node.value[part]
     if isinstance(node, MappingNode):
         exact = [pair for pair in node.value if pair[0].value == part]
-        alike = [pair for pair in node.value if plain(str(pair[0].value)) == plain(str(part))]
+        alike = [pair for pair in node.value if normalize_name(str(pair[0].value)) == normalize_name(str(part))]
         pairs: list[tuple[yaml.Node, yaml.Node]] = exact or alike
         return pairs[0] if pairs else None
     return None

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from nnilite._plugins import lookup
-from nnilite.config._fields import did_you_mean, plain
+from nnilite.config._fields import did_you_mean, normalize_name
 from nnilite.config._source import ConfigSource
 from nnilite.config.secrets import masked, masked_text
 from nnilite.errors import ConfigError
@@ -236,7 +236,7 @@ def list_without_meaning() -> tuple[str, ...]:
 
 def recognised(data: Mapping[Any, Any]) -> bool:
     """Return whether a file is in the older format."""
-    return any(isinstance(key, str) and plain(key) == "trainingserviceplatform" for key in data)
+    return any(isinstance(key, str) and normalize_name(key) == "trainingserviceplatform" for key in data)
 
 
 def convert(data: Mapping[str, Any], source: ConfigSource, present: Iterable[str] = ()) -> Converted:
@@ -321,7 +321,7 @@ class _V1Converter:
         before = self.new.origins.get((name,))
         if before is None:
             self._move((name,), (name,))
-        elif plain(str(before[-1])) != plain(name):
+        elif normalize_name(str(before[-1])) != normalize_name(name):
             self._fault((name,), f"is the newer name of {dotted(before)}: keep one of the two")
 
     def _drop(self, *paths: str) -> None:
@@ -413,17 +413,17 @@ class _V1Converter:
 
     def _report_leftovers(self) -> None:
         """Report fields that were not read; those known to have no meaning today only get a warning."""
-        known = {plain(str(part)): str(part) for old in self._known() for part in old}
+        known = {normalize_name(str(part)): str(part) for old in self._known() for part in old}
         for path in _list_leaves(self.old, ()):
             if any(path[: len(taken)] == taken for taken in self.taken):
                 continue
-            if plain(str(path[-1])) in map(plain, _DROPPED_BELOW):
+            if normalize_name(str(path[-1])) in map(normalize_name, _DROPPED_BELOW):
                 self._warn_dropped(masked_text(dotted(path)))
             # A field of another platform, as in files that were made of an example for that.
-            elif plain(str(path[-1])) in known or plain(str(path[0])).endswith("config"):
+            elif normalize_name(str(path[-1])) in known or normalize_name(str(path[0])).endswith("config"):
                 self.new.warnings.append(f"{masked_text(dotted(path))} has no effect on this platform and was left out")
             else:
-                became = _BECAME.get(plain(str(path[-1])))
+                became = _BECAME.get(normalize_name(str(path[-1])))
                 hint = did_you_mean(str(path[-1]), known.values())
                 hint = f"; {became}" if became else hint if hint.endswith("?") else ""
                 self._fault(path, f"there is no such field in NNI's older format{hint}")
@@ -452,7 +452,7 @@ def _key(node: Any, part: str | int) -> Any:
     if isinstance(node, list) and isinstance(part, int):
         return part if part < len(node) else None
     if isinstance(node, Mapping):
-        return next((key for key in node if plain(str(key)) == plain(str(part))), None)
+        return next((key for key in node if normalize_name(str(key)) == normalize_name(str(part))), None)
     return None
 
 

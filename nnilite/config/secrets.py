@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nnilite.config._fields import as_mapping, plain
+from nnilite.config._fields import as_mapping, normalize_name
 from nnilite.records import Json
 from nnilite.units import SecretText
 
@@ -25,7 +25,7 @@ def without_secrets(value: Json) -> Json:
     """JSON without secrets: texts are hidden if their key says that they are secret."""
     if isinstance(value, Mapping):
         return {
-            key: HIDDEN if isinstance(item, str) and plain(key).endswith(_TELLING) else without_secrets(item)
+            key: HIDDEN if isinstance(item, str) and normalize_name(key).endswith(_TELLING) else without_secrets(item)
             for key, item in value.items()
         }
     if isinstance(value, list):
@@ -61,7 +61,7 @@ def masked_space(space: Json) -> Json:
 
 
 def _mask_parameter(name: str, item: Json) -> Json:
-    is_secret = not isinstance(item, Mapping) and plain(name).endswith(_TELLING)
+    is_secret = not isinstance(item, Mapping) and normalize_name(name).endswith(_TELLING)
     return HIDDEN if is_secret else masked_space(item)
 
 
@@ -91,4 +91,4 @@ def fault_of(parse: Callable[[Any], Any], raw: Any, path: Sequence[str | int], m
 
 
 def _is_suspect(name: str) -> bool:
-    return plain(name).endswith(_SUSPECT)
+    return normalize_name(name).endswith(_SUSPECT)

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from yaml.reader import ReaderError
 
-from nnilite.config._fields import plain
+from nnilite.config._fields import normalize_name
 from nnilite.config._source import ConfigSource
 from nnilite.config.secrets import masked_problem, masked_text
 from nnilite.errors import ConfigError, Place
@@ -67,7 +67,7 @@ def read_space(path: Path) -> tuple[Any, ConfigSource]:
     return value, source
 
 
-def read_document(path: Path) -> Any:
+def read_without_lines(path: Path) -> Any:
     """Return the content without its lines, which take half a minute to find in a hundred thousand results."""
     return _loaded(read_text(path), path)[0]
 
@@ -160,7 +160,7 @@ class _Check:
         if isinstance(node, yaml.MappingNode):
             self.twice(node)
             for key, value in node.value:
-                free = isinstance(key, yaml.ScalarNode) and plain(key.value) in _FREE_JSON
+                free = isinstance(key, yaml.ScalarNode) and normalize_name(key.value) in _FREE_JSON
                 self.node(value, numbers or free)
         elif isinstance(node, yaml.SequenceNode):
             for item in node.value:

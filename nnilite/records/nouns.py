@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from nnilite._states import EndCause, JobState, MetricKind, TrialState
-from nnilite.records.shapes import BYTES, HIDDEN, TIME, Form, Key, choice, seconds_since_epoch, text, whole_number
+from nnilite.records.shapes import BYTES, HIDDEN, TIME, Form, Key, integer, one_of_values, seconds_since_epoch, text
 
 Json = Any
 """Any JSON value that only passes through, such as the parameters and metrics of users."""
@@ -28,7 +28,7 @@ DRILLED = "interrupted by a drill"
 UNSTARTED = "its machine could not start it"
 """How the message of an attempt begins whose command was not started for want of something on its machine."""
 
-COUNT = whole_number(0)
+COUNT = integer(0)
 
 
 def storable(text: str) -> str:
@@ -64,9 +64,9 @@ def _gpus(value: Json) -> tuple[int, ...]:
 _PROCESSORS = Form({"type": "number", "minimum": 0, "maximum": PROCESSORS_MAX}, read=_read_processors)
 _GPU = {"type": "integer", "minimum": 0, "maximum": GPUS_MAX - 1}
 _GPUS = Form({"type": "array", "items": _GPU, "maxItems": GPUS_MAX}, write=list, read=_gpus)
-_INTEGER = whole_number(0, INTEGER_MAX)
+_INTEGER = integer(0, INTEGER_MAX)
 _EVENT_TIME = seconds_since_epoch(TIME_MAX)
-_EXIT_CODE = whole_number(-EXIT_CODE_MAX, EXIT_CODE_MAX)
+_EXIT_CODE = integer(-EXIT_CODE_MAX, EXIT_CODE_MAX)
 _METRIC_TEXT = Form(
     {"type": "string", "description": "the metric as JSON text; NaN and Infinity may stand in it"},
     read=_check_json_text,
@@ -98,7 +98,7 @@ class ExperimentLimits:
     max_trial_duration_s: Annotated[int | None, COUNT, Key("maxTrialDuration"), _SECONDS] = None
     max_cost: Annotated[float | None, "no further trials start once this much is spent; null: no limit"] = None
     max_slots: Annotated[int | None, COUNT, _AS_CONFIGURED] = None
-    priority: Annotated[int | None, whole_number(-PRIORITY_MAX, PRIORITY_MAX), _AS_CONFIGURED] = None
+    priority: Annotated[int | None, integer(-PRIORITY_MAX, PRIORITY_MAX), _AS_CONFIGURED] = None
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ class Attributed:
 class Output:
     """A piece of the trial's output. `offset` counts bytes from the start of the stream."""
 
-    stream: Annotated[str, choice(("stdout", "stderr"))]
+    stream: Annotated[str, one_of_values(("stdout", "stderr"))]
     offset: Annotated[int, _INTEGER]
     data: Annotated[bytes, BYTES]
     run: Annotated[str, _RUN] = ""

@@ -69,7 +69,7 @@ class _Field:
 # ---------------------------------------------------------------- forms
 
 
-def whole_number(least: int, most: int | None = None) -> Form:
+def integer(least: int, most: int | None = None) -> Form:
     """Return the form of a whole number within bounds, both included."""
     bounds = {"minimum": least, **({} if most is None else {"maximum": most})}
     sentence = f"must be a whole number from {least}" + ("" if most is None else f" to {most}")
@@ -114,7 +114,7 @@ def seconds_since_epoch(most: float | None = None) -> Form:
     return Form(schema, read=read)
 
 
-def choice(values: type[Enum] | tuple[str, ...]) -> Form:
+def one_of_values(values: type[Enum] | tuple[str, ...]) -> Form:
     """Return the form of one of the values of an enum, or of some words."""
     known = {value: value for value in values} if isinstance(values, tuple) else {m.value: m for m in values}
     words = [word for word in known if word]
@@ -205,7 +205,7 @@ def form_of(hint: Any) -> Form:
     if origin in (dict, collections.abc.Mapping):
         return _mapping(form_of(arguments[0]), form_of(arguments[1]))
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return choice(hint)
+        return one_of_values(hint)
     if dataclasses.is_dataclass(hint):
         return Form({"$ref": f"#/components/schemas/{typing.cast(type, hint).__name__}"}, to_json)
     raise TypeError(f"{hint!r} does not travel as JSON")

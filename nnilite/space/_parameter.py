@@ -125,7 +125,7 @@ class Parameter:
         """Yield all raw values in ascending order. Raises: SpaceError if `count` is None."""
         count = self.count
         if count is None:
-            raise SpaceError(f"{shown(self.path)} is continuous: its values cannot be listed")
+            raise SpaceError(f"{format_path(self.path)} is continuous: its values cannot be listed")
         if self.q is not None and self.low is not None:
             first = round(self.low / self.q)
             return (self.legal((first + k) * self.q) for k in range(count))
@@ -160,7 +160,7 @@ class Parameter:
         """
         number = float(value)
         if not math.isfinite(number):
-            raise SpaceError(f"{shown(self.path)}: {number} is not a finite number")
+            raise SpaceError(f"{format_path(self.path)}: {number} is not a finite number")
         # Beyond, each number is a multiple as exactly as a float can be.
         if self.q is not None and abs(number / self.q) < MOST_STEPS:
             number = round(number / self.q) * self.q
@@ -173,20 +173,20 @@ class Parameter:
         if self.kind is ParameterKind.CHOICE:
             return self._option(value)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise SpaceError(f"{shown(self.path)}: {brief(value)} is not a number")
+            raise SpaceError(f"{format_path(self.path)}: {brief(value)} is not a number")
         if self.kind is ParameterKind.RANDINT:
             return self._read_integer(value)
         legal = self.legal(value)
         if not math.isclose(legal, value, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE * (self.q or 0.0)):
-            raise SpaceError(f"{shown(self.path)}: {value} is not {self.domain}")
+            raise SpaceError(f"{format_path(self.path)}: {value} is not {self.domain}")
         if self.kind.log and self.kind.normal and (value < 0 or (value == 0 and self.q is None)):
-            raise SpaceError(f"{shown(self.path)}: {value} is not {self.domain}")
+            raise SpaceError(f"{format_path(self.path)}: {value} is not {self.domain}")
         return legal
 
     def _read_integer(self, value: float) -> int:
         number = whole(value)
         if number is None or not int(self.low or 0) <= number < int(self.high or 0):
-            raise SpaceError(f"{shown(self.path)}: {value} is not {self.domain}")
+            raise SpaceError(f"{format_path(self.path)}: {value} is not {self.domain}")
         return number
 
     def _option(self, value: Json) -> int:
@@ -200,7 +200,7 @@ class Parameter:
         if found is None and not self.nested:
             found = next((k for k, option in enumerate(self.values) if _alike(option, value)), None)
         if found is None:
-            raise SpaceError(f"{shown(self.path)}: {brief(value)} is not {self.domain}")
+            raise SpaceError(f"{format_path(self.path)}: {brief(value)} is not {self.domain}")
         return found
 
     @cached_property
@@ -247,7 +247,7 @@ def _alike(option: Json, value: Json) -> bool:
     return all(numbers) and bool(option == value)
 
 
-def shown(path: Key) -> str:
+def format_path(path: Key) -> str:
     """Return a path for people: the names without the options."""
     return ".".join(str(part) for part in path[::2])
 

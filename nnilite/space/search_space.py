@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from nnilite.errors import Place, SpaceError
-from nnilite.space._parameter import Key, Parameter, ParameterKind, brief, shown, whole
+from nnilite.space._parameter import Key, Parameter, ParameterKind, brief, format_path, whole
 from nnilite.space.space_checks import check, dotted, drop_repeats
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class SearchSpace:
 
     def _given(self, parameter: Parameter, flat: Mapping[Key, int | float]) -> int | float:
         if parameter.path not in flat:
-            raise SpaceError(f"{shown(parameter.path)} is missing from the parameters")
+            raise SpaceError(f"{format_path(parameter.path)} is missing from the parameters")
         return flat[parameter.path]
 
     def _index(self, parameter: Parameter, flat: Mapping[Key, int | float]) -> int:
@@ -116,7 +116,7 @@ class SearchSpace:
         option = whole(raw)
         if option is None or not 0 <= option < len(parameter.values):
             last = len(parameter.values) - 1
-            raise SpaceError(f"{shown(parameter.path)}: {raw!r} is not the number of an option, 0 to {last}")
+            raise SpaceError(f"{format_path(parameter.path)}: {raw!r} is not the number of an option, 0 to {last}")
         return option
 
     def flatten(self, parameters: Json) -> dict[Key, int | float]:
@@ -131,13 +131,13 @@ class SearchSpace:
     def _flatten(self, given: Json, expected: tuple[Parameter, ...], prefix: Key, flat: dict[Key, int | float]) -> None:
         names = {parameter.name for parameter in expected}
         if not isinstance(given, Mapping):
-            raise SpaceError(f"{shown(prefix) or 'the parameters'}: {brief(given)} is not an object")
+            raise SpaceError(f"{format_path(prefix) or 'the parameters'}: {brief(given)} is not an object")
         extra = [str(name) for name in given if name not in names and not (prefix and name == "_name")]
         missing = [parameter.name for parameter in expected if parameter.name not in given]
         if extra:
-            raise SpaceError(f"{shown((*prefix, extra[0]))} is not in the search space")
+            raise SpaceError(f"{format_path((*prefix, extra[0]))} is not in the search space")
         if missing:
-            raise SpaceError(f"{shown((*prefix, missing[0]))} is missing from the parameters")
+            raise SpaceError(f"{format_path((*prefix, missing[0]))} is missing from the parameters")
         for parameter in expected:
             raw = parameter.raw(given[parameter.name])
             flat[parameter.path] = raw

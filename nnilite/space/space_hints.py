@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from nnilite.records import Json
-from nnilite.space._parameter import Parameter, ParameterKind, shown
+from nnilite.space._parameter import Parameter, ParameterKind, format_path
 from nnilite.space.search_space import SearchSpace
 
 LARGEST_GRID = 1_000_000
@@ -37,7 +37,7 @@ def space_hints(space: SearchSpace, *, tuner: str = "", max_trials: int | None =
 
 
 def _find_hints(parameter: Parameter, max_trials: int | None) -> Iterator[Hint]:
-    name = shown(parameter.path)
+    name = format_path(parameter.path)
     if parameter.kind is ParameterKind.CHOICE:
         yield from _find_choice_hints(parameter, name, max_trials)
     elif parameter.low is not None and parameter.high is not None:

@@ -12,7 +12,7 @@ from paramiko.ssh_exception import SSHException
 
 from nnilite.ssh.answer_sink import MOST_COMPLAINT_BYTES, AnswerSink
 from nnilite.ssh.connect import Connection
-from nnilite.ssh.errors import LinkLost, describe_error
+from nnilite.ssh.errors import LinkLost, get_error_text
 
 _OPEN_S = 15.0
 _CHUNK_BYTES = 1 << 16
@@ -40,7 +40,7 @@ def run_command(
     try:
         channel = connection.transport.open_session(timeout=_OPEN_S)
     except (SSHException, OSError, EOFError) as error:
-        raise LinkLost(f"cannot start a command: {describe_error(error)}") from error
+        raise LinkLost(f"cannot start a command: {get_error_text(error)}") from error
     with contextlib.closing(channel):
         try:
             channel.settimeout(limit_s)
@@ -52,7 +52,7 @@ def run_command(
         except TimeoutError as error:
             raise LinkLost(f"did not answer within {limit_s:.0f} s") from error
         except (SSHException, OSError, EOFError) as error:
-            raise LinkLost(f"the connection broke: {describe_error(error)}") from error
+            raise LinkLost(f"the connection broke: {get_error_text(error)}") from error
     if status == _LOST:
         raise LinkLost("the connection broke")
     return CommandResult(status, output, complaint)

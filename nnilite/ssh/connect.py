@@ -22,7 +22,7 @@ from paramiko.ssh_exception import (
     SSHException,
 )
 
-from nnilite.ssh.errors import MachineError, RunsWindows, describe_error
+from nnilite.ssh.errors import MachineError, RunsWindows, get_error_text
 from nnilite.ssh.known_hosts import HostKey, HostKeyPolicy, KnownHosts
 from nnilite.ssh.route import Hop
 
@@ -101,7 +101,7 @@ def _negotiate(sock: Any, hop: Hop, known: KnownHosts) -> paramiko.Transport:
         key = transport.get_remote_server_key()
     except (SSHException, OSError, EOFError) as error:
         transport.close()
-        raise MachineError(f"does not answer with SSH: {describe_error(error)}") from error
+        raise MachineError(f"does not answer with SSH: {get_error_text(error)}") from error
     try:
         known.check(hop.known_as, HostKey(key.get_name(), key.asbytes()))
         if "windows" in transport.remote_version.lower():
@@ -139,7 +139,7 @@ def _sign_in(transport: paramiko.Transport, hop: Hop) -> None:
             _sign_in_by_keys(transport, hop, tried)
     except (SSHException, OSError, EOFError) as error:
         if not isinstance(error, AuthenticationException):
-            raise MachineError(f"broke off as {hop.user} signed in: {describe_error(error)}") from error
+            raise MachineError(f"broke off as {hop.user} signed in: {get_error_text(error)}") from error
         tried.append(str(error))
     finally:
         if not transport.is_authenticated():

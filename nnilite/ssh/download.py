@@ -48,13 +48,13 @@ def save(source: _RemoteFile, archive: Path, most_bytes: int | None = None) -> N
         save_stream(_Pieces(source).read, archive, most_bytes)
 
 
-def save_below(source: _RemoteFile, root: Path, path: str, most_bytes: int) -> None:
+def save_stream_below(source: _RemoteFile, root: Path, path: str, most_bytes: int) -> None:
     """Write the stream to a file below a folder: see `nnilite.foreign_files.save_below`. Raises: as `save`."""
     with _translate_errors():
         foreign_files.save_below(_Pieces(source).read, root, path, most_bytes)
 
 
-def unpack(source: _RemoteFile, target: Path) -> None:
+def unpack_stream(source: _RemoteFile, target: Path) -> None:
     """Take the files of the stream into the folder `target`, and nothing else: see `nnilite.foreign_files`.
 
     Raises: LinkLost if the stream breaks off, MachineError.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nnilite.errors import ServiceError
 
 
-def describe_error(error: BaseException) -> str:
+def get_error_text(error: BaseException) -> str:
     """Return what it says, or its kind where it says nothing, as a connection's EOFError does."""
     return str(error) or type(error).__name__
 

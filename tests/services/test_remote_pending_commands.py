@@ -12,7 +12,7 @@ pytest.importorskip("paramiko")
 
 from nnilite.errors import ConfigError
 from nnilite.service import Job, JobState
-from nnilite.ssh.errors import LinkLost, describe_error
+from nnilite.ssh.errors import LinkLost, get_error_text
 from nnilite.testing import fake_context
 from nnilite_remote import MachineConfig, RemoteConfig, RemoteService
 from nnilite_remote._bookings import Booking
@@ -138,7 +138,7 @@ async def test_a_machine_that_does_not_answer_is_said_not_to(tmp_path, monkeypat
 
 
 def test_an_error_without_words_is_told_by_its_kind():
-    assert (describe_error(EOFError()), describe_error(OSError("no route"))) == ("EOFError", "no route")
+    assert (get_error_text(EOFError()), get_error_text(OSError("no route"))) == ("EOFError", "no route")
 
 
 async def test_a_job_whose_machine_is_no_longer_in_the_list_is_lost_and_ended_on_the_others(tmp_path):

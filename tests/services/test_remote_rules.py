@@ -14,7 +14,7 @@ paramiko = pytest.importorskip("paramiko")
 from nnilite.config import from_dict  # noqa: E402
 from nnilite.errors import ConfigError, NoCapacity, ServiceError  # noqa: E402
 from nnilite.services.gpu import Gpu  # noqa: E402
-from nnilite.ssh.download import unpack  # noqa: E402
+from nnilite.ssh.download import unpack_stream  # noqa: E402
 from nnilite.ssh.errors import MachineError  # noqa: E402
 from nnilite.ssh.known_hosts import HostKey, KnownHosts, host_name  # noqa: E402
 from nnilite.ssh.route import RouteMap  # noqa: E402
@@ -282,11 +282,13 @@ def _link(name: str, to: str) -> tarfile.TarInfo:
 def test_a_fetched_folder_stays_inside_its_target(tmp_path):
     target = tmp_path / "target"
     inside, outside = _link("good", "a/file"), _link("bad", "../../secret")
-    unpack(_Tar((tarfile.TarInfo("a/file"), b"x"), (inside, b""), (outside, b""), (_link("a2", "/etc"), b"")), target)
+    unpack_stream(
+        _Tar((tarfile.TarInfo("a/file"), b"x"), (inside, b""), (outside, b""), (_link("a2", "/etc"), b"")), target
+    )
     assert (target / "a/file").read_text() == "x"
     assert sorted(path.name for path in target.iterdir()) == ["a"]
     with pytest.raises(MachineError, match="outside"):
-        unpack(_Tar((tarfile.TarInfo("../evil"), b"x")), target)
+        unpack_stream(_Tar((tarfile.TarInfo("../evil"), b"x")), target)
 
 
 # what machines are still to be told

@@ -25,7 +25,7 @@ from nnilite.disk_room import NoRoom, reserve_bytes
 from nnilite.errors import NotFound, ServiceError
 from nnilite.foreign_files import copy_folder, list_below, listed, open_below, save_stream
 from nnilite.services.keeper_folder import copy_attempt, copy_attempt_file, list_attempt
-from nnilite.ssh.download import unpack
+from nnilite.ssh.download import unpack_stream
 from nnilite.ssh.errors import LinkLost, MachineError
 from packed_files import Member, file, link, packed, snapshot
 
@@ -73,8 +73,8 @@ CHAIN = [
 
 def test_a_chain_of_links_from_an_earlier_fetch_leads_no_later_one_out() -> None:
     with checked_surroundings() as target:
-        unpack(Sent(packed(*CHAIN)), target)
-        unpack(Sent(packed(file("b", b"owned"))), target)
+        unpack_stream(Sent(packed(*CHAIN)), target)
+        unpack_stream(Sent(packed(file("b", b"owned"))), target)
         assert (target / "b").read_bytes() == b"owned"
 
 
@@ -83,15 +83,15 @@ def test_links_that_an_earlier_version_has_made_are_replaced_and_not_followed(tm
         (target / "b").symlink_to("../../../../../../NAME")
         (target / "folder").symlink_to("..")
         (target / "trial.stdout").symlink_to("../beside")
-        unpack(Sent(packed(file("b"), file("folder/beside"), file("trial.stdout"))), target)
+        unpack_stream(Sent(packed(file("b"), file("folder/beside"), file("trial.stdout"))), target)
         assert (target / "folder/beside").read_bytes() == b"x"
 
 
 def test_a_second_fetch_after_an_ordinary_link_succeeds() -> None:
     with checked_surroundings() as target:
         for _ in range(2):
-            unpack(Sent(packed(file("epoch-7"), link("best", "epoch-7"))), target)
-        unpack(Sent(packed(file("best/deeper"), file("epoch-7/x"))), target)
+            unpack_stream(Sent(packed(file("epoch-7"), link("best", "epoch-7"))), target)
+        unpack_stream(Sent(packed(file("best/deeper"), file("epoch-7/x"))), target)
         assert sorted(path.name for path in target.rglob("*")) == ["best", "deeper", "epoch-7", "x"]
 
 
@@ -128,7 +128,7 @@ def test_no_members_of_any_fetches_reach_outside(fetches: list[list[Member]]) ->
     with checked_surroundings() as target:
         for fetch in fetches:
             with contextlib.suppress(MachineError):
-                unpack(Sent(packed(*(one if one[1] in b"0?S" else (*one[:3], b"") for one in fetch))), target)
+                unpack_stream(Sent(packed(*(one if one[1] in b"0?S" else (*one[:3], b"") for one in fetch))), target)
 
 
 @SLOW
@@ -137,7 +137,7 @@ def test_damaged_streams_raise_what_is_declared(noise: bytes, at: int, sent: lis
     data = bytearray(packed(*(one if one[1] in b"0?S" else (*one[:3], b"") for one in sent)))
     data[at : at + len(noise)] = noise
     with checked_surroundings() as target, contextlib.suppress(MachineError):
-        unpack(Sent(bytes(data)), target)
+        unpack_stream(Sent(bytes(data)), target)
 
 
 @SLOW
@@ -216,7 +216,7 @@ def test_no_header_makes_the_manager_hold_a_large_part_in_memory(tmp_path: Path)
         sent = Sent(header.tobuf(tarfile.GNU_FORMAT) + b"1" * 10_000_000, 1 << 20)
         tracemalloc.start()
         with pytest.raises(LinkLost, match="header"):
-            unpack(sent, tmp_path / "t")
+            unpack_stream(sent, tmp_path / "t")
         assert tracemalloc.get_traced_memory()[1] < 4_000_000
         tracemalloc.stop()
 
@@ -231,7 +231,7 @@ def test_all_that_other_programs_write_is_read(tmp_path: Path, form: int) -> Non
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w|", format=form) as archive:
         archive.add(source, ".")
-    unpack(Sent(buffer.getvalue()), tmp_path / "copy")
+    unpack_stream(Sent(buffer.getvalue()), tmp_path / "copy")
     for name in names:
         assert (tmp_path / "copy" / name).read_bytes() == (source / name).read_bytes()
 
@@ -244,7 +244,7 @@ def test_the_archive_of_gnu_tar_is_read(tmp_path: Path) -> None:
     (tmp_path / "s/deep").mkdir(parents=True)
     (tmp_path / "s/deep" / ("long" * 50)).write_bytes(os.urandom(100_000))
     data = subprocess.run([program, "-C", str(tmp_path / "s"), "-cf", "-", "."], capture_output=True, check=True).stdout
-    unpack(Sent(data), tmp_path / "copy")
+    unpack_stream(Sent(data), tmp_path / "copy")
     assert hashlib.sha256((tmp_path / "copy/deep" / ("long" * 50)).read_bytes()).digest() == (
         hashlib.sha256((tmp_path / "s/deep" / ("long" * 50)).read_bytes()).digest()
     )
@@ -253,40 +253,42 @@ def test_the_archive_of_gnu_tar_is_read(tmp_path: Path) -> None:
 def test_a_fetch_that_breaks_off_leaves_whole_files_and_no_piece(tmp_path: Path) -> None:
     data = packed(file("first", b"1" * 1000), file("second", b"2" * 100_000))
     with pytest.raises(LinkLost, match="breaks off"):
-        unpack(Sent(data[:50_000]), tmp_path)
+        unpack_stream(Sent(data[:50_000]), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["first"]
 
 
 def test_output_that_has_grown_here_is_not_cut_by_an_older_copy(tmp_path: Path) -> None:
     (tmp_path / "trial.stdout").write_text("one two three")
-    unpack(Sent(packed(file("trial.stdout", b"one two"))), tmp_path)
+    unpack_stream(Sent(packed(file("trial.stdout", b"one two"))), tmp_path)
     assert (tmp_path / "trial.stdout").read_text() == "one two three"
 
 
 def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreign_files, "MOST_ENTRIES", 3)
     with pytest.raises(MachineError, match="more than 3 files"):
-        unpack(Sent(packed(*(file(f"f{number}") for number in range(5)))), tmp_path)
+        unpack_stream(Sent(packed(*(file(f"f{number}") for number in range(5)))), tmp_path)
 
 
 def test_folders_that_one_name_stands_for_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreign_files, "MOST_ENTRIES", 100)
     deep = [(f"{number}/" + "d/" * 40, tarfile.DIRTYPE, "", b"") for number in range(5)]
     with pytest.raises(MachineError, match="more than 100 files"):
-        unpack(Sent(packed(*deep)), tmp_path)
+        unpack_stream(Sent(packed(*deep)), tmp_path)
     assert sum(1 for _ in tmp_path.rglob("*")) <= 100
 
 
 def test_a_folder_and_what_is_in_it_count_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreign_files, "MOST_ENTRIES", 20)
     members = [one for n in range(10) for one in ((f"d{n}", tarfile.DIRTYPE, "", b""), file(f"d{n}/x"))]
-    unpack(Sent(packed(*members)), tmp_path)
+    unpack_stream(Sent(packed(*members)), tmp_path)
     assert sum(1 for _ in tmp_path.rglob("*")) == 20
 
 
 def test_what_is_put_in_the_place_of_output_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "trial.stdout").write_text("kept here")
-    unpack(Sent(packed(file("trial.stdout/x"), ("trial.stdout", tarfile.DIRTYPE, "", b""), file("other"))), tmp_path)
+    unpack_stream(
+        Sent(packed(file("trial.stdout/x"), ("trial.stdout", tarfile.DIRTYPE, "", b""), file("other"))), tmp_path
+    )
     assert (tmp_path / "trial.stdout").read_text() == "kept here"
     assert (tmp_path / "other").exists()
 
@@ -296,7 +298,7 @@ def test_headers_without_a_file_have_an_end(tmp_path: Path) -> None:
     header.type, header.size = b"x", 512
     one = header.tobuf(tarfile.GNU_FORMAT) + b"512 a=" + b"b" * 505 + b"\n"
     with pytest.raises(LinkLost, match="more than 8 headers"):
-        unpack(Sent(one * 1000, 1 << 20), tmp_path)
+        unpack_stream(Sent(one * 1000, 1 << 20), tmp_path)
 
 
 @pytest.fixture
@@ -313,7 +315,7 @@ def test_nothing_is_written_into_the_reserve_of_the_disk(tmp_path: Path) -> None
     (tmp_path / "source").mkdir()
     (tmp_path / "source/file").write_text("x")
     with pytest.raises(MachineError, match="free some disk space"):
-        unpack(Sent(packed(file("a"))), tmp_path / "target")
+        unpack_stream(Sent(packed(file("a"))), tmp_path / "target")
     with pytest.raises(NoRoom):
         copy_attempt(tmp_path / "source", tmp_path / "target")
     with pytest.raises(NoRoom):

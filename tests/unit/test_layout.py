@@ -155,6 +155,35 @@ def test_a_module_has_a_name_of_its_own_unless_it_is_the_same_part_of_another_pl
     assert not shared, f"one word stands for several things: {shared}"
 
 
+PUBLIC_TWINS = {
+    "environment": "both are documented for plugins, each in a module that says of what",
+    "front": "`nnilite.plot.front` draws what `nnilite.tuning.objectives.front` finds; both are documented",
+}
+
+
+def test_a_function_that_crosses_modules_of_the_core_has_a_name_of_its_own() -> None:
+    """Functions count that are imported by their bare names; `spec.load` and `config.load` say what they load."""
+    trees = {dotted_name(path): ast.parse(path.read_text()) for path in (ROOT / "nnilite").rglob("*.py")}
+    own = {
+        (module, node.name)
+        for module, tree in trees.items()
+        for node in tree.body
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    }
+    places: dict[str, set[str]] = {}
+    for tree in trees.values():
+        for node in (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)):
+            for name in (alias.name for alias in node.names if (node.module, alias.name) in own):
+                places.setdefault(name, set()).add(str(node.module))
+    assert len(places) > 100
+    shared = {name: found for name, found in places.items() if len(found) > 1 and name not in PUBLIC_TWINS}
+    assert not shared, f"one word stands for several things: {shared}"
+
+
+def dotted_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
 def is_called_by_others(path: Path) -> bool:
     """Whether its name is prescribed: by Python, by NNI, by the command of nnictl that it is, or by what it is of."""
     if str(path.relative_to(ROOT)) in IN_THE_CORE:

@@ -100,7 +100,9 @@ def test_what_cannot_be_deleted_is_told_and_other_names_are_refused(
     saver: Saver, storage: Slow, tmp_path: Path
 ) -> None:
     notes: list[str] = []
-    saver._folder = SimpleNamespace(inner=str(tmp_path / "inner"), add_to_log=notes.append, stderr=str(tmp_path / "stderr"))
+    saver._folder = SimpleNamespace(
+        inner=str(tmp_path / "inner"), add_to_log=notes.append, stderr=str(tmp_path / "stderr")
+    )
     saver._entry["keep"] = "none"
     storage.kept["code/x"] = b"x"
     storage.kept[LIST] = json.dumps({"files": {"a": {"object": "code/x", "size": 1, "mtime_ns": 1}}}).encode()

@@ -10,7 +10,7 @@ import yaml
 
 from nnilite import yaml_files
 from nnilite.config import load, parse
-from nnilite.config.text import parse_yaml, read_document, read_space
+from nnilite.config.text import parse_yaml, read_space, read_without_lines
 from nnilite.errors import ConfigError
 from nnilite.yaml_files import MOST_VALUES, BoundedLoader, load_yaml
 from nnilite_kubernetes._frameworkcontroller import read_roles_of_template
@@ -66,7 +66,7 @@ def test_a_config_with_aliases_of_aliases_is_refused_with_its_line(tmp_path: Pat
         parse(text, tmp_path)
 
 
-@pytest.mark.parametrize("read", [load_yaml, read_template, read_roles_of_template, read_space, read_document])
+@pytest.mark.parametrize("read", [load_yaml, read_template, read_roles_of_template, read_space, read_without_lines])
 def test_every_reader_of_yaml_refuses_them(tmp_path: Path, read: object) -> None:
     (tmp_path / "job.yaml").write_text(repeated(9))
     with pytest.raises(ConfigError, match=r"job.yaml:6: stands for more than 100,000 values"):
@@ -89,7 +89,7 @@ def test_a_template_that_is_repeated_a_thousand_times_is_read() -> None:
 def test_more_values_than_yaml_is_read_for_are_read_from_json(tmp_path: Path) -> None:
     values = list(range(MOST_VALUES + 1))
     (tmp_path / "s.json").write_text(json.dumps(values))
-    assert read_document(tmp_path / "s.json") == values
+    assert read_without_lines(tmp_path / "s.json") == values
     with pytest.raises(ConfigError, match=r"has more than 100,000 values; write large values as JSON"):
         parse_yaml("".join(f"- {n}\n" for n in values), None)
 
@@ -105,7 +105,7 @@ def test_what_is_deep_by_itself_or_by_aliases_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["[" * 150 + "]" * 150, "[" * 100_000, '{"a": 1' + "0" * 400 + "}", "1" * 5000])
 def test_json_that_is_too_deep_or_has_an_endless_number_gets_a_sentence(tmp_path: Path, text: str) -> None:
     (tmp_path / "s.json").write_text(text)
-    for read in (read_space, read_document):
+    for read in (read_space, read_without_lines):
         with pytest.raises(ConfigError, match=r"s.json.*(nested too deep|more than 300 digits)"):
             read(tmp_path / "s.json")
 

@@ -24,7 +24,7 @@ from paramiko.ssh_exception import SSHException
 from nnilite.records import Json
 from nnilite.services.bootstrap import file_digest
 from nnilite.services.keeper_events import count_values
-from nnilite.ssh.errors import LinkLost, MachineError, RunsWindows, describe_error
+from nnilite.ssh.errors import LinkLost, MachineError, RunsWindows, get_error_text
 from nnilite_remote._worker import program
 
 log = logging.getLogger(__name__)
@@ -64,8 +64,8 @@ def pythons(python_path: str | None) -> list[str]:
 
 def command(candidates: Sequence[str]) -> str:
     """Return the command that starts an agent on the machine, with the first suitable Python."""
-    describe_error = ["exec", "/bin/sh", "-c", _FIND_PYTHON, "nnilite", str(len(_SOURCE)), *candidates]
-    return " ".join(shlex.quote(word) for word in describe_error)
+    get_error_text = ["exec", "/bin/sh", "-c", _FIND_PYTHON, "nnilite", str(len(_SOURCE)), *candidates]
+    return " ".join(shlex.quote(word) for word in get_error_text)
 
 
 class AgentStream:
@@ -79,7 +79,7 @@ class AgentStream:
             self.channel.settimeout(_HELLO_S)
             self.channel.exec_command(command([interpreter] if interpreter else pythons(python_path)))
         except (SSHException, OSError, EOFError) as error:
-            raise LinkLost(f"cannot start a command: {describe_error(error)}") from error
+            raise LinkLost(f"cannot start a command: {get_error_text(error)}") from error
 
     def greet(self, settings: dict[str, Json]) -> dict[str, Any]:
         """Send the agent's text and its settings; return its first message. Raises: MachineError, LinkLost."""
@@ -171,7 +171,7 @@ class AgentStream:
         try:
             self.channel.sendall(data)
         except (OSError, EOFError) as error:
-            raise LinkLost(f"the connection broke: {describe_error(error)}") from error
+            raise LinkLost(f"the connection broke: {get_error_text(error)}") from error
 
 
 class AgentLink:

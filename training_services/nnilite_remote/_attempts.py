@@ -14,7 +14,7 @@ from nnilite.records import Json, KeeperEvent
 from nnilite.services.bootstrap import file_digest
 from nnilite.services.keeper_folder import copied_events
 from nnilite.services.slots import SlotTerms
-from nnilite.ssh.download import save, save_below, unpack
+from nnilite.ssh.download import save, save_stream_below, unpack_stream
 from nnilite.ssh.errors import MachineError
 from nnilite_remote._machine_session import TRANSFER_S, MachineSession
 
@@ -70,7 +70,7 @@ class Attempts:
 
     async def fetch(self, directory: str, target: Path) -> None:
         """Copy an attempt's folder."""
-        await self._session.receive(directory, lambda stream: unpack(stream, target), attempt=True)
+        await self._session.receive(directory, lambda stream: unpack_stream(stream, target), attempt=True)
 
     async def files(self, directory: str) -> list[TrialFile]:
         """Return the files in an attempt's folder."""
@@ -83,7 +83,9 @@ class Attempts:
     async def fetch_file(self, directory: str, name: str, target: Path, most_bytes: int) -> None:
         """Copy one file of an attempt's folder."""
 
-        await self._session.receive_file(directory, name, lambda stream: save_below(stream, target, name, most_bytes))
+        await self._session.receive_file(
+            directory, name, lambda stream: save_stream_below(stream, target, name, most_bytes)
+        )
 
     async def trace(self, trial: str) -> Json:
         """Return what earlier attempts of the trial have left there."""

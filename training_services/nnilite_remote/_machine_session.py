@@ -16,7 +16,7 @@ from paramiko.ssh_exception import SSHException
 
 from nnilite.records import Json
 from nnilite.ssh.connect import Connection, connect
-from nnilite.ssh.errors import LinkLost, MachineError, describe_error
+from nnilite.ssh.errors import LinkLost, MachineError, get_error_text
 from nnilite.ssh.route import RouteMap
 from nnilite_remote._agent_link import AgentLink, AgentStream, fetch, upload
 from nnilite_remote._config import MachineConfig, RemoteConfig
@@ -92,7 +92,7 @@ class MachineSession:
         except (OSError, EOFError, SSHException) as error:
             if isinstance(error, FileNotFoundError):
                 raise MachineError(str(error)) from error
-            raise LinkLost(f"the connection broke: {describe_error(error)}") from error
+            raise LinkLost(f"the connection broke: {get_error_text(error)}") from error
 
     async def ask(self, do: str, answer_s: float | None = None, **more: Json) -> Any:
         """Ask the agent; return its answer.

@@ -13,10 +13,10 @@ from nnilite.errors import NotFound, ServiceError
 from nnilite.foreign_files import TrialFile, listed, save_below
 from nnilite.records import Json
 from nnilite.services.cluster import shell_scripts as shell
-from nnilite.services.cluster.hanging_folders import no_answer, was_killed
+from nnilite.services.cluster.hanging_folders import describe_hanging, was_killed
 from nnilite.services.cluster.login import TRANSFER_S
 from nnilite.services.cluster.shared_folder import SharedFolder
-from nnilite.ssh.download import unpack
+from nnilite.ssh.download import unpack_stream
 
 _TIME = re.compile(r"\d{1,12}(\.\d{1,12})?")
 _KINDS = {"f": "file", "l": "link"}
@@ -41,7 +41,7 @@ class AttemptFolders:
             if answer.status and archive.stat().st_size == 0:
                 raise NotFound(f"the trial's folder {self._root}/{folder} on {self._host.title} is gone")
             with archive.open("rb") as source:
-                await asyncio.to_thread(unpack, _Stream(source), target)
+                await asyncio.to_thread(unpack_stream, _Stream(source), target)
         finally:
             archive.unlink(missing_ok=True)
 
@@ -50,7 +50,7 @@ class AttemptFolders:
         self._hanging.check(f"{folder}/")
         answer = await self._host.run(shell.FILES, self._root, folder)
         if was_killed(answer):
-            raise ServiceError(no_answer(folder, self._host.title))
+            raise ServiceError(describe_hanging(folder, self._host.title))
         if answer.status:
             raise NotFound(f"the trial's folder {self._root}/{folder} on {self._host.title} is gone")
         return listed(_entries(answer.output))
@@ -72,7 +72,7 @@ class AttemptFolders:
 
 
 class _Stream:
-    """A file as `unpack` wants it."""
+    """A file as `unpack_stream` wants it."""
 
     def __init__(self, source: io.BufferedReader) -> None:
         self._source = source

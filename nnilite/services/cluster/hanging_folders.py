@@ -41,7 +41,7 @@ class HangingFolders:
         """Check that the file is not in a folder that is set aside. Raises: ServiceError."""
         folder = attempt_folder(name)
         if folder in self._aside:
-            raise ServiceError(no_answer(folder, self._host.title))
+            raise ServiceError(describe_hanging(folder, self._host.title))
 
     async def look(self, names: Iterable[str], work: Callable[[Sequence[str], str], Awaitable[T | None]]) -> T:
         """Do this with the files whose folders answer: it gets them and a limit in seconds, and returns None after it.
@@ -86,7 +86,7 @@ def attempt_folder(name: str) -> str:
     return name.partition("/.nni/")[0] if "/.nni/" in name else name.rpartition("/")[0]
 
 
-def no_answer(folder: str, title: str) -> str:
+def describe_hanging(folder: str, title: str) -> str:
     """Return the sentence on a folder that is set aside."""
     return f"the trial's folder {folder} on {title} does not answer now"
 

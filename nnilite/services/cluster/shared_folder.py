@@ -20,7 +20,7 @@ from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.foreign_files import BrokenStream, read_small
 from nnilite.records import Json
 from nnilite.services.cluster import shell_scripts as shell
-from nnilite.services.cluster.hanging_folders import HangingFolders, attempt_folder, no_answer, was_killed
+from nnilite.services.cluster.hanging_folders import HangingFolders, attempt_folder, describe_hanging, was_killed
 from nnilite.services.cluster.login import TRANSFER_S, USUAL_S, LoginHost, ShellAnswer
 
 log = logging.getLogger(__name__)
@@ -197,7 +197,7 @@ class SharedFolder:
         given = "".join(f"{offset} {length} {name}\n" for name, offset, length in wanted)
         answer = await self.host.run(shell.PIECES, self.root, limit_s, given=given.encode())
         if was_killed(answer):
-            raise ServiceError(no_answer(attempt_folder(wanted[0][0]), self.host.title))
+            raise ServiceError(describe_hanging(attempt_folder(wanted[0][0]), self.host.title))
         return answer.output
 
     async def checked(

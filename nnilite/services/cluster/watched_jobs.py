@@ -10,7 +10,7 @@ from nnilite.errors import NniliteError, ServiceError
 from nnilite.records import KeeperEvent
 from nnilite.service import Handle, JobState, JobStatus
 from nnilite.services.cluster.attempt_reader import GROWING, AttemptReader
-from nnilite.services.cluster.hanging_folders import no_answer
+from nnilite.services.cluster.hanging_folders import describe_hanging
 from nnilite.services.cluster.queue_watch import QueueWatch
 from nnilite.services.cluster.queued_job import QueuedJob, QueuePhase
 from nnilite.services.cluster.scheduler_api import Look, SchedulerApi
@@ -73,7 +73,7 @@ class WatchedJobs:
             job = jobs.get(watch.id)
             if watch.folder in look.hanging:
                 where = f"{api.files.root}/{watch.folder}"
-                found.append(JobStatus(JobState.UNKNOWN, no_answer(where, api.host.title)))
+                found.append(JobStatus(JobState.UNKNOWN, describe_hanging(where, api.host.title)))
                 continue
             if trouble and job is None and watch.id and watch.exited is None:
                 found.append(JobStatus(JobState.UNKNOWN, f"{self._scheduler} does not list the job, and {trouble}"))
