@@ -56,6 +56,7 @@ def find_with_folder(options: argparse.Namespace) -> RegistryEntry:
     """
     if options.folder is None:
         return find(options, read_only=True)
+    # NNI's option names the folder that has the experiments; people also give the folder of the experiment itself.
     inner = options.folder / options.id
     entry = registry.at(inner if inner.is_dir() else options.folder)
     if not entry.id.startswith(options.id):
@@ -67,6 +68,7 @@ def find_with_folder(options: argparse.Namespace) -> RegistryEntry:
 def running(options: argparse.Namespace) -> Iterator[Client]:
     """Yield a client of the manager of the named experiment. Raises: NotFound, NotRunning."""
     with managers.connect(find(options)) as found:
+        # Trials may be named by their numbers, which only the manager can turn into ids.
         trial_names.resolve(options, found)
         yield found
 

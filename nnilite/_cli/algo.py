@@ -92,6 +92,7 @@ def show_list(options: argparse.Namespace) -> None:
 def show(options: argparse.Namespace) -> None:
     wanted = options.name.lower()
     for kind, name in _all():
+        # NNI's names of assessors end in their kind: MedianstopAssessor is what a user may remember.
         if wanted in (name.lower(), f"{name}{kind}".lower()):
             _show_one(kind, name, options)
             return

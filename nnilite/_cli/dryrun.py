@@ -44,6 +44,7 @@ def show(config: CheckedConfig, options: ManagerOptions, *, as_json: bool) -> in
             first = asyncio.run(preview(directory, config, _address(options)))
         except ConfigError as error:
             raise config.located(error) from error
+        # Where trials run in the user's own folder, its size does not matter, and listing it may take minutes.
         in_place = all(map(_runs_in_place, first.jobs.values()))
         package = None if in_place else _packed(directory, config, quiet=as_json)
     jobs = _moved(first.jobs, folder, str(config.experiment_working_directory))

@@ -2,7 +2,8 @@
 
 Exit codes: 0 done, 1 an error (one sentence on stderr), 2 the command line is wrong, 3 no such experiment, trial or
 file, 4 not possible in the present state, 5 the manager or a platform does not answer, 6 the experiment that was
-waited for ended in ERROR, 7 it ended well, but trackers or webhooks have not got everything, 130 interrupted (Ctrl-C).
+waited for ended in ERROR, 7 it ended well, but trackers or webhooks have not got everything, 8 it ended well, but every
+trial that ended by itself has failed, 130 interrupted (Ctrl-C).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _INSTEAD = {
     "hello": "NNI's example is not included; `nnictl create --config FILE` starts an experiment of your own.",
     "jupyter-extension": "`nnictl webui url` prints the address of the web page.",
     "package": "plugins are Python packages: `pip install` them, and `nnictl algo list` shows them.",
-    "ss_gen": "annotations are not supported; write the search space into the configuration.",
+    "ss_gen": "`nnictl config expand` writes the search space of a program with NNI's annotations.",
     "trainingservice": "plugins are Python packages: `pip install` them, and `nnictl platform list` shows them.",
     **{
         word: f"did you mean 'experiment {word}'?"
@@ -71,7 +72,8 @@ exit codes:
   1 an error                 5 the manager or a platform does not answer
   2 wrong command line       6 the experiment ended in ERROR (--foreground)
   3 no such thing            7 trackers or webhooks have not got everything (--foreground)
-                           130 interrupted
+                           8 every trial failed (--foreground)
+                         130 interrupted
 """
 
 
@@ -109,6 +111,7 @@ def _make_parser(name: str | None) -> Parser:
     )
     parser.add_argument("-v", "--version", action=_Version)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    # To import all commands takes longer than most of them run.
     if name in COMMANDS:
         module = importlib.import_module(f"nnilite._cli.{name}")
         groups = parser.add_subparsers(prog="nnictl", help=argparse.SUPPRESS, parser_class=Parser)

@@ -42,6 +42,7 @@ def _left(entry: RegistryEntry) -> list[dict[str, Any]]:
         config = read_document(entry.directory / "config.json", "restore it from a copy").fields
         if not (config.get("trackers") or config.get("webhooks")):
             return []
+        # The manager has ended since `entry` was read: the registry knows the new state.
         with reading.opened(registry.entry(entry.id) or entry) as client:
             return handing_over.find_owed(client.profile())
     except (NniliteError, OSError):  # it is gone, or cannot be read, which other commands report

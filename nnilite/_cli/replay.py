@@ -117,6 +117,7 @@ def _make_plan(folder: Path, config: CheckedConfig) -> TunerPlan:
 
     for name in ("log", "checkpoint"):
         (folder / name).mkdir()
+    # The recorded calls are the tuner's alone: an assessor learns from intermediate results.
     return replace(make_tuner_plan(folder, config), assessor=None)
 
 

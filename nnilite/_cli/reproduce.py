@@ -63,6 +63,7 @@ def _write(entry: RegistryEntry, config: CheckedConfig, trial: Mapping[str, Any]
     """Write code, parameters and command. Return the files of the code that are not as they were when it ran."""
     code = target / "code"
     (target / "trial" / ".nni").mkdir(parents=True, mode=0o700)
+    # Each start of a manager may have packed anew; the last package is what later trials got.
     packages = sorted((entry.directory / "code").glob("*.tar.gz"), key=lambda path: path.stat().st_mtime)
     if packages:
         unpack(str(packages[-1]), str(code))

@@ -48,6 +48,7 @@ def load(
         entries.check_amount(archive, path, limits)
         _unpack(archive, places, work)
         work.goes_on("Checking")
+        # The experiment's folder comes last: with it the experiment exists, so a crash leaves no half one.
         if not places.code.is_relative_to(places.directory) and places.code_draft.is_dir():
             places.code_draft.rename(places.code)
         places.draft.rename(places.directory)
@@ -57,6 +58,7 @@ def load(
 def _id(archive: zipfile.ZipFile, path: Path) -> str:
     """Return the id of the experiment, from the key of NNI's entry or from the entry itself. Raises: ConfigError."""
     try:
+        # Some kilobytes of a zip file can expand to gigabytes.
         if archive.getinfo(_LIST).file_size > _LARGEST_LIST:
             raise ValueError
         entry = json.loads(archive.read(_LIST))

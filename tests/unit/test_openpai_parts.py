@@ -10,7 +10,7 @@ from nnilite.records import Exited
 from nnilite.service import JobState
 from nnilite_openpai import OpenPaiConfig, convert
 from nnilite_openpai._config import PaiRoleConfig
-from nnilite_openpai._status import ended, retried, seen, waiting
+from nnilite_openpai._status import judge_end, retried, seen, waiting
 from platforms.pai.job import PaiJob
 
 GIVEN = {"host": "pai.example.com", "username": "mei", "token": "t"}
@@ -135,7 +135,7 @@ def test_why_a_job_waits_has_the_latest_warning_and_what_was_tried():
 
 @pytest.mark.parametrize("detail", [{}, {"jobStatus": None}, {"jobStatus": {"state": "FAILED"}, "taskRoles": []}])
 def test_answers_with_holes_are_read_as_far_as_they_go(detail):
-    assert ended(detail, None, "main").state is JobState.FAILED
+    assert judge_end(detail, None, "main").state is JobState.FAILED
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_without_the_keepers_word_pais_own_table_explains_the_end(tmp_path, code
     role = {"resourcePerInstance": {"gpu": 0}, "dockerImage": "i", "commands": ["true"]}
     job = PaiJob({"name": "j", "taskRoles": {"main": role}}, "mei", tmp_path, "\n")
     job.end(code)
-    found = ended(job.detail(), None, "main")
+    found = judge_end(job.detail(), None, "main")
     assert (found.state, found.exit_code) == (state, exit_code)
     assert words in found.reason
 
@@ -169,7 +169,7 @@ def test_a_state_that_pai_does_not_know_itself_is_no_end():
 
 def test_the_word_of_a_stopped_job_is_a_cancellation():
     detail = {"jobStatus": {"state": "STOPPED", "appExitCode": -210}}
-    assert ended(detail, Exited(1.0, 0), "main").state is JobState.CANCELED
+    assert judge_end(detail, Exited(1.0, 0), "main").state is JobState.CANCELED
 
 
 # ------------------------------------------------------------ NNI's files
