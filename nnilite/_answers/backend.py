@@ -126,6 +126,9 @@ class ExperimentFiles(Protocol):
     async def log(self, name: str, offset: int, limit: int) -> Piece:
         """Return part of the log "manager" or "tuner". A negative offset counts from the end."""
 
+    async def starts(self) -> Sequence[Mapping[str, Json]]:
+        """Return what was recorded at each start of a manager, the latest last. Raises: DamagedFile, UnreadableFile."""
+
     async def output(self, trial: str, attempt: int | None, stream: str, offset: int, limit: int) -> Piece:
         """Return part of "stdout" or "stderr".
 

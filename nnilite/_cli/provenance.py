@@ -8,14 +8,13 @@ from typing import Any
 
 from nnilite._cli import access, screen
 from nnilite._experiments import registry
-from nnilite._experiments.recorded_starts import read_starts
+from nnilite._experiments.recorded_starts import comparable, read_starts
 from nnilite._experiments.registry import RegistryEntry
 from nnilite.config import load_stored
 from nnilite.errors import NotFound
 from nnilite.records.dotted import flatten
 
 _SHOWN = 40  # lines of differences
-_APART = ("time", "environment")  # they differ by themselves
 
 
 def provenance(options: argparse.Namespace) -> None:
@@ -84,8 +83,7 @@ def _part(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def _facts(entry: RegistryEntry, found: Mapping[str, Any]) -> dict[str, str]:
     """Return all that two experiments are compared by, in one level."""
     config = load_stored(entry.directory, paths=False).json()
-    told = {name: value for name, value in found.items() if name not in _APART}
-    return {name: screen.brief(str(value)) for name, value in flatten({"config": config, **told})}
+    return {name: screen.brief(str(value)) for name, value in flatten({"config": config, **comparable(found)})}
 
 
 def differences(one: Mapping[str, str], other: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:

@@ -12,6 +12,8 @@ import errno
 import fcntl
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from nnilite.errors import NotFound, UnreadableFile
@@ -80,6 +82,17 @@ class ManagerLock:
                 return file
             # The file was removed between these lines, so its lock protects nothing.
             os.close(file)
+
+
+@contextmanager
+def hold(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, which is made if needed and stays. Raises: BlockingIOError if it is not free soon."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _lock(file)
+        yield
+    finally:
+        os.close(file)
 
 
 def is_held(directory: Path) -> bool:

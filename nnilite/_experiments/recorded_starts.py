@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 from nnilite._experiments.documents import read_document
@@ -21,3 +23,41 @@ def read_starts(directory: Path) -> list[dict[str, Json]]:
     if not isinstance(starts, list) or not all(isinstance(one, dict) for one in starts):
         raise document.wrong("starts", "a list of objects")
     return starts
+
+
+_APART = ("time", "environment")  # they differ by themselves
+_SHOWN = 16  # digits of a hash
+
+
+def comparable(start: Mapping[str, Json]) -> dict[str, Json]:
+    """Return what two starts are compared by: all but time and environment, with each changed file."""
+    told = {name: value for name, value in start.items() if name not in _APART}
+    git = told.get("git")
+    if isinstance(git, dict):
+        diff = git.get("diff")
+        rest: dict[str, Json] = {name: value for name, value in git.items() if name not in ("diff", "isCut")}
+        # Without any change there is no entry, so that only the files of the other start are listed.
+        told["git"] = {**rest, **({"changes": found} if (found := _changes(diff)) != {} else {})}
+    code = told.get("code")
+    if isinstance(code, dict):
+        files = code.get("files")
+        short = {name: str(digest)[:_SHOWN] for name, digest in files.items()} if isinstance(files, dict) else files
+        told["code"] = {**code, "hash": str(code.get("hash"))[:_SHOWN], "files": short}
+    return told
+
+
+def _changes(diff: Json) -> dict[str, Json] | None:
+    """Return the changed files of a difference: how many lines, and a digest, which differs where the lines do.
+
+    None where git did not answer.
+    """
+    if not isinstance(diff, str):
+        return None
+    found: dict[str, Json] = {}
+    for part in ("\n" + diff).split("\ndiff --git ")[1:]:
+        head, _, lines = part.partition("\n")
+        body = lines[lines.find("\n@@") + 1 :].splitlines()
+        added, removed = (sum(line.startswith(sign) for line in body) for sign in "+-")
+        digest = hashlib.sha256(part.encode(errors="surrogateescape")).hexdigest()[:8]
+        found[head.rpartition(" b/")[2]] = f"+{added} -{removed} lines ({digest})"
+    return found

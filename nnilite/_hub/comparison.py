@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from nnilite._experiments.recorded_starts import comparable, read_starts
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running.reading import opened
+from nnilite.errors import DamagedFile, UnreadableFile
 from nnilite.records import Json
 from nnilite.tuner import scalar
 
@@ -32,6 +34,7 @@ def compared(entry: RegistryEntry, objective: str) -> dict[str, Json]:
         "name": entry.name,
         "state": entry.state,
         "config": {**profile["config"], "searchSpace": profile["searchSpace"]},
+        "ran": _ran(entry),
         "objective": name,
         "goal": goal,
         "objectives": objectives,
@@ -40,6 +43,15 @@ def compared(entry: RegistryEntry, objective: str) -> dict[str, Json]:
         "points": points,
         "best": None if best is None else {key: best[key] for key in ("id", "sequence", "parameters", "value")},
     }
+
+
+def _ran(entry: RegistryEntry) -> Json:
+    """Return what ran at the last start; None where nothing is recorded, or it cannot be read."""
+    try:
+        starts = read_starts(entry.directory)
+    except (DamagedFile, UnreadableFile):
+        return None
+    return comparable(starts[-1]) if starts else None
 
 
 def _points(

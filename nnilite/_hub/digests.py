@@ -7,6 +7,7 @@ hundredths of a second. So the list itself never waits. A stopped experiment is 
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -27,6 +28,8 @@ LIVE_S = 2.0
 # One thread asks all managers, so one that hangs must not delay the others for long.
 ANSWER_S = 5.0
 
+_PARAMETERS_BYTES = 4000
+
 Stamp = tuple[object, ...]
 
 
@@ -37,6 +40,7 @@ class Digest:
     counts: Mapping[str, int] = field(default_factory=dict)  # trials by state
     max_trials: int | None = None
     best: Json = None  # the value of the best trial, as it was reported
+    parameters: Json = None  # of the best trial, unless they are long
     objectives: Mapping[str, str] = field(default_factory=dict)
     duration_s: float = 0.0
     reason: str = ""
@@ -109,10 +113,16 @@ def summary(profile: Mapping[str, Any]) -> Digest:
         counts=profile["counts"],
         max_trials=profile["limits"]["maxTrialNumber"],
         best=None if best is None else best["value"],
+        parameters=None if best is None else _kept(best["parameters"]),
         objectives=profile["objectives"],
         duration_s=profile["duration"],
         reason=profile["reason"],
     )
+
+
+def _kept(parameters: Json) -> Json:
+    """Return parameters that are short enough for a list of many experiments, which is sent again and again."""
+    return parameters if len(json.dumps(parameters)) <= _PARAMETERS_BYTES else None
 
 
 def _stamp(entry: RegistryEntry) -> Stamp:

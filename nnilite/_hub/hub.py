@@ -135,6 +135,7 @@ def _digest_json(digest: Digest) -> dict[str, Json]:
         "counts": dict(digest.counts),
         "maxTrials": digest.max_trials,
         "best": digest.best,
+        "parameters": digest.parameters,
         "objectives": dict(digest.objectives),
         "duration": digest.duration_s,
         "reason": digest.reason,

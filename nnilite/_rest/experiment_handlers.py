@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from nnilite import _version
+from nnilite._experiments.recorded_starts import comparable
 from nnilite._rest import wire
 from nnilite._rest.changeable_fields import read_changes
 from nnilite._rest.handler import ApiHandler
@@ -64,6 +67,20 @@ class LogHandler(ApiHandler):
 
     async def get(self, name: str) -> None:
         send_piece(self, await self.backend.files.log(name, self.query["offset"], self.query["limit"]))
+
+
+class ProvenanceHandler(ApiHandler):
+    """What was recorded at a start of a manager: code, git state, packages, commands, seeds, machine."""
+
+    async def get(self) -> None:
+        starts = await self.backend.files.starts()
+        number: int = self.query["start"]
+        chosen = starts[number] if -len(starts) <= number < len(starts) else None
+        if chosen is not None and self.query["comparable"]:
+            chosen = await asyncio.to_thread(comparable, chosen)
+        self.send_json(
+            {"times": [one.get("time") for one in starts], "start": None if chosen is None else dict(chosen)}
+        )
 
 
 class ExperimentsHandler(ApiHandler):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nnilite._answers.backend import Backend, RemarksQuery, TrialRemarks
 from nnilite._experiments.experiment_remarks import checked
 from nnilite._rest import wire
@@ -43,13 +41,9 @@ async def find_remarks_of(backend: Backend, trial: str) -> TrialRemarks:
 
 def read_remarks(trial: str, body: Json) -> TrialRemarks:
     """Return the remarks in a request. Raises: ConfigError."""
-    given = wire.check_strict_object(body, _FIELDS)
-    for name in _FIELDS:
-        if name not in given:
-            raise ConfigError("is needed", Place(field=name))
-    revision: Any = given["revision"]
+    tags, note, revision = wire.read_fields(body, _FIELDS)
     number = isinstance(revision, int | float) and not isinstance(revision, bool)
     if not number or revision % 1 or revision < 0:  # 3.0 is a whole number in JSON
         raise ConfigError("must be a whole number from 0", Place(field="revision"))
-    words = checked("", given["tags"], given["note"])
+    words = checked("", tags, note)
     return TrialRemarks(trial, words.tags, words.note, int(revision))

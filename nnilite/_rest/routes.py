@@ -11,6 +11,7 @@ from nnilite._rest.experiment_handlers import (
     ExperimentsHandler,
     ImportHandler,
     LogHandler,
+    ProvenanceHandler,
     ResumeHandler,
     StopHandler,
     VersionHandler,
@@ -19,6 +20,7 @@ from nnilite._rest.export import ExportHandler
 from nnilite._rest.insight_routes import INSIGHT_ROUTES
 from nnilite._rest.nni_routes import NNI_ROUTES
 from nnilite._rest.openapi import OpenApiHandler
+from nnilite._rest.page_memory_handlers import PAGE_MEMORY_ROUTES
 from nnilite._rest.prometheus import PrometheusHandler
 from nnilite._rest.remark_handlers import BODY_MAX, RemarksHandler, TrialRemarksHandler
 from nnilite._rest.route_definition import SERVER_BODY_MAX, Operation, Param, Response, Route, Schema
@@ -137,6 +139,20 @@ EXPERIMENT_ROUTES = (
                 Response("it begins", s.record(resuming=s.FLAG), status=202),
                 body=s.EMPTY,
                 refusals=(409,),
+            )
+        },
+    ),
+    Route(
+        "/provenance",
+        ProvenanceHandler,
+        {
+            "GET": get(
+                "What ran: code, git state, packages, commands, seeds and machine at a start of a manager",
+                s.record(times=s.array(s.MAYBE_TIME), start={"type": ["object", "null"]}),
+                Param("start", integer(-1000, 1000, -1), "which start, from 0; -1 is the latest"),
+                Param(
+                    "comparable", flag(False), "whether changed files stand in place of the difference to the commit"
+                ),
             )
         },
     ),
@@ -357,6 +373,7 @@ WORKER_ROUTES = (
 
 ROUTES: tuple[Route, ...] = (
     *EXPERIMENT_ROUTES,
+    *PAGE_MEMORY_ROUTES,
     *SESSION_ROUTES,
     *TRIAL_ROUTES,
     *INSIGHT_ROUTES,

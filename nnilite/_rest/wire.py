@@ -142,6 +142,15 @@ def check_strict_object(value: Json, known: Sequence[str], what: str = "the body
     return value
 
 
+def read_fields(value: Json, names: Sequence[str]) -> list[Json]:
+    """Return the values of exactly these fields of an object, all of which it must have. Raises: ConfigError."""
+    given = check_strict_object(value, names)
+    for name in names:
+        if name not in given:
+            raise ConfigError("is needed", Place(field=name))
+    return [given[name] for name in names]
+
+
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 

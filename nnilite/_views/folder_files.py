@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nnilite._answers.backend import FileListing, Piece
+from nnilite._experiments.recorded_starts import read_starts
 from nnilite._rest.files import run_in_folder
 from nnilite._store.reader import Reader
 from nnilite._views.file_listing import list_folder
 from nnilite.errors import NotFound
 from nnilite.foreign_files import open_below
+from nnilite.records import Json
 
 _LOGS = {"manager": "manager.log", "tuner": "tuner.log"}
 
@@ -26,6 +29,9 @@ class FolderFiles:
         if name not in _LOGS:
             raise NotFound(f"There is no log {name!r}; there are {', '.join(_LOGS)}.")
         return await asyncio.to_thread(read_piece, self._folder / "log", _LOGS[name], offset, limit)
+
+    async def starts(self) -> Sequence[Mapping[str, Json]]:
+        return await asyncio.to_thread(read_starts, self._folder)
 
     async def output(self, trial: str, attempt: int | None, stream: str, offset: int, limit: int) -> Piece:
         found, _ = await self._reader.trial(trial)

@@ -94,6 +94,7 @@ def test_artifacts_are_shown_by_their_kind_and_run_nothing(open_page: Any, exper
     table = page.get_by_role("region", name="losses")
     table.get_by_role("table").wait_for()
     assert table.locator("td.number").all_inner_texts()[:2] == ["0", str(trial["parameters"]["x"])]
+    assert table.locator("th.number").all_inner_texts() == ["step", "loss"], "heads stand above their numbers"
     assert table.get_by_text(EVIL).count() == 3
     page.get_by_role("region", name="words").get_by_text(f"plain {EVIL}").wait_for()
     page.get_by_role("region", name="curve").locator(".chart[data-ready]").wait_for()

@@ -261,6 +261,39 @@ def test_dense_rows_are_lower_and_stand_in_the_address(page: Any) -> None:
     assert "rows=dense" in page.url
 
 
+def test_columns_are_chosen_sorted_by_and_remembered(page: Any, open_page: Any) -> None:
+    page.evaluate("location.hash = '#/overview?find=run+7'")
+    page.get_by_role("button", name="Columns").click()
+    choice = page.get_by_role("checkbox", name=re.compile("of the best trial")).first
+    name = choice.locator("..").inner_text().removesuffix(" of the best trial")
+    choice.click()
+    page.keyboard.press("Escape")  # the panel covers the table
+    page.get_by_role("columnheader", name=name, exact=True).get_by_role("button").click()
+    page.locator("th.extra-cell[aria-sort=ascending]").wait_for()
+    assert f"sort=p.{name}" in page.url
+    cells = page.locator("td.extra-cell").all_inner_texts()
+    assert len(cells) == rows(page).count()
+    other = open_page()
+    other.goto(hub_server.link_of_running())
+    other.get_by_role("columnheader", name=name, exact=True).wait_for()
+    other.get_by_role("button", name="Columns").click()
+    other.get_by_role("button", name="Restore the default columns").click()
+    other.locator("td.extra-cell").first.wait_for(state="detached")
+
+
+def test_a_view_of_the_list_is_saved_as_a_link(page: Any) -> None:
+    page.evaluate("location.hash = '#/overview?find=run+8&sort=best&rows=dense'")
+    page.get_by_role("button", name="Views").click()
+    page.get_by_label("Name of this view").fill("the eights")
+    page.get_by_role("button", name="Save", exact=True).click()
+    page.get_by_role("link", name="the eights").wait_for()
+    page.evaluate("location.hash = '#/overview'")
+    page.get_by_role("link", name="the eights").click()
+    eventually(lambda: "find=run+8&sort=best&rows=dense" in page.url)
+    page.get_by_role("button", name="Remove the view the eights").click()
+    page.get_by_role("link", name="the eights").wait_for(state="detached")
+
+
 def test_the_differences_of_two_configurations_are_shown(page: Any) -> None:
     page.evaluate("location.hash = '#/compare?id=copy020&id=running1'")
     table = page.get_by_role("group", name="Configurations").get_by_role("table")

@@ -151,7 +151,14 @@ VIEWS = (
     *("overview", "trials", "charts/metric", "charts/parallel", "charts/slices", "charts/contour", "charts/curves"),
     *("charts/importance?method=pedAnova", "charts/duration", "charts/timeline", "charts/pareto", "charts/compare"),
     *("charts/rank", "charts/edf?scale=log"),
-    *("experiment/config", "experiment/space", "experiment/logs", "experiment/export", "experiment/others"),
+    *(
+        "experiment/config",
+        "experiment/space",
+        "experiment/ran",
+        "experiment/logs",
+        "experiment/export",
+        "experiment/others",
+    ),
 )
 
 

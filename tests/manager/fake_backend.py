@@ -265,6 +265,9 @@ class FakeBackend:
     def callback_token(self, job: str) -> str:
         return hmac.new(b"the experiment's key", job.encode(), "sha256").hexdigest()
 
+    async def starts(self) -> list[dict[str, Any]]:
+        return [{"time": 900.0, "nnilite": "1"}, {"time": 1001.0, "nnilite": "2"}]
+
     async def log(self, name: str, offset: int, limit: int) -> Piece:
         return _piece(f"log of the {name}\n".encode(), offset, limit)
 

@@ -14,6 +14,7 @@ import { Card, Empty, Scroll } from "../parts/layout.js";
 import { isLog, LogScale } from "../parts/log_scale.js";
 import { csv, fileName, saveFile } from "../parts/saved_files.js";
 import { State } from "../parts/states.js";
+import { RanWith } from "./ran_with.js";
 
 /** @import { Trial } from "../lib/trials.js" */
 /** @import { Curve } from "../lib/wire.d.ts" */
@@ -94,6 +95,7 @@ export default function Compare() {
       controls=${html`<${LogScale} />`} above=${leftOutOf(curves)}
       draw=${() => curvesOption(curves, { legend: true })} data=${() => curvesTable(curves)} />`
     }
+    <${RanWith} trials=${found} />
   </div>`;
 }
 

@@ -2,15 +2,17 @@
 
 import { get } from "../lib/api.js";
 import { count, duration, number, value } from "../lib/format.js";
+import { useMemory } from "../lib/page_memory.js";
 import { route, setQuery } from "../lib/route.js";
 import { html, useEffect, useState } from "../lib/ui.js";
 import { axis, base, Chart, series } from "../parts/chart.js";
 import { Pick } from "../parts/chart_card.js";
+import { Difference } from "../parts/difference.js";
 import { Card, Empty, Scroll } from "../parts/layout.js";
 import { isLog, LogScale, leftOut, resultAxis, shown } from "../parts/log_scale.js";
+import { SavedViews } from "../parts/saved_views.js";
 import { ExperimentState } from "../parts/states.js";
 import { messageOf } from "../parts/toasts.js";
-import { ConfigDifference } from "./config_difference.js";
 
 /** @import { Json } from "../lib/wire.d.ts" */
 
@@ -21,6 +23,7 @@ import { ConfigDifference } from "./config_difference.js";
  * @property {string} name
  * @property {string} state
  * @property {Json} config with the search space; secrets are hidden
+ * @property {Json} ran what was recorded at its last start; null: nothing
  * @property {string} objective
  * @property {string} goal maximize or minimize
  * @property {Record<string, string>} objectives
@@ -33,10 +36,26 @@ import { ConfigDifference } from "./config_difference.js";
 /** @param {Compared} one */
 const titleOf = (one) => one.name || one.id;
 
+/**
+ * @param {Compared} one
+ * @param {Json} content
+ */
+const contentOf = (one, content) => ({ id: one.id, title: titleOf(one), content });
+
+/** What ran at the last start of each that has a record. @param {{ found: Compared[] }} props */
+function Ran({ found }) {
+  const recorded = found.filter(({ ran }) => ran !== null);
+  const others = found.filter(({ ran }) => ran === null);
+  if (found.length < 2) return null;
+  return html`<${Difference} title="Code, packages and machine" found=${recorded.map((one) => contentOf(one, one.ran))} />
+    ${others.length > 0 && html`<p class="soft small">Nothing is recorded of what ran in ${others.map(titleOf).join(", ")}.</p>`}`;
+}
+
 export function Compare() {
   const query = route.value.query;
   const ids = query.getAll("id");
   const objective = query.get("objective") ?? "";
+  useMemory("ui");
   const [found, setFound] = useState(/** @type {Compared[] | null} */ (null));
   const [problem, setProblem] = useState("");
   useEffect(() => {
@@ -59,7 +78,11 @@ export function Compare() {
     return html`<div class="card"><${Empty} title="Nothing to compare">${choose}: tick two or more.</${Empty}></div>`;
   if (problem) return html`<p class="note bad" role="alert">${problem}</p>`;
   if (!found) return html`<${Empty} title="Loading …" />`;
-  return html`<h1 class="hidden">Compare experiments</h1><div class="stack"><${Curves} found=${found} /><${Bests} found=${found} /><${ConfigDifference} found=${found} /></div>`;
+  return html`<h1 class="hidden">Compare experiments</h1>
+    <div class="toolbar"><div class="end"><${SavedViews} place="ui" /></div></div>
+    <div class="stack"><${Curves} found=${found} /><${Bests} found=${found} />
+      <${Difference} title="Configurations" found=${found.map((one) => contentOf(one, one.config))} />
+      <${Ran} found=${found} /></div>`;
 }
 
 /** @param {{ found: Compared[] }} props */

@@ -2,8 +2,10 @@
 
 import { ApiError, get, RESTARTED } from "../lib/api.js";
 import { signInTrouble } from "../lib/session.js";
+import { flatten } from "../lib/trials.js";
 import { signal } from "../lib/ui.js";
 
+/** @import { FlatValue } from "../lib/trials.js" */
 /** @import { Json } from "../lib/wire.d.ts" */
 /** @import { Signal } from "../vendor/signals.js" */
 
@@ -13,6 +15,7 @@ import { signal } from "../lib/ui.js";
  * @property {Record<string, number>} counts trials by state
  * @property {number | null} maxTrials
  * @property {Json} best
+ * @property {Json} parameters of the best trial; null if there is none, or they are long
  * @property {Record<string, string>} objectives maximize or minimize, by the name of a number
  * @property {number} duration seconds
  * @property {string} reason
@@ -100,26 +103,40 @@ export function bestIn(best, name) {
   return typeof found === "number" ? found : null;
 }
 
-/** @typedef {"name" | "state" | "trials" | "best" | "started"} Column */
+/** @type {WeakMap<Digest, Record<string, FlatValue>>} */
+const flattened = new WeakMap();
+
+/**
+ * The parameters of the best trial by their dotted names; none where there is no such trial, or they are too long.
+ * @param {Experiment} one
+ */
+export function parametersOf({ digest }) {
+  if (!digest || digest.parameters === null) return {};
+  const found = flattened.get(digest) ?? flatten(digest.parameters);
+  flattened.set(digest, found);
+  return found;
+}
 
 /**
  * @param {Experiment} one
- * @param {Column} column
+ * @param {string} column
  * @returns {string | number | null}
  */
 function sortValue(one, column) {
   if (column === "name") return title(one).toLowerCase();
   if (column === "state") return `${one.alive ? 0 : 1}${one.state}`;
-  if (column === "started") return one.started;
+  if (column === "started" || column === "ended" || column === "platform") return one[column];
   if (one.digest === null) return null;
+  if (column === "ran") return one.digest.duration;
   if (column === "trials") return trialCount(one.digest);
+  if (column.startsWith("p.")) return parametersOf(one)[column.slice(2)] ?? null;
   return bestIn(one.digest.best, Object.keys(one.digest.objectives)[0] ?? "default");
 }
 
 /**
  * Sorted by a column; what has no value there comes last.
  * @param {Experiment[]} all
- * @param {Column} column
+ * @param {string} column
  * @param {boolean} descending
  */
 export function sorted(all, column, descending) {
@@ -127,7 +144,8 @@ export function sorted(all, column, descending) {
   keyed.sort((a, b) => {
     if (a.key === null || b.key === null) return Number(a.key === null) - Number(b.key === null);
     if (a.key === b.key) return 0;
-    return (a.key < b.key ? -1 : 1) * (descending ? -1 : 1);
+    const isLess = typeof a.key === typeof b.key ? a.key < b.key : typeof a.key === "number";
+    return (isLess ? -1 : 1) * (descending ? -1 : 1);
   });
   return keyed.map(({ one }) => one);
 }

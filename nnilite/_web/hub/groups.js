@@ -2,7 +2,7 @@
 
 import { sorted } from "./experiments.js";
 
-/** @import { Column, Experiment } from "./experiments.js" */
+/** @import { Experiment } from "./experiments.js" */
 
 /** @typedef {{ key: string, title: string, rows: Experiment[] }} Group a group without a title has no heading */
 
@@ -15,7 +15,7 @@ const GOALS = [
 
 /**
  * @param {Experiment[]} all
- * @param {Column} column
+ * @param {string} column
  * @param {boolean} descending by best: the best first
  * @param {boolean} byTag an experiment with several tags stands under each of them
  * @returns {Group[]}
@@ -36,7 +36,7 @@ export function groups(all, column, descending, byTag) {
 
 /**
  * @param {Experiment[]} rows
- * @param {Column} column
+ * @param {string} column
  * @param {boolean} descending
  */
 function inOrder(rows, column, descending) {

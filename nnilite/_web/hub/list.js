@@ -1,22 +1,28 @@
 // The list: search, filters, and a row for each experiment with what can be done to it.
 
-import { ariaSort, count, duration, moment, number, plural } from "../lib/format.js";
+import { ariaSort, count, plural } from "../lib/format.js";
+import { keepColumns, useMemory } from "../lib/page_memory.js";
 import { href, route, setQuery } from "../lib/route.js";
 import { html, useState } from "../lib/ui.js";
 import { Pick } from "../parts/chart_card.js";
+import { ColumnChooser } from "../parts/column_chooser.js";
 import { Icon } from "../parts/icons.js";
-import { Empty } from "../parts/layout.js";
-import { ExperimentState, Time } from "../parts/states.js";
+import { Empty, Scroll } from "../parts/layout.js";
+import { SavedViews } from "../parts/saved_views.js";
+import { perform } from "../parts/toasts.js";
 import { busy, open, remove, resume, stop } from "./actions.js";
-import { bestIn, chosen, experiments, isViewed, title, trialCount } from "./experiments.js";
+import { allColumns, shownColumns } from "./columns.js";
+import { chosen, experiments, isViewed, title } from "./experiments.js";
 import { First } from "./first.js";
 import { firstRows, groups } from "./groups.js";
 import { Ticked, ticked, toggle } from "./many.js";
 import { editRemarks } from "./remarks.js";
 
-/** @import { Column, Digest, Experiment } from "./experiments.js" */
+/** @import { Column } from "./columns.js" */
+/** @import { Experiment } from "./experiments.js" */
 /** @import { Group } from "./groups.js" */
 
+const TABLE = "experiments";
 const STATES = [
   ["", "all states"],
   ["running", "running"],
@@ -25,39 +31,43 @@ const STATES = [
   ["error", "error or damaged"],
   ["nni", "made by NNI"],
 ];
-/** @type {[Column, string][]} */
-const COLUMNS = [
-  ["name", "Experiment"],
-  ["state", "State"],
-  ["trials", "Trials"],
-  ["best", "Best"],
-  ["started", "Started"],
-];
 const PAGE = 100; // rows at first, and with each “Show more”
 
 export function List() {
   const query = route.value.query;
   const [most, setMost] = useState(PAGE);
+  useMemory("ui", TABLE);
   if (experiments.value === null) return html`<${Empty} title="Loading …" />`;
-  const column = /** @type {Column} */ (query.get("sort") ?? "started");
-  const descending = (query.get("order") ?? (column === "name" || column === "state" ? "up" : "down")) === "down";
+  const all = allColumns();
+  const columns = shownColumns(all, query);
+  const sorting = all.find(({ key }) => key === query.get("sort"))?.key ?? "started";
+  const descending = (query.get("order") ?? (isRising(all, sorting) ? "up" : "down")) === "down";
   const found = chosen(query);
-  const grouped = firstRows(groups(found, column, descending, query.get("group") === "tag"), most);
+  const grouped = firstRows(groups(found, sorting, descending, query.get("group") === "tag"), most);
   if (!experiments.value.length) return html`<h1 class="hidden">Experiments</h1><${First} />`;
   return html`<h1 class="hidden">Experiments</h1>
-    <${Toolbar} found=${found} />
+    <${Toolbar} found=${found} all=${all} columns=${columns} />
     ${
       found.length
-        ? html`<${Table} grouped=${grouped} column=${column} descending=${descending} isDense=${query.get("rows") === "dense"} />`
+        ? html`<${Table} grouped=${grouped} columns=${columns} sorting=${sorting} descending=${descending} isDense=${query.get("rows") === "dense"} />`
         : html`<div class="card"><${Empty} title="No experiment is like this">Remove filters to see the others.</${Empty}></div>`
     }
     ${found.length > most && html`<p class="row more"><button onClick=${() => setMost(most + PAGE)}>Show more</button><span class="soft">${count(found.length - most)} more</span></p>`}`;
 }
 
-/** @param {{ found: Experiment[] }} props */
-function Toolbar({ found }) {
+/**
+ * Whether the lowest comes first when a column is sorted by.
+ * @param {Column[]} all
+ * @param {string} key
+ */
+const isRising = (all, key) => Boolean(all.find((column) => column.key === key)?.rises);
+
+/** @param {{ found: Experiment[], all: Column[], columns: Column[] }} props */
+function Toolbar({ found, all: allOfThem, columns }) {
   const query = route.value.query;
   const all = experiments.value ?? [];
+  /** @param {string[] | null} keys null: the usual ones */
+  const choose = (keys) => perform(() => keepColumns(TABLE, keys));
   const tags = [...new Set(all.flatMap((one) => one.tags))].sort();
   const running = all.filter((one) => one.alive && !isViewed(one)).length;
   return html`<div class="toolbar">
@@ -75,74 +85,49 @@ function Toolbar({ found }) {
     <label class="inline"><input type="checkbox" checked=${query.get("rows") === "dense"}
       onChange=${(event) => setQuery({ rows: event.target.checked ? "dense" : null })} />Dense</label>
     <${Ticked} />
-    <span class="end soft small" role="status">${found.length === all.length ? "" : `${count(found.length)} of `}${plural(all.length, "experiment")}, ${count(running)} running</span>
+    <div class="end">
+      <${ColumnChooser} all=${allOfThem} columns=${columns} choose=${choose} />
+      <${SavedViews} place="ui" />
+    </div>
+    <span class="soft small" role="status">${found.length === all.length ? "" : `${count(found.length)} of `}${plural(all.length, "experiment")}, ${count(running)} running</span>
   </div>`;
 }
 
-/** @param {{ grouped: Group[], column: Column, descending: boolean, isDense: boolean }} props */
-function Table({ grouped, column, descending, isDense }) {
-  /** @param {Column} name */
-  const sort = (name) => {
-    const isDown = name === column ? !descending : !(name === "name" || name === "state");
-    setQuery({ sort: name === "started" ? null : name, order: isDown ? "down" : "up" });
+/** @param {{ grouped: Group[], columns: Column[], sorting: string, descending: boolean, isDense: boolean }} props */
+function Table({ grouped, columns, sorting, descending, isDense }) {
+  /** @param {Column} column */
+  const sort = ({ key, rises }) => {
+    const isDown = key === sorting ? !descending : !rises;
+    setQuery({ sort: key === "started" ? null : key, order: isDown ? "down" : "up" });
   };
-  return html`<div class=${`card experiments ${isDense ? "dense" : ""}`}><table class="plain" role="table" aria-label="Experiments">
+  return html`<div class=${`card experiments ${isDense ? "dense" : ""}`}><${Scroll} label="Experiments"><table class="plain" role="table" aria-label="Experiments">
     <thead role="rowgroup"><tr role="row">
       <th role="columnheader" scope="col" class="pick-cell"><span class="hidden">Tick</span></th>
-      ${COLUMNS.map(
-        ([name, text]) => html`<th key=${name} role="columnheader" scope="col" class=${`${name}-cell`}
-          aria-sort=${ariaSort(name === column, descending)}>
-          <button class="quiet small" onClick=${() => sort(name)}>${text}${name === column && html`<${Icon} name=${descending ? "down" : "up"} />`}</button></th>`,
+      ${columns.map(
+        (column) => html`<th key=${column.key} role="columnheader" scope="col" class=${cellClass(column)}
+          aria-sort=${ariaSort(column.key === sorting, descending)}>
+          <button class="quiet small" onClick=${() => sort(column)} title=${column.label}>${column.title}${column.key === sorting && html`<${Icon} name=${descending ? "down" : "up"} />`}</button></th>`,
       )}
       <th role="columnheader" scope="col" class="act-cell"><span class="hidden">Actions</span></th>
     </tr></thead>
     ${grouped.map(
       (group) => html`<tbody role="rowgroup" key=${group.key}>
-      ${group.title && html`<tr role="row" class="group"><th role="rowheader" scope="rowgroup" colspan="7">${group.title} <span class="soft">${count(group.rows.length)}</span></th></tr>`}
-      ${group.rows.map((one) => html`<${Row} key=${one.id} one=${one} />`)}</tbody>`,
+      ${group.title && html`<tr role="row" class="group"><th role="rowheader" scope="rowgroup" colspan=${columns.length + 2}>${group.title} <span class="soft">${count(group.rows.length)}</span></th></tr>`}
+      ${group.rows.map((one) => html`<${Row} key=${one.id} one=${one} columns=${columns} />`)}</tbody>`,
     )}
-  </table></div>`;
+  </table></${Scroll}></div>`;
 }
 
-/** @param {{ one: Experiment }} props */
-function Row({ one }) {
+/** @param {Column} column */
+const cellClass = ({ key, extra, number }) => `${extra ? "extra" : key}-cell ${number ? "number" : ""}`;
+
+/** @param {{ one: Experiment, columns: Column[] }} props */
+function Row({ one, columns }) {
   return html`<tr role="row" data-id=${one.id}>
     <td role="cell" class="pick-cell"><input type="checkbox" aria-label=${`Compare ${title(one)}`} checked=${ticked.value.has(one.id)} onChange=${() => toggle(one.id)} /></td>
-    <td role="cell" class="name-cell">
-      <div class="row"><button class="link" onClick=${() => open(one)} disabled=${busy.value.has(one.id)}>${title(one)}</button>
-        ${one.madeBy === "nni" && html`<span class="badge">NNI</span>`}
-        ${one.tags.map((tag) => html`<span class="chip tag" key=${tag}>${tag}</span>`)}</div>
-      <div class="soft small"><span class="mono">${one.id}</span>${one.platform && ` · ${one.platform}`}</div>
-      ${one.note && html`<p class="small note-line" title=${one.note}>${one.note}</p>`}
-      ${[one.damage, one.trouble, one.damage ? "" : one.digest?.trouble].map((text) => text && html`<p class="wrong" key=${text}>${text}</p>`)}
-    </td>
-    <td role="cell" class="state-cell"><${ExperimentState} state=${one.state} /></td>
-    <td role="cell" class="trials-cell">${one.digest ? html`<${Trials} digest=${one.digest} />` : html`<span class="soft">…</span>`}</td>
-    <td role="cell" class="best-cell">${one.digest && html`<${Best} digest=${one.digest} />`}</td>
-    <td role="cell" class="started-cell"><${Time} at=${one.started} />${
-      one.digest &&
-      one.digest.duration > 0 &&
-      html`<div class="soft small" title=${one.ended ? `ended ${moment(one.ended)}` : undefined}>ran ${duration(one.digest.duration)}</div>`
-    }</td>
+    ${columns.map((column) => html`<td key=${column.key} role="cell" class=${cellClass(column)} data-title=${column.title}>${column.cell(one)}</td>`)}
     <td role="cell" class="act-cell"><${Actions} one=${one} /></td>
   </tr>`;
-}
-
-/** @param {{ digest: Digest }} props */
-function Trials({ digest }) {
-  const failed = digest.counts.FAILED ?? 0;
-  return html`<span>${count(trialCount(digest))}${digest.maxTrials !== null && html`<span class="soft"> of ${count(digest.maxTrials)}</span>`}</span>
-    ${failed > 0 && html`<div class="wrong">${count(failed)} failed</div>`}`;
-}
-
-/** @param {{ digest: Digest }} props */
-function Best({ digest }) {
-  const goals = Object.entries(digest.objectives);
-  if (digest.best === null) return "";
-  return goals.map(
-    ([name, goal]) => html`<div key=${name} title=${`${goal === "maximize" ? "highest" : "lowest"} is best`}>
-      ${name !== "default" && html`<span class="soft small">${name} </span>`}${number(bestIn(digest.best, name), 6)}</div>`,
-  );
 }
 
 /** @param {{ one: Experiment }} props */

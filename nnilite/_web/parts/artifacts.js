@@ -188,6 +188,16 @@ function readTable(data) {
   return { columns, rows };
 }
 
+/**
+ * Whether a column has nothing but numbers, NaN and the like among them, so that they stand below each other.
+ * @param {Json[][]} rows
+ * @param {number} at
+ */
+function isNumeric(rows, at) {
+  const cells = rows.slice(0, ROWS_MAX).flatMap((row) => row[at] ?? []);
+  return cells.length > 0 && cells.every((cell) => typeof cell === "number");
+}
+
 /** @param {Json | undefined} cell */
 function cellText(cell) {
   if (cell === null || cell === undefined) return "";
@@ -200,16 +210,16 @@ function Table({ one, path }) {
   const { found, problem } = useContent(path, readTable);
   if (found === null) return html`<${Waiting} problem=${problem} />`;
   const columns = found.columns.slice(0, COLUMNS_MAX);
+  const numeric = columns.map((_, at) => isNumeric(found.rows, at));
   const isCut = found.rows.length > ROWS_MAX || found.columns.length > COLUMNS_MAX;
   return html`<${Scroll} label=${one.name}><table class="plain">
-      <thead><tr>${columns.map((name, place) => html`<th key=${place} scope="col">${cellText(name)}</th>`)}</tr></thead>
+      <thead><tr>${columns.map((name, place) => html`<th key=${place} scope="col" class=${numeric[place] ? "number" : ""}>${cellText(name)}</th>`)}</tr></thead>
       <tbody>${found.rows
         .slice(0, ROWS_MAX)
         .map(
           (row, place) =>
             html`<tr key=${place}>${columns.map(
-              (_, at) =>
-                html`<td key=${at} class=${typeof row[at] === "number" ? "number" : ""}>${cellText(row[at])}</td>`,
+              (_, at) => html`<td key=${at} class=${numeric[at] ? "number" : ""}>${cellText(row[at])}</td>`,
             )}</tr>`,
         )}</tbody></table></${Scroll}>
     ${isCut && html`<p class="soft small">The first ${ROWS_MAX} rows and ${COLUMNS_MAX} columns of ${count(found.rows.length)} and ${count(found.columns.length)}.</p>`}`;

@@ -3,13 +3,15 @@
 import { filtered } from "../lib/filtered.js";
 import { filterQuery } from "../lib/filters.js";
 import { count, plural } from "../lib/format.js";
-import { loaded, trials } from "../lib/live_data.js";
+import { loaded, profile, trials } from "../lib/live_data.js";
+import { useMemory } from "../lib/page_memory.js";
 import { href, route } from "../lib/route.js";
 import { isSignedIn } from "../lib/session.js";
 import { html, signal, useEffect, useRef, useState } from "../lib/ui.js";
 import { loadLibrary } from "../parts/chart.js";
 import { FilterButton, FilterChips, FilterPanel, StateFilter } from "../parts/filter_bar.js";
 import { Empty } from "../parts/layout.js";
+import { SavedViews } from "../parts/saved_views.js";
 import { StoppedSwitch } from "../parts/stopped_trials.js";
 
 /** @import { Trial } from "../lib/trials.js" */
@@ -77,6 +79,8 @@ export function Charts() {
     // On a phone the tabs scroll, and the chosen one may be outside.
     tabs.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   }, [name]);
+  useMemory(profile.value?.id);
+  const views = html`<${SavedViews} place=${profile.value?.id ?? ""} />`;
   const shared = filterQuery(route.value.query);
   const rows = filtered.value;
   return html`
@@ -85,12 +89,13 @@ export function Charts() {
       ${CHARTS.map(([one, title]) => html`<a key=${one} href=${href(`charts/${one}`, shared)} aria-current=${one === name ? "page" : undefined}>${title}</a>`)}
     </nav>
     ${
-      name !== "compare" &&
-      html`
+      name === "compare"
+        ? html`<div class="toolbar"><div class="end">${views}</div></div>`
+        : html`
       <div class="toolbar">
         <${StateFilter} />
         <span class="soft small">${shownTrials(rows.length, trials().length)}${loaded.value ? "" : ", loading …"}</span>
-        <div class="end">${WITH_STOPPED.has(name) && html`<${StoppedSwitch} />`}<${FilterButton} open=${open} setOpen=${setOpen} /></div>
+        <div class="end">${WITH_STOPPED.has(name) && html`<${StoppedSwitch} />`}<${FilterButton} open=${open} setOpen=${setOpen} />${views}</div>
       </div>
       ${open && html`<${FilterPanel} />`}
       <div class="toolbar" style=${{ marginTop: "-4px" }}><${FilterChips} /></div>`

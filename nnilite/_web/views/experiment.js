@@ -13,6 +13,7 @@ import { ServedLink } from "../parts/served_link.js";
 import { ExperimentState, Time } from "../parts/states.js";
 import { messageOf, say } from "../parts/toasts.js";
 import { Yaml, yaml } from "../parts/yaml.js";
+import { Provenance } from "./provenance.js";
 
 /** @import { Listed, Space as OneSpace, Experiment as Profile } from "../lib/wire.d.ts" */
 /** @import { ComponentChildren } from "../vendor/preact.js" */
@@ -20,12 +21,13 @@ import { Yaml, yaml } from "../parts/yaml.js";
 const TABS = [
   ["config", "Config"],
   ["space", "Search space"],
+  ["ran", "What ran"],
   ["logs", "Logs"],
   ["export", "Export"],
   ["others", "Other experiments"],
 ];
 /** @type {Record<string, (props: { known: Profile }) => ComponentChildren>} */
-const VIEWS = { config: Config, space: Space, logs: Logs, export: Export, others: Others };
+const VIEWS = { config: Config, space: Space, ran: Provenance, logs: Logs, export: Export, others: Others };
 
 export function Experiment() {
   const known = profile.value;

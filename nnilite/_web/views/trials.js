@@ -18,19 +18,22 @@ import {
 } from "../lib/format.js";
 import { loaded, now, profile, trials, version } from "../lib/live_data.js";
 import { isSeveral, metricNames } from "../lib/objectives.js";
+import { keepColumns, readColumns, tableOf, useMemory } from "../lib/page_memory.js";
 import { allTags, remarksOf } from "../lib/remarks.js";
 import { go, href, route, setQuery } from "../lib/route.js";
 import { selected, toggleSelected } from "../lib/selected.js";
 import { hasEnded, score, seconds } from "../lib/trials.js";
 import { html, useMemo, useState } from "../lib/ui.js";
 import { processors, useOf, uses, useUses } from "../lib/uses.js";
+import { ColumnChooser } from "../parts/column_chooser.js";
 import { confirm } from "../parts/dialog.js";
 import { FilterButton, FilterChips, FilterPanel, Search, StateFilter } from "../parts/filter_bar.js";
 import { Grid } from "../parts/grid.js";
 import { Icon } from "../parts/icons.js";
-import { Empty, Pop } from "../parts/layout.js";
+import { Empty } from "../parts/layout.js";
 import { newTrial } from "../parts/new_trial.js";
 import { csv, fileName, saveFile } from "../parts/saved_files.js";
+import { SavedViews } from "../parts/saved_views.js";
 import { State } from "../parts/states.js";
 import { perform } from "../parts/toasts.js";
 
@@ -233,17 +236,11 @@ function phoneOrder(all) {
  * @param {URLSearchParams} query
  */
 function shownColumns(all, query) {
-  const names = query.get("cols");
-  if (!names) return onPhone.matches ? phoneOrder(all) : all.filter((column) => !column.off);
+  const keys = readColumns(query);
+  if (!keys) return onPhone.matches ? phoneOrder(all) : all.filter((column) => !column.off);
   const byKey = new Map(all.map((column) => [column.key, column]));
-  return names
-    .split(",")
-    .map(decodeURIComponent)
-    .flatMap((key) => byKey.get(key) ?? []);
+  return keys.flatMap((key) => byKey.get(key) ?? []);
 }
-
-/** @param {string[]} keys */
-const writeColumns = (keys) => setQuery({ cols: keys.map(encodeURIComponent).join(",") });
 
 /**
  * @param {URLSearchParams} query
@@ -279,6 +276,10 @@ export function Trials() {
   const sort = readSort(query);
   const all = allColumns(fields.value);
   const columns = shownColumns(all, query);
+  const table = tableOf(Object.keys(profile.value?.searchSpace ?? {}));
+  useMemory(profile.value?.id, table);
+  /** @param {string[] | null} keys null: the usual ones */
+  const choose = (keys) => perform(() => keepColumns(table, keys));
   useUses(columns.some(({ key }) => key === "processors" || key === "memory"));
   const rows = useMemo(() => sorted(filtered.value, sort), [version.value, route.value, uses.value]);
   /** @type {Column} */
@@ -300,7 +301,7 @@ export function Trials() {
   const moveColumn = (from, to) => {
     const keys = columns.map((column) => column.key).filter((key) => key !== from);
     keys.splice(keys.indexOf(to), 0, from);
-    writeColumns(keys);
+    choose(keys);
   };
   return html`
     <h1 class="hidden">Trials</h1>
@@ -309,7 +310,8 @@ export function Trials() {
       <${StateFilter} />
       <div class="end">
         <${FilterButton} open=${open} setOpen=${setOpen} />
-        <${ColumnChooser} all=${all} columns=${columns} />
+        <${ColumnChooser} all=${all} columns=${columns} choose=${choose} />
+        <${SavedViews} place=${profile.value?.id ?? ""} />
         <button onClick=${() => saveRows(rows, columns)} title="Save these rows as CSV"><${Icon} name="download" />CSV</button>
         <button class="primary" disabled=${profile.value?.readOnly} onClick=${() => newTrial(null)}><${Icon} name="plus" />New trial</button>
       </div>
@@ -353,40 +355,6 @@ function saveRows(rows, columns) {
     ),
     "text/csv",
   );
-}
-
-/** @param {{ all: Column[], columns: Column[] }} props */
-function ColumnChooser({ all, columns }) {
-  const shown = columns.map((column) => column.key);
-  const rest = all.filter((column) => !shown.includes(column.key));
-  /**
-   * @param {number} place
-   * @param {number} other
-   */
-  const swap = (place, other) => {
-    const keys = [...shown];
-    [keys[place], keys[other]] = [keys[other], keys[place]];
-    writeColumns(keys);
-  };
-  return html`<${Pop} label="Columns" icon="columns">
-    <div class="stack" style=${{ gap: "4px" }}>
-      ${columns.map(
-        (
-          column,
-          place,
-        ) => html`<div class="row" key=${column.key} style=${{ justifyContent: "space-between", flexWrap: "nowrap" }}>
-        <label class="inline"><input type="checkbox" checked onChange=${() => writeColumns(shown.filter((key) => key !== column.key))} />${column.label ?? column.title}</label>
-        <span class="row" style=${{ gap: "2px", flexWrap: "nowrap" }}>
-          <button class="quiet small icon" aria-label=${`Move ${column.title} to the left`} disabled=${place === 0} onClick=${() => swap(place, place - 1)}><${Icon} name="up" /></button>
-          <button class="quiet small icon" aria-label=${`Move ${column.title} to the right`} disabled=${place === columns.length - 1}
-            onClick=${() => swap(place, place + 1)}><${Icon} name="down" /></button>
-        </span>
-      </div>`,
-      )}
-      ${rest.map((column) => html`<label class="inline" key=${column.key}><input type="checkbox" onChange=${() => writeColumns([...shown, column.key])} />${column.label ?? column.title}</label>`)}
-      <button class="small" onClick=${() => setQuery({ cols: null })}>Restore the default columns</button>
-    </div>
-  </${Pop}>`;
 }
 
 // What can be done with the selected trials.

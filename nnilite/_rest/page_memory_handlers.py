@@ -1,0 +1,102 @@
+"""Handlers of what pages remember for their user; the managers and the hub have the same ones."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from nnilite._experiments import page_memory
+from nnilite._experiments.page_memory import PageMemory
+from nnilite._rest import schemas as s
+from nnilite._rest import wire
+from nnilite._rest.handler import RouteHandler
+from nnilite._rest.route_definition import Operation, Param, Response, Route
+
+_BODY_MAX = 256 * 1024  # bytes
+
+
+class PageMemoryHandler(RouteHandler):
+    """The named views of a place, and the columns of a table."""
+
+    async def get(self) -> None:
+        known = await asyncio.to_thread(page_memory.read)
+        self._send(known, self.query["place"], self.query["table"])
+
+    def _send(self, known: PageMemory, place: Any, table: Any) -> None:
+        views = known.views.get(place, {})
+        self.send_json(
+            {
+                "views": [{"name": name, "address": address} for name, address in views.items()],
+                "columns": [*known.columns.get(table, [])],
+            }
+        )
+
+
+class PageViewHandler(PageMemoryHandler):
+    """Gives a view a name, or forgets it."""
+
+    async def put(self) -> None:
+        place, name, address = wire.read_fields(self.json(), ("place", "name", "address"))
+        known = await asyncio.to_thread(page_memory.keep_view, place, name, address)
+        self._send(known, _stripped(place), "")
+
+
+class PageColumnsHandler(PageMemoryHandler):
+    """Chooses the columns of a table."""
+
+    async def put(self) -> None:
+        table, columns = wire.read_fields(self.json(), ("table", "columns"))
+        known = await asyncio.to_thread(page_memory.keep_columns, table, columns)
+        self._send(known, "", _stripped(table))
+
+
+def _stripped(checked: Any) -> str:
+    return str(checked).strip()
+
+
+_LINE = {"type": "string", "pattern": "^.{0,1000}$", "default": ""}
+_ANSWER = s.record(views=s.array(s.record(name=s.TEXT, address=s.TEXT)), columns=s.array(s.TEXT))
+_STRICT = {"additionalProperties": False}
+
+PAGE_MEMORY_ROUTES = (
+    Route(
+        "/page",
+        PageMemoryHandler,
+        {
+            "GET": Operation(
+                "What the page remembers for its user",
+                Response("named views and chosen columns; none stands for the usual ones", _ANSWER),
+                query=(
+                    Param("place", _LINE, "whose views: the id of an experiment, or `ui` for the page of all"),
+                    Param("table", _LINE, "which table's columns"),
+                ),
+            )
+        },
+    ),
+    Route(
+        "/page/views",
+        PageViewHandler,
+        {
+            "PUT": Operation(
+                "Give a view a name; with an empty address, forget it",
+                Response("all views of the place", _ANSWER),
+                body={**s.record(place=s.TEXT, name=s.TEXT, address=s.TEXT), **_STRICT},
+                refusals=(409,),
+            )
+        },
+        body_max=_BODY_MAX,
+    ),
+    Route(
+        "/page/columns",
+        PageColumnsHandler,
+        {
+            "PUT": Operation(
+                "Choose the columns of a table; an empty list restores the usual ones",
+                Response("the columns", _ANSWER),
+                body={**s.record(table=s.TEXT, columns=s.array(s.TEXT)), **_STRICT},
+                refusals=(409,),
+            )
+        },
+        body_max=_BODY_MAX,
+    ),
+)
