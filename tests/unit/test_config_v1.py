@@ -307,8 +307,6 @@ PLAIN = {
     "trial": {"command": "true", "codeDir": "."},
     "tuner": {"builtinTunerName": "Random"},
 }
-REMOTE = {"trainingServicePlatform": "remote", "trial": {"command": "true", "codeDir": ".", "gpuNum": 2}}
-MACHINE = {"ip": "h", "username": "me", "passwd": "x", "gpuIndices": "0"}
 
 
 @pytest.mark.parametrize(
@@ -316,11 +314,6 @@ MACHINE = {"ip": "h", "username": "me", "passwd": "x", "gpuIndices": "0"}
     [
         ({"searchSpace": None}, "there is no search space; give searchSpace or searchSpacePath"),
         ({"trial": {"codeDir": "."}}, "trial.command is not set"),
-        (
-            {"trial": {"command": "true", "gpuNum": 2}, "localConfig": {"gpuIndices": 0}},
-            "localConfig.gpuIndices: names fewer GPUs than the 2 that trial.gpuNum asks for",
-        ),
-        ({**REMOTE, "machineList": [MACHINE]}, "trial.gpuNum: is 2, but no machine's gpuIndices names so many"),
     ],
 )
 def test_sentences_name_fields_as_the_older_format_does(more: dict[str, Any], sentence: str) -> None:
@@ -328,13 +321,6 @@ def test_sentences_name_fields_as_the_older_format_does(more: dict[str, Any], se
     with pytest.raises(ConfigError) as caught:
         from_dict(config).checked(paths=False)
     assert sentence in str(caught.value)
-
-
-@pytest.mark.parametrize("gpus", [{"localConfig": {"maxTrialNumPerGpu": 2}}])
-def test_gpus_to_share_where_trials_get_none_are_a_warning(gpus: dict[str, Any]) -> None:
-    assert from_dict({**PLAIN, **gpus}).checked(paths=False).warnings == [
-        "maxTrialNumPerGpu has no effect on local: trials see all GPUs, or none; set trial.gpuNum to have GPUs assigned"
-    ]
 
 
 def test_a_tuner_of_ones_own_needs_no_search_space() -> None:
