@@ -16,12 +16,10 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from itertools import count, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import search_solvers, search_tables
-from nnilite._plugins import lookup
-from nnilite.tuning.class_args import construct
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,25 +60,23 @@ def alone(label: str, space: dict[str, Any], seed: int, loss: Objective) -> Iter
 def crowded(
     label: str, space: dict[str, Any], seed: int, loss: Objective, at_once: int
 ) -> Iterator[tuple[dict[str, Any], float]]:
-    """Results of one of our tuners where several trials run at once, end in any order, and may die."""
-    family, name = label.split(" ", 1)
-    if family != "nnilite":
-        raise ValueError(f"{label}: only nnilite's tuners are tried with several trials at once")
-    tuner: Any = construct(lookup.tuner_class(name), {"optimize_mode": "minimize", "seed": seed})
-    tuner.update_search_space(space)
+    """Results of a solver where several trials run at once, end in any order, and may die."""
+    solver = search_solvers.make_crowded(label, space, seed)
     luck, running = random.Random(seed), []
-    for number in count():
-        running.append((number, dict(tuner.generate_parameters(number))))
-        if len(running) < at_once:
-            continue
-        ended, parameters = running.pop(luck.randrange(at_once))
-        if luck.random() < DYING:
-            tuner.trial_end(ended, False)
-            continue
-        value = loss(parameters)
-        tuner.receive_trial_result(ended, parameters, value)
-        tuner.trial_end(ended, True)
-        yield parameters, value
+    try:
+        while (parameters := solver.ask()) is not None:
+            running.append((solver.asked, parameters))
+            if len(running) < at_once:
+                continue
+            asked, parameters = running.pop(luck.randrange(at_once))
+            if luck.random() < DYING:
+                solver.give_up(asked)
+                continue
+            value = loss(parameters)
+            solver.tell(parameters, value, asked)
+            yield parameters, value
+    finally:
+        solver.close()
 
 
 def interval(one: np.ndarray, other: np.ndarray) -> str:

@@ -29,7 +29,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BASELINE = "optuna default"
-SOLVERS = (BASELINE, "nnilite Auto", "nnilite Auto@4", "nnilite Auto@16", "nnilite TPE", "nnilite Random")
+CROWDS = (4, 16)  # trials at once
+SOLVERS = (
+    BASELINE,
+    "nnilite Auto",
+    *(f"{one}@{crowd}" for crowd in CROWDS for one in ("nnilite Auto", "optuna default", "optuna liar")),
+    "nnilite TPE",
+    "nnilite Random",
+)
 RESULTS = (25, 50, 100)
 FLOOR = 1e-3  # added to regrets: where both solvers find the best one, they are level
 RESAMPLES = 4000
@@ -90,7 +97,11 @@ def report(runs: dict[Job, list[float]], names: list[tuple[str, str]], kind: str
     ]
     labels = [label for label in SOLVERS if seeds(label, BASELINE)]
     pairs = [(label, BASELINE) for label in labels if label != BASELINE]
-    pairs += [(label, "nnilite Auto") for label in labels if "@" in label]
+    for label in labels:
+        one, _, crowd = label.partition("@")
+        if one == "nnilite Auto" and crowd:
+            rivals = ("nnilite Auto", f"optuna default@{crowd}", f"optuna liar@{crowd}")
+            pairs += [(label, rival) for rival in rivals if rival in labels]
     for label, other in pairs:
         chosen = seeds(label, other)
         one, two = found(label, chosen), found(other, chosen)

@@ -1,6 +1,7 @@
 """Who searches: nnilite's tuners, plain optuna with the same samplers, and NNI 3.0's own tuners.
 
-A solver is made for one run: `ask()` gives parameters, `tell(parameters, value)` their loss.
+A solver is made for one run: `ask()` gives parameters, `tell(parameters, value)` the loss of the last ones. Those of
+nnilite and optuna also take many at once: `asked` is the number of the last ones, and `tell` and `give_up` take it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,15 @@ class Solver(Protocol):
     def close(self) -> None: ...
 
 
+class CrowdedSolver(Solver, Protocol):
+    """Takes results in any order."""
+
+    @property
+    def asked(self) -> int: ...
+    def tell(self, parameters: dict[str, Any], value: float, asked: int | None = None) -> None: ...
+    def give_up(self, asked: int) -> None: ...
+
+
 class Ours:
     """A tuner of nnilite. Raises: SpaceError if it cannot take the space."""
 
@@ -46,9 +56,17 @@ class Ours:
         except NoMoreTrialError:
             return None
 
-    def tell(self, parameters: dict[str, Any], value: float) -> None:
-        self._tuner.receive_trial_result(self._count - 1, parameters, value)
-        self._tuner.trial_end(self._count - 1, True)
+    @property
+    def asked(self) -> int:
+        return self._count - 1
+
+    def tell(self, parameters: dict[str, Any], value: float, asked: int | None = None) -> None:
+        asked = self.asked if asked is None else asked
+        self._tuner.receive_trial_result(asked, parameters, value)
+        self._tuner.trial_end(asked, True)
+
+    def give_up(self, asked: int) -> None:
+        self._tuner.trial_end(asked, False)
 
     def close(self) -> None:
         self._tuner._on_exit()
@@ -70,6 +88,7 @@ class Plain:
             raise SpaceError("optuna's GP draws nested parameters at random")
         samplers: dict[str, Callable[[], Any]] = {
             "default": lambda: optuna.samplers.TPESampler(seed=seed),
+            "liar": lambda: optuna.samplers.TPESampler(seed=seed, constant_liar=True),
             "TPE": lambda: optuna.samplers.TPESampler(seed=seed, multivariate=True, group=nested),
             "CMA-ES": lambda: optuna.samplers.CmaEsSampler(seed=seed),
             "GP": lambda: optuna.samplers.GPSampler(seed=seed),
@@ -99,8 +118,17 @@ class Plain:
         step = p.q if p.q is not None and not p.log else None
         return self._trial.suggest_float(name, p.low, p.high, log=p.log, step=step)
 
-    def tell(self, parameters: dict[str, Any], value: float) -> None:
-        self._study.tell(self._trial, value)
+    @property
+    def asked(self) -> int:
+        return int(self._trial.number)
+
+    def tell(self, parameters: dict[str, Any], value: float, asked: int | None = None) -> None:
+        self._study.tell(self.asked if asked is None else asked, value)
+
+    def give_up(self, asked: int) -> None:
+        import optuna
+
+        self._study.tell(asked, state=optuna.trial.TrialState.FAIL)
 
     def close(self) -> None:
         pass
@@ -142,6 +170,14 @@ class Nni:
 
     def close(self) -> None:
         pass
+
+
+def make_crowded(label: str, space: dict[str, Any], seed: int) -> CrowdedSolver:
+    """As `make`, for several trials at once. Raises: ValueError for NNI's tuners."""
+    family, name = label.split(" ", 1)
+    if family == "NNI":
+        raise ValueError(f"{label}: NNI's tuners are not tried with several trials at once")
+    return Ours(name, space, seed) if family == "nnilite" else Plain(name, space, seed)
 
 
 def make(label: str, space: dict[str, Any], seed: int, nni_python: Path | None) -> Solver:

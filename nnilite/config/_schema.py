@@ -54,6 +54,7 @@ def _parameter(kind: ParameterKind) -> dict[str, Any]:
             "_type": {"const": kind.value},
             "_value": _value(kind),
             "_unit": {"type": "string", "maxLength": 20},
+            "_default": {},
             **({"_ordered": {"type": "boolean"}} if kind is ParameterKind.CHOICE else {}),
         },
         "required": ["_type", "_value"],

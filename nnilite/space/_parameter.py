@@ -77,6 +77,7 @@ class Parameter:
     parent: tuple[Key, int] | None = None  # active if that choice has chosen that option; None: always
     nested: bool = False  # a choice between subspaces
     ordered: bool = False  # a choice whose options are numbers in ascending order: near ones are alike
+    default: int | float | None = None  # the raw value that is tried first, and near which good ones are expected
 
     @property
     def name(self) -> str:

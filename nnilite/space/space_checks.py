@@ -6,9 +6,11 @@ import difflib
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from nnilite.errors import SpaceError
 from nnilite.space._parameter import MOST_STEPS, Key, Parameter, ParameterKind, brief, write_canonical
 
 if TYPE_CHECKING:
@@ -104,14 +106,26 @@ class _SpaceReader:
         kind = self.kind(given, at)
         if kind is None or not self.check_extras(given, kind, at):
             return
-        value = given["_value"]
-        at = (*at, "_value")
+        value, count = given["_value"], len(self.parameters)
+        below = (*at, "_value")
         if not isinstance(value, (list, tuple)):
-            self.faults.append((at, f"must be a list, not {value!r}"))
+            self.faults.append((below, f"must be a list, not {value!r}"))
         elif kind is ParameterKind.CHOICE:
-            self.choice(value, path, at, parent, given.get("_ordered", False))
+            self.choice(value, path, below, parent, given.get("_ordered", False))
         else:
-            self.number(kind, value, path, at, parent)
+            self.number(kind, value, path, below, parent)
+        if "_default" in given and len(self.parameters) > count:
+            self.take_default(count, given["_default"], (*at, "_default"))
+
+    def take_default(self, number: int, value: Json, at: Key) -> None:
+        """Give a parameter its default, which is the name of the option for a choice between subspaces."""
+        parameter = self.parameters[number]
+        try:
+            raw = parameter.raw({"_name": value} if parameter.nested else value)
+        except SpaceError:
+            self.faults.append((at, f"must be {parameter.domain}, not {brief(value)}"))
+            return
+        self.parameters[number] = replace(parameter, default=raw)
 
     def kind(self, given: Json, at: Key) -> ParameterKind | None:
         if not isinstance(given, Mapping):
@@ -130,7 +144,7 @@ class _SpaceReader:
             return None
 
     def check_extras(self, given: Mapping[str, Json], kind: ParameterKind, at: Key) -> bool:
-        """Return whether `_unit` and `_ordered`, which may be left out, can be used."""
+        """Return whether `_unit` and `_ordered`, which may be left out, are usable."""
         unit, ordered = given.get("_unit", ""), given.get("_ordered", False)
         if not isinstance(unit, str) or len(unit) > _LONGEST_UNIT:
             self.faults.append(((*at, "_unit"), f"must be a text of at most {_LONGEST_UNIT} characters, not {unit!r}"))

@@ -28,6 +28,7 @@ __all__ = ["Cube", "Matrix", "Vector", "generator"]
 _ABSENT = -1.0
 _TAIL = 1e-9  # the normal types have no end
 _REACH = 3.0  # standard deviations
+_APART = 0.02  # distance of features below which points are nearly alike
 _MOST_CELLS = 20  # of a finite parameter that are all tried
 _STANDARD = NormalDist()
 _deviations = np.vectorize(_STANDARD.inv_cdf, otypes=[float])  # numpy alone has no quantiles
@@ -84,7 +85,7 @@ class Cube:
 
     def features(self, rows: Matrix) -> Matrix:
         """Return the feature rows of (snapped) position rows."""
-        active = self._find_active(rows)
+        active = self.find_active(rows)
         columns: list[Vector] = []
         for column, one_hot in enumerate(self._one_hot):
             values = rows[:, column]
@@ -97,7 +98,8 @@ class Cube:
                 columns.append(np.where(active[:, column], values, _ABSENT))
         return np.column_stack(columns) if columns else np.zeros((len(rows), 1))
 
-    def _find_active(self, rows: Matrix) -> NDArray[np.bool_]:
+    def find_active(self, rows: Matrix) -> NDArray[np.bool_]:
+        """Return of each position row which columns count: those at the top, and what chosen options bring."""
         active = np.ones(rows.shape, dtype=bool)
         for column, parameter in enumerate(self.parameters):
             if parameter.parent is None:
@@ -107,6 +109,17 @@ class Cube:
             chosen = np.floor(rows[:, above] * (self._counts[above] or 1)).astype(int) == option
             active[:, column] = active[:, above] & chosen
         return active
+
+    def nearly_alike(self, rows: Matrix, others: Matrix) -> NDArray[np.bool_]:
+        """Return of each position row whether one of `others` is nearly alike.
+
+        A model that is sure where the lowest point is would send every worker there.
+        """
+        if not len(others):
+            return np.zeros(len(rows), dtype=bool)
+        ours, theirs = self.features(rows), self.features(others)
+        squares = np.square(ours).sum(axis=1)[:, None] + np.square(theirs).sum(axis=1)[None, :]
+        return np.asarray((squares - 2.0 * ours @ theirs.T).min(axis=1) < _APART**2)
 
     def drawn(self, count: int, numbers: np.random.Generator) -> Matrix:
         """Draw position rows at random, as the space says."""

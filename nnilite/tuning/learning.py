@@ -23,6 +23,7 @@ from nnilite.errors import NoMoreTrialError, SpaceError
 from nnilite.space import Constraints, Key, Parameter, SearchSpace
 from nnilite.tuner import EXTRAS, Call, Tuner, scalar
 from nnilite.tuning.class_args import one_of, whole_number
+from nnilite.tuning.prior import Prior, falling_share
 
 if TYPE_CHECKING:
     from nnilite.records import Json
@@ -88,6 +89,9 @@ class LearningTuner(Tuner):
     learns = True
     """Whether results change proposals. If not, points of a space without end are not kept: no proposal needs them."""
 
+    scores_prior = False
+    """Whether scores of proposals have the prior of the defaults, so that none need be drawn around them."""
+
     extra_keys: frozenset[str] = frozenset()
     """Keys that the tuner adds to the parameters beside those of the space."""
 
@@ -96,6 +100,7 @@ class LearningTuner(Tuner):
 
     space: SearchSpace
     _rules: Constraints | None = None
+    _prior: Prior | None = None
     _keeps_points = True
 
     def __init__(self, optimize_mode: str = "minimize", seed: int | None = None) -> None:
@@ -138,7 +143,7 @@ class LearningTuner(Tuner):
         """Become the model of another tuner, which owns the points and calls the hooks. Raises: SpaceError."""
         self._accept(owner.space)
         self.space = self._space = owner.space
-        self._rules = owner._rules
+        self._rules, self._prior = owner._rules, owner._prior
         self.points, self._running, self._seen = owner.points, owner._running, owner._seen
         self._restart()
 
@@ -153,7 +158,7 @@ class LearningTuner(Tuner):
         if rules is not None:
             rules.check(space)
         self._accept(space)
-        self.space, self._space, self._rules = space, space, rules
+        self.space, self._space, self._rules, self._prior = space, space, rules, Prior.of(space)
         self._keeps_points = self.learns or space.size is not None
         self._extras = (EXTRAS | self.extra_keys) - names
         self._seen.clear()
@@ -167,6 +172,13 @@ class LearningTuner(Tuner):
         if self._space is None:
             raise SpaceError("a tuner needs a search space before it can propose anything")
         parameters = self._suggest(parameter_id, self.rng(parameter_id))
+        if self._prior is not None:
+            share = falling_share(len(self.points)) if self.learns and self.distinct and not self.scores_prior else 0.0
+            rng = self.rng(parameter_id, _PRIOR_ATTEMPT)
+            leaning = self._prior.replace(self._flatten_value(parameters) or {}, parameter_id, share, rng)
+            if leaning is not None:
+                added = {key: value for key, value in parameters.items() if key in self._extras}
+                parameters = {**self.space.build(leaning), **added}
         if self._rules is not None or (self.distinct and self.space.size is not None):
             parameters = self._acceptable(parameters, parameter_id)
         self._open(parameters, parameter_id)
@@ -295,6 +307,7 @@ class LearningTuner(Tuner):
 _MODEL_TRIES = 6
 _CONSTRAINED_TRIES = 20
 _RANDOM_TRIES = 50
+_PRIOR_ATTEMPT = -1
 
 
 def derived_seed(*parts: int) -> int:

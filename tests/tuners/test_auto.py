@@ -10,15 +10,18 @@ import numpy as np
 import pytest
 
 from nnilite import Search
+from nnilite._plugins.lookup import tuner_class
 from nnilite.config import from_dict
 from nnilite.errors import ConfigError
 from nnilite.space import SearchSpace
 from nnilite.tuner import Call, CallKind
+from nnilite.tuning.class_args import construct
 from nnilite.tuning.cube import Cube
 from nnilite_optuna import AutoTuner, _auto
 from nnilite_optuna._auto import choose
 from nnilite_optuna._bayes import log_improvement
 from nnilite_optuna._matern import MaternProcess, likeliest
+from nnilite_optuna._success import Success
 
 NUMBERS = {f"x{k}": {"_type": "uniform", "_value": [-5, 5]} for k in range(3)}
 MIXED = {**NUMBERS, "kind": {"_type": "choice", "_value": ["a", "b", "c"]}}
@@ -96,8 +99,9 @@ def test_it_says_what_it_chose_and_why(caplog):
     assert f"after 0 results, {tuner.explain_choice()}" in caplog.text
 
 
-def test_sixteen_at_once_are_not_nearly_alike():
-    tuner = AutoTuner("minimize", seed=3)
+@pytest.mark.parametrize("name", ["Auto", "GP", "Metis", "SMAC", "DNGO", "TPE"])
+def test_sixteen_at_once_are_not_nearly_alike(name):
+    tuner = construct(tuner_class(name), {"optimize_mode": "minimize", "seed": 3})
     tuner.update_search_space(NUMBERS)
     searched(tuner, 25)
     cube = Cube(tuner.space)
@@ -105,6 +109,51 @@ def test_sixteen_at_once_are_not_nearly_alike():
     rows = cube.positions([tuner.space.flatten(parameters) for parameters in together])
     gaps = [float(np.linalg.norm(one - other)) for one, other in itertools.combinations(rows, 2)]
     assert min(gaps) > 0.01
+
+
+CELLS = {f"x{k}": {"_type": "randint", "_value": [0, 5]} for k in range(3)}
+
+
+def test_what_failed_by_bad_luck_has_a_second_chance_and_no_third():
+    tuner = AutoTuner("minimize", seed=2)
+    tuner.update_search_space(CELLS)
+    searched(tuner, 15)
+    best = {"x0": 1, "x1": 1, "x2": 1}
+    assert best not in [point.parameters for point in tuner.points]
+    proposed = []
+    for number in range(15, 50):
+        proposed.append(tuner.generate_parameters(number))
+        if proposed[-1] == best:
+            tuner.trial_end(number, False)
+        else:
+            tuner.receive_trial_result(number, proposed[-1], loss(proposed[-1]))
+    assert [proposed.count(one) for one in proposed].count(1) == len(proposed) - 2
+    assert proposed.count(best) == 2
+
+
+def test_a_region_where_all_trials_fail_is_left():
+    tuner = AutoTuner("minimize", seed=2)
+    tuner.update_search_space(NUMBERS)
+    failed = []
+    for number in range(60):
+        parameters = tuner.generate_parameters(number)
+        failed.append(parameters["x0"] > 0)  # the better half, by what losses say
+        if failed[-1]:
+            tuner.trial_end(number, False)
+        else:
+            tuner.receive_trial_result(number, parameters, loss(parameters))
+    assert sum(failed[30:]) <= 20  # which were all thirty
+
+
+def test_lone_failures_hardly_lower_the_chance_of_success():
+    cube = Cube(SearchSpace.parse(NUMBERS))
+    rows = list(cube.drawn(40, np.random.default_rng(0)))
+    alone = Success(cube, rows[1:], rows[:1])
+    assert len(alone.hopeless) == 0
+    assert alone.log_chance(np.array(rows[:1]))[0] > np.log(0.3)
+    together = Success(cube, rows[1:], [rows[0] + 0.01 * k for k in range(10)])
+    assert len(together.hopeless) == 10
+    assert together.log_chance(np.array(rows[:1]))[0] < np.log(0.2) < together.log_chance(np.array([1 - rows[0]]))[0]
 
 
 def test_it_finds_the_bottom_of_a_bowl_and_the_right_choice():

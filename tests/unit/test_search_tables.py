@@ -58,10 +58,14 @@ def test_the_interval_is_about_the_difference_and_wider_with_noise() -> None:
     assert low < -0.5 < high
 
 
-def test_with_several_at_once_there_are_as_many_results_and_each_is_of_its_parameters() -> None:
+@pytest.mark.parametrize("label", ["nnilite Random", "optuna default", "optuna liar"])
+def test_with_several_at_once_there_are_as_many_results_and_each_is_of_its_parameters(label: str) -> None:
     space = {"x": {"_type": "uniform", "_value": [0, 1]}}
-    found = list(islice(search_published.crowded("nnilite Random", space, 1, lambda p: 2 * p["x"], 4), 50))
+    found = list(islice(search_published.crowded(label, space, 1, lambda p: 2 * p["x"], 4), 50))
     assert len({parameters["x"] for parameters, _ in found}) == 50
     assert all(value == 2 * parameters["x"] for parameters, value in found)
-    with pytest.raises(ValueError, match="only nnilite's tuners"):
-        next(search_published.crowded("optuna TPE", space, 1, lambda p: 0.0, 4))
+
+
+def test_tuners_of_nni_take_one_trial_at_a_time() -> None:
+    with pytest.raises(ValueError, match="not tried with several trials at once"):
+        next(search_published.crowded("NNI TPE", {}, 1, lambda p: 0.0, 4))

@@ -114,6 +114,7 @@ class AutoTuner(LearningTuner):
         This is done at once and not at the next proposal, so that a replay does it at the same event.
         """
         self._chosen, self._searcher = choice, self._made(choice.name)
+        self.scores_prior = self._searcher.scores_prior
         self._searcher.serve(self)
         for point in self.points:
             point.notes.clear()

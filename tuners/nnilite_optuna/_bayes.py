@@ -8,25 +8,30 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from nnilite.records import Json
-from nnilite.tuning.learning import LearningTuner, Point
+from nnilite.tuning.learning import LearningTuner, Point, PointState, canonical
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
 
     from nnilite.tuning.cube import Cube, Matrix, Vector
 
 _FAR, _NEAR = 700, 300  # candidates of a proposal: anywhere, and near the best results
 _ROUNDS, _AROUND = 6, 120  # of the search around the best candidates
 _SPREAD = 4  # random points of which the farthest one is taken at the start
-_APART = 0.02  # distance in the unit cube below which points are nearly alike
 _LEADERS = 6  # around which the search goes on
 _MOST_CHECKED = 200  # against constraints, each time
+_PRIOR_WEIGHT = 8.0  # results after which the logarithm of the prior counts as much as that of the improvement
 _NEARLY_ALIKE = 1e6  # what they lose of their score
 
 
 class BayesTuner(LearningTuner):
-    """A Gaussian process, and the point of the largest expected improvement. All space types, nested ones included."""
+    """A Gaussian process, and the point of the largest expected improvement. All space types, nested ones included.
+
+    Defaults of parameters weigh the improvement less the more results there are (Hvarfner et al., 2022, "piBO:
+    Augmenting Acquisition Functions with User Beliefs for Bayesian Optimization").
+    """
+
+    scores_prior = True
 
     def _restart(self) -> None:
         from nnilite.tuning.cube import Cube
@@ -40,7 +45,9 @@ class BayesTuner(LearningTuner):
         self._count += 1
 
     def _closed(self, point: Point) -> None:
-        self._belief.learn(point)
+        row = self._belief.learn(point)
+        if point.state is PointState.FAILED and self._belief.is_new_failure(row):
+            self._seen.discard(canonical(point.parameters))  # it may have been bad luck: a second chance
 
     def _suggest(self, parameter_id: int, rng: random.Random) -> Json:
         from nnilite.tuning.cube import generator
@@ -49,6 +56,8 @@ class BayesTuner(LearningTuner):
             return self.space.sample(rng)
         running = self._cube.positions([p.flat for p in self._running.values() if p.flat is not None])
         begins = self._count < min(10, 2 + self._cube.width) or self._belief.results < 2
+        if begins and self._prior is not None and rng.random() < 0.5:
+            return self.space.build(self._prior.draw(rng))
         row = self._spread(running, generator(rng)) if begins else self._best(running, generator(rng))
         return self.space.build(self._cube.flat(row))
 
@@ -71,13 +80,16 @@ class BayesTuner(LearningTuner):
         process, rows = self._belief.process()
         means, _ = process.predict(cube.features(rows))
         lowest = float(means.min())
-        process = process.believing(cube.features(np.vstack([running, self._belief.failed])))
+        success = self._belief.success()
+        process = process.believing(cube.features(np.vstack([running, success.hopeless])))
         finite = self.distinct and not cube.continuous.any()
-        tried = {row.tobytes() for row in (*self._belief.tried, *running)} if finite else set()
+        tried = {row.tobytes() for row in (*self._belief.closed, *running)} if finite else set()
 
         def score(candidates: Matrix) -> Vector:
-            found = log_improvement(*process.predict(cube.features(candidates)), lowest)
-            found = np.where(_is_near(candidates, running), found - _NEARLY_ALIKE, found)
+            found = success.weigh(log_improvement(*process.predict(cube.features(candidates)), lowest), candidates)
+            if self._prior is not None:
+                found = found + _PRIOR_WEIGHT / self._belief.results * self._prior.log_density(cube, candidates)
+            found = np.where(cube.nearly_alike(candidates, running), found - _NEARLY_ALIKE, found)
             return np.where([row.tobytes() in tried for row in candidates], -np.inf, found) if tried else found
 
         best = rows[np.argsort(means, kind="stable")[:5]]
@@ -99,19 +111,6 @@ class BayesTuner(LearningTuner):
             return order[:_LEADERS]
         good = (k for k in order if rules.violated(self.space.build(self._cube.flat(rows[k]))) is None)
         return list(islice(good, _LEADERS)) or order[:_LEADERS]
-
-
-def _is_near(rows: Matrix, running: Matrix) -> NDArray[np.bool_]:
-    """Return of each row whether a running point is nearly alike.
-
-    Where the process is sure of the lowest point, what it believes of running points does not keep others away.
-    """
-    import numpy as np
-
-    if not len(running):
-        return np.zeros(len(rows), dtype=bool)
-    apart = np.square(rows).sum(axis=1)[:, None] + np.square(running).sum(axis=1)[None, :] - 2.0 * rows @ running.T
-    return np.asarray(apart.min(axis=1) < _APART**2)
 
 
 def log_improvement(mean: Vector, deviation: Vector, lowest: float) -> Vector:

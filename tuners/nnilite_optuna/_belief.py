@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nnilite.tuning.learning import Point, PointState
 from nnilite_optuna._matern import MaternProcess, Scales, likeliest
+from nnilite_optuna._success import Success
 
 if TYPE_CHECKING:
     from nnilite.tuning.cube import Cube, Matrix, Vector
 
 _MOST_POINTS = 200  # that the process knows: the best and the latest
-_MOST_FAILED = 50
 
 
 class Belief:
@@ -25,23 +26,34 @@ class Belief:
         self._ended: list[Point] = []
         self._rows: list[Vector] = []
         self._failed: list[Vector] = []
+        self._failures: Counter[bytes] = Counter()  # of each row
         self._fit: tuple[int, Scales, float] | None = None  # to so many results; their scales and power
         self.results = 0
 
-    def learn(self, point: Point) -> None:
-        """Take a point that has ended."""
-        row = self._cube.positions([point.flat or {}])[0]
+    def learn(self, point: Point) -> Vector:
+        """Take a point that has ended, and return its row."""
+        row: Vector = self._cube.positions([point.flat or {}])[0]
         if point.state is PointState.FAILED:
             self._failed.append(row)
-            return
+            self._failures[row.tobytes()] += 1
+            return row
         self._ended.append(point)
         self._rows.append(row)
         self.results += point.state is PointState.DONE
+        return row
+
+    def is_new_failure(self, row: Vector) -> bool:
+        """Return whether the point of this row has failed once, and not more often."""
+        return self._failures[row.tobytes()] == 1
+
+    def success(self) -> Success:
+        """Return what is known of where points succeed."""
+        return Success(self._cube, self._rows, self._failed)
 
     @property
-    def failed(self) -> Matrix:
-        """Rows of points that failed: nothing is known of them, but new ones keep away."""
-        return np.array(self._failed[-_MOST_FAILED:]).reshape(-1, self._cube.width)
+    def closed(self) -> list[Vector]:
+        """Rows of points that need not be tried again: those with a result, and those that failed twice."""
+        return [*self._rows, *(row for row in self._failed if not self.is_new_failure(row))]
 
     @property
     def tried(self) -> Matrix:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Score = Callable[[Matrix], Vector]
 
 _MOST_FAILED = 50  # that models heed
+_NEARLY_ALIKE = 1e6  # what points that are nearly alike to running ones lose of their score
 
 
 def need_sklearn() -> None:
@@ -119,17 +120,29 @@ class SurrogateTuner(LearningTuner):
         return sorted({*(int(k) for k in best), *latest})
 
     def _fresh(self, score: Score) -> Score:
-        """In a finite space, drop what was tried from the score; otherwise the best would be proposed repeatedly."""
+        """Lower the score of what is nearly alike to a running point.
+
+        In a finite space, drop what was tried from it; otherwise the best would be proposed repeatedly.
+        """
         import numpy as np
 
+        running = self._list_running()
+
+        def apart(rows: Matrix) -> Vector:
+            found = score(rows)
+            return np.where(self._cube.nearly_alike(rows, running), found - _NEARLY_ALIKE, found)
+
         if not self.distinct or self._cube.continuous.any():
-            return score
+            return apart
         tried = {row.tobytes() for row in (*self._rows, *self._failed[:-1], *self._list_unmeasured())}
 
         def fresh(rows: Matrix) -> Vector:
-            return np.where([row.tobytes() in tried for row in rows], -np.inf, score(rows))
+            return np.where([row.tobytes() in tried for row in rows], -np.inf, apart(rows))
 
         return fresh
+
+    def _list_running(self) -> Matrix:
+        return self._cube.positions([p.flat for p in self._running.values() if p.flat is not None])
 
     def _list_unmeasured(self) -> Matrix:
         """Return position rows of the points that run now, and of those that failed.
@@ -139,8 +152,7 @@ class SurrogateTuner(LearningTuner):
         """
         import numpy as np
 
-        running = self._cube.positions([p.flat for p in self._running.values() if p.flat is not None])
-        return np.vstack([running, *self._failed[-_MOST_FAILED - 1 : -1]])
+        return np.vstack([self._list_running(), *self._failed[-_MOST_FAILED - 1 : -1]])
 
 
 def levelled(losses: Vector, bends: bool = True) -> tuple[Vector, float]:

@@ -237,6 +237,7 @@ export type Change =
 /** One parameter of a search space, as NNI writes it. */
 export type Space = ({ _type: "choice"; _value: Json[] } | { _type: Distribution; _value: number[] }) & {
   _unit?: string;
+  _default?: Json;
 };
 type Distribution =
   | "randint"
