@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import defaultdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -80,7 +81,7 @@ class Callback(ThreadingHTTPServer):
         self.events: list[KeeperEvent] = []
         self.metrics: list[Reported] = []
         self.uses: list[Used] = []
-        self.output = {"stdout": b"", "stderr": b""}
+        self.output = defaultdict(bytes, stdout=b"", stderr=b"")
         self.doubled = 0
         self.requests = 0
         self.largest = 0  # bytes of a request

@@ -197,12 +197,20 @@ class AttemptRun:
         exited = self._read_record("exit")
         if started is not None:
             self._courier.notify(started)
-        self._courier.close(exited)
+        self._courier.close(exited, self._rank_files())
         self._start_courier()
         self._linger()
         if self._courier.fenced:
             return FENCED
         return 0 if self._courier.outbox.complete else UNDELIVERED
+
+    def _rank_files(self) -> Dict[str, OutputFile]:
+        """Return what the first node of a distributed trial has collected of its ranks, to be sent as output is."""
+        if not self._spec.distributed:
+            return {}
+        from .node_start import list_collected
+
+        return list_collected(self._spec, self._folder)
 
     def _read_record(self, name: str) -> Optional[Dict[str, Any]]:
         """Return a record that an earlier keeper has written; None if there is none."""
@@ -394,7 +402,7 @@ class AttemptRun:
         when = wall + time.monotonic() - monotonic  # the clock may have been set meanwhile
         exited = {"time": when, "code": code, "message": message, "cause": self._cause, "run": self.run_id}
         self._unwritten = {} if self._folder.write("exit", exited) else exited
-        self._courier.close(exited)
+        self._courier.close(exited, self._rank_files())
 
     def _write_end(self) -> None:
         """Try again to write the end after disk errors: if this process is killed, only that file has it."""

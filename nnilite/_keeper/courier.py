@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
 
 from .folder import Folder
 from .link import LinkDown, RestLink, modified
@@ -19,6 +19,7 @@ from .spec import Spec
 
 if TYPE_CHECKING:
     from .link_choice import Link
+    from .output import OutputFile
     from .use import TrialMeter
 
 _GATHER_S = 0.05  # the pause between two requests
@@ -83,9 +84,13 @@ class Courier:
         if isinstance(self._link, RestLink):
             self._process, self._process_began = process, time.monotonic()
 
-    def close(self, exited: Optional[Dict[str, Any]]) -> None:
-        """Note that the trial has ended and its files are final. `exited`: the record of the end, if there is one."""
+    def close(self, exited: Optional[Dict[str, Any]], files: Mapping[str, OutputFile]) -> None:
+        """Note that the trial has ended and its files are final.
+
+        `exited`: the record of the end, if there is one. `files`: further streams that are sent now, by their names.
+        """
         with self._condition:
+            self.outbox.last_files = dict(files)
             self.outbox.exited = exit_event(exited) if exited else None
             self.outbox.closed = True
             self._news = True

@@ -180,7 +180,8 @@ def _leave(spec: Spec, wake: Wake) -> None:
     if not delivered or delivered.get("complete") or delivered.get("fenced") or spec.report == "stdout":
         return
     for stream, offset in (delivered.get("output") or {}).items():
-        _print_output(stream, os.path.join(spec.directory, "trial." + stream), offset)
+        if os.path.exists(os.path.join(spec.directory, "trial." + stream)):  # those of ranks stay where they are
+            _print_output(stream, os.path.join(spec.directory, "trial." + stream), offset)
     attempt_run.AttemptRun(spec.but(report="stdout", send_output=False), folder, wake).deliver()
 
 

@@ -38,6 +38,8 @@ def main(directory: str) -> int:
         if not node.processes.over:
             node.end_all("")
             node.processes.kill()
+    if node.is_told_to_end and not node.terminated:
+        return 0  # the first node reports why: a platform that counts failed nodes would take this for another failure
     if str(ended) and not node.terminated:
         folder.write("ranks", {"message": str(ended), "cause": ended.cause, "code": node.code})
         return status(node.code) if node.code else _NO_RANKS

@@ -6,9 +6,11 @@
     node            the number of this node, from 0; or
     node_variable   the environment variable with that number, on platforms that start the same job on all nodes: then
                     only the first one reports
+    node_offset     what to add to it; 0 if not set
     here            how many nodes this machine stands for; 1 unless it stands for all of them
     first           the addresses at which other nodes may reach the first one, or
-    first_variables  the environment variables with these, separated by commas
+    first_variables  the environment variables with these, separated by commas, or
+    first_command   a command of the shell that prints one
     shared          whether all nodes have the same folder: then the others use folders within it, and leave their
                     reports there
 """
@@ -16,18 +18,25 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 
 from .node_link import ports_of
+from .output import OutputFile
 from .proof import code
 from .spec import SpecError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Dict
+
     from .folder import Folder
     from .spec import Spec
 
+_RANK_LOG = re.compile(r"rank-[1-9][0-9]{0,3}\.log")
+_ASK_S = 30.0
+_IN_LOG_BYTES = 200_000  # of each rank, on platforms where a log of theirs takes it
 _MAIN = """import sys
 sys.path.insert(0, sys.argv[1])
 from nnilite._keeper.node import main
@@ -43,16 +52,56 @@ def placed(spec: Spec) -> Spec:
         number = os.environ.get(variable) or ""
         if not number.isdigit():
             raise SpecError("{} has no number of this node".format(variable))
-        told["node"] = int(number)
+        told["node"] = int(number) + int(told.get("node_offset") or 0)
     if told.get("first_variables"):
         values = [os.environ.get(name, "") for name in told["first_variables"]]
         told["first"] = [word for value in values for word in value.split(",") if word]
+    if told.get("first_command") and told.get("node"):
+        told["first"] = [_ask(told["first_command"])]
     if not told.get("node") or not (told.get("shared") or variable):
         return spec.but(distributed=told)
     storage = dict(spec.storage, read_only=True) if spec.storage else {}
     alone = {"callback": None, "callback_file": None, "report": "rest", "send_output": False, "storage": storage}
     place = os.path.join(spec.directory, "nodes", str(told["node"])) if told.get("shared") else spec.directory
     return spec.but(distributed=told, directory=place, **alone)
+
+
+def _ask(command: str) -> str:
+    """Return what a command of the shell prints. Raises: SpecError."""
+    import subprocess
+
+    pipe = subprocess.PIPE
+    try:
+        found = subprocess.run(["/bin/sh", "-c", command], stdout=pipe, stderr=pipe, check=True, timeout=_ASK_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        said = (getattr(error, "stderr", None) or b"").decode("utf-8", "replace").strip()
+        raise SpecError("the address of the first node cannot be found: {}".format(said or error)) from error
+    return found.stdout.decode("utf-8", "replace").strip()
+
+
+def list_collected(spec: Spec, folder: Folder) -> Dict[str, OutputFile]:
+    """Return the records and the output of ranks that the first node has, by the names of the streams that carry them.
+
+    The trial is over. What goes into the log of a platform is cut first: such logs are kept short. Nothing is returned
+    where output is not sent.
+    """
+    if spec.distributed.get("node") or not spec.send_output:
+        return {}
+    found = {"roles": OutputFile(os.path.join(folder.path, "roles.json"), 0)}
+    place = os.path.join(folder.path, "roles")
+    try:
+        names = sorted(name for name in os.listdir(place) if _RANK_LOG.fullmatch(name))
+    except OSError:  # no rank was started
+        names = []
+    for name in names:
+        output = OutputFile(os.path.join(place, name), _IN_LOG_BYTES if spec.report == "stdout" else 0)
+        output.grown()
+        try:
+            output.cut()
+        except OSError as error:
+            folder.add_to_log("{} cannot be cut: {}".format(output.path, error))
+        found[name[: -len(".log")]] = output
+    return found
 
 
 def command(spec: Spec, folder: Folder) -> str:

@@ -151,6 +151,7 @@ class OtherNode(NodeRun):
                 self.end_all(str(error), error.cause)
             self._tell_again = True
         if message.get("end") and not self.ending:
+            self.is_told_to_end = True
             self.end_all("ended, since another node has ended")
         if message.get("over"):
             self._over = True

@@ -57,6 +57,7 @@ class Outbox:
         self.started: Optional[Dict[str, Any]] = None
         self.exited: Optional[Dict[str, Any]] = None
         self.closed = False  # the trial has ended, and the files will not change any more
+        self.last_files: Dict[str, OutputFile] = {}  # further streams, which are sent once it is closed
         self.metrics = 0
         self.output = dict.fromkeys(outputs, 0)
         self.reader = SpoolReader(folder.metrics)
@@ -86,16 +87,23 @@ class Outbox:
         the trial would be sent before the rest of its reports.
         """
         closed = self.closed
+        if closed and self.last_files:
+            self._files, self.last_files = {**self._files, **self.last_files}, {}
+            self.output = {**dict.fromkeys(self._files, 0), **self.output}
         events = [self.started] if self.started else []
         reports = self._reports(closed)
         events += [_report_event(report) for report in reports]
         more = not self._drained or len(reports) < len(self._pending)
-        output = dict(self.output)
+        output, taken = dict(self.output), 0
         for stream, file in self._files.items():
+            if taken > _MAX_BYTES // 2:  # of many ranks
+                more = True
+                break
             piece = self._insist(stream, b"", partial(self._piece, stream, file, closed))
             if piece:
                 events.append(_output(stream, output[stream], piece))
                 output[stream] += len(piece)
+                taken += len(piece)
                 more = more or len(piece) >= self._piece_bytes
         last = closed and not more
         metrics = reports[-1].number + 1 if reports else self.metrics

@@ -15,6 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List
 
+_PIECE_BYTES = 8192
+
 
 class StdoutLink:
     """Prints events as lines `NNILITE_EVENT {json}`, for services that read the platform's log.
@@ -43,8 +45,10 @@ class StdoutLink:
 
     def _convert(self, event: Dict[str, Any]) -> bytes:
         """Return what is printed for an event."""
-        if event["type"] == "output":
+        if event["type"] == "output" and event["stream"] in self._unfinished:
             return self._lines(event["stream"], base64.b64decode(event["data"]))
+        if event["type"] == "output":  # of another rank: in short lines, since some platforms split long ones
+            return b"".join(_mark(json.dumps(piece)) for piece in _split(event))
         told = json.dumps(event)
         if event["type"] != "exit":
             self._recap.record(event["type"], told)
@@ -71,6 +75,19 @@ class StdoutLink:
 
     def close(self) -> None:
         """Do nothing, as nothing is open."""
+
+
+def _split(event: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """Return an event of output as several with less output each."""
+    data = base64.b64decode(event["data"])
+    return [
+        dict(
+            event,
+            offset=event["offset"] + begin,
+            data=base64.b64encode(data[begin : begin + _PIECE_BYTES]).decode("ascii"),
+        )
+        for begin in range(0, len(data), _PIECE_BYTES)
+    ]
 
 
 def _mark(event: str) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +26,7 @@ T = TypeVar("T")
 # The ends that a keeper has reported; LOST is the conclusion from its silence.
 _TOLD = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELED)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_RANK_LOG = re.compile(r"rank-[1-9][0-9]{0,3}\.log")
 
 
 class AsyncStore:
@@ -103,9 +105,17 @@ class AsyncStore:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
     def _measure_output(self, key: JobKey) -> dict[str, int]:
-        paths = {stream: _path(key, stream) for stream in ("stdout", "stderr")}
+        paths = {stream: _path(key, stream) for stream in ("stdout", "stderr", "roles", *self._list_ranks(key))}
         sizes = {stream: size_below(self._trials, path) for stream, path in paths.items()}
         return {stream: size for stream, size in sizes.items() if size is not None}
+
+    def _list_ranks(self, key: JobKey) -> list[str]:
+        """Return the streams of ranks of which there is output. Raises: OSError."""
+        try:
+            names = [path.name for path in (self._trials / _path(key, "rank-1")).parent.iterdir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return [name.removesuffix(".log") for name in names if _RANK_LOG.fullmatch(name)]
 
     def _write_output(self, key: JobKey, chunks: Sequence[Output], sync: bool) -> None:
         with EnclosedFolder(str(self._trials), make=True) as folder:
@@ -120,7 +130,9 @@ class AsyncStore:
 
 
 def _path(key: JobKey, stream: str) -> str:
-    return f"{key[0]}/{key[1]}/trial.{stream}"
+    """Return the file of a stream, relative to the trials."""
+    names = {"stdout": "trial.stdout", "stderr": "trial.stderr", "roles": "roles.json"}
+    return f"{key[0]}/{key[1]}/{names.get(stream) or f'roles/{stream}.log'}"
 
 
 def _read_milestones(attempt: Attempt) -> tuple[bool, bool]:

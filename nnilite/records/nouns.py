@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from nnilite._states import EndCause, JobState, MetricKind, TrialState
-from nnilite.records.shapes import BYTES, HIDDEN, TIME, Form, Key, integer, one_of_values, seconds_since_epoch, text
+from nnilite.records.shapes import BYTES, HIDDEN, TIME, Form, Key, integer, seconds_since_epoch, text
 
 Json = Any
 """Any JSON value that only passes through, such as the parameters and metrics of users."""
@@ -80,6 +81,16 @@ def _run(value: Json) -> str:
 
 
 _RUN = Form({"type": "string", "maxLength": RUN_MAX}, read=_run)
+_STREAM_NAME = re.compile(r"stdout|stderr|roles|rank-[1-9][0-9]{0,3}")
+
+
+def _stream(value: Json) -> str:
+    if type(value) is not str or not _STREAM_NAME.fullmatch(value):
+        raise ValueError("must be stdout, stderr, roles or rank-N, with N from 1 to 9999")
+    return value
+
+
+_STREAM = Form({"type": "string", "pattern": f"^({_STREAM_NAME.pattern})$"}, read=_stream)
 _SECONDS = "seconds; null: no limit"
 _AS_CONFIGURED = "instead of what the services' configs say; null: as they say"
 PRIORITY_MAX = 10**9
@@ -233,9 +244,13 @@ class Attributed:
 
 @dataclass(frozen=True)
 class Output:
-    """A piece of the trial's output. `offset` counts bytes from the start of the stream."""
+    """A piece of the trial's output. `offset` counts bytes from the start of the stream.
 
-    stream: Annotated[str, one_of_values(("stdout", "stderr"))]
+    A distributed trial has more streams: `rank-N` is the output of a rank other than 0, and `roles` the records of all
+    ranks. They come when the trial has ended.
+    """
+
+    stream: Annotated[str, _STREAM]
     offset: Annotated[int, _INTEGER]
     data: Annotated[bytes, BYTES]
     run: Annotated[str, _RUN] = ""

@@ -8,6 +8,7 @@ first_seen        since when something holds, for conclusions that need patience
 job_log           the log of a job, fed in as the platform gives it
 delivery          how jobs get keeper and code: with the job, from a storage, from the manager
 section_fields    fields that several sections have
+node_places       how the nodes of a distributed trial find their places
 preloading        modules that are imported once for all trials, and the field for them
 
 All services use these:

@@ -72,7 +72,7 @@ class Received:
         return index < self.reports
 
     def _take_output(self, stream: str, offset: int, data: bytes) -> bool:
-        have = len(self.output[stream])
+        have = len(self.output.setdefault(stream, b""))
         if offset > have:
             return False
         self.output[stream] += data[have - offset :]

@@ -20,7 +20,7 @@ from nnilite.config import load
 from nnilite.testing import eventually
 from nnilite.testing.ports import free_port
 from nnilite_kubernetes._checks import rights
-from nnilite_kubernetes._kind import PlainJob
+from nnilite_kubernetes._plain_job import PlainJob
 from platforms.kube.schemas import _of_core
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -142,6 +142,20 @@ async def test_a_run_that_has_printed_already_replaces_one_that_could_not_begin(
     assert (answer.cancel, answer.metrics) == (False, 2)
 
 
+async def test_the_output_of_ranks_goes_on_where_it_was_when_another_manager_takes_over(
+    start_bench: StartBench, tmp_path: Path
+) -> None:
+    bench = await start_bench(service=_Silent)
+    await bench.until(lambda: bench.engine.rules.live)
+    first = [Output("rank-3", 0, b"here "), Output("roles", 0, b"[]")]
+    assert (await EventGate(bench.store, bench.engine).commit_events(JOB, first)).output == {"rank-3": 5, "roles": 2}
+    later = await EventGate(bench.store, bench.engine).commit_events(JOB, [Output("rank-3", 5, b"is 3\n")])
+    assert later.output == {"rank-3": 10, "roles": 2}
+    [log] = tmp_path.rglob("t0/0/roles/rank-3.log")
+    assert log.read_bytes() == b"here is 3\n"
+    assert (log.parent.parent / "roles.json").read_bytes() == b"[]"
+
+
 async def test_a_run_that_prepares_its_start_is_not_canceled_for_one_that_could_not_begin(
     start_bench: StartBench,
 ) -> None:

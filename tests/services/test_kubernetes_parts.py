@@ -23,11 +23,11 @@ from nnilite.testing.listener import Handler, Listener
 from nnilite_kubernetes import KubernetesConfig
 from nnilite_kubernetes._api import JOBS, PODS, ApiError, connect
 from nnilite_kubernetes._judge import Judge
-from nnilite_kubernetes._kind import PlainJob
 from nnilite_kubernetes._known import KnownJobs
 from nnilite_kubernetes._manifest import ATTEMPT, ROLE, TRIAL, Role
 from nnilite_kubernetes._memory import ClusterMemory
 from nnilite_kubernetes._mirror import Mirror
+from nnilite_kubernetes._plain_job import PlainJob
 from nnilite_kubernetes._role_records import RoleRecords
 from nnilite_kubernetes._status import Facts
 from nnilite_kubernetes._submitter import Submitter

@@ -8,9 +8,9 @@ import pytest
 
 from nnilite.service import JobState
 from nnilite_kubernetes._config import KubernetesConfig, RoleConfig
-from nnilite_kubernetes._kind import PlainJob
 from nnilite_kubernetes._kubeflow import KubeflowConfig, KubeflowJob
 from nnilite_kubernetes._manifest import ROLE, Role
+from nnilite_kubernetes._plain_job import PlainJob
 from nnilite_kubernetes._status import Facts, status, wait_of
 
 CONFIG = KubernetesConfig(docker_image="some:image")

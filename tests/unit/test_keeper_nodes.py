@@ -16,6 +16,8 @@ import pytest
 from keeper_bench import Bench, running, until
 from nnilite._keeper.node_link import ports_of
 from nnilite._keeper.rank_variables import Layout, variables
+from nnilite.records import Output
+from nnilite.services.keeper_folder import MARK, read_log
 
 pytestmark = pytest.mark.process
 
@@ -43,7 +45,7 @@ class Nodes:
         env = {"UP": str(self.up), "PYTHON": self.first.python}
         more = {"job": self.job, "env": env, **more}
         one = self.first.start(command, distributed=FIRST, **more)
-        return one, self.other.start(command, distributed=OTHER, callback=None, **more)
+        return one, self.other.start(command, distributed=OTHER, **{**more, "callback": None})
 
     def pids(self) -> list[int]:
         """The processes that are up, by rank, once all four are."""
@@ -80,6 +82,32 @@ def test_the_ranks_of_two_nodes_find_each_other_and_their_output_comes_to_the_fi
         (2, 1, "SUCCEEDED", 0),
         (3, 1, "SUCCEEDED", 0),
     ]
+
+
+def test_records_and_output_of_all_ranks_come_with_the_events_before_the_end(nodes):
+    first, other = nodes.start("seq $RANK 60000 | tail -n 50000; echo rank $RANK", send_output=True)
+    assert (first.wait(30), other.wait(30)) == (0, 0)
+    found = nodes.first.callback.output
+    assert {rank: found[f"rank-{rank}"] for rank in (1, 2, 3)} == {rank: nodes.log(rank).encode() for rank in (1, 2, 3)}
+    assert found["stdout"].endswith(b"rank 0\n")
+    assert json.loads(found["roles"]) == nodes.roles()
+
+
+def test_a_log_gets_the_records_and_a_part_of_the_output_of_all_ranks_in_short_lines(nodes):
+    first, other = nodes.start("seq 60000; echo the end", send_output=True, report="stdout", callback=None)
+    printed = first.communicate(timeout=30)[0]
+    other.wait(30)
+    told = [line for line in printed.splitlines() if line.startswith(MARK)]
+    assert max(map(len, told)) < 16_000
+    found: dict[str, bytes] = {}
+    for event in read_log("\n".join(told).encode()):
+        if isinstance(event, Output):
+            assert event.offset == len(found.get(event.stream, b""))
+            found[event.stream] = found.get(event.stream, b"") + event.data
+    assert sorted(found) == ["rank-1", "rank-2", "rank-3", "roles"]
+    assert found["rank-3"].startswith(b"1\n2\n")
+    assert found["rank-3"].endswith(b"60000\nthe end\n")
+    assert [entry["rank"] for entry in json.loads(found["roles"])] == [0, 1, 2, 3]
 
 
 def test_if_one_rank_fails_all_end_and_its_host_code_and_last_lines_are_the_reason(nodes):

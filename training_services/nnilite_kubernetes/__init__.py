@@ -8,6 +8,8 @@ _config               the fields that the sections of all platforms share
 _checks               checks, before anything starts, that all needed rights exist
 _quota                whether the namespace can ever hold one trial
 _kind                 the differences between the platforms
+_plain_job            a Job of one pod, or of a numbered one for each node of a distributed trial
+_node_pods            the nodes of a distributed trial as pods
 _kubeflow             TFJob, PyTorchJob and MPIJob
 _trainer              TrainJobs of Kubeflow Trainer (version 2)
 _frameworkcontroller  Frameworks of FrameworkController

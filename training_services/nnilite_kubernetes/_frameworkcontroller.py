@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from nnilite_kubernetes._api import Cluster, Resource
 from nnilite_kubernetes._config import ClusterConfig, ContainerConfig, about
 from nnilite_kubernetes._kind import ObjectOutcome, OperatorKind
 from nnilite_kubernetes._manifest import Role
+from nnilite_kubernetes._node_pods import check_replicas, on_nodes
 
 FRAMEWORKS = Resource("frameworkcontroller.microsoft.com", "v1", "frameworks", "Framework")
 _NAME = re.compile(r"[a-z0-9]{1,20}")
@@ -158,6 +159,18 @@ class Framework(OperatorKind):
     def __init__(self, config: FrameworkControllerConfig) -> None:
         self._config = config
         self._given = config.given
+        self._waits = config.waits
+
+    def distribute(self, nodes: int) -> None:
+        if len(self._given) != 1:
+            why = f"are {len(self._given)}, and distributed needs one, whose tasks are the nodes; remove the others"
+            raise ConfigError(why, Place(field="taskRoles"))
+        if self._config.barrier is False and nodes > 1:
+            why = "is needed for distributed: by it tasks know the address of the first one; remove it"
+            raise ConfigError(why, Place(field="barrier"))
+        [role] = self._given
+        check_replicas(role.task_number, nodes, "taskRoles[0].taskNumber")
+        self.nodes, self._given, self._waits = nodes, [replace(role, task_number=nodes)], nodes > 1
 
     def check(self, cluster: Cluster) -> None:
         if FRAMEWORKS.plural not in cluster.served(FRAMEWORKS.group, FRAMEWORKS.version):
@@ -165,7 +178,7 @@ class Framework(OperatorKind):
 
     def roles(self, job: Job) -> Sequence[Role]:
         speaker = self._config.reporting_role or self._given[0].name
-        return [
+        found = [
             Role(
                 given.name,
                 "framework",
@@ -175,15 +188,16 @@ class Framework(OperatorKind):
                 given.gpu_number if given.gpu_number is not None else job.gpus,
                 given.name == speaker,
                 rank="FC_TASK_INDEX",
-                extra=self._make_barrier() if self._config.waits else {},
+                extra=self._make_barrier() if self._waits else {},
             )
             for given in self._given
         ]
+        return [on_nodes(role, job, role.rank, "") for role in found] if self.nodes else found
 
     def _command(self, given: TaskRoleConfig, job: Job) -> str:
         """Return the command of a role. If tasks wait for each other, a script of the barrier sets their addresses."""
         command = given.command or str(job.spec.get("command") or "")
-        if not self._config.waits:
+        if not self._waits:
             return command
         ports = [f"FB_{role.name.upper()}_PORT={_FIRST_PORT + n}" for n, role in enumerate(self._given)]
         return f'export {" ".join(ports)}; . "$NNILITE_BARRIER/injector.sh" && {{\n{command}\n}}'

@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nnilite.errors import Conflict
+from nnilite.errors import ConfigError, Conflict, Place
 from nnilite.records import Json
 from nnilite.service import Job, JobState
-from nnilite_kubernetes._api import JOBS, Cluster, Resource
-from nnilite_kubernetes._config import KubernetesConfig, StorageConfig
+from nnilite_kubernetes._api import Cluster, Resource
+from nnilite_kubernetes._config import StorageConfig
 from nnilite_kubernetes._manifest import Role
 
 
@@ -37,6 +37,15 @@ class OperatorKind(ABC):
     has_shm = False  # the operator mounts /dev/shm itself
     deletion = "Foreground"  # the object stays until its pods are gone: the end of a canceled job can be seen
 
+    nodes: int = 0  # of a distributed trial; 0 for others
+
+    def distribute(self, nodes: int) -> None:
+        """Have all trials run on so many nodes. Raises: ConfigError where these objects, or their roles, cannot."""
+        raise ConfigError(
+            f"does not work with a {self.resource.kind}; remove it, or use another platform",
+            Place(field="distributed"),
+        )
+
     @abstractmethod
     def roles(self, job: Job) -> Sequence[Role]:
         """Return the roles of a trial's pods. Exactly one reports."""
@@ -58,7 +67,7 @@ class OperatorKind(ABC):
         return []
 
     def check(self, cluster: Cluster) -> None:
-        """Check that the cluster has the operator. Raises: ConfigError, ApiError."""
+        """Check that the cluster has the operator, and what else trials need. Raises: ConfigError, ApiError."""
         return
 
     def makers(self, content: Json) -> list[str]:
@@ -107,32 +116,3 @@ def judge_by_conditions(content: Json, done: str, failed: str) -> ObjectOutcome:
             parts = (str(found.get("reason") or ""), str(found.get("message") or ""))
             return ObjectOutcome(state, ": ".join(filter(None, parts)))
     return ObjectOutcome()
-
-
-class PlainJob(OperatorKind):
-    """A batch/v1 Job with one pod, which is never started again."""
-
-    resource = JOBS
-
-    def __init__(self, config: KubernetesConfig) -> None:
-        self._config = config
-
-    def roles(self, job: Job) -> Sequence[Role]:
-        return [Role("trial", "trial", self._config, gpus=job.gpus)]
-
-    def manifest(self, metadata: Json, pods: Mapping[str, Json], job: Job) -> Json:
-        return {
-            "apiVersion": JOBS.api_version,
-            "kind": JOBS.kind,
-            "metadata": metadata,
-            "spec": {
-                "backoffLimit": 0,
-                "completions": 1,
-                "parallelism": 1,
-                "ttlSecondsAfterFinished": self._config.keep_finished,
-                "template": pods["trial"],
-            },
-        }
-
-    def outcome(self, content: Json) -> ObjectOutcome:
-        return judge_by_conditions(content, "Complete", "Failed")

@@ -17,7 +17,8 @@ from nnilite.units import NonNegativeInt, PositiveInt
 from nnilite_kubernetes._api import PODS, Cluster, Resource
 from nnilite_kubernetes._config import RoleConfig, TtlConfig, about, camel
 from nnilite_kubernetes._kind import ObjectOutcome, OperatorKind, condition, judge_by_conditions
-from nnilite_kubernetes._manifest import Role, merged
+from nnilite_kubernetes._manifest import Role, make_object_name, merged
+from nnilite_kubernetes._node_pods import check_replicas, on_nodes
 
 GROUP = "kubeflow.org"
 _TRAINER = ("trainer.kubeflow.org", "v1alpha1")  # group and version of Trainer (version 2)
@@ -269,12 +270,42 @@ class KubeflowJob(OperatorKind):
     def __init__(self, config: KubeflowConfig) -> None:
         self._config = config
         self._flavor = FLAVORS[config.operator]
+        self._present = config.present
         self.resource = self._flavor.resource
         if config.api_version:
             self.resource = replace(self.resource, version=config.api_version)
         self.failure_ends_all = not config.elastic
         if config.elastic and config.operator == "mpi-operator":
             self.needs = ((PODS, "delete"),)
+
+    def distribute(self, nodes: int) -> None:
+        """Make the master the first node, and workers the others; the workers of a TFJob are all nodes."""
+        config = self._config
+        if config.operator == "mpi-operator":
+            why = "does not work with mpi-operator, which starts the processes itself; use pytorch-operator or trainer"
+            raise ConfigError(why, Place(field="distributed"))
+        if config.elastic:
+            why = "cannot be set with distributed, whose nodes are fixed; remove it"
+            field = "elasticPolicy" if config.elastic_policy else "minReplicas"
+            raise ConfigError(why, Place(field=field))
+        first = "master" if config.operator == "pytorch-operator" else "worker"
+        for name in config.present:
+            if name not in (first, "worker"):
+                raise ConfigError("is not a node of a distributed trial; remove it", Place(field=name))
+        if config.reporting_role not in (None, first):
+            why = f"must be {first}, which is the first node of a distributed trial; remove it"
+            raise ConfigError(why, Place(field="reportingRole"))
+        self.nodes = nodes
+        given = config.worker or config.master
+        if given is None or (first == "worker" and config.worker is None):
+            raise ConfigError("is needed: it says what the nodes are like", Place(field="worker"))
+        if config.worker is not None:
+            check_replicas(given.replicas, nodes - (first == "master"), "worker.replicas")
+        if config.master is not None and first == "master":
+            others = {"worker": replace(given, replicas=nodes - 1)} if nodes > 1 else {}
+            self._present = {"master": config.master, **others}
+        else:
+            self._present = {"worker": replace(given, replicas=nodes)}
 
     def check(self, cluster: Cluster) -> None:
         """Check that the cluster has the operator. Both define MPIJob, in different versions, so only one can exist."""
@@ -295,9 +326,13 @@ class KubeflowJob(OperatorKind):
         raise ConfigError(f"{missing}: is the operator installed?", Place(field="operator"))
 
     def roles(self, job: Job) -> Sequence[Role]:
-        present = self._config.present
+        present = self._present
         speaker = self._config.reporting_role or next(name for name in self._flavor.speakers if name in present)
-        return [self._role(name, settings, job, name == speaker) for name, settings in present.items()]
+        found = [self._role(name, settings, job, name == speaker) for name, settings in present.items()]
+        if not self.nodes:
+            return found
+        first = f"{make_object_name(job.name)}-{found[0].name}-0"
+        return [on_nodes(role, job, role.rank, first, offset=number) for number, role in enumerate(found)]
 
     def _role(self, name: str, settings: RoleConfig, job: Job, reports: bool) -> Role:
         computes = name not in ("ps", "launcher", "evaluator")

@@ -59,6 +59,7 @@ class Role:
     task: str = "run"  # of the bootstrap; or "resume"
     rank: str = "NNILITE_RANK"  # environment variable with the number of a pod within the role
     extra: Mapping[str, Json] = field(default_factory=dict)  # merged into the pod's spec, by the platform
+    spec: Mapping[str, Json] = field(default_factory=dict)  # what differs in the keeper's specification
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,10 @@ def _packed(job: Job, setup: Setup, roles: Sequence[Role], delivery: PodDelivery
         code,
         delivery.code_hash,
         {
-            role.name: {"reports": role.reports, "spec": {"command": role.command} if role.command else {}}
+            role.name: {
+                "reports": role.reports,
+                "spec": {**({"command": role.command} if role.command else {}), **role.spec},
+            }
             for role in roles
         },
         log_stays=delivery.logs_stay,

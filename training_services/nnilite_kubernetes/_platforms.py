@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from nnilite.services.node_places import LAUNCHERS
 from nnilite_kubernetes import _adl, _frameworkcontroller, _kubeflow
 from nnilite_kubernetes._adl import AdaptDLJob, AdlConfig
 from nnilite_kubernetes._config import IGNORED, KubernetesConfig
 from nnilite_kubernetes._frameworkcontroller import Framework, FrameworkControllerConfig
-from nnilite_kubernetes._kind import OperatorKind, PlainJob
+from nnilite_kubernetes._kind import OperatorKind
 from nnilite_kubernetes._kubeflow import KubeflowConfig, KubeflowJob
+from nnilite_kubernetes._plain_job import PlainJob
 from nnilite_kubernetes._service import ClusterService
 from nnilite_kubernetes._trainer import TrainJob
 
@@ -20,6 +22,7 @@ class KubernetesService(ClusterService):
     """The training service `kubernetes`: a batch/v1 Job for each trial, on any cluster."""
 
     Config = KubernetesConfig
+    launchers = LAUNCHERS
     make_kind = PlainJob
 
 
@@ -27,6 +30,7 @@ class KubeflowService(ClusterService):
     """The training service `kubeflow`: a TFJob, PyTorchJob, MPIJob or TrainJob for each trial."""
 
     Config = KubeflowConfig
+    launchers = LAUNCHERS
     ignores = (*IGNORED, *_kubeflow.IGNORED)
     make_kind = staticmethod(_kind_of_operator)
 
@@ -35,6 +39,7 @@ class FrameworkControllerService(ClusterService):
     """The training service `frameworkcontroller`: a Framework for each trial."""
 
     Config = FrameworkControllerConfig
+    launchers = LAUNCHERS
     ignores = (*IGNORED, *_frameworkcontroller.IGNORED)
     make_kind = Framework
 

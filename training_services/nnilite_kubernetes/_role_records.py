@@ -3,6 +3,8 @@
     trials/<trial>/<attempt>/roles.json            one entry for each pod: role, rank, state, exit code, ...
     trials/<trial>/<attempt>/roles/worker-1.log
 
+Those of a distributed trial are `pods.json` and `pods/`, since its keepers record its ranks in `roles.json`.
+
 Pods are deleted early: by operators when their job has ended, and by this service. So threads of this module read a
 log as soon as its pod begins to end, up to its end. `refresh` reads those of running pods. If keepers report to the
 manager, the log of the reporting pod is read only if it has failed: the trial's output comes as events.
@@ -38,12 +40,15 @@ _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 class RoleRecords:
     """Keeps the records. The watch of the pods calls `note`; several threads may call all methods."""
 
-    def __init__(self, cluster: Cluster, namespace: str, folder: Path, by_log: bool = False) -> None:
-        """Set up without any record. `by_log`: keepers report only by their logs."""
+    def __init__(
+        self, cluster: Cluster, namespace: str, folder: Path, by_log: bool = False, name: str = "roles"
+    ) -> None:
+        """Set up without any record. `by_log`: keepers report only by their logs; `name`: of file and folder."""
         self._cluster = cluster
         self._namespace = namespace
         self._folder = folder
         self._by_log = by_log
+        self._name = name
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="pod-logs")
         self._lock = threading.Lock()
         self._readers: dict[str, Future[None]] = {}  # by the uid of the pod: its last reading, begun when it ended
@@ -63,13 +68,13 @@ class RoleRecords:
 
     def _leave(self, folder: Path) -> None:
         """Record pods that are still ending as deleted; a later manager that sees their end corrects this."""
-        entries = _read(folder)
+        entries = _read(folder, self._name)
         if entries is None:
             return
         for entry in entries:
             if entry["state"] == "ENDING" and entry["uid"] in self._ending:
                 entry.update(state="DELETED", reason="it was still ending when its manager closed")
-        _write(folder, entries)
+        _write(folder, self._name, entries)
 
     def record(self, pod: Json, role: Role, gone: bool = False, ending: bool = False) -> None:
         """Note a changed pod. When it has begun to end, or is about to, read its log to its end."""
@@ -107,7 +112,7 @@ class RoleRecords:
         The pods may be gone: operators delete them before they tell that a job has failed.
         """
         place = _attempt(content)
-        entries = (_read(self._folder.joinpath("trials", *place)) if place is not None else None) or []
+        entries = (_read(self._folder.joinpath("trials", *place), self._name) if place is not None else None) or []
         if any(entry.get("disrupted") for entry in entries):
             return None
         own = next((entry for entry in entries if entry.get("own")), None)
@@ -122,7 +127,7 @@ class RoleRecords:
         if _place(pod) is None:
             return None
         folder = self._find_folder(pod)
-        entries = _read(folder)
+        entries = _read(folder, self._name)
         if entries is None:
             return None
         uid, number = pod["metadata"]["uid"], rank(pod)
@@ -143,8 +148,8 @@ class RoleRecords:
         if known["state"] == JobState.FAILED.value and "own" not in known:
             known["own"] = not any(map(_is_taken, entries))
         if not known.get("read") and self._comes_as_events(pod, role) and _has_ended_well(pod, role):
-            known.update(read=True, log=_find_existing(folder, known["log"]))
-        _write(folder, entries)
+            known.update(read=True, log=_find_existing(folder, self._name, known["log"]))
+        _write(folder, self._name, entries)
         if known["state"] == "ENDING":
             self._ending[uid] = folder
         else:
@@ -174,10 +179,10 @@ class RoleRecords:
 
     def _copy(self, pod: Json, role: Role, last: bool) -> None:
         folder, uid = self._find_folder(pod), pod["metadata"]["uid"]
-        entry = next((entry for entry in _read(folder) or [] if entry["uid"] == uid), None)
+        entry = next((entry for entry in _read(folder, self._name) or [] if entry["uid"] == uid), None)
         if entry is None or entry.get("read"):
             return
-        path = folder / "roles" / entry["log"]
+        path = folder / self._name / entry["log"]
         draft = path.with_suffix(".last" if last else ".new")  # the pod may end while somebody looks
         stream = self._cluster.log_stream(self._namespace, entry["pod"], role.container, _MOST_BYTES, follow=last)
         _save(stream, path, draft)
@@ -190,12 +195,12 @@ class RoleRecords:
         with self._lock:
             if self._closed.is_set():
                 return
-            entries = _read(folder)
+            entries = _read(folder, self._name)
             if entries is None:
                 return
             for known in (known for known in entries if known["uid"] == pod["metadata"]["uid"]):
-                known.update(read=True, log=_find_existing(folder, known["log"]))
-            _write(folder, entries)
+                known.update(read=True, log=_find_existing(folder, self._name, known["log"]))
+            _write(folder, self._name, entries)
 
     def _find_folder(self, pod: Json) -> Path:
         """Return the folder of the pod's attempt; its labels were checked before."""
@@ -226,9 +231,9 @@ def _is_taken(entry: Mapping[str, Json]) -> bool:
     return bool(entry.get("disrupted") or (entry.get("reports") and entry["state"] in _TAKEN))
 
 
-def _find_existing(folder: Path, log: Json) -> Json:
+def _find_existing(folder: Path, name: str, log: Json) -> Json:
     """Return the name of a log, None if the file does not exist."""
-    return log if log and (folder / "roles" / log).exists() else None
+    return log if log and (folder / name / log).exists() else None
 
 
 def _record_standing(pod: Json, role: Role, gone: bool, known: Mapping[str, Json]) -> dict[str, Json]:
@@ -254,28 +259,28 @@ def _record_standing(pod: Json, role: Role, gone: bool, known: Mapping[str, Json
     return {"state": state, "exitCode": None, "reason": "", "host": host, "started": started, "ended": ended}
 
 
-def _read(folder: Path) -> list[dict[str, Json]] | None:
+def _read(folder: Path, name: str) -> list[dict[str, Json]] | None:
     """Read the entries of an attempt; None if they cannot be read now, and must not be replaced."""
     try:
-        return list(json.loads((folder / "roles.json").read_bytes()))
+        return list(json.loads((folder / f"{name}.json").read_bytes()))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        log.warning("cannot read %s now; leaving it as it is: %s", folder / "roles.json", error)
+        log.warning("cannot read %s now; leaving it as it is: %s", folder / f"{name}.json", error)
         return None
     except (ValueError, RecursionError) as error:
-        log.warning("starting %s again: %s", folder / "roles.json", error)
+        log.warning("starting %s again: %s", folder / f"{name}.json", error)
         return []
 
 
-def _write(folder: Path, entries: list[dict[str, Json]]) -> None:
+def _write(folder: Path, name: str, entries: list[dict[str, Json]]) -> None:
     try:
-        (folder / "roles").mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = folder / ".roles.json.new"
+        (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = folder / f".{name}.json.new"
         draft.write_text(json.dumps(entries, indent=1))
-        draft.replace(folder / "roles.json")
+        draft.replace(folder / f"{name}.json")
     except OSError as error:
-        log.warning("%s cannot be written: %s", folder / "roles.json", error)
+        log.warning("%s cannot be written: %s", folder / f"{name}.json", error)
 
 
 def _save(stream: LogStream, path: Path, draft: Path) -> None:

@@ -29,7 +29,7 @@ from nnilite.services.batch_service import list_hosts
 from nnilite.services.delivery import sample_job
 from nnilite.services.job_turns import JobTurns
 from nnilite.services.keeper_folder import check_stream
-from nnilite.services.section_fields import gpus_of
+from nnilite.services.section_fields import gpus_of, nodes_of
 from nnilite_kubernetes import _manifest as manifests
 from nnilite_kubernetes._api import SECRETS, ApiError, Cluster, connect
 from nnilite_kubernetes._config import IGNORED, ClusterConfig
@@ -74,6 +74,8 @@ class ClusterService(TrainingService):
     def __init__(self, name: str, config: ClusterConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
         self._kind: OperatorKind = self.make_kind(config)
+        if context.defaults.get("distributed"):
+            self._kind.distribute(nodes_of(context))
         self._namespace = config.namespace
         self._submitter = Submitter(name, self._kind, config, context)
         self._turns = JobTurns(at_once=_JOBS_AT_ONCE)
@@ -96,7 +98,8 @@ class ClusterService(TrainingService):
     def _open(self, pool: ThreadPoolExecutor) -> None:
         cluster = self._connect()
         known = KnownJobs(cluster, self._kind, self._namespace, manifests.selector(self.context.experiment, self.name))
-        roles = RoleRecords(cluster, self._namespace, self.context.directory, self.context.reports_by_log)
+        place, by_log = (self._namespace, self.context.directory), self.context.reports_by_log
+        roles = RoleRecords(cluster, *place, by_log, "pods" if self._kind.nodes else "roles")
         judge = Judge(known, self.config, roles, self.context.wake, self.patience)
         self._opened = _Open(pool, cluster, known, judge, Logs(known, roles, self.patience), roles)
         opening = self._opening(cluster)

@@ -18,7 +18,8 @@ from nnilite_kubernetes._api import ApiError, Cluster, Resource
 from nnilite_kubernetes._config import DEFAULT_IMAGE
 from nnilite_kubernetes._kind import ObjectOutcome, OperatorKind, judge_by_conditions
 from nnilite_kubernetes._kubeflow import FLAVORS, KubeflowConfig
-from nnilite_kubernetes._manifest import Role, merged
+from nnilite_kubernetes._manifest import Role, make_object_name, merged
+from nnilite_kubernetes._node_pods import check_replicas, on_nodes
 
 _TRAINJOBS = FLAVORS["trainer"].resource
 _GROUP, _VERSION = _TRAINJOBS.group, _TRAINJOBS.version
@@ -27,6 +28,7 @@ CLUSTER_RUNTIMES = Resource(_GROUP, _VERSION, "clustertrainingruntimes", "Cluste
 _STEP = "trainer.kubeflow.org/trainjob-ancestor-step"  # a label: which part of a TrainJob a replicated Job is for
 _NODE = "node"  # the name that Trainer wants for the container that trains, and the usual one of its replicated Job
 _RUNTIME = Place(field="runtime")
+_INDEX = "JOB_COMPLETION_INDEX"
 
 
 class TrainJob(OperatorKind):
@@ -40,6 +42,15 @@ class TrainJob(OperatorKind):
         self._config = config
         self._named: Json | None = None  # the spec of the runtime of the config
 
+    def distribute(self, nodes: int) -> None:
+        check_replicas(self._config.present["worker"].replicas, nodes, "worker.replicas")
+        self.nodes = nodes
+
+    @property
+    def _number(self) -> int:
+        """The number of pods of a trial."""
+        return self.nodes or self._config.present["worker"].replicas
+
     def check(self, cluster: Cluster) -> None:
         served = cluster.served(_GROUP, _VERSION)
         if not {_TRAINJOBS.plural, RUNTIMES.plural} <= set(served):
@@ -50,6 +61,10 @@ class TrainJob(OperatorKind):
             )
         if self._config.runtime:
             self._named = _check_usable(self._config.runtime, self._read(cluster, self._config.runtime))
+            network = self._named["template"]["spec"].get("network") or {}
+            if self.nodes and network.get("enableDNSHostnames") is False:
+                why = "gives its pods no host names (enableDNSHostnames: false), which distributed needs"
+                raise ConfigError(f"{self._config.runtime!r} {why}; use another runtime", _RUNTIME)
 
     def _read(self, cluster: Cluster, name: str) -> Json:
         of_cluster = self._config.runtime_kind == CLUSTER_RUNTIMES.kind
@@ -75,8 +90,20 @@ class TrainJob(OperatorKind):
             image = _name_container(self._named).get("image") or DEFAULT_IMAGE
             worker = replace(worker, docker_image=image)
         gpus = worker.gpu_number if worker.gpu_number is not None else job.gpus
-        role = Role("worker", _NODE, worker, worker.replicas, worker.command, gpus, rank="JOB_COMPLETION_INDEX")
-        return [role]
+        role = Role("worker", _NODE, worker, self._number, worker.command, gpus, rank=_INDEX)
+        if not self.nodes:
+            return [role]
+        name = make_object_name(job.name)
+        return [on_nodes(role, job, _INDEX, f"{name}-{self._name_job()}-0-0.{self._find_subdomain() or name}")]
+
+    def _name_job(self) -> str:
+        """Return the name of the replicated Job that trains."""
+        return str(_nodes(self._named)["name"]) if self._named else _NODE
+
+    def _find_subdomain(self) -> str:
+        """Return the subdomain that the named runtime sets for its pods, "" for that of the JobSet's name."""
+        network = (self._named or {}).get("template", {}).get("spec", {}).get("network") or {}
+        return str(network.get("subdomain") or "")
 
     def companions(self, metadata: Json, pods: Mapping[str, Json]) -> list[tuple[Resource, Json]]:
         runtime = {
@@ -98,13 +125,13 @@ class TrainJob(OperatorKind):
         jobs = nodes["template"].setdefault("spec", {})
         jobs["backoffLimit"] = self._config.backoff_limit
         jobs["template"] = _with_pod(jobs.get("template") or {}, pod)
-        spec["mlPolicy"] = {**(spec.get("mlPolicy") or {}), "numNodes": self._config.present["worker"].replicas}
+        spec["mlPolicy"] = {**(spec.get("mlPolicy") or {}), "numNodes": self._number}
         return spec
 
     def manifest(self, metadata: Json, pods: Mapping[str, Json], job: Job) -> Json:
         spec = {
             "runtimeRef": {"apiGroup": _GROUP, "kind": RUNTIMES.kind, "name": metadata["name"]},
-            "trainer": {"numNodes": self._config.present["worker"].replicas},
+            "trainer": {"numNodes": self._number},
         }
         return {
             "apiVersion": _TRAINJOBS.api_version,
@@ -116,7 +143,7 @@ class TrainJob(OperatorKind):
     def makers(self, content: Json) -> list[str]:
         """Return the names of the JobSet and of the Job that makes the pods."""
         name = content["metadata"]["name"]
-        return [name, f"{name}-{_nodes(self._named)['name'] if self._named else _NODE}-0"]
+        return [name, f"{name}-{self._name_job()}-0"]
 
     def outcome(self, content: Json) -> ObjectOutcome:
         return judge_by_conditions(content, "Complete", "Failed")

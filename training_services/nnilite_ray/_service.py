@@ -11,7 +11,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -21,6 +20,7 @@ from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.batch_service import BatchService
 from nnilite.services.callback_address import check_callback_address, reachable_callback_address
+from nnilite.services.node_places import LAUNCHERS, on_its_nodes
 from nnilite_ray import _convert as convert
 from nnilite_ray._api import RayApi
 from nnilite_ray._config import IGNORED, RayConfig
@@ -38,7 +38,7 @@ class RayService(BatchService[RayApi, Found]):
 
     Config = RayConfig
     ignores = IGNORED
-    launchers = ("torch", "jax", "tensorflow", "none")
+    launchers = LAUNCHERS
     platform: ClassVar[str] = "Ray"
     patience: ClassVar[RayPatience] = RayPatience()
 
@@ -217,12 +217,7 @@ class RayService(BatchService[RayApi, Found]):
 
 
 def _on_its_nodes(job: Job) -> Job:
-    """Return the job with what its keepers need to know to find their places among the nodes."""
-    told = job.spec.get("distributed")
-    if not told:
-        return job
-    places = {"node_variable": convert.NODE, "first_variables": [convert.FIRST_NODE]}
-    return replace(job, spec={**job.spec, "distributed": {**told, **places}})
+    return on_its_nodes(job, convert.NODE, [convert.FIRST_NODE])
 
 
 def _is_waiting(found: Found, watch: RayWatch) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 
 from nnilite.records import Json
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext
@@ -16,6 +15,7 @@ from nnilite.services.cluster.queue_service import QueueService
 from nnilite.services.cluster.queue_watch import QueueWatch
 from nnilite.services.cluster.queued_job import QueuedJob
 from nnilite.services.cluster.scheduler_api import SchedulerApi
+from nnilite.services.node_places import LAUNCHERS, on_its_nodes
 from nnilite.services.section_fields import nodes_of
 from nnilite_slurm._api import SlurmApi
 from nnilite_slurm._arrays import JobArrays, make_array_name
@@ -31,7 +31,7 @@ class SlurmService(QueueService):
 
     Config = SlurmConfig
     ignores = IGNORED
-    launchers = ("torch", "jax", "tensorflow", "none")
+    launchers = LAUNCHERS
     scheduler = "Slurm"
 
     def __init__(self, name: str, config: SlurmConfig, context: ServiceContext) -> None:
@@ -112,13 +112,7 @@ class SlurmService(QueueService):
 
 
 def _on_its_nodes(job: Job) -> Job:
-    """Return the job with what its keepers need to know to find their places among the nodes."""
-    told = job.spec.get("distributed")
-    if not told:
-        return job
-    first = [FIRST_NODE, "SLURM_LAUNCH_NODE_IPADDR"]
-    places = {"node_variable": "SLURM_NODEID", "first_variables": first, "shared": True}
-    return replace(job, spec={**job.spec, "distributed": {**told, **places}})
+    return on_its_nodes(job, "SLURM_NODEID", [FIRST_NODE, "SLURM_LAUNCH_NODE_IPADDR"], shared=True)
 
 
 def surroundings(environment: Mapping[str, str]) -> dict[str, str]:

@@ -48,13 +48,20 @@ class KubeBench(ReadingBench):
 
     Where pods do not reach this machine, trials report by their logs, unless their jobs say otherwise. Where they do
     not see its files, a trial tells its test something by printing it, and the test gives it a sign by a command in its
-    pod, as `kubectl exec` would. `linger_s` is for how long keepers wait for a receiver that is away.
+    pod, as `kubectl exec` would. `linger_s` is for how long keepers wait for a receiver that is away, and `nodes` the
+    number of those of distributed trials.
     """
 
     def __init__(
-        self, folder: Path, make: Callable[[ServiceContext], TrainingService], cluster: Cluster, linger_s: float = 60.0
+        self,
+        folder: Path,
+        make: Callable[[ServiceContext], TrainingService],
+        cluster: Cluster,
+        linger_s: float = 60.0,
+        nodes: int = 0,
     ) -> None:
-        super().__init__(folder, make, linger_s=linger_s)
+        super().__init__(folder, make, linger_s=linger_s, with_nodes=bool(nodes))
+        self._defaults = {"distributed": {"nodes": nodes}} if nodes else {}
         self.limit_s = cluster.limit_s
         self._cluster = cluster
         if not cluster.callback:
@@ -68,7 +75,8 @@ class KubeBench(ReadingBench):
         return bool(self._cluster.callback)
 
     def context(self) -> ServiceContext:
-        return super().context() if self.calls_back else replace(super().context(), defaults={"callback": "log"})
+        more = {} if self.calls_back else {"callback": "log"}
+        return replace(super().context(), defaults={**self._defaults, **more})
 
     def __enter__(self) -> KubeBench:
         self.receiver.packages["/api/v1/keeper.pyz"] = keeper_zipapp()

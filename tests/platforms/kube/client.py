@@ -19,6 +19,7 @@ NODES: Key = ("", "v1", "nodes")
 PODS: Key = ("", "v1", "pods")
 SECRETS: Key = ("", "v1", "secrets")
 MAPS: Key = ("", "v1", "configmaps")
+SERVICES: Key = ("", "v1", "services")
 EVENTS: Key = ("", "v1", "events")
 CLAIMS: Key = ("", "v1", "persistentvolumeclaims")
 QUOTAS: Key = ("", "v1", "resourcequotas")
@@ -37,6 +38,7 @@ RUNTIMES: Key = ("trainer.kubeflow.org", "v1alpha1", "trainingruntimes")
 CLUSTER_RUNTIMES: Key = ("trainer.kubeflow.org", "v1alpha1", "clustertrainingruntimes")
 JOBSETS: Key = ("jobset.x-k8s.io", "v1alpha2", "jobsets")
 WORKLOADS: Key = ("kueue.x-k8s.io", "v1beta1", "workloads")
+POD_GROUPS: Key = ("scheduling.volcano.sh", "v1beta1", "podgroups")
 KINDS: dict[Key, str] = {
     TRAINJOBS: "TrainJob",
     RUNTIMES: "TrainingRuntime",
@@ -47,6 +49,8 @@ KINDS: dict[Key, str] = {
     PODS: "Pod",
     SECRETS: "Secret",
     MAPS: "ConfigMap",
+    SERVICES: "Service",
+    POD_GROUPS: "PodGroup",
     EVENTS: "Event",
     CLAIMS: "PersistentVolumeClaim",
     QUOTAS: "ResourceQuota",

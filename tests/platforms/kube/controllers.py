@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 from dataclasses import dataclass, field
@@ -9,12 +10,27 @@ from typing import Any
 
 from nnilite_kubernetes._api import ApiError
 from nnilite_kubernetes._mirror import Mirror
-from platforms.kube.client import CLAIMS, EVENTS, JOBS, MAPS, PODS, QUOTAS, SECRETS, Api, Key, find_kind, key_of, now
+from platforms.kube.client import (
+    CLAIMS,
+    EVENTS,
+    JOBS,
+    MAPS,
+    PODS,
+    QUOTAS,
+    SECRETS,
+    SERVICES,
+    Api,
+    Key,
+    find_kind,
+    key_of,
+    now,
+)
 from platforms.kube.quota import used
 
 log = logging.getLogger(__name__)
 
 _FINALIZERS = ("foregroundDeletion", "kubernetes.io/pvc-protection")
+INDEX = "batch.kubernetes.io/job-completion-index"
 _TURN_S = 1.0  # the longest pause; changes end it
 
 
@@ -138,9 +154,14 @@ class Controller:
 
 
 class JobController(Controller):
-    """batch/v1 Jobs with one pod that is not started again."""
+    """batch/v1 Jobs with one pod that is not started again, or with numbered ones."""
 
     key = JOBS
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        super().__init__(api, namespace)
+        self._made: dict[str, set[str]] = {}  # the names of numbered pods, by the uids of their Jobs
+        self._over: set[str] = set()
 
     def reconcile(self, content: Any) -> None:
         status = content.get("status") or {}
@@ -153,7 +174,9 @@ class JobController(Controller):
             self.suspended(content, "False", "Job resumed")
         pods = self.pods(content)
         phases = {pod["status"]["phase"] for pod in pods}
-        if (not pods and status.get("startTime")) or "Failed" in phases:
+        if content["spec"].get("completionMode") == "Indexed":
+            self._number(content, pods)
+        elif (not pods and status.get("startTime")) or "Failed" in phases:
             self.conclude(content, "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
         elif not pods:
             metadata = content["metadata"]
@@ -164,12 +187,48 @@ class JobController(Controller):
         else:
             self.tell(content, startTime=status.get("startTime") or now(), active=len(pods))
 
+    def _number(self, job: Any, pods: list[Any]) -> None:
+        """Make the numbered pods of a Job. A pod that is gone has failed; one that fails ends the others first.
+
+        Source: syncJob and manageJob in pkg/controller/job/job_controller.go.
+        """
+        metadata, spec = job["metadata"], job["spec"]
+        made, uid = self._made.setdefault(metadata["uid"], set()), metadata["uid"]
+        missing = made - {pod["metadata"]["name"] for pod in pods}
+        if missing or any(pod["status"]["phase"] == "Failed" for pod in pods) or uid in self._over:
+            self._over.add(uid)
+            alive = [pod for pod in pods if pod["status"]["phase"] in ("Pending", "Running")]
+            self.delete(alive)
+            if not alive:
+                self.conclude(job, "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+            return
+        for number in range(spec["completions"]):
+            name = f"{metadata['name']}-{number}-x1"
+            if name not in made and self.make_pod(job, name, *_numbered(job, number)):
+                made.add(name)
+        if len(pods) == spec["completions"] and all(pod["status"]["phase"] == "Succeeded" for pod in pods):
+            self.conclude(job, "Complete", "", "")
+        else:
+            active = sum(pod["status"]["phase"] in ("Pending", "Running") for pod in pods)
+            self.tell(job, startTime=(job.get("status") or {}).get("startTime") or now(), active=active)
+
     def suspended(self, job: Any, value: str, message: str) -> None:
         """Tell that a Job is suspended, or is no longer."""
         known = (job.get("status") or {}).get("conditions") or []
         if [entry["status"] for entry in known] != [value]:
             entry = {"type": "Suspended", "status": value, "reason": message.replace(" ", ""), "message": message}
             self.tell(job, conditions=[{**entry, "lastTransitionTime": now()}])
+
+
+def _numbered(job: Any, number: int) -> tuple[Any, dict[str, str], dict[str, str]]:
+    """The template, the labels and the host name of a numbered pod."""
+    template, name = copy.deepcopy(job["spec"]["template"]), job["metadata"]["name"]
+    own = template.setdefault("metadata", {})
+    own["annotations"] = {**(own.get("annotations") or {}), INDEX: str(number)}
+    for container in template["spec"]["containers"]:
+        mark = {"name": "JOB_COMPLETION_INDEX", "value": str(number)}
+        container["env"] = [*(container.get("env") or []), mark]
+    return template, {"job-name": name}, {"hostname": f"{name}-{number}"}
 
 
 class Collector(Controller):
@@ -179,7 +238,7 @@ class Collector(Controller):
 
     def __init__(self, api: Api, namespace: str, kinds: tuple[Key, ...]) -> None:
         super().__init__(api, namespace)
-        self.follows = (SECRETS, MAPS, CLAIMS, JOBS, *kinds)
+        self.follows = (SECRETS, MAPS, CLAIMS, JOBS, SERVICES, *kinds)
 
     def look(self) -> None:
         everything = [(key, content) for key, mirror in self.mirrors.items() for content in mirror.all()]

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from nnilite.testing.listener import Handler, Listener
 from nnilite_kubernetes._api import ApiError
 from nnilite_kubernetes._mirror import Mirror
-from platforms.kube.client import MAPS, PODS, SECRETS, Api, Key
+from platforms.kube.client import MAPS, PODS, SECRETS, SERVICES, Api, Key
 from platforms.kube.pod import Run
 from platforms.kube.streams import followed, send_pieces, serve_exec
 
@@ -57,7 +57,7 @@ class Node:
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self._kubelet.port}},
         }
         self.api.cluster.call("PATCH", f"{_NODES}/{self.name}/status", {"status": status}, kind="merge")
-        for key in (PODS, SECRETS, MAPS):
+        for key in (PODS, SECRETS, MAPS, SERVICES):
             self._mirrors[key] = self.api.follow(key, self.namespace, self._changed.set)
         self._thread.start()
 
@@ -88,6 +88,10 @@ class Node:
     def get(self, key: Key, name: str) -> Any | None:
         """A pod, Secret or ConfigMap, as far as the cluster has told."""
         return self._mirrors[key].get(name)
+
+    def services(self) -> list[Any]:
+        """The services of the namespace."""
+        return self._mirrors[SERVICES].all()
 
     def lacks(self, pod: Any) -> str:
         """Why a pod cannot be here; "" if it can."""

@@ -26,6 +26,7 @@ import psutil
 
 from nnilite_kubernetes._api import ApiError
 from platforms.kube.client import PODS, now
+from platforms.kube.names import resolve
 from platforms.kube.volumes import Volumes, translated
 from waiting import pause
 
@@ -241,7 +242,7 @@ class Run:
     def _value(self, entry: Any) -> str:
         """What a variable is set to."""
         if "valueFrom" not in entry:
-            return str(entry.get("value", ""))
+            return resolve(str(entry.get("value", "")), self._pod, self.node.services())
         path = entry["valueFrom"]["fieldRef"]["fieldPath"]
         if path == "spec.nodeName":
             return self.node.name

@@ -18,6 +18,7 @@ PLACE = Path(__file__).parent / "contracts"
 CORE = {
     ("", "v1", "pods"): "io.k8s.api.core.v1.Pod",
     ("", "v1", "secrets"): "io.k8s.api.core.v1.Secret",
+    ("", "v1", "services"): "io.k8s.api.core.v1.Service",
     ("", "v1", "persistentvolumeclaims"): "io.k8s.api.core.v1.PersistentVolumeClaim",
     ("batch", "v1", "jobs"): "io.k8s.api.batch.v1.Job",
 }
@@ -64,6 +65,9 @@ def _of_crd(file: str, version: str, strict: bool) -> Any:
 @functools.cache
 def _of_core(definition: str, strict: bool) -> Any:
     whole = json.loads((PLACE / "kubernetes-core.json").read_text())
+    # Since 1.21: staging/src/k8s.io/api/batch/v1/types.go.
+    modes = {"type": "string", "enum": ["NonIndexed", "Indexed"]}
+    whole["definitions"]["io.k8s.api.batch.v1.JobSpec"]["properties"]["completionMode"] = modes
     definitions = {name: _converted(schema, strict) for name, schema in whole["definitions"].items()}
     definitions["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"]["additionalProperties"] = True
     definitions["io.k8s.apimachinery.pkg.util.intstr.IntOrString"] = {"type": ["string", "integer"]}

@@ -10,10 +10,9 @@ import json
 from typing import Any
 
 from platforms.kube.client import CLUSTER_RUNTIMES, JOBSETS, RUNTIMES, TRAINJOBS, Api
-from platforms.kube.controllers import Controller, Operators, reference
+from platforms.kube.controllers import INDEX, Controller, Operators, reference
 
 _STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
-_INDEX = "batch.kubernetes.io/job-completion-index"
 _PORT = "29500"
 
 
@@ -76,7 +75,7 @@ class TrainJobs(Controller):
 def _add_torch(job: Any, replicated: Any, nodes: int, processes: Any) -> None:
     """The variables of torchrun, which only the container `node` gets."""
     name = job["metadata"]["name"]
-    index = {"fieldRef": {"fieldPath": f"metadata.annotations['{_INDEX}']"}}
+    index = {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX}']"}}
     known = {"PET_NNODES": str(nodes), "PET_NPROC_PER_NODE": str(processes), "PET_MASTER_PORT": _PORT}
     known["PET_MASTER_ADDR"] = f"{name}-node-0-0.{name}"
     for container in replicated["template"]["spec"]["template"]["spec"]["containers"]:
@@ -132,10 +131,10 @@ class JobSets(Controller):
             name = f"{metadata['name']}-{replicated['name']}-0-{number}-x1"
             if (metadata["uid"], name) in self._made:
                 continue
-            marks = {"jobset.sigs.k8s.io/jobset-name": metadata["name"], _INDEX: str(number)}
+            marks = {"jobset.sigs.k8s.io/jobset-name": metadata["name"], INDEX: str(number)}
             template = json.loads(json.dumps(spec["template"]))
             own = template.setdefault("metadata", {})
-            own["annotations"] = {**(own.get("annotations") or {}), _INDEX: str(number)}
+            own["annotations"] = {**(own.get("annotations") or {}), INDEX: str(number)}
             for container in template["spec"]["containers"]:
                 mark = {"name": "JOB_COMPLETION_INDEX", "value": str(number)}
                 container["env"] = [*(container.get("env") or []), mark]
