@@ -4,6 +4,8 @@ A call that hangs in a file system cannot be ended. So a look is abandoned after
 it, the folder is set aside with a reason, and another thread continues with the other folders. A folder that is set
 aside is not examined again before that thread has finished, and the number of hanging threads is limited. A late result
 is returned to the next caller that asks for the same look.
+
+A thread that has made all looks waits a while for further ones, since to start another takes longer than most looks.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 _LIMIT_S = 2.0
 _MOST_HANGING = 16
 _LATE_FOR_S = 60.0
+_IDLE_S = 10.0
 
 
 class SlowFolder(OSError):
@@ -53,6 +56,7 @@ class FolderLooks:
         self._limit_s = limit_s
         self._most_hanging = most_hanging
         self._lock = threading.RLock()
+        self._idle: List[_IdleThread] = []
         self._hanging: Dict[FolderLook, float] = {}  # looks that were given up, and when they began
         self._late: Dict[
             Tuple[str, str], Tuple[float, LookResult]
@@ -73,12 +77,32 @@ class FolderLooks:
         first = row.go_on(self._known)
         while first is not None:
             try:
-                threading.Thread(target=self._make, args=(row, first), name="folder look", daemon=True).start()
+                self._begin(row, first)
             except RuntimeError:  # this process may have no more threads
                 row.refuse(OSError(errno.EAGAIN, "no thread can be started to look at it", looks[first].folder))
                 break
             first = self._await(row)
         return row.seen()
+
+    def _begin(self, row: _Row, first: int) -> None:
+        """Have a thread make the looks from this one on. Raises: RuntimeError if none can be started."""
+        with self._lock:
+            if self._idle:
+                self._idle.pop().give((row, first))
+                return
+        threading.Thread(target=self._work, args=(row, first), name="folder look", daemon=True).start()
+
+    def _work(self, row: _Row, first: int) -> None:
+        """Make the looks of this row, and then those of others, until there have been none for a while."""
+        given: Optional[Tuple[_Row, int]] = (row, first)
+        while given is not None:
+            self._make(*given)
+            idle = _IdleThread(self._lock)
+            with self._lock:
+                self._idle.append(idle)
+                given = idle.await_work(_IDLE_S)
+                if given is None:
+                    self._idle.remove(idle)
 
     def _await(self, row: _Row) -> Optional[int]:
         """Wait for the thread at work; return the look where another one is to continue, None at the end."""
@@ -121,6 +145,23 @@ class FolderLooks:
             text = "{} other folders of trials hang, and no more is tried".format(len(self._hanging))
             return LookResult(error=SlowFolder(errno.ETIMEDOUT, text, look.folder))
         return None
+
+
+class _IdleThread:
+    """A thread that waits for looks to make. The lock is that of all looks, and is held by each caller."""
+
+    def __init__(self, lock: threading.RLock) -> None:
+        self._changed = threading.Condition(lock)
+        self._given: Optional[Tuple[_Row, int]] = None
+
+    def give(self, work: Tuple[_Row, int]) -> None:
+        self._given = work
+        self._changed.notify()
+
+    def await_work(self, limit_s: float) -> Optional[Tuple[_Row, int]]:
+        """Return the row to work on, and its look to begin with; None if there is none within the limit."""
+        self._changed.wait_for(lambda: self._given is not None, limit_s)
+        return self._given
 
 
 class _Row:

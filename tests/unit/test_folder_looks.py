@@ -77,6 +77,28 @@ def test_where_many_hang_no_further_one_is_tried(answers: threading.Event) -> No
         looks.look("one more", "", lambda: 1)
 
 
+def test_one_thread_makes_looks_that_come_one_after_the_other_and_ends_when_none_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nnilite._keeper.folder_looks._IDLE_S", 0.5)
+    looks = FolderLooks()
+    thread = looks.look("a", "", threading.current_thread)
+    eventually(lambda: looks.look("b", "", threading.current_thread) is thread)
+    eventually(lambda: not thread.is_alive())
+    assert looks.look("c", "", threading.current_thread) is not thread
+
+
+def test_a_thread_that_hangs_makes_no_looks_of_others(answers: threading.Event) -> None:
+    looks = FolderLooks(limit_s=0.1)
+    first = looks.look("a", "", threading.current_thread)
+    with pytest.raises(SlowFolder):
+        looks.look("b", "", hanging(answers, 2))
+    assert looks.look("c", "", threading.current_thread) is not first
+    answers.set()
+    eventually(lambda: not looks.hanging())
+    assert looks.look("b", "", lambda: 7) == 7
+
+
 def test_what_is_no_error_of_a_disk_is_raised() -> None:
     def fail() -> None:
         raise ZeroDivisionError
