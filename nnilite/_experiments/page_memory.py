@@ -21,13 +21,13 @@ from nnilite.records import Json
 
 VIEWS_MAX = 50
 """Of one place."""
+COLUMNS_MAX = 500
+"""Of one table."""
+NAME_MAX, KEY_MAX, ADDRESS_MAX = 80, 1000, 8000
+"""Lengths of texts, in characters."""
 
 _PLACES_MAX = 200
 _TABLES_MAX = 100
-_COLUMNS_MAX = 500
-_NAME_MAX = 80
-_KEY_MAX = 1000
-_ADDRESS_MAX = 8000
 _CURE = "remove it: only the named views and the chosen columns of the pages are lost"
 
 
@@ -71,19 +71,19 @@ def _is_texts(given: Json) -> bool:
 
 def keep_columns(table: object, columns: object) -> PageMemory:
     """Remember the columns of a table; none stands for its usual ones. Raises: ConfigError, Conflict, OSError."""
-    key = _check_line(table, "table", _KEY_MAX)
-    if not isinstance(columns, list) or len(columns) > _COLUMNS_MAX:
-        raise ConfigError(f"must be a list of at most {_COLUMNS_MAX} columns", Place(field="columns"))
-    keys = [_check_line(one, "columns", _KEY_MAX) for one in columns]
+    key = _check_line(table, "table", KEY_MAX)
+    if not isinstance(columns, list) or len(columns) > COLUMNS_MAX:
+        raise ConfigError(f"must be a list of at most {COLUMNS_MAX} columns", Place(field="columns"))
+    keys = [_check_line(one, "columns", KEY_MAX) for one in columns]
     return _change(lambda known: _put_last(known.columns, key, keys, _TABLES_MAX))
 
 
 def keep_view(place: object, name: object, address: object) -> PageMemory:
     """Remember a view, or forget it with an empty address. Raises: ConfigError, Conflict, OSError."""
-    where, word = _check_line(place, "place", _KEY_MAX), _check_line(name, "name", _NAME_MAX)
-    if not isinstance(address, str) or len(address) > _ADDRESS_MAX or not (address.isascii() and _prints(address)):
+    where, word = _check_line(place, "place", KEY_MAX), _check_line(name, "name", NAME_MAX)
+    if not isinstance(address, str) or len(address) > ADDRESS_MAX or not (address.isascii() and _prints(address)):
         raise ConfigError(
-            f"must be the part of an address behind its #, of at most {_ADDRESS_MAX} characters", Place(field="address")
+            f"must be the part of an address behind its #, of at most {ADDRESS_MAX} characters", Place(field="address")
         )
 
     def change(known: PageMemory) -> None:

@@ -10,7 +10,7 @@ from nnilite._experiments.page_memory import PageMemory
 from nnilite._rest import schemas as s
 from nnilite._rest import wire
 from nnilite._rest.handler import RouteHandler
-from nnilite._rest.route_definition import Operation, Param, Response, Route
+from nnilite._rest.route_definition import Operation, Param, Response, Route, Schema
 
 _BODY_MAX = 256 * 1024  # bytes
 
@@ -58,6 +58,15 @@ _LINE = {"type": "string", "pattern": "^.{0,1000}$", "default": ""}
 _ANSWER = s.record(views=s.array(s.record(name=s.TEXT, address=s.TEXT)), columns=s.array(s.TEXT))
 _STRICT = {"additionalProperties": False}
 
+
+def _line(most: int) -> Schema:
+    """Return the schema of one line that is not blank."""
+    return {"type": "string", "maxLength": most, "pattern": r"^[^\x00-\x1f]*[^\s\x00-\x1f][^\x00-\x1f]*$"}
+
+
+_KEY = _line(page_memory.KEY_MAX)
+_ADDRESS: Schema = {"type": "string", "maxLength": page_memory.ADDRESS_MAX, "pattern": "^[ -~]*$"}
+
 PAGE_MEMORY_ROUTES = (
     Route(
         "/page",
@@ -80,7 +89,7 @@ PAGE_MEMORY_ROUTES = (
             "PUT": Operation(
                 "Give a view a name; with an empty address, forget it",
                 Response("all views of the place", _ANSWER),
-                body={**s.record(place=s.TEXT, name=s.TEXT, address=s.TEXT), **_STRICT},
+                body={**s.record(place=_KEY, name=_line(page_memory.NAME_MAX), address=_ADDRESS), **_STRICT},
                 refusals=(409,),
             )
         },
@@ -93,7 +102,7 @@ PAGE_MEMORY_ROUTES = (
             "PUT": Operation(
                 "Choose the columns of a table; an empty list restores the usual ones",
                 Response("the columns", _ANSWER),
-                body={**s.record(table=s.TEXT, columns=s.array(s.TEXT)), **_STRICT},
+                body={**s.record(table=_KEY, columns=s.array(_KEY, maxItems=page_memory.COLUMNS_MAX)), **_STRICT},
                 refusals=(409,),
             )
         },
