@@ -23,19 +23,22 @@ export function Empty({ title, children }) {
 }
 
 /**
- * What may be wider than the page. Only where it is, the keyboard has to reach it, to scroll it.
+ * What may be wider than the page, or higher than its style lets it be. Only then the keyboard has to reach it, to scroll it.
  * @param {{ label: string, children?: ComponentChildren, style?: Record<string, string> }} props
  */
 export function Scroll({ label, children, style }) {
   const box = useRef(/** @type {HTMLDivElement | null} */ (null));
-  const [isWide, setWide] = useState(false);
+  const [overflows, setOverflows] = useState(false);
   useEffect(() => {
-    const measure = () => box.current && setWide(box.current.scrollWidth > box.current.clientWidth);
+    const measure = () => {
+      const { scrollWidth, clientWidth, scrollHeight, clientHeight } = box.current ?? document.body;
+      setOverflows(scrollWidth > clientWidth || scrollHeight > clientHeight);
+    };
     const watcher = new ResizeObserver(measure);
     for (const one of [box.current, box.current?.firstElementChild]) if (one) watcher.observe(one);
     return () => watcher.disconnect();
   }, []);
-  return html`<div class="scroll-x" ref=${box} style=${style} role="group" aria-label=${label} tabindex=${isWide ? "0" : undefined}>${children}</div>`;
+  return html`<div class="scroll-x" ref=${box} style=${style} role="group" aria-label=${label} tabindex=${overflows ? "0" : undefined}>${children}</div>`;
 }
 
 /**
