@@ -106,13 +106,19 @@ function Table({ grouped, columns, sorting, descending, isDense }) {
       ${columns.map(
         (column) => html`<th key=${column.key} role="columnheader" scope="col" class=${cellClass(column)}
           aria-sort=${ariaSort(column.key === sorting, descending)}>
-          <button class="quiet small" onClick=${() => sort(column)} title=${column.label}>${column.title}${column.key === sorting && html`<${Icon} name=${descending ? "down" : "up"} />`}</button></th>`,
+          <button class="quiet small" onClick=${() => sort(column)} title=${column.label}>${column.title}${
+            column.key === sorting && html`<${Icon} name=${descending ? "down" : "up"} />`
+          }</button></th>`,
       )}
       <th role="columnheader" scope="col" class="act-cell"><span class="hidden">Actions</span></th>
     </tr></thead>
     ${grouped.map(
       (group) => html`<tbody role="rowgroup" key=${group.key}>
-      ${group.title && html`<tr role="row" class="group"><th role="rowheader" scope="rowgroup" colspan=${columns.length + 2}>${group.title} <span class="soft">${count(group.rows.length)}</span></th></tr>`}
+      ${
+        group.title &&
+        html`<tr role="row" class="group"><th role="rowheader" scope="rowgroup" colspan=${columns.length + 2}>
+          ${group.title} <span class="soft">${count(group.rows.length)}</span></th></tr>`
+      }
       ${group.rows.map((one) => html`<${Row} key=${one.id} one=${one} columns=${columns} />`)}</tbody>`,
     )}
   </table></${Scroll}></div>`;
