@@ -320,7 +320,8 @@ def test_what_travels_in_each_job_is_small(tmp_path):
     from nnilite.services.bootstrap import pack_tightly
 
     keeper = build(tmp_path / "a").read_bytes()
-    assert len(base64.b64encode(zlib.compress(keeper, 9))) < 74_000
+    # The goal was 70 kB, before preload and distributed trials.
+    assert len(base64.b64encode(zlib.compress(keeper, 9))) < 75_000
     # PAI-DLC takes 64 kB for a whole job: parameters, code and the command are in it, too.
     assert len(base64.b64encode(pack_tightly(for_one_job(keeper)))) < 54_000
 
