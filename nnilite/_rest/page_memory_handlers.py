@@ -15,13 +15,7 @@ from nnilite._rest.route_definition import Operation, Param, Response, Route, Sc
 _BODY_MAX = 256 * 1024  # bytes
 
 
-class PageMemoryHandler(RouteHandler):
-    """The named views of a place, and the columns of a table."""
-
-    async def get(self) -> None:
-        known = await asyncio.to_thread(page_memory.read)
-        self._send(known, self.query["place"], self.query["table"])
-
+class _MemoryHandler(RouteHandler):
     def _send(self, known: PageMemory, place: Any, table: Any) -> None:
         views = known.views.get(place, {})
         self.send_json(
@@ -32,7 +26,15 @@ class PageMemoryHandler(RouteHandler):
         )
 
 
-class PageViewHandler(PageMemoryHandler):
+class PageMemoryHandler(_MemoryHandler):
+    """The named views of a place, and the columns of a table."""
+
+    async def get(self) -> None:
+        known = await asyncio.to_thread(page_memory.read)
+        self._send(known, self.query["place"], self.query["table"])
+
+
+class PageViewHandler(_MemoryHandler):
     """Gives a view a name, or forgets it."""
 
     async def put(self) -> None:
@@ -41,7 +43,7 @@ class PageViewHandler(PageMemoryHandler):
         self._send(known, _stripped(place), "")
 
 
-class PageColumnsHandler(PageMemoryHandler):
+class PageColumnsHandler(_MemoryHandler):
     """Chooses the columns of a table."""
 
     async def put(self) -> None:
