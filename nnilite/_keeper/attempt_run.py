@@ -278,7 +278,8 @@ class AttemptRun:
                 from .link import RestLink
 
                 self._start_courier()  # for heartbeats meanwhile
-                link, name = RestLink(self._spec), self._spec.code["download"]
+                manager = self._spec.distributed.get("manager") or {}
+                link, name = RestLink(self._spec.but(**manager)), self._spec.code["download"]
                 archive = working_copy.download(link, name, self._folder.inner, lambda: not self._wanted())
             working_copy.unpack(archive, target)
         except working_copy.CodeError as error:

@@ -63,6 +63,8 @@ def placed(spec: Spec) -> Spec:
     storage = dict(spec.storage, read_only=True) if spec.storage else {}
     alone = {"callback": None, "callback_file": None, "report": "rest", "send_output": False, "storage": storage}
     place = os.path.join(spec.directory, "nodes", str(told["node"])) if told.get("shared") else spec.directory
+    # Such a node reports nothing to the manager, but may have to fetch its code there.
+    told["manager"] = {"callback": spec.callback, "callback_file": spec.callback_file}
     return spec.but(distributed=told, directory=place, **alone)
 
 

@@ -23,7 +23,7 @@ from nnilite_openpai._config import OpenPaiConfig
 from nnilite_openpai._delivery import work_folder
 from nnilite_openpai._roles import PaiRole, make_roles, name_images
 
-_INDEX_VARIABLE = "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX"
+INDEX_VARIABLE = "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX"
 LARGEST_BODY = 102_400
 """The limit in bytes. Source: the REST server's body parser has its default limit, and answers 413 to more."""
 _SECRETS = {START_VARIABLE: "nnilite_start", KEEPER_VARIABLE: "nnilite_keeper", CODE_VARIABLE: "nnilite_code"}
@@ -101,7 +101,7 @@ def _commands(job: Job, config: OpenPaiConfig, role: PaiRole, variables: Iterabl
     checkpoints = ""
     if config.storage_config_name is not None:
         checkpoints = f"{config.container_mount}/nni/{job.experiment}/checkpoints/{job.trial}"
-    process = JobProcess(role.name, _INDEX_VARIABLE)
+    process = JobProcess(role.name, INDEX_VARIABLE)
     words = command(f"env:{START_VARIABLE}", work_folder(job, config), process, checkpoints=checkpoints)
     return [f"export {exports}", f"exec {shlex.join(words)}"]
 

@@ -19,12 +19,14 @@ from nnilite.services.batch_service import BatchService
 from nnilite.services.callback_address import callback_address, check_callback_address, reachable_callback_address
 from nnilite.services.delivery import Deliveries, MountedStorage, sample_job, variable_names
 from nnilite.services.job_watch import Patience
+from nnilite.services.node_places import LAUNCHERS
 from nnilite.services.worker_side import FolderLooks
 from nnilite_openpai._api import Pai, PaiJob
 from nnilite_openpai._checks import check_platform, check_resources
 from nnilite_openpai._config import IGNORED, OpenPaiConfig
 from nnilite_openpai._convert import encoded, own_secrets, submission, without_secrets
 from nnilite_openpai._delivery import announce, choose_source, delivered, find_storage
+from nnilite_openpai._role_nodes import place_nodes, spread
 from nnilite_openpai._roles import make_roles, reporting_role
 from nnilite_openpai._watch import PaiWatch
 
@@ -40,6 +42,7 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
     Config = OpenPaiConfig
     config: OpenPaiConfig
     ignores = IGNORED
+    launchers = LAUNCHERS
     platform: ClassVar[str] = "OpenPAI"
     # PAI takes 60 list calls a minute of a user, whose experiments may be several.
     patience: ClassVar[Patience] = Patience(list_pause_s=2.0, call_s=15.0)
@@ -48,6 +51,7 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
     """The shortest time between two calls on why a job waits."""
 
     def __init__(self, name: str, config: OpenPaiConfig, context: ServiceContext) -> None:
+        config = spread(config, context)
         super().__init__(name, config, context)
         self._deliveries = Deliveries(partial(delivered, config, context), self._way_back)
         self._folders = FolderLooks(limit_s=_FOLDER_S)
@@ -90,6 +94,7 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
 
     async def _body(self, job: Job) -> bytes:
         """Return the request for a job. Raises: ConfigError if it is too large, ServiceError, CodeDirError."""
+        job = place_nodes(job, self.config)
         delivery = await self._deliveries.prepare(job)
         return encoded(submission(job, self.config, own_secrets(job, self.config, delivery)))
 
@@ -98,7 +103,7 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
 
     def describe(self, job: Job) -> Json:
         source = choose_source(self.config, job.report)
-        content = submission(job, self.config, dict.fromkeys(variable_names(source), b""))
+        content = submission(place_nodes(job, self.config), self.config, dict.fromkeys(variable_names(source), b""))
         return {
             "request": f"POST {self.config.host}/rest-server/api/v2/jobs",
             "codeFrom": source,
