@@ -99,7 +99,7 @@ def test_the_page_starts_although_a_file_of_it_gets_lost(open_page: Any, experim
     page.route(f"**/{lost}", lambda route: route.abort("internetdisconnected"), times=1)
     with page.expect_event("requestfinished", lambda request: request.url.endswith(lost)):
         page.goto(f"{experiment[0]}/#/charts/pareto")
-    page.locator(".chart[data-ready]").wait_for()
+    page.locator(".chart[data-ready]").first.wait_for()
     assert page.evaluate("getComputedStyle(document.body).margin") == "0px"
 
 

@@ -50,7 +50,7 @@ export const metricWord = (name) => (name === "default" ? "metric" : name);
  * @param {Trial} trial
  * @param {Goals} wanted
  */
-function gains(trial, wanted) {
+export function gains(trial, wanted) {
   const found = [];
   for (const [name, goal] of Object.entries(wanted)) {
     const value = objective(trial.value, name);
