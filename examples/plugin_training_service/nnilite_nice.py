@@ -74,7 +74,7 @@ class NiceService(TrainingService):
 
     async def cancel(self, handle):
         folder = KeeperFolder(Path(handle["folder"]))
-        if not folder.ended() and (keeper := _runs(folder, "pid")):
+        if not folder.read_end() and (keeper := _runs(folder, "pid")):
             keeper.terminate()  # it ends the trial, softly first
 
     async def reports(self, handle):
