@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from nnilite.records import Attributed, Exited, KeeperEvent, Output, Reported, Started
 
 _KEPT = 10_000
+_ROLES_BYTES = 4_000_000  # the records of some thousand ranks
 JobKey = tuple[str, int]
 """Trial id and number of the attempt."""
 
@@ -40,6 +41,27 @@ class MetricCursor:
         return could_not_begin and any(isinstance(event, Started) and event.run != self.run for event in events)
 
 
+@dataclass(frozen=True)
+class OutputLimits:
+    """How much output a trial may send: its worker is foreign, and must not fill the disk of the manager."""
+
+    most_bytes: int | None = None  # of stdout, stderr and each rank; None: no limit
+    ranks: int = 0  # processes of a distributed trial; 0 for others
+
+    def allows(self, stream: str) -> bool:
+        """Return whether trials have this stream at all."""
+        if stream == "roles":
+            return self.ranks > 0
+        return stream in ("stdout", "stderr") or int(stream.removeprefix("rank-")) < self.ranks
+
+    def end_of(self, stream: str) -> int | None:
+        """Return where a stream ends, in bytes; None if it has no limit."""
+        return _ROLES_BYTES if stream == "roles" else self.most_bytes
+
+
+_NO_LIMITS = OutputLimits()
+
+
 @dataclass
 class Fresh:
     """The new events and the new output of a batch."""
@@ -63,12 +85,13 @@ class Fenced(Exception):
 
 
 def fresh(
-    cursor: MetricCursor, events: Sequence[KeeperEvent], over_gaps: bool = False, most_output: int | None = None
+    cursor: MetricCursor, events: Sequence[KeeperEvent], over_gaps: bool = False, limits: OutputLimits = _NO_LIMITS
 ) -> Fresh:
     """Return the new events and the new output.
 
     `over_gaps`: missing events will never come, so the ones after a gap are taken, and `missing` names the gap.
-    `most_output`: where each stream ends, in bytes. What lies beyond counts as taken, and is left out.
+    `limits`: what lies beyond the end of a stream counts as taken, and is left out. Streams that the trial does not
+    have are ignored.
 
     The first run that names itself owns the attempt. Raises: Fenced if all events that name a run belong to another
     one. A log may hold events of both, and then those of the other run are left out. GapFound at a gap, without
@@ -82,7 +105,8 @@ def fresh(
         events = [event for event in events if event.run in ("", own)]
     for event in events:
         if isinstance(event, Output):
-            _add_output(found, event, over_gaps, most_output)
+            if limits.allows(event.stream):
+                _add_output(found, event, over_gaps, limits.end_of(event.stream))
         elif isinstance(event, Reported | Attributed):
             _add_report(found, event, over_gaps)
         elif isinstance(event, Started) and not found.cursor.started:

@@ -117,6 +117,7 @@ class Parts:
     grace_s: float = 10.0
     follow: Collection[str] = ()  # the services whose trials report by their logs
     output_cap_bytes: int = 0  # the size to which keepers cut each stream of output; 0: they do not
+    ranks: int = 0  # processes of a distributed trial; 0 for others
 
 
 async def end_tasks(tasks: Sequence[asyncio.Task[object]]) -> None:
@@ -143,7 +144,7 @@ class Engine:
         self._retry = asyncio.Event()
         self._closed = False
         self.uses = TrialUses(parts.rules.live)
-        self.gate = EventGate(parts.store, self, parts.output_cap_bytes)
+        self.gate = EventGate(parts.store, self, parts.output_cap_bytes, parts.ranks)
         self._tuner_queue: asyncio.Queue[messages.TunerCall] = asyncio.Queue()
         self.slowness = TunerSlowness(self.now)
         self.notes = LivePlacementNotes(parts.rules, parts.clock, lambda message: self._enter(_Entry(message)))

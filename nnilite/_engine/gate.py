@@ -18,7 +18,7 @@ from typing import Protocol
 from weakref import WeakValueDictionary
 
 from nnilite._engine import messages
-from nnilite._engine.dedupe import Fenced, Fresh, JobKey, MetricCursor, MetricCursors, fresh
+from nnilite._engine.dedupe import Fenced, Fresh, JobKey, MetricCursor, MetricCursors, OutputLimits, fresh
 from nnilite._engine.live_trial import Live
 from nnilite.errors import ServiceError, StoreError
 from nnilite.records import Attempt, KeeperEvent, Output, Trial, TrialState, Used
@@ -78,13 +78,18 @@ class _Turn:
 class EventGate:
     """Checks batches of events and hands the new events to the engine."""
 
-    def __init__(self, store: EventStore, inbox: GateInbox, output_cap_bytes: int = 0) -> None:
-        """Set up the gate. `output_cap_bytes`: the size to which keepers cut each stream of output; 0: they do not."""
+    def __init__(self, store: EventStore, inbox: GateInbox, output_cap_bytes: int = 0, ranks: int = 0) -> None:
+        """Set up the gate.
+
+        `output_cap_bytes`: the size to which keepers cut each stream of output; 0: they do not. `ranks`: the processes
+        of a distributed trial; 0 for others.
+        """
         self._trouble, self._trouble_until = "", 0.0
         self._store = store
         self._inbox = inbox
         # A stream may exceed its cap until its keeper cuts it. Who sends more than twice as much is no keeper.
-        self._most_output = 2 * output_cap_bytes + _OUTPUT_MARGIN_BYTES if output_cap_bytes else None
+        most_bytes = 2 * output_cap_bytes + _OUTPUT_MARGIN_BYTES if output_cap_bytes else None
+        self._limits = OutputLimits(most_bytes, ranks)
         self.works: set[asyncio.Task[Taken]] = set()  # batches that are being taken
         self._cursors = MetricCursors()
         self._refused: set[JobKey] = set()
@@ -144,7 +149,7 @@ class EventGate:
                 cursor = known[2]
             if not has_ended and cursor.gives_way_to(events):
                 cursor = MetricCursor()
-            found = fresh(cursor, events, over_gaps, self._most_output)
+            found = fresh(cursor, events, over_gaps, self._limits)
             # Output is written before its batch is committed. The run must be known by then, or a crash could mix two.
             if found.output and found.cursor.run != cursor.run:
                 owned = Fresh(replace(cursor, run=found.cursor.run))

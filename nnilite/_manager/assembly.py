@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 CHECKPOINTS = "checkpoints"
 KEEPER = "keeper.pyz"
 _LINGER_S = 86400
+_MOST_GPUS = 64  # of a node, where `processesPerNode` is theirs
 
 
 @dataclass
@@ -150,6 +151,7 @@ def assemble(
             config.grace_period,
             list_services_by_log(config),
             config.max_output_size,
+            count_ranks(config),
         )
     )
     about = collect_about(directory, config, store, maximize)
@@ -209,6 +211,16 @@ def nodes_of(config: CheckedConfig) -> Mapping[str, Json] | None:
     if given is None:
         return None
     return {"nodes": given.nodes, "processes": given.processes_per_node, "launcher": given.launcher}
+
+
+def count_ranks(config: CheckedConfig) -> int:
+    """Return how many processes a distributed trial has, at most; 0 if trials are one process."""
+    given = config.distributed
+    if given is None:
+        return 0
+    nodes = given.nodes if isinstance(given.nodes, int) else given.nodes.max
+    each = given.processes_per_node
+    return nodes * (each if isinstance(each, int) else _MOST_GPUS)
 
 
 def list_services_by_log(config: CheckedConfig) -> frozenset[str]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnilite._engine.dedupe import GapFound, MetricCursor, MetricCursors, fresh
+from nnilite._engine.dedupe import GapFound, MetricCursor, MetricCursors, OutputLimits, fresh
 from nnilite.records import Exited, KeeperEvent, MetricKind, Output, Reported, Started
 
 
@@ -71,7 +71,7 @@ def test_output_after_a_gap_keeps_its_place() -> None:
 
 @pytest.mark.parametrize("offset", [8, 10, 11, 2**53 - 1])
 def test_output_beyond_its_limit_counts_as_taken_and_is_left_out(offset: int) -> None:
-    found = fresh(MetricCursor(output={"stdout": 4}), [Output("stdout", offset, b"more")], True, 10)
+    found = fresh(MetricCursor(output={"stdout": 4}), [Output("stdout", offset, b"more")], True, OutputLimits(10))
     assert found.output == ([Output("stdout", 8, b"mo")] if offset == 8 else [])
     assert found.cursor.output == {"stdout": offset + 4}
 
@@ -88,3 +88,17 @@ def test_the_cursors_least_in_use_are_forgotten() -> None:
         cursors.put((f"t{number}", 0), MetricCursor(metrics=number))
     assert cursors.get(("t0", 0)) is None
     assert cursors.get(("t1", 0)) == MetricCursor(metrics=1)
+
+
+@pytest.mark.parametrize(("ranks", "kept"), [(0, {"stderr"}), (3, {"stderr", "roles", "rank-2"})])
+def test_streams_that_trials_do_not_have_are_left_out(ranks: int, kept: set[str]) -> None:
+    """A worker could fill the disk with thousands of them, each below its limit."""
+    events = [Output(stream, 0, b"x") for stream in ("stderr", "roles", "rank-2", "rank-3", "rank-9999")]
+    found = fresh(MetricCursor(), events, limits=OutputLimits(10, ranks))
+    assert {one.stream for one in found.output} == kept == set(found.cursor.output)
+
+
+def test_the_records_of_ranks_have_a_limit_of_their_own() -> None:
+    events = [Output("roles", 0, b"x" * 3_000_000), Output("roles", 3_000_000, b"x" * 3_000_000)]
+    found = fresh(MetricCursor(), events, limits=OutputLimits(None, 2))
+    assert sum(len(one.data) for one in found.output) == 4_000_000

@@ -63,3 +63,14 @@ async def test_a_preview_tells_what_services_remark_on_their_machines(folder: Pa
     config = from_dict({**CONFIG, "trainingService": {"platform": "local", "niceness": 3}}, folder).checked()
     first = await preview(folder, config, assembly.Address(port=8080))
     assert [note for note in first.notes if "niceness 3" in note] == list(first.notes) != []
+
+
+@pytest.mark.parametrize(
+    ("distributed", "ranks"),
+    [({}, 0), ({"nodes": 1}, 1), ({"nodes": 1, "processesPerNode": 3}, 3), ({"processesPerNode": "gpu"}, 64)],
+)
+def test_the_ranks_of_trials_are_counted_by_their_config(
+    folder: Path, distributed: dict[str, object], ranks: int
+) -> None:
+    config = {**CONFIG, **({"distributed": distributed} if distributed else {})}
+    assert assembly.count_ranks(from_dict(config, folder).checked()) == ranks

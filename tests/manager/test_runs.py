@@ -148,8 +148,9 @@ async def test_the_output_of_ranks_goes_on_where_it_was_when_another_manager_tak
     bench = await start_bench(service=_Silent)
     await bench.until(lambda: bench.engine.rules.live)
     first = [Output("rank-3", 0, b"here "), Output("roles", 0, b"[]")]
-    assert (await EventGate(bench.store, bench.engine).commit_events(JOB, first)).output == {"rank-3": 5, "roles": 2}
-    later = await EventGate(bench.store, bench.engine).commit_events(JOB, [Output("rank-3", 5, b"is 3\n")])
+    gates = [EventGate(bench.store, bench.engine, ranks=4) for _ in range(2)]
+    assert (await gates[0].commit_events(JOB, first)).output == {"rank-3": 5, "roles": 2}
+    later = await gates[1].commit_events(JOB, [Output("rank-3", 5, b"is 3\n")])
     assert later.output == {"rank-3": 10, "roles": 2}
     [log] = tmp_path.rglob("t0/0/roles/rank-3.log")
     assert log.read_bytes() == b"here is 3\n"
