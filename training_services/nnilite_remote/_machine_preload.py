@@ -17,6 +17,8 @@ from nnilite_remote._machine_session import MachineSession
 log = logging.getLogger(__name__)
 
 _FIELD = "preload"
+_MESSAGE_CHARS = 1000
+_MEMORY_BYTES = 1e15  # no machine has more
 
 
 class MachinePreload:
@@ -26,11 +28,13 @@ class MachinePreload:
         self._session = session
         self._order = order
         self._was_done = False
+        self._said: set[Json] = set()  # kinds of events that were logged since the last order
 
     async def order(self) -> None:
         """Have the machine import the modules, and wait for it the first time. Raises: MachineError."""
         if self._order is None:
             return
+        self._said.clear()
         if self._was_done:
             self._session.tell("preload", order=self._order)
             return
@@ -45,18 +49,28 @@ class MachinePreload:
         except MachineError as error:
             raise MachineError(f"cannot preload: {error}", lasting=error.lasting, field=_FIELD) from error
         self._was_done = True
-        self._note_memory(answer["memory"])
+        self._log_memory(answer["memory"])
 
     def hear(self, event: Json) -> bool:
-        """Log what the agent says unasked about preloaded modules. Return False if it is about something else."""
-        if event["event"] == "preloaded":
-            self._note_memory(event["memory"])
-        elif event["event"] == "not preloaded":
-            title = self._session.title
-            log.warning("on machine %s trials start without preloaded modules from now on: %s", title, event["message"])
-        else:
+        """Log what the agent says unasked about preloaded modules. Return False if it is about something else.
+
+        Each kind of event is logged once for each connection: the machine is foreign, and could fill the log.
+        """
+        kind = event["event"]
+        if kind not in ("preloaded", "not preloaded"):
             return False
+        if kind in self._said:
+            return True
+        self._said.add(kind)
+        if kind == "preloaded":
+            self._log_memory(event.get("memory"))
+        else:
+            why = str(event.get("message"))[:_MESSAGE_CHARS]
+            title = self._session.title
+            log.warning("on machine %s trials start without preloaded modules from now on: %s", title, why)
         return True
 
-    def _note_memory(self, size: float) -> None:
-        log.info("the preloader of machine %s is ready, and has %.0f MB of memory", self._session.title, size / 1e6)
+    def _log_memory(self, size: Json) -> None:
+        is_known = isinstance(size, (int, float)) and 0 <= size < _MEMORY_BYTES
+        more = f", and has {size / 1e6:.0f} MB of memory" if is_known else ""
+        log.info("the preloader of machine %s is ready%s", self._session.title, more)
