@@ -59,9 +59,9 @@ def read_call(annotation: str) -> tuple[str, ast.Call]:
         # In parentheses, lines may be broken and indented everywhere.
         call = ast.parse(f"({annotation}\n)", mode="eval").body
     except (SyntaxError, ValueError) as error:
-        raise AnnotationError(f"is no Python: {getattr(error, 'msg', error)}") from None
+        raise AnnotationError(f"is not Python: {getattr(error, 'msg', error)}") from None
     if not isinstance(call, ast.Call):
-        raise AnnotationError("is no call")
+        raise AnnotationError("is not a call")
     name = _find_function(call)
     if name in _ARCHITECTURES:
         raise AnnotationError(f"nni.{name} searches architectures, which nnilite does not")

@@ -158,7 +158,7 @@ def test_a_program_without_annotations_is_unchanged(text: str) -> None:
         ("nni.variable(nni.uniform(0, top), name=x)", "x = 1", "top must be written as a number"),
         ("nni.function_choice(f(), g(), name=f)", "x = h()", "must stand before a call of one of f(), g()"),
         ("nni.mutable_layers({})", "x = 1", "nni.mutable_layers searches architectures"),
-        ("nni.variable(", "x = 1", "is no Python"),
+        ("nni.variable(", "x = 1", "is not Python"),
         ("nni.variable(nni.choice(1), name=x)", "x += 1", "must stand before the assignment to x"),
         ("nni.variable(nni.uniform(1), name=x)", "x = 1", "cannot be a parameter: uniform takes [low, high]"),
         ("nni.variable(nni.randint(2, 3, 5), name=x)", "x = 1", "cannot be a parameter: randint takes"),

@@ -38,7 +38,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
 class RoleRecords:
-    """Keeps the records. The watch of the pods calls `note`; several threads may call all methods."""
+    """Keeps the records. The watch of the pods calls `record`; several threads may call all methods."""
 
     def __init__(
         self, cluster: Cluster, namespace: str, folder: Path, by_log: bool = False, name: str = "roles"

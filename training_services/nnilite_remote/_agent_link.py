@@ -64,8 +64,8 @@ def pythons(python_path: str | None) -> list[str]:
 
 def command(candidates: Sequence[str]) -> str:
     """Return the command that starts an agent on the machine, with the first suitable Python."""
-    get_error_text = ["exec", "/bin/sh", "-c", _FIND_PYTHON, "nnilite", str(len(_SOURCE)), *candidates]
-    return " ".join(shlex.quote(word) for word in get_error_text)
+    words = ["exec", "/bin/sh", "-c", _FIND_PYTHON, "nnilite", str(len(_SOURCE)), *candidates]
+    return shlex.join(words)
 
 
 class AgentStream:

@@ -70,14 +70,14 @@ class KeeperStarter:
         Raises: OSError if the fork server does not answer.
         """
         self._preload, self._asked_to_preload = order, request
-        if not self._has_begun_server():
+        if not self._ensure_server():
             self._write(cast("subprocess.Popen[bytes]", self._server), {"preload": order})
 
     def _order(self, spec: str) -> None:
-        self._has_begun_server()
+        self._ensure_server()
         self._write(cast("subprocess.Popen[bytes]", self._server), {"spec": spec, "again": True})
 
-    def _has_begun_server(self) -> bool:
+    def _ensure_server(self) -> bool:
         """Start a fork server unless one runs. Return whether it was started now."""
         if self._server is not None and self._server.poll() is None:
             return False
