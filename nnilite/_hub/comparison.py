@@ -69,6 +69,7 @@ def _points(
             points.append([count, seconds, value])
             best = trial
         last = [count, seconds, points[-1][2]]
+    # Without it the line would end at the last improvement, and hide how long nothing has improved since.
     if last is not None and last != points[-1]:
         points.append(last)
     return points, best

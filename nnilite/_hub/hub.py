@@ -71,6 +71,7 @@ class Hub:
 
     def stop(self, experiment: str) -> None:
         """Ask an experiment or a viewer to stop. Return before it has ended. Raises: NniliteError."""
+        # It takes no lock: what holds the lock may be the very start that is to be stopped.
         entry = self.find(experiment)
         if not entry.alive:
             raise Conflict(f"Experiment {experiment} is not running.")

@@ -86,6 +86,7 @@ def run(options: ManagerOptions, *, require_token: bool, ready: Callable[[str], 
     Raises: NniliteError if it cannot be served; Conflict if it is already.
     """
     directory = folder()
+    # Only this user may enter: the token in it opens all experiments.
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _hold_lock(directory):
         asyncio.run(_serve(directory, options, require_token, ready))

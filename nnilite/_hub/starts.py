@@ -95,6 +95,7 @@ def start_example(options: ManagerOptions) -> str:
     """Start an example on this machine. Return its id. Raises: NniliteError if it cannot start, OSError."""
     folder = registry.root() / ".nnilite" / "example"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Written each time: an earlier version may have left its own.
     (folder / "trial.py").write_text(EXAMPLE_TRIAL, encoding="utf-8")
     config = {
         "experimentName": "example",

@@ -132,6 +132,7 @@ class Reader:
         """Return the connection of this thread. Only `close` uses those of other threads, after their end."""
         db: sqlite3.Connection | None = getattr(self._local, "db", None)
         place = find_file_id(self._path)
+        # While the file is missing, the connection still has all of it; the manager is about to write it back.
         if db is not None and place in (None, self._local.place):
             return db
         uri = f"file:{quote(str(self._path))}?mode=ro"

@@ -94,6 +94,7 @@ class Recall:
                 attempts[-1] if attempts else None,
                 last,
                 intermediates,
+                # A drill's own interruptions, and starts that failed before the command ran, use up no retries.
                 lost=sum(a.state is JobState.LOST and not a.message.startswith((DRILLED, UNSTARTED)) for a in attempts),
                 unstarted=sum(a.state is JobState.LOST and a.message.startswith(UNSTARTED) for a in attempts),
                 failed=sum(a.state is JobState.FAILED for a in attempts),
@@ -161,6 +162,7 @@ class Recall:
         query = "SELECT started, COALESCE(ended, started) FROM attempts WHERE started IS NOT NULL ORDER BY started"
         busy, until = 0.0, 0.0
         with understood(self.path):
+            # Trials that run side by side count once: only what lies after the last end so far is added.
             for start, end in self._use().execute(query):
                 busy += max(0.0, end - max(start, until))
                 until = max(until, end)

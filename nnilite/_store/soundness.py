@@ -88,6 +88,7 @@ class SoundnessCheck:
         """Yield all contradictions. If rows cannot be read at all, that alone. Raises: StoreError."""
         with understood(self._path):
             broken = list(self._unreadable())
+            # The other checks rely on the types and the shape of rows, so they would report nonsense.
             if broken:
                 yield from broken
                 return

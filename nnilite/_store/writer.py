@@ -116,6 +116,7 @@ class Store(Recall):
                 f"{self.path} contains {foreign[0]}, which nnilite did not create; "
                 "remove it with sqlite3, or restore the file from a copy."
             )
+        # Each step commits with its number: after a crash the next start goes on where this one stopped.
         for old in range(version, SCHEMA_VERSION):
             self._migrate(old)
 
