@@ -16,7 +16,7 @@ from nnilite._experiments.address import Address
 from nnilite._manager import assembly
 from nnilite.config import CheckedConfig
 from nnilite.errors import NniliteError
-from nnilite.platform_http import OUTAGE_S, patience_of_at_most
+from nnilite._network.waiting_person import OUTAGE_S, patience_of_at_most
 
 
 def ask(config: CheckedConfig, host: str, port: int, limit_s: float) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ from nnilite._store.writer import open_store
 from nnilite.config import CheckedConfig
 from nnilite.config.secrets import without_secrets
 from nnilite.errors import ServiceError
-from nnilite.platform_http import OUTAGE_S, patience_of_at_most
+from nnilite._network.waiting_person import OUTAGE_S, patience_of_at_most
 from nnilite.records import Attempt, Json, Trial
 from nnilite.service import Job, TrainingService
 

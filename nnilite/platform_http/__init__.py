@@ -46,7 +46,6 @@ from __future__ import annotations
 
 from nnilite._blocking import in_thread
 from nnilite._logging.redaction import hide, redact
-from nnilite.platform_http._patience import OUTAGE_S, patience_of_at_most
 from nnilite.platform_http._problems import (
     AccessRefused,
     CallRefused,
@@ -64,7 +63,6 @@ from nnilite.platform_http.client import Credential, HttpAnswer, HttpConfig, Htt
 from nnilite.platform_http.library_calls import LibraryCalls
 
 __all__ = [
-    "OUTAGE_S",
     "AccessRefused",
     "CallRefused",
     "Contradiction",
@@ -84,7 +82,6 @@ __all__ = [
     "hide",
     "in_thread",
     "kind_and_cure",
-    "patience_of_at_most",
     "redact",
     "retry_after_s",
 ]

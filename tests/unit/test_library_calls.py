@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from nnilite.platform_http import AccessRefused, LibraryCalls, Outage, Problem, patience_of_at_most
+from nnilite._network.waiting_person import patience_of_at_most
+from nnilite.platform_http import AccessRefused, LibraryCalls, Outage, Problem
 from nnilite.platform_http import library_calls as calls
 
 
