@@ -14,9 +14,9 @@ from pathlib import Path
 from nnilite._doctor.finding import PLATFORM_CURE, Finding, divided, fault, ok
 from nnilite._experiments.address import Address
 from nnilite._manager import assembly
+from nnilite._network.waiting_person import OUTAGE_S, patience_of_at_most
 from nnilite.config import CheckedConfig
 from nnilite.errors import NniliteError
-from nnilite._network.waiting_person import OUTAGE_S, patience_of_at_most
 
 
 def ask(config: CheckedConfig, host: str, port: int, limit_s: float) -> Iterator[Finding]:

@@ -19,11 +19,11 @@ from nnilite._checkpoints.shared_storage import shared_storage
 from nnilite._engine.messages import Ask
 from nnilite._experiments.address import Address
 from nnilite._manager import assembly
+from nnilite._network.waiting_person import OUTAGE_S, patience_of_at_most
 from nnilite._store.writer import open_store
 from nnilite.config import CheckedConfig
 from nnilite.config.secrets import without_secrets
 from nnilite.errors import ServiceError
-from nnilite._network.waiting_person import OUTAGE_S, patience_of_at_most
 from nnilite.records import Attempt, Json, Trial
 from nnilite.service import Job, TrainingService
 
