@@ -14,6 +14,21 @@ def add_experiment_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", nargs="?", help="id of the experiment, or its start; default: the only one that runs")
 
 
+def add_config_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the configuration file, with --config as in NNI or without. `choose_config` returns which one was given."""
+    parser.add_argument("file", type=Path, nargs="?", metavar="FILE", help="configuration file (YAML)")
+    parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="the same, as NNI has it")
+    parser.set_defaults(refuse=parser.error)
+
+
+def choose_config(options: argparse.Namespace) -> Path | None:
+    """Return the configuration file that was given, None if there is none. End with an error if there are two."""
+    if options.config is not None and options.file is not None:
+        options.refuse(f"{options.file} and --config {options.config} are two configuration files; give one.")
+    config: Path | None = options.config or options.file
+    return config
+
+
 def add_json_argument(parser: argparse.ArgumentParser, text: str = "print JSON") -> None:
     """Add --json, which every command has."""
     parser.add_argument("--json", action="store_true", help=text)

@@ -28,8 +28,7 @@ FIRST_PORT = 8080
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, nargs="?", metavar="FILE", help="configuration file (YAML)")
-    parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="the same, as NNI has it")
+    arguments.add_config_arguments(parser)
     arguments.add_manager_arguments(parser)
     parser.add_argument("-f", "--foreground", action="store_true", help="show the progress here until it is done")
     parser.add_argument("--dry-run", action="store_true", help="check everything and print what would be done")
@@ -41,13 +40,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="parameters of a trial that runs first, for example '{\"lr\": 0.1}'; for several trials give it again",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(command=create, refuse=parser.error)
+    parser.set_defaults(command=create)
 
 
 def create(options: argparse.Namespace) -> int:
-    if (options.config is None) == (options.file is None):
+    options.config = arguments.choose_config(options)
+    if options.config is None:
         options.refuse("`nnictl create` needs one configuration file, for example `nnictl create exp.yaml`.")
-    options.config = options.config or options.file
     if options.dry_run:
         return _run_dry(options)
     # The manager imports what it needs while its configuration is read and checked here, which imports the rest.

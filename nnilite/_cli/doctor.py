@@ -30,7 +30,7 @@ RUN_S = 60
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", nargs="?", type=Path, metavar="FILE", help="configuration file (YAML)")
+    arguments.add_config_arguments(parser)
     arguments.add_manager_arguments(parser)
     parser.add_argument("--no-trial", action="store_true", help="run no trial; ask the platforms only")
     parser.add_argument(
@@ -55,6 +55,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def doctor(options: argparse.Namespace) -> int:
     from nnilite._doctor.finding import Level
 
+    options.config = arguments.choose_config(options)
     found: list[Finding] = []
     for finding in _run_checks(options):
         found.append(finding)

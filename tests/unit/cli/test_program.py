@@ -34,8 +34,14 @@ def test_a_configuration_file_needs_no_option(tmp_path: Path, capsys: pytest.Cap
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 2
     assert said[0] == said[1]
-    with pytest.raises(SystemExit):
-        run(["create", missing, "-c", missing])
+
+
+@pytest.mark.parametrize("option", [[], ["--config"]])
+def test_the_doctor_takes_its_file_as_create_does(
+    option: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["doctor", *option, str(tmp_path / "exp.yaml"), "--port", "0", "--no-trial"]) == 1
+    assert "exp.yaml: cannot be read" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -43,6 +49,8 @@ def test_a_configuration_file_needs_no_option(tmp_path: Path, capsys: pytest.Cap
     [
         (["creat"], "did you mean 'create'?"),
         (["create"], "`nnictl create` needs one configuration file, for example `nnictl create exp.yaml`."),
+        (["create", "a.yml", "-c", "b.yml"], "a.yml and --config b.yml are two configuration files; give one."),
+        (["doctor", "a.yml", "-c", "b.yml"], "a.yml and --config b.yml are two configuration files; give one."),
         (["stop", "--port", "65536"], "65536 is not a port"),
         (["create", "-c", "x", "--por", "1"], "`nnictl create` has no option --por; did you mean --port?"),
         (["trial", "ls", "--head", "0"], "0 is not a whole number of at least 1"),
