@@ -1,8 +1,9 @@
 """Fits results of other experiments to this one's search space, which may have changed since.
 
-People add a parameter and want to keep what they know. A parameter that a result does not have gets a random value of
-its domain, another one for each set of parameters: no tuner then sees a connection between it and the results. One
-that the space no longer has is dropped. A result is left out if a value lies outside of the space.
+People add a parameter and want to keep what they know. A parameter that a result does not have gets its default, which
+is the value that the program had so far. Without one it gets a random value of its domain, another one for each set of
+parameters: no tuner then sees a connection between it and the results. One that the space no longer has is dropped. A
+result is left out if a value lies outside of the space, or if it has no parameter of the space.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class Fitted:
     taken    those from which the tuner learns, as `{"parameter": ..., "value": ...}`
     total    how many there were
     changed  how many of those taken had other parameters
-    added    how many of those taken did not have each parameter, by its name
+    added    how many of those taken did not have each parameter and got a random value, by its name
+    filled   likewise those that got the parameter's default
     dropped  likewise those that the space does not have
     left_out how many were left out, by the first parameter that does not fit
     examples a sentence on the first of these
@@ -38,6 +40,7 @@ class Fitted:
     total: int = 0
     changed: int = 0
     added: Counter[str] = field(default_factory=Counter)
+    filled: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
@@ -58,6 +61,8 @@ class Fitted:
         return ", ".join(parts)
 
     def _changes(self) -> Iterable[str]:
+        if self.filled:
+            yield f"the default of {_names(self.filled)}, which they do not have"
         if self.added:
             yield f"random values for {_names(self.added)}, which they do not have"
         if self.dropped:
@@ -94,10 +99,11 @@ def _fit_result(result: Json, space: SearchSpace, fitted: Fitted) -> None:
         fitted.left_out[name] += 1
         fitted.examples.setdefault(name, error.message)
         return
-    if fitting.added or fitting.dropped:
+    if fitting.added or fitting.filled or fitting.dropped:
         result = {**result, "parameter": parameters}
         fitted.changed += 1
         fitted.added.update(fitting.added)
+        fitted.filled.update(fitting.filled)
         fitted.dropped.update(fitting.dropped)
     fitted.taken.append(result)
 
@@ -108,16 +114,22 @@ class _Fitting:
     def __init__(self, space: SearchSpace) -> None:
         self._space = space
         self.added: list[str] = []
+        self.filled: list[str] = []
         self.dropped: list[str] = []
 
     def fit(self, parameters: Json) -> Json:
-        """Return the parameters as the space has them. Raises: SpaceError if a value lies outside of it."""
+        """Return the parameters as the space has them.
+
+        Raises: SpaceError if a value lies outside of it, or if it has none of the parameters.
+        """
         top = self._space.children()
         given: dict[Key, int | float] = {}
         self._read(parameters, top, (), given)
+        if top and not given:
+            raise SpaceError("they have no parameter of the search space")
         # The same parameters get the same values, so that results which are imported twice are known again.
         rng = random.Random(derived_seed(*canonical(parameters).encode()))
-        drawn = {one.path: one.sample(rng) for one in self._space.parameters}
+        drawn = {one.path: one.sample(rng) if one.default is None else one.default for one in self._space.parameters}
         extras = EXTRAS - {one.name for one in top}
         kept = {name: value for name, value in parameters.items() if name in extras}
         return {**self._space.build({**drawn, **given}), **kept}
@@ -132,7 +144,7 @@ class _Fitting:
         ]
         for one in expected:
             if one.name not in given:
-                self.added.append(_join_dotted(one.path))
+                (self.added if one.default is None else self.filled).append(_join_dotted(one.path))
                 continue
             raw = found[one.path] = one.raw(given[one.name])
             if one.nested:

@@ -85,6 +85,24 @@ def test_a_nested_choice_that_is_new_is_drawn_whole() -> None:
     assert SearchSpace.parse(space).contains(found.taken[0]["parameter"]) is None
 
 
+def test_a_parameter_that_is_new_takes_its_default() -> None:
+    space = {"lr": LR, "units": {**UNITS, "_default": 64}, "layer": {**LAYER, "_default": "none"}}
+    found = fit(results({"lr": 0.5}, {"lr": 0.25, "units": 7}), space)
+    none = {"layer": {"_name": "none"}}
+    assert found.taken == results({"lr": 0.5, "units": 64, **none}, {"lr": 0.25, "units": 7, **none})
+    assert found.sentence == (
+        "2 of 2 results are taken, 2 of them changed (the default of layer, units, which they do not have)"
+    )
+
+
+def test_a_result_without_any_parameter_of_the_space_teaches_nothing() -> None:
+    found = fit(results({"rate": 0.5, "TRIAL_BUDGET": 3}, {}), {"lr": LR})
+    assert found.taken == []
+    assert found.sentence == (
+        "none of 2 results is taken, 2 left out (2 since they have no parameter of the search space)"
+    )
+
+
 def test_what_a_tuner_adds_to_the_parameters_stays() -> None:
     known = results({"lr": 0.5, "TRIAL_BUDGET": 3})
     assert fit(known, {"lr": LR}).taken == known
