@@ -49,14 +49,15 @@ def show(config: CheckedConfig, options: ManagerOptions, *, as_json: bool) -> in
         package = None if in_place else _packed(directory, config, quiet=as_json)
     jobs = _moved(first.jobs, folder, str(config.experiment_working_directory))
     code = None if package is None else _describe_package(package)
+    notes = _new(list(map(config.spell, first.notes)), config.warnings)
     found = {
         "config": config.json(),
         "code": code,
         "parameters": first.parameters,
         "jobs": jobs,
-        "unchecked": first.unchecked,
+        "unchecked": config.spell(first.unchecked),
         "withoutEffect": [one._asdict() for one in config.without_effect],
-        "warnings": [*_warnings(config), *find_space_warnings(config), *_new(first.notes, config.warnings)],
+        "warnings": [*_warnings(config), *find_space_warnings(config), *notes],
     }
     if as_json:
         screen.show_json(found)

@@ -38,6 +38,6 @@ def ask(config: CheckedConfig, host: str, port: int, limit_s: float) -> Iterator
             cure = "check that its address is right, and that no firewall blocks this machine"
             yield fault(check, f"no answer within {limit_s:.0f} s", cure)
         except NniliteError as error:
-            yield divided(check, str(error), PLATFORM_CURE)
+            yield divided(check, config.spell(str(error)), PLATFORM_CURE)
         else:
             yield ok(check, f"its own check found nothing wrong ({time.monotonic() - began:.1f} s)")

@@ -88,6 +88,8 @@ def create(
             _forget(experiment, directory)
         if isinstance(error, ConfigError):
             raise checked.located(error) from None
+        if type(error) is NniliteError:
+            raise NniliteError(checked.spell(str(error))) from None
         raise
 
 

@@ -280,11 +280,17 @@ class ExperimentConfig(Fields):
             file.write(text)
 
     def located(self, error: ConfigError) -> ConfigError:
-        """Return an error that a platform's check raised, with the line of its field in the file."""
-        if error.place.file or not error.place.field:
+        """Return an error that a platform's check raised, with the line of its field in the file, and as `spell`."""
+        if error.place.file:
             return error
+        if not error.place.field:
+            return ConfigError(self.spell(error.message)) if type(error) is ConfigError else error
         path = [int(part) if part.isdecimal() else part for part in re.findall(r"[^.\[\]]+", error.place.field)]
-        return ConfigError(error.message, self._source.place(tuple(path)))
+        return ConfigError(self.spell(error.message), self._source.place(tuple(path)))
+
+    def spell(self, sentence: str) -> str:
+        """Return a sentence of another part with the names that its fields have in the file, which may be of NNI 1."""
+        return self._source.spell(sentence)
 
     def check_algorithms(self) -> None:
         """Make tuner and assessor once, since installed ones check their own `class_args`. This imports them.
@@ -385,7 +391,7 @@ class CheckedConfig(ExperimentConfig):
         hints += environment_hints(self.json())
         hints += find_placeholders(self.json().get("trainingService"), "trainingService")
         found = [*super().warnings, *said, *hints, *(one.sentence for one in self.without_effect)]
-        return [self._source.spell(sentence) for sentence in found]
+        return list(map(self.spell, found))
 
     def _commands(self) -> list[tuple[str, Path]]:
         """Return the distinct commands of trials, each with the code directory that it runs in."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from nnilite._cli.nnictl import run
+from nnilite._running import launch
 from nnilite.config import from_dict, load
 from nnilite.config._source import ConfigSource
 from nnilite.config._v1 import convert
-from nnilite.errors import ConfigError
+from nnilite.errors import ConfigError, NniliteError
 
 pytestmark = pytest.mark.usefixtures("platforms")
 
@@ -321,6 +323,22 @@ def test_sentences_name_fields_as_the_older_format_does(more: dict[str, Any], se
     with pytest.raises(ConfigError) as caught:
         from_dict(config).checked(paths=False)
     assert sentence in str(caught.value)
+
+
+def test_so_do_sentences_of_a_platform_that_refuses_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever follows "set sshKeyFile" in such a file would be told that there is no such field."""
+    config = from_dict({**PLAIN, "logDir": str(tmp_path)}, tmp_path).checked()
+    said: list[NniliteError] = [NniliteError("only publickey: set sshKeyFile"), ConfigError("trialGpuNumber is 1")]
+
+    def refuse(*_: object) -> None:
+        raise said.pop(0)
+
+    monkeypatch.setattr(launch, "_start", refuse)
+    with pytest.raises(NniliteError, match="only publickey: set sshKeyPath"):
+        launch.create(config)
+    with pytest.raises(ConfigError, match=r"trial\.gpuNum is 1"):
+        launch.create(config)
+    assert config.spell("sshKeyFile") == "sshKeyPath"
 
 
 def test_a_tuner_of_ones_own_needs_no_search_space() -> None:
