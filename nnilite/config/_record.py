@@ -73,6 +73,7 @@ class Record(FieldKind):
         self.cls = cls
         self.words = "object"
         self._entries: tuple[ConfigField, ...] | None = None
+        self._by_name: dict[str, ConfigField] = {}
 
     @property
     def entries(self) -> tuple[ConfigField, ...]:
@@ -81,7 +82,11 @@ class Record(FieldKind):
             hints = typing.get_type_hints(self.cls, include_extras=True)
             # What a class computes by itself is not for people to set.
             fields = [field for field in dataclasses.fields(self.cls) if field.init]
-            self._entries = tuple(_entry(field, hints[field.name]) for field in fields)
+            entries = tuple(_entry(field, hints[field.name]) for field in fields)
+            for entry in entries:
+                for name in (entry.name, *entry.aliases):
+                    self._by_name.setdefault(normalize_name(name), entry)
+            self._entries = entries
         return self._entries
 
     def matches(self, raw: Any) -> bool:
@@ -138,10 +143,7 @@ class Record(FieldKind):
 
     def entry(self, key: str) -> ConfigField | None:
         """Return the field with this key; None if there is none."""
-        for entry in self.entries:
-            if normalize_name(key) in (normalize_name(entry.name), *map(normalize_name, entry.aliases)):
-                return entry
-        return None
+        return self._by_name.get(normalize_name(key)) if self.entries else None
 
     def _describe_outline(self) -> str:
         return ", ".join(entry.key for entry in self.entries[:4]) + (", ..." if len(self.entries) > 4 else "")
