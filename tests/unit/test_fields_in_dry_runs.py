@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -214,19 +215,32 @@ SAMPLES: dict[str, dict[str, dict[str, Any]]] = {
 """Sections of which a field is part that cannot be had from its type alone."""
 
 
-def config_of(folder: Path, platform: str, extra: dict[str, Any]) -> ExperimentConfig:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The trials' code, which all cases share, as none changes it."""
+    made = tmp_path_factory.mktemp("code")
     for name, text in (
         ("curves.jsonl", "[0.5]\n"),
         ("text", "x"),
         ("pai.yaml", PAI_JOB),
         ("framework.yaml", FRAMEWORK),
     ):
-        (folder / name).write_text(text)
+        (made / name).write_text(text)
+    return made
+
+
+def config_of(folder: Path, platform: str, extra: dict[str, Any]) -> ExperimentConfig:
     section = {"platform": platform, **SECTIONS[platform], **extra}
     section = {name: value for name, value in section.items() if value is not None}
     space = {"x": {"_type": "uniform", "_value": [0, 1]}}
     whole = {"searchSpace": space, "tuner": {"name": "Random"}, "trialConcurrency": 1, "trialCommand": "true"}
     return from_dict({**whole, "trainingService": section}, folder).checked()
+
+
+@cache
+def plain(folder: Path, platform: str) -> str:
+    """What is shown where a section has only what it must have."""
+    return shown(folder, config_of(folder, platform, {}))
 
 
 def shown(folder: Path, config: ExperimentConfig) -> str:
@@ -251,7 +265,7 @@ def sections_of(platform: str, entry: ConfigField) -> Iterator[dict[str, Any]]:
 
 def verdict(folder: Path, platform: str, entry: ConfigField) -> str:
     """How a field shows: "shown", "ignored", "hidden", or "refused" if no value of it was taken."""
-    plain, found = shown(folder, config_of(folder, platform, {})), "refused"
+    found = "refused"
     for section in sections_of(platform, entry):
         try:
             config = config_of(folder, platform, section)
@@ -262,7 +276,7 @@ def verdict(folder: Path, platform: str, entry: ConfigField) -> str:
         if any(one.option == entry.key for one in config.without_effect):
             return "ignored"
         found = "hidden"
-        if shown(folder, config) != plain:
+        if shown(folder, config) != plain(folder, platform):
             return "shown"
     return found
 
@@ -276,10 +290,8 @@ FIELDS = [
 
 @pytest.mark.parametrize(("platform", "entry"), FIELDS)
 def test_a_field_is_shown_by_a_dry_run_or_is_known_for_what_else_it_does(
-    tmp_path: Path, platform: str, entry: ConfigField
+    folder: Path, platform: str, entry: ConfigField
 ) -> None:
-    folder = tmp_path / "code"
-    folder.mkdir()
     found = verdict(folder, platform, entry)
     if found == "hidden":
         assert entry.key in ELSEWHERE[platform]

@@ -121,11 +121,19 @@ def classes() -> Iterator[tuple[str, int]]:
         yield f"{file}:{node.name}", len(methods)
 
 
-def class_nodes() -> Iterator[tuple[str, ast.ClassDef]]:
-    for path in (path for source in SOURCES for path in (ROOT / source).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                yield str(path.relative_to(ROOT)), node
+@cache
+def class_nodes() -> list[tuple[str, ast.ClassDef]]:
+    return [
+        (str(path.relative_to(ROOT)), node)
+        for path in (path for source in SOURCES for path in (ROOT / source).rglob("*.py"))
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ClassDef)
+    ]
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 PARTS_OF_PLUGINS = {"api", "checks", "config", "convert", "delivery", "log", "service", "start", "status", "watch"}
@@ -163,7 +171,7 @@ PUBLIC_TWINS = {
 
 def test_a_function_that_crosses_modules_of_the_core_has_a_name_of_its_own() -> None:
     """Functions count that are imported by their bare names; `spec.load` and `config.load` say what they load."""
-    trees = {dotted_name(path): ast.parse(path.read_text()) for path in (ROOT / "nnilite").rglob("*.py")}
+    trees = {dotted_name(path): tree_of(path) for path in (ROOT / "nnilite").rglob("*.py")}
     own = {
         (module, node.name)
         for module, tree in trees.items()
