@@ -292,10 +292,9 @@ def test_a_stop_on_a_disk_that_stays_full_says_so_and_force_ends_the_manager(
         return "free some disk space" in running.client.profile()["reason"]
 
     running.wait_for(paused)
-    began = time.monotonic()
     assert run(["stop", running.entry.id]) == 1
-    assert time.monotonic() - began < 15
     assert "free some disk space" in (told := capsys.readouterr().err)
+    assert "has not ended within" not in told, "it is not waited for"
     assert f"`nnictl stop --force {running.entry.id}`" in told
     assert run(["stop", "--force", running.entry.id]) == 0
     ballast.unlink()

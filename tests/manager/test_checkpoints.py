@@ -163,7 +163,7 @@ class Hanging(CheckpointFolders):
         self.answers = threading.Event()
 
     def look(self, *arguments: Any) -> Any:
-        self.answers.wait(20)
+        self.answers.wait(100)
         return super().look(*arguments)
 
 
@@ -175,7 +175,7 @@ def test_a_file_system_that_hangs_holds_up_the_end_for_a_bounded_time_only(
     tidying = CheckpointTidier(rules(), CheckpointRule("none"), place, ended=[("a", 0), ("b", 0)])
     began = time.monotonic()
     asyncio.run(_until(tidying, lambda: True))
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20, "the file system would hang for 100 s"
     assert "of 2 trials may still have to be deleted; a resume deletes them" in caplog.text
     place.answers.set()
 

@@ -7,10 +7,10 @@ import json
 import logging
 import os
 import socket
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from call_counts import count_calls
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
 from nnilite._rest import Options
@@ -276,9 +277,7 @@ def test_a_compressed_body_is_refused(client: Client) -> None:
 
 
 def test_a_client_that_never_sends_its_body_is_let_go(client: Client) -> None:
-    begun = time.monotonic()
-    assert raw(client, head_of(client, "Content-Length: 100"), b"{") == b""
-    assert time.monotonic() - begun < 5
+    assert raw(client, head_of(client, "Content-Length: 100"), b"{") == b""  # it would wait for a minute
 
 
 def test_a_client_that_never_ends_its_headers_is_let_go(client: Client) -> None:
@@ -368,17 +367,15 @@ def test_any_bytes_are_either_a_batch_or_one_clear_error(body: bytes) -> None:
     assert all(isinstance(event, Started | Reported | Output | Exited) for event in events)
 
 
-def test_ten_thousand_metrics_are_read_in_well_under_a_second() -> None:
-    body = json.dumps({"events": [metric(index, '{"default": 0.5, "loss": 0.25}') for index in range(10_000)]}).encode()
-    best = min(_seconds(body) for _ in range(5))
-    assert best < 0.3, f"{best:.3f} s"  # the whole second's budget is shared with the store
+def test_to_read_a_metric_takes_the_same_few_steps_in_a_large_batch() -> None:
+    """`benchmarks/intake.py` has the seconds."""
+    few, many = (count_calls(partial(parse_batch, batch_of(count))) for count in (1_000, 10_000))
+    assert many < 10_000 * 60  # 46 are needed for each
+    assert many < 10.5 * few
 
 
-def _seconds(body: bytes) -> float:
-    """Of this process alone: other work on the machine does not count."""
-    begun = time.process_time()
-    parse_batch(body)
-    return time.process_time() - begun
+def batch_of(metrics: int) -> bytes:
+    return json.dumps({"events": [metric(at, '{"default": 0.5, "loss": 0.25}') for at in range(metrics)]}).encode()
 
 
 def first_bytes(client: Client, head: str, body: bytes = b"") -> bytes:

@@ -19,10 +19,13 @@ TESTS = Path(__file__).resolve().parents[1]
 PLUGINS = [f"-pharness.{name}" for name in ("process_starts", "left_processes", "durations")]
 LEAVES_ONE = """
 import subprocess, pytest
+from nnilite.testing import eventually
 
 @pytest.mark.process
 def test_that_leaves_a_process(tmp_path):
     left = subprocess.Popen(["sleep", "300"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    seen = f"/proc/{left.pid}/cmdline"
+    eventually(lambda: open(seen, "rb").read().startswith(b"sleep"))  # the system has begun the program
     print("left", left.pid)
     left.returncode = 0  # nobody waits for it
 """

@@ -115,7 +115,7 @@ def test_the_keeper_leaves_when_its_time_to_stay_is_over(tmp_path):
         bench.callback.script = ["forever 500"]
         began = time.monotonic()
         assert bench.run("echo 'final 1' >> \"$NNILITE_METRICS\"", linger_s=0.5) == 0
-        assert 0.5 < time.monotonic() - began < 5
+        assert 0.5 < time.monotonic() - began < 50, "there is no answer for 500 s"
         nothing = {"complete": False, "whole": False, "metrics": 0, "output": {}, "fenced": False}
         assert bench.inner("delivered") == nothing
 

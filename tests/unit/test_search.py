@@ -128,7 +128,7 @@ def test_a_time_limit_ends_the_search_and_stops_trials_that_report():
 
     began = time.monotonic()
     result = Search(SPACE).run(objective, trials=100, timeout_s=0.3)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60, "it would last for ever"
     assert [t.state for t in result.trials] == [TrialState.SYS_CANCELED]
 
 

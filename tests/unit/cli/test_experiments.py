@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -109,14 +108,16 @@ def test_a_missing_file_is_told_with_its_name(make: Make, capsys: pytest.Capture
     assert capsys.readouterr().err == "ERROR: /no/such.json: cannot be read: No such file or directory\n"
 
 
-def test_many_results_are_read_in_a_moment(make: Make, manager: StandIn, tmp_path: Path) -> None:
+def test_many_results_are_read_without_their_lines(
+    make: Make, manager: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To find those takes half a minute in a hundred thousand results."""
     make("abcd")
     manager.says("POST /import", {"imported": 50_000, "warning": ""})
     path = tmp_path / "r.json"
     path.write_text(json.dumps([{"parameter": {"x": k, "y": "a"}, "value": k} for k in range(50_000)]))
-    begun = time.process_time()
+    monkeypatch.setattr("nnilite.config.text.parse_yaml", lambda *_, **__: pytest.fail("read as YAML"))
     assert run(["experiment", "import", "-f", str(path)]) == 0
-    assert time.process_time() - begun < 4, "as YAML, for its lines, it would take twice as long"
     assert len(json.loads(manager.asked[-1].body)) == 50_000
 
 
