@@ -247,6 +247,19 @@ def test_a_judgement_costs_as_little_after_many_results_as_after_few():
         assert late <= early + 20, name
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_patient_compares_the_last_results_with_the_best_one_before_them(seed):
+    """It keeps only results that can still count."""
+    rng = random.Random(seed)
+    patience = rng.randrange(8)
+    values = [rng.choice([round(rng.random(), 1), rng.random()]) for _ in range(60)]
+    assessor = made("Patient", patience=patience, min_delta=0.1)
+    for k in range(60):
+        before, last = values[: max(0, k - patience)], values[max(0, k - patience) : k + 1]
+        poor = max(before, default=-math.inf) - 0.1 > max(last)
+        assert (assessor.assess_trial("a", values[: k + 1]) is AssessResult.Bad) == poor, k
+
+
 def count_calls(assessor: Assessor, values: list, last: int) -> int:
     """How many functions the last so many judgements of a trial call."""
     for k in range(len(values) - last):

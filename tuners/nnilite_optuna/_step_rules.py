@@ -266,9 +266,14 @@ class ThresholdAssessor(StepAssessor[_Before]):
 
 @dataclass
 class _Recent:
-    """A trial's last results, and the best one of those before them; higher ones are better."""
+    """A trial's last results, and the best one of those before them; higher ones are better.
 
-    last: deque[float]
+    `last` has only those results, with their numbers, after which no better one came: the others never count again. So
+    its first one is the best, and a judgement costs the same for any patience.
+    """
+
+    last: deque[tuple[int, float]]
+    count: int = 0
     best: float = -math.inf
 
 
@@ -292,10 +297,14 @@ class PatientAssessor(StepAssessor[_Recent]):
     def _is_poor(self, trial: _Recent, step: int, value: float | None) -> bool:
         if value is None:
             return False
-        trial.last.append(self._sign * value)
-        if len(trial.last) > self._count:
-            trial.best = max(trial.best, trial.last.popleft())
-        return trial.best - self._delta > max(trial.last)
+        better = self._sign * value
+        while trial.last and trial.last[-1][1] <= better:
+            trial.last.pop()
+        trial.last.append((trial.count, better))
+        trial.count += 1
+        if trial.last[0][0] < trial.count - self._count:
+            trial.best = max(trial.best, trial.last.popleft()[1])
+        return trial.best - self._delta > trial.last[0][1]
 
 
 def _sign_of(optimize_mode: str) -> float:
