@@ -11,6 +11,7 @@
     first           the addresses at which other nodes may reach the first one, or
     first_variables  the environment variables with these, separated by commas, or
     first_command   a command of the shell that prints one
+    secret          by which nodes know each other, where the specification has no token to make it from
     shared          whether all nodes have the same folder: then the others use folders within it, and leave their
                     reports there
 """
@@ -117,7 +118,7 @@ def command(spec: Spec, folder: Folder) -> str:
         "launcher": told.get("launcher", "torch"),
         "first": told.get("first") or [],
         "ports": ports_of(spec.job),
-        "secret": code(spec.token, "nodes", spec.job),
+        "secret": told.get("secret") or code(spec.token, "nodes", spec.job),
         "command": spec.command,
         "grace_s": spec.grace_s,
         "max_output_bytes": spec.max_output_bytes,

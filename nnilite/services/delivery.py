@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from nnilite._keeper import proof
 from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.foreign_files import TrialFile, put_file, size_below
 from nnilite.records import Json
@@ -181,11 +182,13 @@ class Deliveries:
 def keeper_spec(job: Job, folder: str, callback: str, **more: Json) -> dict[str, Json]:
     """Return the specification for the keeper of a job that writes to `folder`; what the trial prints is sent along.
 
-    It holds the trial's token only if the trial calls the manager.
+    It holds the trial's token only if the trial calls the manager. Nodes have a secret of their own without it.
     """
     given: dict[str, Json] = {"callback": callback or None, "send_output": True}
     if job.report == "stdout":
         given["token"] = ""
+        if told := job.spec.get("distributed"):
+            given["distributed"] = {**told, "secret": proof.code(str(job.spec["token"]), "nodes", job.name)}
     if job.gpus == 0:
         given["env"] = {"CUDA_VISIBLE_DEVICES": ""}
     return job.spec_for(folder, **{**given, **more})

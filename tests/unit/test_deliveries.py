@@ -9,7 +9,7 @@ import pytest
 from nnilite.errors import NoCapacity
 from nnilite.service import Job
 from nnilite.services.bootstrap import Supply
-from nnilite.services.delivery import Deliveries, Delivery
+from nnilite.services.delivery import Deliveries, Delivery, keeper_spec
 
 
 class Making:
@@ -49,3 +49,14 @@ def test_a_delivery_is_made_once_for_each_way_of_reporting() -> None:
 
     asyncio.run(ask())
     assert making.made == [("stdout", ""), ("rest", "http://manager"), ("stdout", "")]
+
+
+def test_nodes_that_report_by_log_have_a_secret_of_their_own_in_place_of_the_token() -> None:
+    def spec(token: str) -> dict[str, object]:
+        job = Job("j", "e", "t", 0, 0, {"report": "stdout", "token": token, "distributed": {"nodes": 2}})
+        return keeper_spec(job, "/work", "")
+
+    first, other = spec("first"), spec("other")
+    assert first["token"] == ""
+    assert "first" not in str(first)
+    assert first["distributed"] != other["distributed"], "whoever knows the name of a job knows its secret"

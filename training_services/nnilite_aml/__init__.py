@@ -8,6 +8,7 @@ _workspace    the calls that are needed
 _checks       what can be known before anything starts: workspace, compute target, environment
 _snapshot     the folder that goes up as the code of all jobs
 _request      pure: from a trial's job to a command job
+_job_nodes    distributed trials: the instances of a job are the nodes
 _status       pure: from Azure's answers to the status of a job
 _watch        what becomes of one job
 _log          the log of one job: the events of its keeper, and the trial's output between them

@@ -52,12 +52,16 @@ def _unknown(error: Problem, config: AmlConfig) -> ConfigError:
     return ConfigError(f"Azure has no {part} {given[part]!r} for this login: {said}", Place(field=part))
 
 
-async def check_target(workspace: AmlWorkspace, config: AmlConfig, gpus: int) -> None:
-    """Check that trials with this many GPUs could ever run on the compute target. Raises: ConfigError, Problem."""
+async def check_target(workspace: AmlWorkspace, config: AmlConfig, gpus: int, nodes_place: Place) -> None:
+    """Check that trials with this many GPUs could ever run on the compute target. Raises: ConfigError, Problem.
+
+    `nodes_place`: where the number of nodes is set.
+    """
     size = config.instance_type or ""
     if not config.serverless:
         found = await _find_target(workspace, config)
         refuse_target(found, config)
+        _check_nodes(found, config, nodes_place)
         size = found.size
     if gpus and size:
         await _check_gpus(workspace, size, gpus)
@@ -100,18 +104,19 @@ def refuse_target(found: AmlTarget, config: AmlConfig) -> None:
         raise ConfigError(f"{found.name} is {found.state.lower()}: start it in Azure's studio", place)
     if found.error:
         raise ConfigError(f"{found.name} has failed on Azure: {found.error}", place)
-    most = 1 if found.kind == "computeinstance" else found.most_nodes
-    if most is not None and config.instance_count > most:
-        raise ConfigError(
-            f"a trial needs {config.instance_count} nodes, but {found.name} has {most} at most",
-            Place(field="instanceCount"),
-        )
     if config.low_priority and found.kind == "amlcompute" and not found.low_priority:
         raise ConfigError(
             f"is a setting of the cluster, and {found.name} has dedicated nodes: choose a low-priority cluster as "
             "computeTarget",
             Place(field="lowPriority"),
         )
+
+
+def _check_nodes(found: AmlTarget, config: AmlConfig, place: Place) -> None:
+    """Check that a compute target can have the nodes of one trial. Raises: ConfigError."""
+    most = 1 if found.kind == "computeinstance" else found.most_nodes
+    if most is not None and config.instance_count > most:
+        raise ConfigError(f"a trial needs {config.instance_count} nodes, but {found.name} has {most} at most", place)
 
 
 async def ensure_environment(workspace: AmlWorkspace, config: AmlConfig) -> str:

@@ -123,7 +123,9 @@ class AmlConfig:
             raise ConfigError("is needed for serverless compute, such as Standard_DS3_v2", field_place("instance_type"))
         if self.instance_count > 1 and given is None:
             raise ConfigError(
-                "is needed for several nodes: it says how their processes find each other", field_place("distribution")
+                "is needed for several nodes: it says how their processes find each other; or remove instanceCount, "
+                "and set distributed",
+                field_place("distribution"),
             )
         if given is not None and given.type == "TensorFlow":
             wanted = given.worker_count + given.parameter_server_count

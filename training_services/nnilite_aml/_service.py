@@ -21,9 +21,11 @@ from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.batch_service import BatchService
 from nnilite.services.callback_address import given_callback_address
 from nnilite.services.delivery import START_VARIABLE, hidden
+from nnilite.services.node_places import LAUNCHERS
 from nnilite.units import format_size
 from nnilite_aml._checks import check_target, check_workspace, ensure_environment
 from nnilite_aml._config import IGNORED, AmlConfig
+from nnilite_aml._job_nodes import nodes_place, place_nodes, spread
 from nnilite_aml._request import arguments, make_azure_name, make_tag, variables
 from nnilite_aml._snapshot import CodeSnapshot, prepare
 from nnilite_aml._watch import AmlPatience, AmlWatch
@@ -38,12 +40,13 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
     Config = AmlConfig
     config: AmlConfig
     ignores = IGNORED
+    launchers = LAUNCHERS
     platform: ClassVar[str] = "Azure"
     # Azure allows some thousand calls an hour.
     patience: ClassVar[AmlPatience] = AmlPatience(list_pause_s=3.0, log_pause_s=3.0)
 
     def __init__(self, name: str, config: AmlConfig, context: ServiceContext) -> None:
-        super().__init__(name, config, context)
+        super().__init__(name, spread(config, context), context)
         self._snapshot: CodeSnapshot | None = None
         self._uploading: asyncio.Task[str] | None = None
         self._environment = ""
@@ -70,7 +73,7 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
     async def check_trials(self, api: AmlWorkspace) -> None:
         if not self.context.reports_by_log:
             self._way_back()
-        await check_target(api, self.config, self.gpus or 0)
+        await check_target(api, self.config, self.gpus or 0, nodes_place(self.context))
         if self.config.environment is not None:
             await ensure_environment(api, self.config)
 
@@ -88,7 +91,7 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
 
     async def submit(self, job: Job) -> Handle:
         workspace, snapshot = self.api, self.check_open(self._snapshot)
-        own = await asyncio.to_thread(variables, job, snapshot, self._choose_callback(job))
+        own = await asyncio.to_thread(variables, place_nodes(job), snapshot, self._choose_callback(job))
         code = await self._upload_code(snapshot)
         self._environment = self._environment or await ensure_environment(workspace, self.config)
         try:

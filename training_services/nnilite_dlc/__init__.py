@@ -8,6 +8,7 @@ _intents     which jobs DLC has been asked to make, noted on the manager's disk
 _checks      what can be known before anything starts
 _delivery    where jobs get keeper and code: the job itself, a storage that is mounted on both sides, or the manager
 _job_fields  pure: from a trial's job to the fields of a job of DLC
+_job_pods    distributed trials: the pods of a PyTorchJob are the nodes
 _status      pure: from DLC's answers to the status of a job
 _watch       what becomes of one job
 _log         the log of one job, read window by window: the events of its keeper, and the trial's output between them

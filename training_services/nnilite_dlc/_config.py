@@ -30,6 +30,9 @@ _KEYS = {
 """Where Alibaba's own programs look for a login."""
 _SIZES = {"cpu": "", "gpu": "", "gputype": "", "memory": "Gi", "shared_memory": "Gi"}
 """The fields of NNI's resource description, each with the unit of its numbers."""
+DEFAULT_JOB_TYPE = "TFJob"  # NNI's
+RANKED_JOB_TYPE = "PyTorchJob"
+"""The kind of job whose pods know their rank."""
 _REGION = re.compile(r"[a-z0-9-]+")
 
 
@@ -48,7 +51,7 @@ class DlcConfig(HttpConfig):
 
     type: Annotated[str, "the role of a trial's pods, one of those of `jobType`"] = "Worker"
     image: Annotated[str, "an image with Python 3.8 or later; it needs nothing else"]
-    job_type: Annotated[str, "the kind of job, such as TFJob or PyTorchJob"] = "TFJob"
+    job_type: Annotated[str, "the kind of job, such as TFJob or PyTorchJob"] = DEFAULT_JOB_TYPE
     pod_count: Annotated[
         PositiveInt, "number of pods of each trial; more than 1 needs `jobType: PyTorchJob`, whose pods know their rank"
     ] = 1
@@ -98,7 +101,7 @@ class DlcConfig(HttpConfig):
                 raise ConfigError("must not be empty", field_place(name))
         if not _REGION.fullmatch(self.region):
             raise ConfigError(f"{self.region!r} is not a region; write one such as cn-hangzhou", field_place("region"))
-        if self.pod_count > 1 and self.job_type != "PyTorchJob":
+        if self.pod_count > 1 and self.job_type != RANKED_JOB_TYPE:
             raise ConfigError(
                 f"the {self.pod_count} pods of a {self.job_type} do not know which of them reports: set jobType: "
                 "PyTorchJob, or podCount: 1",

@@ -19,6 +19,7 @@ LARGEST_BYTES = 65_536
 """The limit on all parameters of a job together. Source: CreateJob in Alibaba's reference of 2020-12-03."""
 _GENERATED_BYTES = 512
 """Kept free for parameters that DLC adds itself, which count too; the reference does not say how long they are."""
+RANK_VARIABLE = "RANK"
 _GRACE_EXTRA_S = 20
 _LONGEST_NAME = 256
 _NAME = re.compile(r"[\w.-]+", re.ASCII)
@@ -86,7 +87,7 @@ def request(job: Job, config: DlcConfig, own: Mapping[str, str]) -> dict[str, Js
 
 def job_command(job: Job, config: DlcConfig) -> str:
     """Return the command of each pod."""
-    process = JobProcess(rank_variable="RANK" if config.pod_count > 1 else "")
+    process = JobProcess(rank_variable=RANK_VARIABLE if config.pod_count > 1 else "")
     kept = find_checkpoint_folder(job, config)
     words = command(f"env:{START_VARIABLE}", work_folder(job, config), process, checkpoints=kept)
     return (f"mkdir -p {shlex.quote(kept)}; " if kept else "") + f"exec {shlex.join(words)}"

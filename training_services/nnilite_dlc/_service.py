@@ -36,6 +36,7 @@ from nnilite.service import Handle, Job, ServiceContext, TrialFile
 from nnilite.services.batch_service import BatchService
 from nnilite.services.callback_address import given_callback_address
 from nnilite.services.delivery import Deliveries, MountedStorage, hidden, sample_job, variable_names
+from nnilite.services.node_places import LAUNCHERS
 from nnilite.services.worker_side import FolderLooks
 from nnilite_dlc._api import DlcApi, DlcJob, body_of
 from nnilite_dlc._checks import check_resources, list_experiment_jobs, make_refusal
@@ -43,6 +44,7 @@ from nnilite_dlc._config import IGNORED, DlcConfig
 from nnilite_dlc._delivery import choose_source, delivered, find_storage
 from nnilite_dlc._intents import Intents
 from nnilite_dlc._job_fields import check_size, own_variables, request
+from nnilite_dlc._job_pods import place_nodes, spread
 from nnilite_dlc._sdk_calls import unsent
 from nnilite_dlc._status import ENDED, state_of
 from nnilite_dlc._watch import DlcWatch
@@ -58,12 +60,14 @@ class DlcService(BatchService[DlcApi, DlcJob]):
     Config = DlcConfig
     config: DlcConfig
     ignores = IGNORED
+    launchers = LAUNCHERS
     platform: ClassVar[str] = "DLC"
 
     settle_s: ClassVar[float] = 60.0
     """How long after a try without an answer a job may still appear in DLC's lists."""
 
     def __init__(self, name: str, config: DlcConfig, context: ServiceContext) -> None:
+        config = spread(config, context)
         super().__init__(name, config, context)
         self._intents = Intents(context.directory / "dlc")
         self._deliveries = Deliveries(partial(delivered, config, context), self._open_way_back)
@@ -103,6 +107,7 @@ class DlcService(BatchService[DlcApi, DlcJob]):
 
     async def _fields(self, job: Job) -> dict[str, Json]:
         """Return the fields of a job. Raises: NoCapacity while there is no way back, ConfigError, ServiceError."""
+        job = place_nodes(job, self.config)
         delivery = await self._deliveries.prepare(job)
         own = await asyncio.to_thread(own_variables, job, self.config, delivery)
         fields = request(job, self.config, own)

@@ -1,4 +1,7 @@
-"""Runs a job as processes of this machine: with its snapshot, variables and mounts; keeps its log and outputs."""
+"""Runs a job as processes of this machine: with its snapshot, variables and mounts; keeps its log and outputs.
+
+Each node has a working directory of its own, with a copy of the snapshot; all nodes are this machine.
+"""
 
 from __future__ import annotations
 
@@ -154,12 +157,13 @@ class JobRun(threading.Thread):
 
     def run(self) -> None:
         job, blobs = self._job, self._workspace.blobs
-        directory = self._place / "wd"
-        directory.mkdir(parents=True)
+        directories = [self._place / "wd", *(self._place / f"wd-{node}" for node in range(1, job.nodes))]
         container, _, prefix = str(self._code["properties"]["codeUri"]).split("/", 3)[3].partition("/")
-        blobs.fetch(container, f"{prefix}/", directory)
+        for directory in directories:
+            directory.mkdir(parents=True)
+            blobs.fetch(container, f"{prefix}/", directory)
         mounts = {name: self._mount(name, output) for name, output in (job.properties.get("outputs") or {}).items()}
-        logs = self._start(directory, mounts)
+        logs = self._start(directories, mounts)
         self._workspace.running(job)
         while any(process.poll() is None for process in self._processes):
             self._sync(logs, list(mounts.values()))
@@ -169,8 +173,9 @@ class JobRun(threading.Thread):
         self._workspace.finalizing(job)
         self._sync(logs, list(mounts.values()))
         if not self._taken_away:
-            for path in (path for path in (directory / "outputs").rglob("*") if path.is_file()):
-                blobs.put(f"ExperimentRun/dcid.{job.name}/{path.relative_to(directory)}", path.read_bytes())
+            for directory in directories:
+                for path in (path for path in (directory / "outputs").rglob("*") if path.is_file()):
+                    blobs.put(f"ExperimentRun/dcid.{job.name}/{path.relative_to(directory)}", path.read_bytes())
         codes = [process.returncode for process in self._processes]
         code = next((code if code > 0 else 128 - code for code in codes if code), 0)
         self._workspace.done(job, code, self._taken_away)
@@ -187,7 +192,7 @@ class JobRun(threading.Thread):
         assert match, output
         return Mount(self._workspace.blobs, match.group(2), self._place / "cap" / name)
 
-    def _start(self, directory: Path, mounts: Mapping[str, Mount]) -> list[JobLogFile]:
+    def _start(self, directories: list[Path], mounts: Mapping[str, Mount]) -> list[JobLogFile]:
         job, logs = self._job, []
         command = re.sub(
             r"\${{outputs\.(\w+)}}", lambda found: str(mounts[found.group(1)].folder), job.properties["command"]
@@ -214,7 +219,7 @@ class JobRun(threading.Thread):
                 self._processes.append(
                     subprocess.Popen(
                         ["/bin/bash", "-c", command],
-                        cwd=directory,
+                        cwd=directories[number * len(directories) // len(ranks)],
                         env={**common, **own},
                         stdin=subprocess.DEVNULL,
                         stdout=log.file,
@@ -236,6 +241,13 @@ class JobRun(threading.Thread):
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
 
+    def stop_node(self, node: int) -> None:
+        """End the processes of one node softly, as when its machine is shut down."""
+        here = len(self._processes) // self._job.nodes
+        for process in self._processes[node * here : (node + 1) * here]:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+
     def kill(self, taken_away: bool = False) -> None:
         self._taken_away = self._taken_away or taken_away
         self._end_all(signal.SIGKILL)
@@ -250,7 +262,10 @@ class JobRun(threading.Thread):
 
 
 def _ranks(job: StandInJob) -> list[dict[str, str]]:
-    """The variables of each process of a job."""
+    """The variables of each process of a job, node by node.
+
+    Source of those of PyTorch: learn.microsoft.com/azure/machine-learning/how-to-train-distributed-gpu.
+    """
     given = job.properties.get("distribution")
     if given is None:
         return [{}]
@@ -266,4 +281,5 @@ def _ranks(job: StandInJob) -> list[dict[str, str]]:
     if kind == "Mpi":
         return [{"OMPI_COMM_WORLD_RANK": str(n), "OMPI_COMM_WORLD_SIZE": str(total)} for n in range(total)]
     common = {"WORLD_SIZE": str(total), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "6105"}
-    return [{"RANK": str(n), "LOCAL_RANK": str(n % (total // job.nodes)), **common} for n in range(total)]
+    here = total // job.nodes
+    return [{"RANK": str(n), "LOCAL_RANK": str(n % here), "NODE_RANK": str(n // here), **common} for n in range(total)]

@@ -124,7 +124,11 @@ class StandInJob:
 
     def variables(self, number: int) -> dict[str, str]:
         """The environment of a pod."""
-        own = {"RANK": str(number), "WORLD_SIZE": str(self.pod_count)} if self.body["JobType"] == "PyTorchJob" else {}
+        own = {}
+        if self.body["JobType"] == "PyTorchJob":
+            # As alibabacloud.com/help/en/pai/general-environment-variables has them; all pods are this machine.
+            own = {"RANK": str(number), "WORLD_SIZE": str(self.pod_count)}
+            own.update(MASTER_ADDR="localhost", MASTER_PORT="23456")
         programs = f"{Path(sys.executable).parent}:/usr/bin:/bin"
         found = {"PATH": programs, "HOME": str(self.folder), "LANG": "C.UTF-8", **self.body.get("Envs", {}), **own}
         assert all(len(f"{name}={value}") < _LARGEST_VARIABLE for name, value in found.items())
