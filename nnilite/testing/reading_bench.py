@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
 
+from nnilite.errors import ServiceError
 from nnilite.records import EVENT_TYPES, Json, KeeperEvent, Reported
 from nnilite.records.shapes import to_json
 from nnilite.service import Job, JobStatus, ServiceContext, TrainingService
@@ -47,7 +49,9 @@ class ReadingBench(ServiceBench):
         found = super().status(name)
         for job in self._followed & self.handles.keys():
             if not self.received(job).exits:
-                self.report(job)
+                # A platform that does not answer now is asked again, as the engine does.
+                with contextlib.suppress(ServiceError):
+                    self.report(job)
         return found
 
     def finish(self, name: str) -> Received:

@@ -64,6 +64,7 @@ def phases(cluster):
 
 
 @pytest.mark.everywhere
+@pytest.mark.usefixtures("this_machine")
 def test_exit_codes_and_logs_of_all_roles_are_kept_when_their_pods_are_gone(cluster, open_bench, tmp_path):
     begun, go_on = tmp_path / "begun", tmp_path / "go on"
     ps = role(

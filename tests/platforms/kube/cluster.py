@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite.testing import eventually
+from nnilite_kubernetes._api import ApiError
 from nnilite_kubernetes._exec import ExecError
 from platforms.kube.apiserver import KubeApiserver
 from platforms.kube.client import ACCOUNTS, BINDINGS, CLUSTER_RUNTIMES, KINDS, PODS, QUOTAS, ROLES, SECRETS, Api, Key
@@ -112,7 +113,13 @@ class Cluster:
         for pod in self.pods():
             if pod["metadata"]["labels"].get("nnilite/job") == job:
                 container = pod["spec"]["containers"][0]["name"]
-                stamped = self.api.cluster.pod_log(self.namespace, pod["metadata"]["name"], container)
+                try:
+                    stamped = self.api.cluster.pod_log(self.namespace, pod["metadata"]["name"], container)
+                except ApiError as error:
+                    # So answers a real API server until the container has started.
+                    if error.status != 400:
+                        raise
+                    stamped = b""
                 found.append(b"".join(line.partition(b" ")[2] for line in stamped.splitlines(keepends=True)))
         return found
 
