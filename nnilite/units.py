@@ -48,6 +48,7 @@ __all__ = [
     "Secret",
     "SecretText",
     "Unit",
+    "cure_for_number",
     "format_csv_text",
     "format_duration",
     "format_size",
@@ -65,6 +66,9 @@ _BYTES = {"tb": 1024**4, "gb": 1024**3, "mb": 1024**2, "kb": 1024, "b": 1}
 _LONGEST_S = 10**12
 _LARGEST_B = 10**18
 _QUANTITY = re.compile(r"\s*([+-]?[0-9.]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+_MEANT_NUMBER = re.compile(
+    r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d{1,3})?)\s*(?:/\s*(\d+)|(%))?\s*", re.IGNORECASE | re.ASCII
+)
 _ENVIRONMENT = re.compile(r"\$\{env:([^}]*)\}")
 
 
@@ -283,7 +287,7 @@ def _spell_in_largest(units: Mapping[str, int], smallest: str) -> Callable[[int]
 def _range(low: int, high: int | None) -> Callable[[object], int]:
     def parse(value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError(f"must be a whole number, not {value!r}")
+            raise ValueError(f"must be a whole number, not {value!r}{cure_for_number(value, whole=True)}")
         if value < low or (high is not None and value > high):
             raise ValueError(f"must be {f'from {low} to {high}' if high else f'at least {low}'}, not {value}")
         return value
@@ -373,3 +377,30 @@ AnyPath = Annotated[Path, PathRule.ANY]
 """A path that may be missing; relative to the YAML file's folder."""
 GivenPath = Annotated[Path | str, PathRule.ANY]
 """The same for a field that programs set, as a text too; once it is checked it holds a Path."""
+
+
+def cure_for_number(value: object, *, whole: bool = False) -> str:
+    """Return what to write in place of a value that can only be meant as a number: mostly a text in quotes.
+
+    It begins with "; ", to follow a sentence on what is wrong, and is "" where nothing better is known.
+
+    Example: `cure_for_number("0.1")` is "; write 0.1 without quotes"
+    """
+    number = read_meant_number(value)
+    if number is None or (whole and number != int(number)):
+        return ""
+    if whole or number == int(number):
+        return f"; write {int(number)}" + (" without quotes" if isinstance(value, str) else "")
+    # YAML 1.1 reads 1e-05 as a text.
+    return "; write " + re.sub(r"^(-?\d+)e([+-])0*", r"\1.0e\2", f"{number:.15g}") + " without quotes"
+
+
+def read_meant_number(value: object) -> float | None:
+    """Return the number that a text such as "0.1", "1e-5", "10%" or "1/8" stands for; None for another one."""
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    found = _MEANT_NUMBER.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        return None
+    number, divisor = float(found[1]), float(found[2] or 1) * (100 if found[3] else 1)
+    return number / divisor if divisor and math.isfinite(number / divisor) else None

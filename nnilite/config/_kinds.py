@@ -22,7 +22,7 @@ from nnilite.config._config_reading import INVALID, At, ConfigReading
 from nnilite.config._fields import did_you_mean, normalize_name
 from nnilite.config.secrets import HIDDEN, fault_of, masked, without_secrets
 from nnilite.records import Json
-from nnilite.units import PathRule, Unit
+from nnilite.units import PathRule, Unit, cure_for_number
 
 
 class FieldKind(ABC):
@@ -72,15 +72,10 @@ class Leaf(FieldKind):
         return dict(self._json_schema)
 
 
-def _exactly(kind: type, sentence: str) -> Callable[[Any], Any]:
-    """Return the parser of a type that YAML has itself. `sentence` says what is wrong with a value of another one."""
-
-    def parse(value: Any) -> Any:
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise ValueError(sentence.format(value))
-        return value
-
-    return parse
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"must be text, not {value!r}; put it in quotes")
+    return value
 
 
 def _float(value: Any) -> float:
@@ -92,10 +87,26 @@ def _float(value: Any) -> float:
         raise ValueError(f"must be a number, not {value!r}") from None
 
 
-INTEGER = Leaf("integer", _exactly(int, "must be a whole number, not {!r}"), {"type": "integer"}, (int,))
+_TRUTHS = {"true": "true", "yes": "true", "on": "true", "false": "false", "no": "false", "off": "false"}
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"must be a whole number, not {value!r}{cure_for_number(value, whole=True)}")
+    return value
+
+
+def _truth(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = _TRUTHS.get(value.strip().lower()) if isinstance(value, str) else None
+    raise ValueError(f"must be true or false, not {value!r}" + (f"; write {word} without quotes" if word else ""))
+
+
+INTEGER = Leaf("integer", _whole, {"type": "integer"}, (int,))
 NUMBER = Leaf("number", _float, {"type": "number"}, (int, float))
-TEXT = Leaf("string", _exactly(str, "must be text, not {!r}; put it in quotes"), {"type": "string"}, (str,))
-TRUTH = Leaf("boolean", _exactly(bool, "must be true or false, not {!r}"), {"type": "boolean"}, (bool,))
+TEXT = Leaf("string", _text, {"type": "string"}, (str,))
+TRUTH = Leaf("boolean", _truth, {"type": "boolean"}, (bool,))
 
 
 class Quantity(Leaf):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnilite.errors import SpaceError
 from nnilite.space._parameter import MOST_STEPS, Key, Parameter, ParameterKind, brief, write_canonical
+from nnilite.units import cure_for_number
 
 if TYPE_CHECKING:
     from nnilite.records import Json
@@ -277,8 +278,7 @@ def _describe_unknown_type(given: Json) -> str:
 
 def _explain_not_number(value: Json, whole: bool) -> str | None:
     if isinstance(value, str):
-        hint = " (YAML reads 1e-5 as text: write 1.0e-5)" if "e" in value.lower() else ""
-        return f"must be a number, not the text {value!r}{hint}"
+        return f"must be a number, not the text {value!r}{cure_for_number(value)}"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return f"must be a number, not {value!r}"
     if isinstance(value, int) and abs(value) > 10**300:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from nnilite.records import Json
 from nnilite.space._parameter import Parameter, ParameterKind, format_path
 from nnilite.space.search_space import SearchSpace
+from nnilite.units import read_meant_number
 
 LARGEST_GRID = 1_000_000
 WIDE = 1000
@@ -53,10 +54,24 @@ def _find_choice_hints(parameter: Parameter, name: str, max_trials: int | None) 
     if max_trials is not None and len(options) > max_trials:
         what = f"{name} has {len(options)} options, and there are {max_trials} trials, so not all can be reached"
         yield Hint(what, "raise maxTrialNumber, or remove options")
+    yield from _find_quoted_options(parameter, name)
     # The parameters of a nested choice are all reached: anything else in its options is refused.
     if not parameter.nested and any(map(_holds_parameter, options)):
         what = f"{name} has an option that holds a parameter where none is reached: trials get it as it is written"
         yield Hint(what, "put it directly into the option, and give all options a '_name'")
+
+
+def _find_quoted_options(parameter: Parameter, name: str) -> Iterator[Hint]:
+    """Yield a hint on options that are texts in YAML, and are hardly meant so."""
+    texts = [one for one in parameter.values if isinstance(one, str)]
+    if "None" in texts:
+        yield Hint(f"{name} has the text 'None' as an option", "write null if you mean Python's None")
+    if texts and all(read_meant_number(one) is not None for one in texts):
+        what = f"{name} has options that are texts and look like numbers, such as {texts[0]!r}"
+        yield Hint(what, "remove the quotes, unless the trial wants texts")
+    elif texts and {one.lower() for one in texts} <= {"true", "false"}:
+        what = f"{name} has the text {texts[0]!r} as an option, and Python takes any text but an empty one for true"
+        yield Hint(what, "remove the quotes, unless the trial wants texts")
 
 
 def _find_range_hints(parameter: Parameter, name: str, low: float, high: float) -> Iterator[Hint]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from nnilite.errors import ConfigError, Place
+from nnilite.units import cure_for_number
 
 __all__ = ["check_names", "construct", "default_of", "number", "one_of", "whole_number", "without_effect"]
 
@@ -65,15 +66,19 @@ def _fault(name: str, message: str) -> ConfigError:
 def number(name: str, value: Any, low: float | None = None, high: float | None = None) -> float:
     """Return `value` as a float if it is a finite number in [low, high]. Raises: ConfigError."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not _within(low, value, high):
-        raise _fault(name, f"must be a number{_range(low, high)}, not {value!r}")
+        raise _fault(name, f"must be a number{_range(low, high)}, not {value!r}{_unquote(value)}")
     return float(value)
 
 
 def whole_number(name: str, value: Any, low: int | None = None, high: int | None = None) -> int:
     """Return `value` if it is an integer in [low, high]. Raises: ConfigError."""
     if not isinstance(value, int) or isinstance(value, bool) or not _within(low, value, high):
-        raise _fault(name, f"must be a whole number{_range(low, high)}, not {value!r}")
+        raise _fault(name, f"must be a whole number{_range(low, high)}, not {value!r}{_unquote(value, whole=True)}")
     return value
+
+
+def _unquote(value: Any, *, whole: bool = False) -> str:
+    return "" if isinstance(value, float) and not whole else cure_for_number(value, whole=whole)
 
 
 def one_of(name: str, value: Any, choices: Sequence[Any]) -> Any:

@@ -96,8 +96,9 @@ def test_the_file_used_here_is_good(tmp_path):
     [
         (with_line("trialConcurency: 2", "trialConcurrency: 2"), 4, "trialConcurency", "did you mean trialConcurrency"),
         (with_line("maxTrialNumbr: 2"), 9, "maxTrialNumbr", "did you mean maxTrialNumber?"),
-        (with_line("maxTrialNumber: 2.0"), 9, "maxTrialNumber", "whole number, not 2.0"),
-        (with_line('maxTrialNumber: "2"'), 9, "maxTrialNumber", "whole number, not '2'"),
+        (with_line("maxTrialNumber: 2.0"), 9, "maxTrialNumber", "whole number, not 2.0; write 2"),
+        (with_line('maxTrialNumber: "2"'), 9, "maxTrialNumber", "whole number, not '2'; write 2 without quotes"),
+        (with_line('debug: "yes"'), 9, "debug", "true or false, not 'yes'; write true without quotes"),
         (with_line("maxTrialNumber: true"), 9, "maxTrialNumber", "whole number, not True"),
         (
             with_line("trialConcurrency: 100000", "trialConcurrency: 2"),

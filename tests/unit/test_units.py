@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from nnilite.units import (
     PathRule,
+    cure_for_number,
     format_duration,
     format_size,
     parse_duration_s,
@@ -155,3 +156,26 @@ def test_a_key_file_is_there_or_its_public_half_is(tmp_path):
         (tmp_path / name).write_text("x")
     assert PathRule.KEY.resolve("id_rsa", tmp_path) == tmp_path / "id_rsa"
     assert PathRule.KEY.resolve("id_agent", tmp_path) == tmp_path / "id_agent"
+
+
+@pytest.mark.parametrize(
+    ("value", "whole", "cure"),
+    [
+        ("0.1", False, "; write 0.1 without quotes"),
+        (" 1e-5 ", False, "; write 1.0e-5 without quotes"),
+        ("1/8", False, "; write 0.125 without quotes"),
+        ("10%", False, "; write 0.1 without quotes"),
+        ("16", False, "; write 16 without quotes"),
+        ("1e3", True, "; write 1000 without quotes"),
+        (2.0, True, "; write 2"),
+        ("2.5", True, ""),
+        (2.5, True, ""),
+        ("1/0", False, ""),
+        ("9e999", False, ""),
+        ("ten", False, ""),
+        (None, False, ""),
+        (True, True, ""),
+    ],
+)
+def test_a_number_in_quotes_is_answered_with_what_to_write(value, whole, cure):
+    assert cure_for_number(value, whole=whole) == cure
