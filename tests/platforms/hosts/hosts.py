@@ -5,7 +5,8 @@
 
 A host's root is a copy-on-write layer over this machine's, so every program is there, and what a host writes is seen
 by nobody else. All is made by Linux namespaces and needs root; `missing` says what else. Nothing but the addresses of
-these hosts is ever talked to, and `close` leaves nothing behind.
+these hosts is ever talked to, and `close` leaves nothing behind. A run that is killed cannot close its hosts; the next
+one removes them.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ HERE = Path(__file__).parent
 PROGRAMS = ("ip", "unshare", "nsenter", "ssh-keygen", "/usr/sbin/sshd", "chroot", "useradd")
 PASSWORD = "s3cret"
 USER = "tester"
+FOLDER = "/var/tmp"
+_PREFIX = "nnilite-hosts-"
+_OWNER = "owner"
 _BOOT_LIMIT_S = 20.0
 _NUMBERS = itertools.count()
 _APART = ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--propagation", "private"]
@@ -55,16 +59,18 @@ class Network:
     """A bridge with hosts. `key`: a private key whose public half every host lets in."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="nnilite-hosts-", dir="/var/tmp"))
+        self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=FOLDER))
         # Several runs may go on side by side, and one may have several networks. A name has 15 letters at most.
         self._mark = f"{os.getpid() % 0xFFFF:x}{next(_NUMBERS):x}"
         self.bridge = f"nni{self._mark}"
         self.subnet = _free_subnet()
         self.gateway = f"{self.subnet}.1"
+        (self.folder / _OWNER).write_text(f"{os.getpid()} {self._mark}")
         self.key = self.folder / "key"
         self.hosts: list[Host] = []
 
     def open(self) -> None:
+        remove_abandoned()
         command("ip", "link", "add", self.bridge, "type", "bridge")
         command("ip", "addr", "add", f"{self.gateway}/24", "dev", self.bridge)
         command("ip", "link", "set", self.bridge, "up")
@@ -91,6 +97,28 @@ class Network:
         with contextlib.suppress(RuntimeError):
             command("ip", "link", "del", self.bridge)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def remove_abandoned() -> None:
+    """End all hosts of runs that were killed, and remove what is left of them."""
+    for owner in Path(FOLDER).glob(f"{_PREFIX}*/{_OWNER}"):
+        with contextlib.suppress(FileNotFoundError, ValueError):  # another run removes it, or is just writing it
+            process, mark = owner.read_text().split()
+            if not Path("/proc", process).exists():
+                _remove(mark)
+                shutil.rmtree(owner.parent, ignore_errors=True)
+
+
+def _remove(mark: str) -> None:
+    names = [line.split()[0] for line in command("ip", "netns", "list").splitlines()]
+    for name in names:
+        if name.startswith(f"nni{mark}h"):
+            for process in command("ip", "netns", "pids", name).split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(process), signal.SIGKILL)
+            command("ip", "netns", "del", name)
+    with contextlib.suppress(RuntimeError):
+        command("ip", "link", "del", f"nni{mark}")
 
 
 class Host:
