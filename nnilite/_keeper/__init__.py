@@ -94,6 +94,7 @@ python_command     reads of a command which Python it starts, and with what
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import io
@@ -239,6 +240,7 @@ def _add_init(files: Dict[str, bytes]) -> None:
     files[_OWN_INIT] = _INIT.format(build=digest.hexdigest()[:16], sdk=repr(places), version=version()).encode()
 
 
+@functools.lru_cache(maxsize=1)  # services of one manager share a keeper
 def with_bytecode(keeper: bytes) -> bytes:
     """Return the keeper's zipapp with bytecode for this Python of the modules loaded before a trial's start.
 
@@ -265,6 +267,7 @@ def sdk_sources() -> Dict[str, bytes]:
     return files
 
 
+@functools.lru_cache(maxsize=None)  # the command of each job has it
 def bootstrap_source() -> str:
     """Return the text of the bootstrap, for platforms that only run a command."""
     program = (_PACKAGE / "bootstrap_program.py").read_text(encoding="ascii")
@@ -272,6 +275,7 @@ def bootstrap_source() -> str:
     return _strip_prose(before + _cpython().replace(_FUTURE, "") + after).decode("ascii")
 
 
+@functools.lru_cache(maxsize=None)
 def bootstrap_shell() -> str:
     """Return the text of the shell that looks for a Python, which then runs the bootstrap."""
     lines = (_PACKAGE / "bootstrap.sh").read_text(encoding="ascii").splitlines(keepends=True)

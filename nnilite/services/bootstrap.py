@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import base64
 import bz2
+import functools
 import hashlib
 import json
 import zlib
@@ -153,10 +154,15 @@ def command(
 
 def python_command(program: str, *arguments: str) -> list[str]:
     """Return a command that runs a program's text for Python 3.8 or later with whatever Python the image has."""
+    return ["/bin/sh", "-c", bootstrap_shell(), _load_text(program), *arguments]
+
+
+@functools.lru_cache(maxsize=4)
+def _load_text(program: str) -> str:
+    """Return the text of a short program that runs this one. Each job has it, and to compress takes milliseconds."""
     text = base64.b64encode(pack(program.encode())).decode()
     # `binascii` is a part of the interpreter, and `base64` would load `re`.
-    loader = f"import binascii, zlib; exec(zlib.decompress(binascii.a2b_base64({text!r})))"
-    return ["/bin/sh", "-c", bootstrap_shell(), loader, *arguments]
+    return f"import binascii, zlib; exec(zlib.decompress(binascii.a2b_base64({text!r})))"
 
 
 def environment(name: str, data: bytes) -> dict[str, str]:

@@ -32,7 +32,10 @@ T = TypeVar("T")
 
 HOSTILE = 'it\'s a "test" of $HOME `x`\n& more'
 LIMIT_S = 60.0
-_TURN_S = 0.02
+_TURN_S = 0.02, 0.1
+"""The shortest and the longest pause between two questions."""
+_PART = 0.25
+"""Between them, this share of the time waited so far: each question to a service costs it milliseconds of processor."""
 
 
 def eventually(ask: Callable[[], T], limit_s: float = LIMIT_S) -> T:
@@ -40,14 +43,16 @@ def eventually(ask: Callable[[], T], limit_s: float = LIMIT_S) -> T:
 
     >>> eventually(lambda: (folder / "done").exists())  # doctest: +SKIP
     """
-    deadline = time.monotonic() + limit_s
+    shortest, longest = _TURN_S
+    began = time.monotonic()
     while True:
         answer = ask()
         if answer:
             return answer
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > limit_s:
             raise TimeoutError(f"this did not come true within {limit_s:g} s; the last answer was {answer!r}")
-        time.sleep(_TURN_S)
+        time.sleep(min(longest, max(shortest, waited * _PART)))
 
 
 @functools.lru_cache

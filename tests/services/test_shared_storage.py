@@ -34,7 +34,8 @@ from nnilite.testing.ports import free_port
 from platforms.aml import azurite
 from platforms.swift import server as swift
 
-pytestmark = pytest.mark.process
+# Swift and Azurite take 7 s of processor each to start, so that their tests share one process.
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("stores")]
 
 SAVES = "import nnilite as n; f = n.checkpoint_dir() / 'deep' / 'epoch'; "
 COUNTS = (

@@ -89,7 +89,7 @@ class DeterminedCluster:
     def create(self, body: dict[str, Any]) -> DeterminedExperiment:
         """Raises: MasterRefusal."""
         try:
-            config = yaml.safe_load(body["config"])
+            config = yaml.load(body["config"], Loader=yaml.CSafeLoader)
         except yaml.YAMLError as error:
             raise MasterRefusal(400, f"yaml: {error}") from error
         faults = expconf.complaints(config)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nnilite.testing import ServiceContract
+from platforms.contract_cases import KIND_MATTERS
 from platforms.folder_bench import FolderBench
 
 
@@ -12,6 +13,7 @@ from platforms.folder_bench import FolderBench
 @pytest.mark.timeout(180)
 class TestBatchServiceOnGridEngine(ServiceContract):
     every_case = False
+    matters = KIND_MATTERS  # the way into a job is that of Slurm, where all cases run
 
     @pytest.fixture
     def make_service(self, maker):

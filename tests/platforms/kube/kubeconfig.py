@@ -19,13 +19,13 @@ def write_kubeconfig(path: Path, cluster: dict[str, Any], user: dict[str, Any], 
         "current-context": "test",
     }
     path.touch(mode=0o600)
-    path.write_text(yaml.safe_dump(whole))
+    path.write_text(yaml.dump(whole, Dumper=yaml.CSafeDumper))
     return path
 
 
 def cluster_of(path: Path) -> dict[str, Any]:
     """Where the server of a kubeconfig is, and how it shows that it is that."""
-    whole = yaml.safe_load(path.read_text())
+    whole = yaml.load(path.read_bytes(), Loader=yaml.CSafeLoader)
     name = next(each["context"]["cluster"] for each in whole["contexts"] if each["name"] == whole["current-context"])
     found = dict(next(each["cluster"] for each in whole["clusters"] if each["name"] == name))
     authority = found.get("certificate-authority")

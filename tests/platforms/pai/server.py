@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
-import yaml
 from openapi_core.testing import MockRequest
 
 from nnilite.testing.listener import Handler, Listener
-from platforms.pai.contract_check import Contract
+from platforms.pai.contract_check import Contract, read_yaml
 from platforms.pai.job import PaiJob
 
 PREFIX = "/rest-server"
@@ -278,7 +277,7 @@ class FakePai:
         if self.submissions_left <= 0:
             text = b"Too many requests, please try again later."
             return Answered(429, text, "text/html; charset=utf-8", {"Retry-After": "1800"})
-        content = yaml.safe_load(body)
+        content = read_yaml(body)
         faults = _CONTRACT.faults_of_job(content, self.hived)
         images = {entry["name"] for entry in content.get("prerequisites") or []}
         for name, role in content["taskRoles"].items():

@@ -15,7 +15,8 @@ from nnilite_redis import BucketConfig, RedisConfig, RedisService
 from platforms.stored_code import CodeStorage
 from platforms.swift import server as swift
 
-pytestmark = [pytest.mark.real]
+# Swift takes 7 s of processor to start, so that its tests share one process.
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("stores")]
 
 SAVE = """
 import nnilite, sys
