@@ -49,8 +49,9 @@ _ENDED_BY_SIGTERM = 143
 class _ProcessRole:
     """The task of one process of the job."""
 
-    def __init__(self, spec: Dict[str, Any], waits_for_reader: bool) -> None:
+    def __init__(self, spec: Dict[str, Any], reports: bool, waits_for_reader: bool) -> None:
         self.spec = spec  # the keeper's specification
+        self.reports = reports
         # The log goes away with the job, and the service has yet to read its end.
         self.waits_for_reader = waits_for_reader
 
@@ -102,7 +103,7 @@ def _do(start: Mapping[str, Any], options: Mapping[str, str], place: str, wake: 
     code = _run(spec, start.get("failed") or "", wake)
     _write_outcome(spec.directory, options.get("message"))
     _leave(spec, wake)
-    if start.get("log_tells_end"):
+    if start.get("log_tells_end") and role.reports:  # some platforms have one log for all processes
         _print_end(spec.directory)
     if role.waits_for_reader:
         wake.wait(_LOG_IS_READ_S)
@@ -132,7 +133,7 @@ def _role(start: Mapping[str, Any], options: Mapping[str, str], environment: Map
     if log_stays:
         wanted = spec.get("linger_s")
         spec["linger_s"] = _LINGER_S if wanted is None else min(float(wanted), _LINGER_S)
-    return _ProcessRole(spec, spec.get("report") == "stdout" and reports and not log_stays)
+    return _ProcessRole(spec, reports, spec.get("report") == "stdout" and reports and not log_stays)
 
 
 def _leave_in_time(wake: Wake, grace_s: float) -> None:

@@ -3,6 +3,7 @@
 _service     the service: submits, lists and removes
 _config      the fields of the section
 _convert     pure: from a job to the request
+_slot_nodes  distributed trials: slots on several machines are a container on each, which is a node
 _status      pure: from Determined's answers to the status of a job
 _api         the calls to Determined's master that are needed
 _checks      whether a trial could ever run

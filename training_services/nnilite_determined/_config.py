@@ -95,7 +95,7 @@ class DeterminedConfig(HttpConfig):
     project: Annotated[str | None, "the project in that workspace; with `workspace`"] = None
     resource_pool: Annotated[str | None, "the resource pool of trials; default: the cluster's"] = None
     slots: Annotated[
-        NonNegativeInt | None, "slots (usually GPUs) of each trial, all on one machine; default: trialGpuNumber"
+        NonNegativeInt | None, "slots (usually GPUs) of each trial, or of each of its nodes; default: trialGpuNumber"
     ] = None
     image: Annotated[str | None, "an image with Python 3.8 or later; default: Determined's"] = None
     environment: Annotated[dict[str, str], "environment variables of trials"] = field(default_factory=dict)

@@ -21,11 +21,13 @@ from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.batch_service import BatchService
 from nnilite.services.callback_address import check_callback_address, reachable_callback_address
 from nnilite.services.delivery import HIDDEN, Deliveries
+from nnilite.services.node_places import LAUNCHERS
 from nnilite_determined import _checks
 from nnilite_determined._api import DeterminedApi
 from nnilite_determined._config import IGNORED, DeterminedConfig
 from nnilite_determined._context import delivered, hide_contents, make_model_definition, sample
 from nnilite_determined._convert import PAUSED_LABEL, expconf, label, request, slots
+from nnilite_determined._slot_nodes import check_nodes, place_nodes
 from nnilite_determined._status import DELETED, PAUSED, Experiment, in_queue
 from nnilite_determined._watch import DeterminedPatience, DeterminedSurroundings, DeterminedWatch
 
@@ -38,11 +40,13 @@ class DeterminedService(BatchService[DeterminedApi, Experiment]):
     Config = DeterminedConfig
     config: DeterminedConfig
     ignores = IGNORED
+    launchers = LAUNCHERS
     platform: ClassVar[str] = "Determined"
     patience: ClassVar[DeterminedPatience] = DeterminedPatience()
 
     def __init__(self, name: str, config: DeterminedConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
+        check_nodes(config, context, self.gpus)
         self._label = label(context.experiment, name)
         self._deliveries = Deliveries(partial(delivered, config, context), self._way_back)
         self._numbers: dict[str, int] = {}  # of the experiments there, by the names of jobs
@@ -67,7 +71,8 @@ class DeterminedService(BatchService[DeterminedApi, Experiment]):
             await api.user()
 
     async def check_trials(self, api: DeterminedApi) -> None:
-        job = Job("nni-sample", self.context.experiment, "sample", 0, 0, {}, self.gpus)
+        spec: dict[str, Json] = {"distributed": self.context.defaults.get("distributed")}
+        job = Job("nni-sample", self.context.experiment, "sample", 0, 0, spec, self.gpus)
         body = request(expconf(job, self.name, self.config), [])
         await _checks.check_trials(api, self.config, slots(job, self.config), body)
 
@@ -102,7 +107,7 @@ class DeterminedService(BatchService[DeterminedApi, Experiment]):
         before = f"{job.name.rpartition('-')[0]}-{job.attempt - 1}"
         checkpoint = await self._find_latest_checkpoint(self._numbers.get(before))
         conf = expconf(job, self.name, self.config, checkpoint)
-        files = await asyncio.to_thread(make_model_definition, job, await self._deliveries.prepare(job))
+        files = await asyncio.to_thread(make_model_definition, place_nodes(job), await self._deliveries.prepare(job))
         return request(conf, files, activate=before not in self._paused)
 
     async def _find_latest_checkpoint(self, number: int | None) -> str:

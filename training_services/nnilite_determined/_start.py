@@ -2,11 +2,15 @@
 
 Its text is part of the experiment's entrypoint, so it needs Python 3.8 and the standard library alone, and boto3, which
 Determined installs in each container, where checkpoints are stored in S3. Its arguments are a JSON object with
-`experiment` and `trial`, and the words of the command that becomes the keeper.
+`experiment`, `trial` and `nodes`, and the words of the command that becomes the keeper.
 
 Determined sends no SIGTERM to a trial that has to end: it uses a signal that a process has to poll for, when a user
 cancels or pauses the experiment and when the scheduler needs the slots. The signal becomes a SIGTERM here, so the trial
 has its grace period to save itself; exit code 0 then says that all went well.
+
+Slots on several machines are one container on each. Determined has them wait for each other, and writes a file with the
+addresses of all. Source: determined.exec.prep_container of 0.38.1, which runs before the entrypoint. Its `command` then
+has the number of the container and the address of the first one in two variables.
 
 Determined restarts a trial that was preempted, or whose container was lost, within the same experiment. nnilite retries
 trials instead, since it can tell the attempts apart, so a second run ends at once.
@@ -29,6 +33,11 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 SHARED = "/determined_shared_fs"
 LATEST = "determined-latest"
+EVENT = "NNILITE_EVENT "
+NODE = "NNILITE_NODE"
+FIRST_NODE = "NNILITE_FIRST_NODE"
+# /run/determined/info/rendezvous.json: containers start in /run/determined/workdir.
+_RENDEZVOUS = os.path.join("..", "info", "rendezvous.json")
 _POLL_S = 60
 _PAUSE_S = (1.0, 30.0)
 _SAVE_EVERY_S = 30.0
@@ -40,10 +49,23 @@ def main(words: Sequence[str], environment: Mapping[str, str]) -> int:
     if int(environment.get("DET_TRIAL_RUN_ID") or 1) > 1:
         _say("Determined started the job again; nnilite retries the trial itself")
         return 1
+    nodes = int(about.get("nodes") or 1)
+    variables: Dict[str, str] = {}
+    if nodes > 1:
+        try:
+            variables = find_place(nodes, _RENDEZVOUS)
+        except ValueError as error:
+            end = {"type": "exit", "time": time.time(), "code": None, "message": str(error), "cause": ""}
+            sys.stdout.write(EVENT + json.dumps(end) + "\n")
+            sys.stdout.flush()
+            return 1
     storage = (json.loads(environment.get("DET_EXPERIMENT_CONFIG") or "{}")).get("checkpoint_storage") or {}
     place = "nnilite/{}/{}".format(about["experiment"], about["trial"])
+    if variables.get(NODE, "0") != "0":  # the first node saves for all
+        storage = {}
     folder, bucket = _checkpoints(storage, place, environment.get("DET_LATEST_CHECKPOINT") or "")
-    child = subprocess.Popen([*words[1:], "--checkpoints", folder] if folder else words[1:])
+    command = [*words[1:], "--checkpoints", folder] if folder else words[1:]
+    child = subprocess.Popen(command, env=dict(environment, **variables))
     preemption = Preemption(environment, child)
     signal.signal(signal.SIGTERM, preemption.forward)
     threading.Thread(target=preemption.watch, daemon=True).start()
@@ -51,6 +73,25 @@ def main(words: Sequence[str], environment: Mapping[str, str]) -> int:
     if preemption.heard:
         return 0
     return code if code >= 0 else 128 - code
+
+
+def find_place(nodes: int, path: str) -> Dict[str, str]:
+    """Return the variables of a node of a distributed trial.
+
+    Raises: ValueError with a sentence if this container is not one of as many nodes.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        number, addresses = int(found["container_rank"]), list(map(str, found["container_addrs"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError("Determined's addresses of the trial's nodes cannot be read: {!r}".format(error)) from error
+    if len(addresses) != nodes:
+        raise ValueError(
+            "the {} nodes of the trial are {} containers on Determined: set trialGpuNumber or slots to the number of "
+            "slots of a machine".format(nodes, len(addresses))
+        )
+    return {NODE: str(number), FIRST_NODE: addresses[0]}
 
 
 class Preemption:

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from platforms.determined import expconf
-from platforms.determined.container import Container, now, variables
+from platforms.determined.container import Containers, now, variables
 
 TERMINAL = ("STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR")
 _numbers = itertools.count(1)
@@ -48,7 +48,7 @@ class DeterminedExperiment:
     checkpoints: list[dict[str, Any]] = field(default_factory=list)
     preemption: threading.Event = field(default_factory=threading.Event)
     acknowledged: int = 0
-    container: Container | None = None
+    container: Containers | None = None
 
     @property
     def trial(self) -> int:
@@ -79,6 +79,7 @@ class DeterminedCluster:
         self.password = "a password; of the stand-in"
         self.logins = 0
         self.pools = {"default": 64, "gpu": 2}
+        self.slots_of_agent = 64
         self.holds = False
         self.workspaces = {"Uncategorized": {"Uncategorized": 1}, "Research": {"nni": 7}}
         self.default_storage: dict[str, Any] = {"type": "directory", "container_path": str(folder / "checkpoints")}
@@ -176,7 +177,10 @@ class DeterminedCluster:
             return
         one.preemption = threading.Event()
         folder = self.folder / "containers" / f"{one.number}-{one.runs}"
-        one.container = Container(folder, lambda line: self._told(one, line), lambda code: self._ended(one, code))
+        count = max(1, -(-one.slots // self.slots_of_agent))
+        one.container = Containers(
+            folder, count, lambda line: self._told(one, line), lambda code: self._ended(one, code)
+        )
         environment = variables(self.address, one, allocation["allocationId"], self.session)
         one.container.start(one.config["entrypoint"], one.files, environment)
         one.state, allocation["state"] = "STATE_RUNNING", "STATE_RUNNING"
@@ -214,6 +218,11 @@ class DeterminedCluster:
     def preempt(self, one: DeterminedExperiment) -> None:
         """The scheduler needs the slots."""
         one.preemption.set()
+
+    def lose_node(self, one: DeterminedExperiment, number: int) -> None:
+        """The machine of one container is shut down: its processes are told, and its container ends."""
+        if one.container is not None:
+            one.container.all[number].terminate()
 
     def lose(self, one: DeterminedExperiment) -> None:
         """The container dies with its machine."""

@@ -1,4 +1,4 @@
-"""One container of a trial: a process of this machine, in a folder of its own, with Determined's variables."""
+"""The containers of a trial: processes of this machine, in folders of their own, with Determined's variables."""
 
 from __future__ import annotations
 
@@ -33,8 +33,15 @@ class Container:
         self._ended = ended
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, entrypoint: Any, files: list[Mapping[str, Any]], variables: Mapping[str, str]) -> None:
+    def start(
+        self, entrypoint: Any, files: list[Mapping[str, Any]], variables: Mapping[str, str], place: tuple[int, int]
+    ) -> None:
+        """`place`: the number of this container, and how many there are. All are this machine."""
         work = self._folder / "run" / "determined" / "workdir"
+        info = self._folder / "run" / "determined" / "info"
+        info.mkdir(parents=True)
+        told = {"container_addrs": ["127.0.0.1"] * place[1], "container_rank": place[0]}
+        (info / "rendezvous.json").write_text(json.dumps(told))
         work.mkdir(parents=True)
         for entry in sorted(files, key=lambda one: one["path"]):
             self._put(work / entry["path"], entry)
@@ -50,6 +57,11 @@ class Container:
         for reader in readers:
             reader.start()
         threading.Thread(target=self._watch, args=(self._process, readers), daemon=True).start()
+
+    def terminate(self) -> None:
+        """As Docker stops a container: its first process is told."""
+        if self._process is not None:
+            self._process.terminate()
 
     def kill(self) -> None:
         """As a container dies: all of its processes at once."""
@@ -92,6 +104,34 @@ class Container:
         for reader in readers:
             reader.join(10)
         self._ended(code)
+
+
+class Containers:
+    """All containers of one allocation. One that fails ends the others, as Determined's master has it."""
+
+    def __init__(
+        self, folder: Path, count: int, told: Callable[[dict[str, Any]], None], ended: Callable[[int], None]
+    ) -> None:
+        self._ended, self._codes = ended, []
+        self._lock = threading.Lock()
+        self.all = [Container(folder / str(number), told, self._one_ended) for number in range(count)]
+
+    def start(self, entrypoint: Any, files: list[Mapping[str, Any]], variables: Mapping[str, str]) -> None:
+        for number, one in enumerate(self.all):
+            one.start(entrypoint, files, variables, (number, len(self.all)))
+
+    def kill(self) -> None:
+        for one in self.all:
+            one.kill()
+
+    def _one_ended(self, code: int) -> None:
+        with self._lock:
+            self._codes.append(code)
+            over = len(self._codes) == len(self.all)
+        if code and not over:
+            self.kill()
+        if over:
+            self._ended(next((each for each in self._codes if each), 0))
 
 
 def variables(master: str, experiment: Any, allocation: str, token: str) -> dict[str, str]:
