@@ -91,6 +91,13 @@ Start = Callable[..., Running]
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Start an experiment whose trials run the given Python code, in a folder with a hostile name."""
     monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
+    with starting(tmp_path) as begin:
+        yield begin
+
+
+@contextlib.contextmanager
+def starting(tmp_path: Path) -> Iterator[Start]:
+    """What the fixture `start` gives, for others that last longer than a test. NNILITE_HOME is theirs to set."""
     begun: list[Running] = []
 
     def begin(code: str = ECHO, port: int = 0, certificate: Path | None = None, **config: Any) -> Running:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 from typing import Any
 
 import pytest
@@ -18,10 +17,11 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 SLOW = """
 import time, nnilite
 nnilite.get_next_parameter()
-for step in range(600):
+for step in range(12):
     nnilite.report_intermediate_result(step)
     print("step", step, flush=True)
     time.sleep(0.1)
+time.sleep(60)  # without results, each of which the pages would draw
 """
 BRIEF = "import time, nnilite\ntime.sleep(0.5)\nnnilite.report_final_result(nnilite.get_next_parameter()['x'])\n"
 
@@ -108,33 +108,17 @@ def test_a_wrong_limit_is_refused_with_a_sentence(open_page: Any, running: Any) 
     assert running.client.profile()["limits"]["maxExperimentDuration"] is None
 
 
-FRAMES = (
-    "() => new Promise(done => { let n = 10; const next = () => n-- ? requestAnimationFrame(next) : done(); next() })"
-)
-
-
-def hindrance_s(page: Any, running: Any) -> float:
-    """How long manager and browser take now for next to nothing, as they share the processor with all else."""
-    begun = time.monotonic()
-    running.client.profile()
-    page.evaluate(FRAMES)
-    return time.monotonic() - begun
-
-
-def test_a_new_trial_shows_within_half_a_second(open_page: Any, running: Any) -> None:
+def test_a_new_trial_shows_by_itself_without_a_question_of_the_page(open_page: Any, running: Any) -> None:
+    """The stream tells of it at once; `benchmarks/web.py` has the time that it takes."""
     page = open_page(f"{running.entry.url}/#/trials")
     page.get_by_text("Live", exact=True).wait_for()
     running.client.update(maxTrialNumber=20)
-    best_s = 10.0
-    for _ in range(12):  # the machine may be busy: the quickest counts
-        hindered_s = hindrance_s(page, running)
-        trial = running.client.add_trial({"x": 0.5})["id"]
-        begun = time.monotonic()
-        page.get_by_role("link", name=trial).wait_for()
-        best_s = min(best_s, time.monotonic() - begun - hindered_s)
-        if best_s < 0.5:
-            return
-    pytest.fail(f"the quickest of them took {best_s:.2f} s")
+    page.wait_for_load_state("networkidle")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    trial = running.client.add_trial({"x": 0.5})["id"]
+    page.get_by_role("link", name=trial).wait_for()
+    assert [url for url in asked if "/api/" in url] == []
 
 
 def test_it_reconnects_and_catches_up_after_the_manager_was_killed(open_page: Any, running: Any) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from e2e.running import starting
 from forwarded_port import forwarded, status_of_raw
 from nnilite._running import launch
 from nnilite.testing import eventually
@@ -63,6 +64,16 @@ def keyed(start: Any, **config: Any) -> Any:
     return running
 
 
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One that asks everybody for a key, for the tests that leave its manager and its trial as they are."""
+    folder = tmp_path_factory.mktemp("lasting")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NNILITE_HOME", str(folder / "home"))
+        with starting(folder) as start:
+            yield keyed(start)
+
+
 def signed_in(open_page: Any, link: str) -> tuple[Any, str]:
     """A page that has been signed in by a link, and the name of its session."""
     page = open_page(link)
@@ -89,9 +100,8 @@ def opened_by(values: set[str], url: str, method: str, path: str, body: str = ""
     return found
 
 
-def test_another_users_server_gets_no_key_from_a_signed_in_browser(start: Any, open_page: Any) -> None:
-    running = keyed(start)
-    page, name = signed_in(open_page, running.client.sign_in_link())
+def test_another_users_server_gets_no_key_from_a_signed_in_browser(lasting: Any, open_page: Any) -> None:
+    page, name = signed_in(open_page, lasting.client.sign_in_link())
     manager = urlsplit(page.url).netloc
     greedy = f"""<title>mine</title><iframe src="http://{manager}/"></iframe><img src="http://{manager}/icon.svg">
     <script>fetch("http://{manager}/api/v1/experiment", {{credentials: "include"}}).catch(() => fetch("/it-failed"))
@@ -105,8 +115,8 @@ def test_another_users_server_gets_no_key_from_a_signed_in_browser(start: Any, o
     assert not any("cookie" in headers for _, headers, _ in other.heard)
 
 
-def test_the_page_keeps_nothing_but_its_key_and_what_is_no_secret(start: Any, open_page: Any) -> None:
-    page, name = signed_in(open_page, keyed(start).client.sign_in_link())
+def test_the_page_keeps_nothing_but_its_key_and_what_is_no_secret(lasting: Any, open_page: Any) -> None:
+    page, name = signed_in(open_page, lasting.client.sign_in_link())
     assert page.context.cookies() == []
     assert page.evaluate("Object.keys(localStorage).sort()") == ["nnilite-session /api/v1/"]
     assert page.evaluate(STORED) == [[name, "CryptoKey", False, ["sign"]]], "no script can read the key out"
@@ -132,16 +142,15 @@ def test_what_is_heard_at_a_dead_managers_port_opens_no_later_manager(start: Any
         running.kill_manager()
 
 
-def test_all_that_is_sent_by_a_forwarded_port_opens_nothing(start: Any, open_page: Any) -> None:
+def test_all_that_is_sent_by_a_forwarded_port_opens_nothing(lasting: Any, open_page: Any) -> None:
     """The one who has the port is not asked for a proof by the manager: both can be reached by the same machine."""
-    running = keyed(start)
-    manager = port_of(running.entry.url)
+    manager = port_of(lasting.entry.url)
     with forwarded(manager) as port:
-        link = running.client.sign_in_link().replace(f":{manager}/", f":{port.port}/")
+        link = lasting.client.sign_in_link().replace(f":{manager}/", f":{port.port}/")
         page, name = signed_in(open_page, link)
         page.get_by_text("Live", exact=True).wait_for()
         page.evaluate("location.hash = '#/trials'")
-        page.get_by_role("link", name=running.trials()[0]["id"]).wait_for()
+        page.get_by_role("link", name=lasting.trials()[0]["id"]).wait_for()
     heard = set(port.requests())
     assert any(b"/api/v1/sessions " in request for request in heard)
     assert any(b"/api/v1/stream " in request for request in heard)
@@ -149,7 +158,7 @@ def test_all_that_is_sent_by_a_forwarded_port_opens_nothing(start: Any, open_pag
     with stranger(port.port) as other:
         eventually(lambda: name in other.text(), 60)
         page.get_by_text("Not connected", exact=True).wait_for()
-    assert opened_by({name}, running.entry.url, "GET", "/api/v1/experiment") == {"401"}
+    assert opened_by({name}, lasting.entry.url, "GET", "/api/v1/experiment") == {"401"}
     heard |= {request_of(one) for one in other.heard}
     told = {request.split()[1]: status_of_raw(manager, request) for request in heard if b" /api/v1/" in request}
     assert {status for path, status in told.items() if b"/proof?" not in path} == {401}
@@ -181,24 +190,23 @@ async () => {
 """
 
 
-def test_a_browser_without_functions_for_codes_signs_by_those_of_the_page(start: Any, open_page: Any) -> None:
-    running = keyed(start)
+def test_a_browser_without_functions_for_codes_signs_by_those_of_the_page(lasting: Any, open_page: Any) -> None:
     page = open_page()
     page.add_init_script(WITHOUT_CRYPTO)
-    page.goto(running.client.sign_in_link())
+    page.goto(lasting.client.sign_in_link())
     page.get_by_text("Live", exact=True).wait_for()
     page.reload()
     page.get_by_text("Live", exact=True).wait_for()
     page.get_by_text("Sign out", exact=True).wait_for()
 
 
-def test_the_pages_own_hashes_are_those_of_the_browser(start: Any, open_page: Any) -> None:
-    page, _ = signed_in(open_page, keyed(start).client.sign_in_link())
+def test_the_pages_own_hashes_are_those_of_the_browser(lasting: Any, open_page: Any) -> None:
+    page, _ = signed_in(open_page, lasting.client.sign_in_link())
     assert page.evaluate(SAME_HASHES) == []
 
 
-def test_a_second_window_is_signed_in_and_out_with_the_first(start: Any, open_page: Any) -> None:
-    page, _ = signed_in(open_page, keyed(start).client.sign_in_link())
+def test_a_second_window_is_signed_in_and_out_with_the_first(lasting: Any, open_page: Any) -> None:
+    page, _ = signed_in(open_page, lasting.client.sign_in_link())
     second = page.context.new_page()
     second.goto(page.url)
     second.get_by_text("Live", exact=True).wait_for()
@@ -207,14 +215,13 @@ def test_a_second_window_is_signed_in_and_out_with_the_first(start: Any, open_pa
     page.get_by_text("Please sign in").wait_for()
 
 
-def test_a_signed_in_page_loads_no_program_from_its_port_later(start: Any, open_page: Any) -> None:
-    running = keyed(start)
-    page, _ = signed_in(open_page, running.client.sign_in_link())
+def test_a_signed_in_page_loads_no_program_from_its_port_later(lasting: Any, open_page: Any) -> None:
+    page, _ = signed_in(open_page, lasting.client.sign_in_link())
     page.get_by_text("Live", exact=True).wait_for()
     page.wait_for_load_state("networkidle")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.resource_type))
-    for place in ("trials", f"trials/{running.trials()[0]['id']}", "charts/pareto", "charts/metric", "experiment"):
+    for place in ("trials", f"trials/{lasting.trials()[0]['id']}", "charts/pareto", "charts/metric", "experiment"):
         page.evaluate("place => { location.hash = `#/${place}`; }", place)
         page.locator(f"nav.tabs a[aria-current=page][href^='#/{place.partition('/')[0]}']").wait_for()
         eventually(lambda: page.get_by_text("Loading …").count() == 0)
@@ -296,10 +303,9 @@ def test_live_updates_and_downloads_work_with_a_key_alone(start: Any, open_page:
         assert trial in saving.value.path().read_text()
 
 
-def test_a_trials_files_are_seen_with_a_key_alone(start: Any, open_page: Any) -> None:
-    running = keyed(start)
-    page, _ = signed_in(open_page, running.client.sign_in_link())
-    page.evaluate("trial => { location.hash = `#/trials/${trial}?tab=files`; }", running.trials()[0]["id"])
+def test_a_trials_files_are_seen_with_a_key_alone(lasting: Any, open_page: Any) -> None:
+    page, _ = signed_in(open_page, lasting.client.sign_in_link())
+    page.evaluate("trial => { location.hash = `#/trials/${trial}?tab=files`; }", lasting.trials()[0]["id"])
     picture = page.locator("figure img")
     picture.wait_for()
     assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
@@ -310,13 +316,12 @@ def test_a_trials_files_are_seen_with_a_key_alone(start: Any, open_page: Any) ->
     opening.value.get_by_text("sign in first").wait_for()  # a ticket is used once
 
 
-def test_signing_out_ends_the_session(start: Any, open_page: Any) -> None:
-    running = keyed(start)
-    page, name = signed_in(open_page, running.client.sign_in_link())
+def test_signing_out_ends_the_session(lasting: Any, open_page: Any) -> None:
+    page, name = signed_in(open_page, lasting.client.sign_in_link())
     page.get_by_role("button", name="Sign out").click()
     page.get_by_text("Please sign in").wait_for()
     assert page.evaluate(SESSION_NAME) is None
-    assert opened_by({name}, running.entry.url, "GET", "/api/v1/experiment") == {"401"}
+    assert opened_by({name}, lasting.entry.url, "GET", "/api/v1/experiment") == {"401"}
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from nnilite._experiments import page_memory
 from nnilite._running import launch
 from nnilite._running.manager_client import Client
 from nnilite.config import from_dict
@@ -221,6 +222,10 @@ def test_columns_can_be_chosen_and_moved(open_page: Any, experiment: Any) -> Non
     heads.get_by_text("Reason").wait_for(state="detached")
     heads.nth(1).get_by_text("Trial").wait_for()
     assert "cols=" in page.url
+    # The manager remembers them for all pages: those of other tests have not chosen any.
+    page.get_by_role("button", name="Restore the default columns").click()
+    heads.get_by_text("Reason").wait_for()
+    eventually(lambda: page_memory.read().columns == {})
 
 
 def test_a_trials_page_shows_its_parts(open_page: Any, experiment: Any) -> None:
@@ -325,23 +330,24 @@ def test_brushing_an_axis_chooses_trials(open_page: Any, experiment: Any) -> Non
 
 
 # Draws the chart anew all the time: with other data, and in other colours.
-FLICKER = """() => { let on = true; setInterval(() => {
+FLICKER = """() => { let on = true; window.flicker = setInterval(() => {
   on = !on; location.hash = location.hash.split("?")[0] + (on ? "?top=60" : "?top=100"); }, 7); }"""
 
 
 @pytest.mark.parametrize("chart", ["parallel", "metric", "slices"])
 def test_a_chart_takes_the_mouse_while_it_is_drawn_anew(open_page: Any, experiment: Any, chart: str) -> None:
-    page = open_page(f"{experiment[0]}/#/charts/{chart}")
+    page = open_page(f"{experiment[0]}/#/charts/{chart}", viewport={"width": 800, "height": 700})
     drawn(page)
     box = page.locator(".chart").first.bounding_box()
     page.evaluate(FLICKER)
-    for turn in range(4):
-        page.emulate_media(color_scheme="dark" if turn % 2 else "light")
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
         page.mouse.move(box["x"] + 45, box["y"] + 60)
         page.mouse.down()
-        page.mouse.move(box["x"] + 45, box["y"] + 250, steps=8)
+        page.mouse.move(box["x"] + 45, box["y"] + 250, steps=4)
         page.mouse.up()
-        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 100, steps=8)
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 100, steps=4)
+    page.evaluate("clearInterval(window.flicker)")
     drawn(page)
 
 

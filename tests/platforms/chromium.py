@@ -66,7 +66,9 @@ def open_page(browser: Any) -> Iterator[OpenPage]:
     problems: list[tuple[Any, str]] = []
 
     def begin(url: str | None = None, **options: Any) -> Any:
-        context = browser.new_context(**{"viewport": {"width": 1400, "height": 900}, **options})
+        # What moves for as long as it is in sight is drawn on the processor, sixty times a second.
+        usual = {"viewport": {"width": 1400, "height": 900}, "reduced_motion": "reduce"}
+        context = browser.new_context(**{**usual, **options})
         context.set_default_timeout(TIMEOUT_MS)
         context.grant_permissions(["clipboard-read", "clipboard-write"])
         contexts.append(context)
