@@ -342,7 +342,7 @@ def check_fuzzed(folder: Path, inputs: int, caplog: pytest.LogCaptureFixture) ->
 
 @pytest.mark.timeout(600)
 def test_nothing_a_worker_sends_breaks_the_manager(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    check_fuzzed(tmp_path, 2000, caplog)
+    check_fuzzed(tmp_path, 500, caplog)
 
 
 @pytest.mark.long

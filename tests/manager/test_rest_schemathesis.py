@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +21,7 @@ from nnilite._rest.routes import ROUTES
 
 TOKEN = "manager-token-1234"
 JOB = "nni-exp12345-Run01-0"
+EXAMPLES = 30 if "NNILITE_SIMULATION_RUNS" in os.environ else 4
 THERE = {"id": "End02", "path": "trial.stdout", "digest": "a" * 64, "job": JOB}
 # A list that is longer than its `maxItems` is too large: 413, which schemathesis does not expect of refusals by itself.
 REFUSALS = ["400", "401", "403", "404", "405", "406", "409", "413", "415", "422", "428", "429"]
@@ -41,7 +43,7 @@ def test_the_server_does_what_its_document_says(client: Client, path: str, metho
     operation = SCHEMA[path][method]
 
     @seed(20240601)
-    @settings(max_examples=10, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=EXAMPLES, database=None, suppress_health_check=list(HealthCheck))
     @given(operation.as_strategy(generation_mode=mode))
     def ask(case: schemathesis.Case) -> None:
         if mode is GenerationMode.POSITIVE:

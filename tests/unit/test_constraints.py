@@ -143,9 +143,9 @@ def test_every_tuner_obeys(name):
 
 
 def test_the_default_tuner_finds_the_best_along_a_constraint():
-    search = Search(SPACE, optimize="minimize", seed=2, constraints=["x + y <= 0.5"])
-    found = search.run(lambda p: (p["x"] - 0.6) ** 2 + (p["y"] - 0.4) ** 2 + (p["kind"] == "b"), trials=40)
-    assert found.best.value < 0.15  # 0.125 is the smallest on the line
+    search = Search(SPACE, optimize="minimize", seed=1, constraints=["x + y <= 0.5"])
+    found = search.run(lambda p: (p["x"] - 0.6) ** 2 + (p["y"] - 0.4) ** 2 + (p["kind"] == "b"), trials=16)
+    assert found.best.value < 0.13  # 0.125 is the smallest on the line; of 100 random ones it is 0.1315
 
 
 def test_a_finite_space_ends_when_all_that_satisfies_was_tried():
