@@ -17,7 +17,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from nnilite._search.outcomes import call_back
-from nnilite._search.result_values import calls_of, is_json, plain_value, wanted, warn_of
+from nnilite._search.result_values import (
+    calls_of,
+    is_json,
+    plain_value,
+    read_metric,
+    wanted,
+    warn_of,
+    warn_of_no_number,
+)
 from nnilite._search.search_result import SearchResult
 from nnilite._states import CallKind, TrialState
 from nnilite.assessor import Assessor, AssessResult
@@ -206,7 +214,7 @@ class Search:
 
         Raises: Conflict if the value is not a result.
         """
-        value = plain_value(value)
+        value = read_metric(value, self._objectives)
         if gains(value, self._objectives) is None:
             raise Conflict(f"the result {value!r} {wanted(self._objectives)}.")
         warn_of(self._plan.space, parameters)
@@ -268,7 +276,7 @@ class Search:
         with self._turn():
             found = self._running(trial)
             history = self._reported.setdefault(found.id, [])
-            value = plain_value(value)
+            value = read_metric(value, self._objectives)
             if self._journal is not None:
                 if not is_json(value):
                     raise Conflict(f"an intermediate result must be JSON to be kept, not {value!r:.200}.")
@@ -276,6 +284,7 @@ class Search:
             history.append(value)
             if self._assessor is None:
                 return True
+            warn_of_no_number(value)
             good = self._assessor.assess_trial(found.id, list(history)) in (AssessResult.Good, True)
             if not good:
                 why = str(self._assessor.explain_stop())
@@ -310,7 +319,7 @@ class Search:
         """
         with self._turn():
             found = self._running(trial)
-            value = plain_value(value)
+            value = read_metric(value, self._objectives)
             stop_reason = self._stop_reasons.pop(found.id, "")
             if state is TrialState.EARLY_STOPPED:
                 reason = reason or stop_reason

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from nnilite import _text
+from nnilite import _number, _text
 from nnilite._states import CallKind, TrialState
-from nnilite.tuner import Call
+from nnilite.tuner import Call, scalar
 
 if TYPE_CHECKING:
     from nnilite.records import Json, Trial
+
+
+def read_metric(value: Any, objectives: Collection[str]) -> Json:
+    """Return a metric as a trial would have it: an array, a list or a text of one number is that number."""
+    value = plain_value(value)
+    if isinstance(value, dict):
+        return {**value, **{name: _number(value[name]) for name in objectives if name in value}}
+    return _number(value)
+
+
+def warn_of_no_number(value: Json) -> None:
+    """Warn of an intermediate result without a number. Python shows this once."""
+    if scalar(value) is None:
+        cure = "report a number, or a dict with one under 'default'"
+        message = f"an intermediate result is not a finite number, so the assessor cannot use it; {cure}"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def warn_of(space: Mapping[str, Any], parameters: Json) -> None:

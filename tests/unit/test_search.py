@@ -67,7 +67,7 @@ def test_a_search_whose_trials_all_fail_alike_ends_with_the_cause():
     assert isinstance(caught.value.__cause__, KeyError)
 
 
-@pytest.mark.parametrize("value", [None, math.nan, "0.5", {"acc": 1}])
+@pytest.mark.parametrize("value", [None, math.nan, "half", {"acc": 1}])
 def test_a_result_that_is_no_number_fails_with_a_sentence(value):
     with pytest.raises(NniliteError, match="is neither a finite number nor a dict with one under 'default'"):
         Search(SPACE).run(lambda p: value, trials=3)

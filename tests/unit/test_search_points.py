@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import pickle
+from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,25 @@ def test_a_search_whose_function_returns_no_result_ends_at_the_first_trial(value
     with pytest.raises(NniliteError, match="trial 0 failed, as all others would: the result"):
         search.run(lambda parameters: value, trials=6)
     assert len(search.result()) == 1
+
+
+@pytest.mark.parametrize("value", [[0.5], (0.5,), "0.5", {"default": ["0.5"], "acc": [1]}, Fraction(1, 2)])
+def test_what_is_one_number_in_a_trial_is_one_in_a_search(value: Any) -> None:
+    search = Search(SPACE, tuner="Random", assessor="Medianstop")
+    result = search.run(lambda parameters, report: report(value) or value, trials=2)
+    wanted = {"default": 0.5, "acc": [1]} if isinstance(value, dict) else 0.5
+    assert [trial.value for trial in result.trials] == [wanted, wanted]
+    assert list(result.intermediate.values()) == [(wanted,), (wanted,)]
+
+
+def test_a_report_without_a_number_is_warned_of_where_an_assessor_needs_it() -> None:
+    def train(parameters: Any, report: Callable[[Any], None]) -> float:
+        report("epoch 1")
+        return 1.0
+
+    with pytest.warns(RuntimeWarning, match="an intermediate result is not a finite number, so the assessor cannot"):
+        Search(SPACE, tuner="Random", assessor="Medianstop").run(train, trials=1)
+    assert Search(SPACE, tuner="Random").run(train, trials=1).best is not None  # nobody asks for its number
 
 
 def test_a_value_that_is_not_finite_ends_no_search() -> None:
