@@ -66,6 +66,14 @@ def draw(name: str, arguments: list[Any], space: Any, count: int) -> list[Any]:
     return tuner.generate_multiple_parameters(list(range(count)), st_callback=None)
 
 
+def draw_after(name: str, arguments: list[Any], space: Any, results: list[Any], count: int) -> list[Any]:
+    """Return what a tuner proposes that knows these results, and learns no more."""
+    tuner = get_class(name)(*arguments)
+    tuner.update_search_space(space)
+    tuner.import_data(results)
+    return [tuner.generate_parameters(number) for number in range(count)]
+
+
 def follow_schedule(name: str, arguments: list[Any], count: int) -> list[list[float]]:
     """Return budget and x of each trial, where a trial ends with x as its result before the next one begins."""
     space = {"x": {"_type": "uniform", "_value": [0, 1]}}
@@ -119,7 +127,7 @@ class _Repeatable(np.random.RandomState):
 if __name__ == "__main__":
     np.random.RandomState = _Repeatable  # type: ignore[misc]
     os.environ["NNI_TUNER_COMMAND_CHANNEL"] = "ws://_unittest_nobody"  # by this name NNI connects to nobody
-    QUESTIONS = {asked.__name__: asked for asked in (list_arguments, judge, draw, follow_schedule)}
+    QUESTIONS = {asked.__name__: asked for asked in (list_arguments, judge, draw, draw_after, follow_schedule)}
     for line in sys.stdin:
         question, *arguments = json.loads(line)
         np.random.seed(0)  # an answer depends on nothing that was asked before

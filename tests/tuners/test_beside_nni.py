@@ -183,6 +183,18 @@ def test_anneal_begins_with_draws_that_are_distributed_as_nnis(answers: Answers)
     assert find_far_columns(theirs, ours, SPACE) == {}
 
 
+@pytest.mark.long
+def test_anneal_goes_on_as_nnis_from_the_same_results(answers: Answers) -> None:
+    """Where NNI's keeps the type: what-differs-from-nni.md names the others."""
+    space = {name: SPACE[name] for name in ("uniform", "loguniform", "texts")}
+    values = [(-0.9, 5.0, "a"), (2.9, 0.0002, "c"), (0.3, 0.1, "b")]  # near to both ends
+    results = [
+        {"parameter": dict(zip(space, one, strict=True)), "value": loss} for loss, one in enumerate(values, start=1)
+    ]
+    theirs, ours = answers.ask("draw_after", "Hyperopt", ["anneal"], space, results, 500)
+    assert find_far_columns(theirs, ours, space) == {}
+
+
 def test_gp_begins_with_draws_that_are_distributed_as_nnis(answers: Answers) -> None:
     theirs, ours = answers.ask("draw", "GP", [], NUMBERS, DRAWS)
     assert find_far_columns(theirs, ours, NUMBERS) == {}

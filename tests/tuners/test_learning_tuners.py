@@ -450,3 +450,12 @@ def test_any_order_of_calls_does_no_harm(name, seed):
                 tuner.update_search_space(rng.choice([WIDE, NUMBERS, OTHER]))
     assert given
     assert all(own(tuner, parameters) for parameters in given.values())
+
+
+def test_anneal_keeps_its_window_as_wide_at_an_end_of_the_range():
+    tuner = tuner_class("Anneal")(seed=1)
+    tuner.update_search_space({"x": {"_type": "uniform", "_value": [0, 1]}})
+    tuner.import_data([{"parameter": {"x": 1.0}, "value": 0}])
+    drawn = [tuner.generate_parameters(number)["x"] for number in range(300)]
+    assert min(drawn) == pytest.approx(1 - 1 / 1.1, abs=0.02)
+    assert min(drawn) > 1 - 1 / 1.1

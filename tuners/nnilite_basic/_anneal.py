@@ -78,9 +78,10 @@ class AnnealTuner(LearningTuner):
         share = 1.0 / (1.0 + _SHRINKING * self._results[path])
         if parameter.unordered:
             return parameter.sample(rng) if rng.random() < share else raw
-        place = position(parameter, raw)
-        low, high = max(place - share / 2.0, 0.0), min(place + share / 2.0, 1.0)
-        return raw_at(parameter, rng.uniform(low, high))
+        half = share / 2.0
+        # At an end of the range the window moves inwards, as hyperopt's does, and stays as wide.
+        middle = min(max(position(parameter, raw), half), 1.0 - half)
+        return raw_at(parameter, rng.uniform(middle - half, middle + half))
 
     def _rank_with_lies(self) -> list[_Ranked]:
         losses = [loss for loss, _, _ in self._ranked]
