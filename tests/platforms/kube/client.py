@@ -74,6 +74,7 @@ class Api:
         self.cluster = connect(str(kubeconfig), None)
         # For controllers, a node and a test; the plugin needs few.
         self.cluster._way.pool.connection_pool_kw["maxsize"] = 50
+        self._followed: dict[tuple[Key, str], tuple[Mirror, list[Callable[[], object]]]] = {}
 
     def close(self) -> None:
         self.cluster.close()
@@ -118,10 +119,29 @@ class Api:
         return True
 
     def follow(self, key: Key, namespace: str, changed: Callable[[], object]) -> Mirror:
-        """A copy of all objects of a kind, which is kept up to date; `changed` is called when they do."""
-        mirror = Mirror(self.cluster, resource(key), namespace, "", lambda content, gone: changed())
-        mirror.start()
+        """A copy of all objects of a kind, which is kept up to date; `changed` is called when they do.
+
+        Controllers and nodes follow the same kinds: who follows one as well gets the same copy.
+        """
+        if (key, namespace) not in self._followed:
+            listeners: list[Callable[[], object]] = []
+            mirror = Mirror(self.cluster, resource(key), namespace, "", lambda content, gone: _call_all(listeners))
+            self._followed[key, namespace] = mirror, listeners
+            mirror.start()
+        mirror, listeners = self._followed[key, namespace]
+        listeners.append(changed)
         return mirror
+
+    def leave(self, namespace: str) -> None:
+        """Follow nothing of a namespace any more."""
+        for key, place in list(self._followed):
+            if place == namespace:
+                self._followed.pop((key, place))[0].close()
+
+
+def _call_all(listeners: list[Callable[[], object]]) -> None:
+    for listener in list(listeners):
+        listener()
 
 
 def resource(key: Key) -> Resource:

@@ -34,6 +34,7 @@ class Machinery:
 
     def __init__(self, api: Api, namespace: str, folder: Path, operators: Operators, apart: bool = False) -> None:
         kinds: list[type[Controller]] = [JobController, QuotaController, *operators.controllers]
+        self._api, self._namespace = api, namespace
         self.node = Node(api, namespace, folder, apart)
         self._controllers = [kind(api, namespace) for kind in kinds]
         owned = tuple(key for key in operators.crds if key != CLUSTER_RUNTIMES)  # which are in no namespace
@@ -46,6 +47,7 @@ class Machinery:
     def close(self) -> None:
         for part in (*self._controllers, self.node):
             part.close()
+        self._api.leave(self._namespace)
 
 
 class Cluster:

@@ -66,8 +66,6 @@ class Controller:
     def close(self) -> None:
         self._closed = True
         self._changed.set()
-        for mirror in self.mirrors.values():
-            mirror.close()
         self._thread.join(5)
 
     def _loop(self) -> None:
@@ -82,7 +80,9 @@ class Controller:
             self._changed.wait(_TURN_S)
 
     def look(self) -> None:
-        """Bring all objects forward."""
+        """Bring all objects forward. The server is not asked where there are none: the copy tells of the first one."""
+        if not self.mirrors[self.key].all():
+            return
         for content in self.api.all(self.key, self.namespace):
             if not content["metadata"].get("deletionTimestamp"):
                 self.reconcile(content)

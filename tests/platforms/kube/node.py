@@ -69,8 +69,6 @@ class Node:
         for run in list(self.runs.values()):
             run.kill()
             run.thread.join(5)
-        for mirror in self._mirrors.values():
-            mirror.close()
         with contextlib.suppress(ApiError):
             self.api.cluster.call("DELETE", f"{_NODES}/{self.name}")
         self._kubelet.stop()

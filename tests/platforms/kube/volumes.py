@@ -21,6 +21,8 @@ class Volumes:
         self._node = node
         self._volumes = {volume["name"]: volume for volume in spec.get("volumes") or []}
         self._folder = folder
+        self._filled: dict[str, Any] = {}
+        """What each volume was filled from: as long as the node knows no newer object, nothing is to be done."""
 
     def mounted(self) -> bool:
         """Bring all of them up to date; False if what one of them is made of is not there yet."""
@@ -46,14 +48,21 @@ class Volumes:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         if "configMap" in volume:
             found = self._node.get(MAPS, volume["configMap"]["name"])
-            _fill(place, {key: text.encode() for key, text in ((found or {}).get("data") or {}).items()}, 0o755)
+            if self._is_new(volume, found):
+                _fill(place, {key: text.encode() for key, text in (found.get("data") or {}).items()}, 0o755)
             return found is not None
         if "secret" in volume:
             found = self._node.get(SECRETS, volume["secret"]["secretName"])
-            data = {key: base64.b64decode(value) for key, value in ((found or {}).get("data") or {}).items()}
-            _fill(place, data, 0o600)
+            if self._is_new(volume, found):
+                data = {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
+                _fill(place, data, 0o600)
             return found is not None
         return True
+
+    def _is_new(self, volume: Any, found: Any | None) -> bool:
+        """Whether a volume was filled from another object, which is kept as its last one then."""
+        known, self._filled[volume["name"]] = self._filled.get(volume["name"]), found
+        return found is not None and found is not known
 
     def _place(self, volume: Any) -> Path:
         for kind, name in _SHARED:
