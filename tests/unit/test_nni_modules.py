@@ -132,6 +132,14 @@ def test_what_has_no_meaning_here_gets_a_sentence_by_module_and_by_name(
         exec(line, {})
 
 
+@pytest.mark.parametrize("name", ["hyperopt_tuner.hyperopt_tuner", "medianstop_assessor", "hyperband_advisor"])
+def test_what_nni_1_had_elsewhere_is_named_with_its_present_place(imported: Imported, name: str) -> None:
+    first = name.split(".")[0]
+    with pytest.raises(ImportError, match=rf"NNI 2 has moved it: import it from nni\.algorithms\.hpo\.{first}\.$"):
+        imported(f"nni.{name}")
+    imported(f"nni.algorithms.hpo.{first}")
+
+
 def test_names_that_are_missing_stay_ordinary_attribute_errors(imported: Imported) -> None:
     assert not hasattr(imported("nni.utils"), "ClassType")
     assert not hasattr(imported("nni"), "choice")

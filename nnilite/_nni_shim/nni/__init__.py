@@ -119,6 +119,10 @@ def _not_here(name: str) -> str:
 
 def _cure(name: str) -> str:
     """Return the cure, which depends on the name and on what this program is: a tuner's process, a trial, any other."""
+    first = name.split(".")[1]
+    # The real package, from NNI 2 on, does not have these either.
+    if first.endswith(("_tuner", "_assessor", "_advisor")):
+        return f"NNI 2 has moved it: import it from nni.algorithms.hpo.{first}."
     if name.startswith(("nni.tools", "nni.experiment")):
         return "Run the command `nnictl`, or use nnilite.Experiment, which has a method for each of its commands."
     if "nnilite._tuner_host" in sys.modules:
