@@ -283,6 +283,9 @@ def _completed(record: Record, own: dict[Any, Any], at: At) -> dict[Any, Any]:
     for name, value in at.reading.shortcuts.items():
         if record.entry(name) and find(known, name) is None:
             known[camel(name)] = value
+            # A fault of such a value is at the top of the file, where it is written.
+            source, top = at.reading.source, (camel(name),)
+            source.origins = {(*at.path, *top): source.origins.get(top, top), **source.origins}
     return known
 
 

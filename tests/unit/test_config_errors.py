@@ -98,6 +98,7 @@ def test_the_file_used_here_is_good(tmp_path):
         (with_line("maxTrialNumbr: 2"), 9, "maxTrialNumbr", "did you mean maxTrialNumber?"),
         (with_line("maxTrialNumber: 2.0"), 9, "maxTrialNumber", "whole number, not 2.0; write 2"),
         (with_line('maxTrialNumber: "2"'), 9, "maxTrialNumber", "whole number, not '2'; write 2 without quotes"),
+        (with_line('trialGpuNumber: "1"'), 9, "trialGpuNumber", "whole number, not '1'; write 1 without quotes"),
         (with_line('debug: "yes"'), 9, "debug", "true or false, not 'yes'; write true without quotes"),
         (with_line("maxTrialNumber: true"), 9, "maxTrialNumber", "whole number, not True"),
         (
