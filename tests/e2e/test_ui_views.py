@@ -398,6 +398,19 @@ def test_views_may_be_left_before_their_charts_and_searches_are_ready(open_page:
     assert page.evaluate("location.hash") == "#/"
 
 
+# The event that tells of a new address comes later than that.
+LEAVE_AND_SEARCH = """async () => { const { setQuery } = await import("./lib/route.js");
+  location.hash = "#/"; setQuery({ q: "x" }); }"""
+
+
+def test_a_search_in_a_view_that_is_being_left_does_not_bring_it_back(open_page: Any, experiment: Any) -> None:
+    page = open_page(f"{experiment[0]}/#/trials")
+    page.get_by_text("16 trials", exact=True).wait_for()
+    page.evaluate(LEAVE_AND_SEARCH)
+    page.get_by_role("heading", name="Best trial").wait_for(timeout=30_000)
+    assert page.evaluate("location.hash") == "#/"
+
+
 def test_the_keyboard_is_enough(open_page: Any, experiment: Any) -> None:
     page = open_page(f"{experiment[0]}/")
     page.get_by_text("Live", exact=True).wait_for()

@@ -34,11 +34,14 @@ export function go(path, query) {
  * @param {Record<string, string | number | null | undefined>} changes
  */
 export function setQuery(changes) {
-  const query = new URLSearchParams(route.value.query);
+  const there = read();
+  // The address may be that of another view already, before its event has come: then the view that wants this is left.
+  if (there.parts.join("/") !== route.value.parts.join("/")) return;
+  const query = there.query;
   for (const [name, value] of Object.entries(changes)) {
     if (value === null || value === undefined || value === "") query.delete(name);
     else query.set(name, String(value));
   }
-  history.replaceState(null, "", href(route.value.parts.map(encodeURIComponent).join("/"), query));
+  history.replaceState(null, "", href(there.parts.map(encodeURIComponent).join("/"), query));
   route.value = read();
 }
