@@ -33,7 +33,19 @@ pytest_plugins = [
     "platforms.gpu.nvml",
 ]
 
-_DEAR = ("tests/platforms/hosts/", "tests/e2e/test_ui_", "tests/manager/test_rest_schemathesis")
+_DEAR = (
+    "tests/platforms/hosts/",
+    "tests/e2e/test_packages",
+    "tests/e2e/test_ui_",
+    "tests/e2e/test_verify",
+    "tests/manager/test_rest_schemathesis",
+    "tests/tuners/test_beside_nni",
+    "tests/unit/test_fields_in_dry_runs",
+    "tests/unit/test_import_contracts",
+    "tests/unit/test_layout",
+    "tests/unit/test_options_by_platform",
+    "tests/unit/test_plot",
+)
 """Files whose tests share something dear to make: all tests of one file run in one process of `pytest -n`."""
 
 _WITH_PROCESSES = ("tests/e2e/", "tests/platforms/")

@@ -200,7 +200,7 @@ async def check_order(folder: Path, rule: CheckpointRule, ops: list[tuple[str, s
     await asyncio.wait([world.task])
 
 
-@settings(max_examples=350, deadline=None)
+@settings(max_examples=5000 if "NNILITE_SIMULATION_RUNS" in os.environ else 150, deadline=None)
 @given(
     st.sampled_from(RULES),
     st.lists(st.tuples(st.sampled_from(OPS), st.sampled_from(NAMES)), min_size=10, max_size=60),

@@ -25,7 +25,7 @@ from nnilite.services.keeper_folder import MARK, read_events, read_log
 
 pytestmark = pytest.mark.usefixtures("impatient")
 
-INPUTS = 500
+INPUTS = 200
 MEMORY = Path("/dev/shm")
 FUZZED = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
 
