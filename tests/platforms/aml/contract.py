@@ -26,7 +26,7 @@ class AzureContract:
     def check(self, asked: MockRequest, status: int, body: bytes) -> list[str]:
         """One exchange. Those of a form that was seen before are not looked at again, which takes long."""
         sent = form_of(asked.body or b"")
-        key = (asked.method, form_of(asked.path), form_of(str(asked.parameters.query)), sent, status, form_of(body))
+        key = (asked.method, form_of(asked.path), str(asked.parameters.query), sent, status, form_of(body))
         if key in self._known:
             return []
         faults = []
