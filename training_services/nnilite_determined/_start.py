@@ -84,7 +84,7 @@ def find_place(nodes: int, path: str) -> Dict[str, str]:
         with open(path, encoding="utf-8") as file:
             found = json.load(file)
         number, addresses = int(found["container_rank"]), list(map(str, found["container_addrs"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError("Determined's addresses of the trial's nodes cannot be read: {!r}".format(error)) from error
     if len(addresses) != nodes:
         raise ValueError(
