@@ -1,4 +1,7 @@
-"""`python -m benchmarks [name ...]`: measure the budgets and print the table."""
+"""`python -m benchmarks [name ...]`: measure the budgets and print the table.
+
+Without names it measures all, and README and docs get the figures of that run.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import traceback
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks import figures
 from benchmarks.curves import Curve, svg
 from benchmarks.neighbours import WHAT
 from benchmarks.table import Result, show
@@ -59,7 +63,10 @@ def main(names: list[str]) -> int:
         except Exception:  # noqa: BLE001 (what failed is printed, and minutes of other measurements are not lost)
             traceback.print_exc()
             broken.append(name)
-    print(show(with_share(results)))
+    results = with_share(results)
+    print(show(results))
+    if not names and not broken:
+        figures.keep_rows(results)
     if broken:
         print(f"could not be measured: {', '.join(broken)}", file=sys.stderr)
     return 1 if broken else 0

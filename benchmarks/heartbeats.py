@@ -139,7 +139,13 @@ class Crowd:
                 await asyncio.sleep(due - time.monotonic())
                 sent = time.monotonic()
                 signed = {"Authorization": session.authorization("POST", path, _BODY)}
-                status, headers, answer = await _ask(ends, f"POST {path}", signed, _BODY)
+                try:
+                    status, headers, answer = await _ask(ends, f"POST {path}", signed, _BODY)
+                except (asyncio.IncompleteReadError, ConnectionError):
+                    # A manager closes connections that have not proven themselves for a while; keepers open another.
+                    ends[1].close()
+                    ends = await asyncio.open_connection(self._url.hostname, self._url.port)
+                    status, headers, answer = await _ask(ends, f"POST {path}", signed, _BODY)
                 answered = time.monotonic()
                 if status != 200 or not session.proves(headers.get(HEADER.lower()), 200, digest(answer)):
                     raise RuntimeError(f"{job}: {status} {answer!r}")

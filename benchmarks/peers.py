@@ -5,8 +5,8 @@
 
 Each program runs with few trials and with many, and the difference counts, so that its start is left out. Processor
 time is that of the whole machine, which has to be calm: what a process and its children say themselves leaves out those
-that nobody waits for, such as Ray's workers. It installs about 2 GB, so `make bench` leaves it out. The table takes its
-place in the page on performance.
+that nobody waits for, such as Ray's workers. It installs about 2 GB, so `make bench` leaves it out. README and
+docs get the table (`benchmarks.figures`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks import figures
+
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs/explanation/performance.md"
-BEGIN, END = "<!-- peers: made by python -m benchmarks.peers -->\n", "<!-- /peers -->\n"
 PROGRAMS = Path(__file__).with_name("peer_programs")
 FEW, MANY = 10, 60
 ROUNDS = 3  # the median counts
@@ -80,8 +80,7 @@ def main(arguments: Sequence[str]) -> int:
         found = [(peer, measured(peer, folder)) for peer in PEERS]
     table = shown(found)
     print(table)
-    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
-    PAGE.write_text(before + BEGIN + table + END + rest.partition(END)[2], "utf-8")
+    figures.keep_peers(table)
     return int(any(isinstance(cost, str) for _, cost in found))
 
 

@@ -37,7 +37,7 @@ def measure() -> list[Result]:
             "next parameters, TPE after 1,000 trials",
             f"{ours_ms:.1f} ms",
             f"plain optuna {plain_ms:.1f} ms",
-            f"+{extra:.1f} ms",
+            f"{extra:+.1f} ms",
             "+5 ms",
             extra < 5,
         )

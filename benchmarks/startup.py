@@ -120,7 +120,7 @@ def above(what: str, measured: float, bare: float, budget_ms: float) -> Result:
         what,
         f"{measured:.1f} ms",
         f"python -c pass {bare:.1f} ms",
-        f"+{extra:.1f} ms",
+        f"{extra:+.1f} ms",
         f"+{budget_ms:.0f} ms",
         extra < budget_ms,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -18,7 +19,7 @@ class Result:
     price: str = ""  # what must not get worse for this budget, measured in the same run
 
 
-def show(results: list[Result]) -> str:
+def show(results: Sequence[Result]) -> str:
     """The table as Markdown."""
     lines = ["| what | measured | baseline, same run | ratio | budget | met | at the price of |", "| --- " * 7 + "|"]
     words = {True: "yes", False: "**no**", None: "-"}

@@ -110,7 +110,7 @@ class GaussianTuner(SurrogateTuner):
 class GPTuner(GaussianTuner):
     """NNI's GP: Bayesian optimisation with a Gaussian process (Snoek et al., 2012). All types but nested choices.
 
-    Good for trials of a second and more, up to some hundreds; a proposal takes 20 to 40 ms.
+    Good for trials of a second and more, up to some hundreds.
 
     Args:
         optimize_mode: "maximize" or "minimize".
