@@ -39,7 +39,7 @@ NEIGHBOUR = "nobody"
 def measure() -> list[Result]:
     plain, ours = times_s()
     ratio = statistics.median(ours) / statistics.median(plain)
-    what = f"{WHAT} beside {_number()} busy programs"
+    what = f"{WHAT} next to {_number()} busy programs"
     measured, base = (f"{statistics.median(times):.2f} s" for times in (ours, plain))
     return [Result(what, measured, f"plain script: {base}", f"{ratio:.2f}", f"{GOAL:g}", ratio <= GOAL)]
 
