@@ -159,7 +159,8 @@ class Run:
         return False
 
     def _bind(self) -> bool:
-        binding = {"metadata": {"name": self.name}, "target": {"kind": "Node", "name": self.node.name}}
+        # Another pod may have the name by now, and would be bound without anybody who runs it.
+        binding = {"metadata": {"name": self.name, "uid": self.uid}, "target": {"kind": "Node", "name": self.node.name}}
         path = f"/api/v1/namespaces/{self.node.namespace}/pods/{self.name}/binding"
         call = self.node.api.cluster.call
         try:

@@ -91,6 +91,8 @@ class Registry:
 
     def bind(self, pod: Any, body: Any) -> Any:
         """Give a pod its node. Raises: Refusal."""
+        if (body.get("metadata") or {}).get("uid") not in (None, pod["metadata"]["uid"]):
+            raise Refusal(409, "Conflict", "the UID in the precondition does not match")
         if pod["spec"].get("nodeName") or _explain_wait(pod):
             raise Refusal(409, "Conflict", "the pod is already assigned to a node, or being deleted")
         entry = {"type": "PodScheduled", "status": "True"}
@@ -131,7 +133,13 @@ class Registry:
         return self._change(key, metadata, lambda draft: draft["metadata"].update(marks, deletionTimestamp=since))
 
     def _change(self, key: Key, metadata: Any, change: Any) -> Any:
-        found = self.store.update(key, metadata["namespace"], metadata["name"], change)
+
+        def change_same(draft: Any) -> None:
+            if draft["metadata"]["uid"] != metadata["uid"]:  # another object has taken the name meanwhile
+                raise Refusal(409, "Conflict", "the UID in the precondition does not match")
+            change(draft)
+
+        found = self.store.update(key, metadata["namespace"], metadata["name"], change_same)
         if found is None:
             raise Refusal(404, "NotFound", f'{key[2]} "{metadata["name"]}" not found')
         return found
