@@ -113,10 +113,11 @@ def _remove(mark: str) -> None:
     names = [line.split()[0] for line in command("ip", "netns", "list").splitlines()]
     for name in names:
         if name.startswith(f"nni{mark}h"):
-            for process in command("ip", "netns", "pids", name).split():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(process), signal.SIGKILL)
-            command("ip", "netns", "del", name)
+            with contextlib.suppress(RuntimeError):  # another run removes the same
+                for process in command("ip", "netns", "pids", name).split():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(int(process), signal.SIGKILL)
+                command("ip", "netns", "del", name)
     with contextlib.suppress(RuntimeError):
         command("ip", "link", "del", f"nni{mark}")
 
