@@ -61,7 +61,7 @@ def load() -> Figures:
 def save(figures: Figures) -> None:
     """Write the file, and the figures into all pages. Raises: LookupError, and then no page is changed."""
     pages = {path: figures.filled(path.read_text("utf-8")) for path in list_pages()}
-    text = json.dumps({**asdict(figures), "rows": [asdict(row) for row in figures.rows]}, indent=1, ensure_ascii=False)
+    text = json.dumps(asdict(figures), indent=1, ensure_ascii=False)
     FILE.write_text(text + "\n", "utf-8")
     for path, page in pages.items():
         path.write_text(page, "utf-8")

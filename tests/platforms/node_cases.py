@@ -18,6 +18,7 @@ from meeting_ranks import MEETING
 from nnilite.service import JobState, ServiceContext
 from nnilite.testing import ReadingBench, eventually
 from nnilite.testing.probes import runs
+from nnilite.testing.receiver import Received
 
 ON_TWO = {"nodes": 2, "processes": 2, "launcher": "torch"}
 UP = """import nnilite, os, time
@@ -31,6 +32,19 @@ if os.environ["RANK"] == "0":
     nnilite.report_intermediate_result([int(path.read_text()) for path in mark.parent.glob("rank-*")])
 time.sleep(60)
 """
+
+
+def check_meeting(received: Received) -> None:
+    """Check what the four ranks of a trial on two nodes have left: one report, and output and a record of each."""
+    met, final = received.values
+    assert (final, met["ranks"], met["same"]) == (4, [0, 1, 2, 3], True)
+    assert received.exits[0]["code"] == 0
+    outputs = [received.output["stdout"], *(received.output[f"rank-{rank}"] for rank in (1, 2, 3))]
+    assert [text.splitlines()[0] for text in outputs] == [b"here is %d" % rank for rank in range(4)]
+    roles = json.loads(received.output["roles"])
+    assert [(one["rank"], one["node"], one["state"]) for one in roles] == [
+        (rank, rank // 2, "SUCCEEDED") for rank in range(4)
+    ]
 
 
 def give_two_nodes(bench: ReadingBench) -> ReadingBench:
@@ -70,16 +84,7 @@ class NodeCases:
     @pytest.mark.parametrize("by_log", [False, True], ids=["callback", "log"])
     def test_the_ranks_of_a_trial_meet_on_two_nodes_and_report_once(self, make_bench, by_log):
         with make_bench(by_log) as bench:
-            received = bench.finish(self._meet(bench))
-            met, final = received.values
-            assert (final, met["ranks"], met["same"]) == (4, [0, 1, 2, 3], True)
-            assert received.exits[0]["code"] == 0
-            outputs = [received.output["stdout"], *(received.output[f"rank-{rank}"] for rank in (1, 2, 3))]
-            assert [text.splitlines()[0] for text in outputs] == [b"here is %d" % rank for rank in range(4)]
-            roles = json.loads(received.output["roles"])
-            assert [(one["rank"], one["node"], one["state"]) for one in roles] == [
-                (rank, rank // 2, "SUCCEEDED") for rank in range(4)
-            ]
+            check_meeting(bench.finish(self._meet(bench)))
 
     def test_a_rank_that_fails_on_the_other_node_ends_all_and_is_the_reason(self, bench):
         name = self._meet(bench, "3")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 import pytest
@@ -29,6 +28,7 @@ from platforms.kube.cluster import IMAGE, StandIn
 from platforms.kube.operators import install
 from platforms.kube.other_operators import install_frameworkcontroller
 from platforms.kube.trainer import install_trainer
+from platforms.node_cases import check_meeting
 
 pytestmark = pytest.mark.process
 
@@ -99,16 +99,7 @@ EACH = pytest.mark.parametrize("platform", KINDS.values(), ids=[key[2] for key i
 @pytest.mark.parametrize("spec", [{}, BY_LOG], ids=["callback", "log"])
 def test_the_ranks_of_a_trial_meet_on_two_pods_and_report_once(open_nodes, spec):
     bench = open_nodes()
-    received = bench.finish(meet(bench, **spec))
-    met, final = received.values
-    assert (final, met["ranks"], met["same"]) == (4, [0, 1, 2, 3], True)
-    assert received.exits[0]["code"] == 0
-    outputs = [received.output["stdout"], *(received.output[f"rank-{rank}"] for rank in (1, 2, 3))]
-    assert [text.splitlines()[0] for text in outputs] == [b"here is %d" % rank for rank in range(4)]
-    roles = json.loads(received.output["roles"])
-    assert [(one["rank"], one["node"], one["state"]) for one in roles] == [
-        (rank, rank // 2, "SUCCEEDED") for rank in range(4)
-    ]
+    check_meeting(bench.finish(meet(bench, **spec)))
 
 
 @EACH
