@@ -47,15 +47,14 @@ _MOST_STARTS = 20
 _MOST_BYTES = 16 << 20  # with more, the oldest starts are left out
 _CHUNK = 1 << 20
 
-# Git takes no lock, which a kill would leave in the user's repository, runs no hook, and asks neither a server nor a
-# person. The filters of a repository do run, such as that of LFS: without them, files would differ that are the same.
-_GIT_OPTIONS = (
-    "core.fsmonitor=false",
-    "core.hooksPath=/dev/null",
-    "diff.autoRefreshIndex=false",
-    "protocol.allow=never",
-)
-_GIT_ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+# Git takes no lock, which a kill would leave in the user's repository, and asks neither a server nor a person. It runs
+# nothing that a repository names in its own configuration, which comes with a folder from another person: no hook, no
+# transport, no filter (`_own_filters`), and no other git in a submodule, whose configuration would count there. The
+# user's own filters do run, such as that of LFS: without them, files would differ that are the same.
+_GIT_OPTIONS = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "diff.autoRefreshIndex=false")
+_GIT_DIFF = ("diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty")
+_GIT_ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": ""}
+_FILTER = re.compile(r"filter\.([\w.-]+)\.\w+", re.ASCII)
 # With these, as in a hook of git, it would look at another repository.
 _OF_ANOTHER = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
 _PRIVATE_KEY = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END|\Z)", re.DOTALL)
@@ -160,7 +159,9 @@ def _git(folder: Path, secrets: frozenset[str]) -> dict[str, Json] | None:
     commit = (_git_says(folder, "rev-parse", "HEAD") or "").strip()
     if not commit:
         return None
-    diff = _git_says(folder, "diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv", most=_MOST_DIFF_BYTES)
+    filters = _own_filters(folder)
+    words = (*filters, *_GIT_DIFF, "--submodule=short") if filters is not None else ()
+    diff = _git_says(folder, *words, most=_MOST_DIFF_BYTES) if words else None
     untracked = _git_says(folder, "ls-files", "--others", "--exclude-standard")
     return {
         "commit": commit,
@@ -169,6 +170,21 @@ def _git(folder: Path, secrets: frozenset[str]) -> dict[str, Json] | None:
         "isCut": len((diff or "").encode()) >= _MOST_DIFF_BYTES,
         "untracked": None if untracked is None else len(untracked.splitlines()),
     }
+
+
+def _own_filters(folder: Path) -> list[str] | None:
+    """Return git's options without which programs would run that the repository's own configuration has for its files.
+
+    None where such a filter has a name that no option can have.
+    """
+    said = [
+        _git_says(folder, "config", scope, "--includes", "--null", "--name-only", "--get-regexp", r"^filter\.") or ""
+        for scope in ("--local", "--worktree")
+    ]
+    found = [_FILTER.fullmatch(name) for name in "".join(said).split("\0") if name]
+    names = sorted({one.group(1) for one in found if one})
+    options = [f"filter.{name}.{what}" for name in names for what in ("process=", "required=false")]
+    return [word for option in options for word in ("-c", option)] if all(found) else None
 
 
 def _git_says(folder: Path, *words: str, most: int = 1 << 20) -> str | None:

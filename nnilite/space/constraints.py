@@ -23,6 +23,14 @@ from nnilite.space.search_space import SearchSpace
 
 __all__ = ["FUNCTIONS", "Constraints"]
 
+_MOST_DIGITS = 400  # before the point; no number in between has as many
+
+
+def _rounded(number: Any, digits: Any = None) -> Any:
+    # Python computes 10 to the power of such digits, which takes hours.
+    return round(number, digits if digits is None else max(digits, -_MOST_DIGITS))
+
+
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "abs": abs,
     "ceil": math.ceil,
@@ -33,7 +41,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "log2": math.log2,
     "max": max,
     "min": min,
-    "round": round,
+    "round": _rounded,
     "sqrt": math.sqrt,
 }
 

@@ -140,6 +140,59 @@ def test_the_difference_to_the_commit_is_kept_without_secrets_and_runs_no_progra
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    """A repository from another person, with a submodule, a change in both, and a filter for all files."""
+    inner, outer = tmp_path / "inner", tmp_path / "outer"
+    for folder in (inner, outer):
+        folder.mkdir()
+        git(folder, "init")
+        (folder / "a.py").write_text("print(1)\n")
+        (folder / ".gitattributes").write_text("* filter=odd\n")
+        git(folder, "add", ".")
+        git(folder, "commit", "-m", "first")
+    git(outer, "-c", "protocol.file.allow=always", "submodule", "add", str(inner), "part")
+    git(outer, "commit", "-m", "second")
+    for changed in ("a.py", "part/a.py"):
+        (outer / changed).write_text("print(2)\n")
+    return outer
+
+
+@pytest.mark.parametrize("name", ["clean", "process"])
+def test_no_program_of_a_foreign_repository_or_its_submodule_runs(foreign: Path, tmp_path: Path, name: str) -> None:
+    for place in (foreign, foreign / "part"):
+        runs = f"touch '{tmp_path}/ran'; cat"
+        git(place, "config", "--file", str(tmp_path / "settings"), f"filter.odd.{name}", runs)
+        git(place, "config", "include.path", str(tmp_path / "settings"))
+        git(place, "config", "core.fsmonitor", runs)
+    found: Any = provenance._git(foreign, frozenset())
+    assert not (tmp_path / "ran").exists()
+    assert "+print(2)" in found["diff"]
+
+
+def test_a_filter_whose_name_no_option_can_have_leaves_the_changes_unknown(foreign: Path, tmp_path: Path) -> None:
+    (foreign / ".gitattributes").write_text("* filter=a=b\n")
+    git(foreign, "config", "filter.a=b.clean", f"touch '{tmp_path}/ran'; cat")
+    found: Any = provenance._git(foreign, frozenset())
+    assert found["diff"] is None
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_file_that_a_foreign_repository_lacks_is_fetched_from_nowhere(foreign: Path, tmp_path: Path) -> None:
+    (foreign / ".git" / "objects" / "b9" / "17a726c93f902e43291d9009d6488385133b67").unlink()  # a.py as it was
+    for name, value in (
+        ("core.repositoryFormatVersion", "1"),
+        ("extensions.partialClone", "origin"),
+        ("remote.origin.promisor", "true"),
+        ("remote.origin.url", f"ext::touch {tmp_path}/ran"),
+        ("protocol.ext.allow", "always"),
+    ):
+        git(foreign, "config", name, value)
+    found: Any = provenance._git(foreign, frozenset())
+    assert found["diff"] is None
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_large_difference_is_cut_and_a_folder_without_git_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -347,3 +347,13 @@ def test_a_job_whose_folder_hangs_is_ended_all_the_same(tmp_path):
     (folder / "claim").mkdir(parents=True)
     os.mkfifo(folder / "canceled")  # to open it for writing waits for a reader
     assert canceled(folder) == ["the job is taken back"]
+
+
+@pytest.mark.timeout(120)
+def test_no_answer_of_grid_engine_takes_long_to_read():
+    """A search that tries all ways through these texts would not end before the Sun does."""
+    reader = AnswerReader(PRESETS["gridengine"])
+    record = "hostname n1\njobname x\njobnumber 5\nfailed 0\n"
+    assert reader.read_past_jobs(record * 2000) == {}
+    assert list(reader.read_past_jobs(f"{record * 2000}exit_status 0\n")) == ["5"]
+    assert reader.jobs("<job_list " * 20_000) == {}

@@ -6,6 +6,15 @@ from dataclasses import replace
 
 from nnilite_batch._scheduler import BatchCommands, BatchPatterns, Scheduler
 
+
+def _up_to(line: str) -> str:
+    """Return a pattern for all lines before one that begins so, and before another record of Grid Engine.
+
+    It fits in one way only, so that no text, whatever a job or a login node has put into it, takes long to search.
+    """
+    return rf"(?s:(?:(?!^{line} |^hostname ).)*)"
+
+
 _GRID_ENGINE = Scheduler(
     title="Grid Engine",
     commands=BatchCommands(
@@ -22,15 +31,16 @@ _GRID_ENGINE = Scheduler(
     ),
     patterns=BatchPatterns(
         job_id=r"^(\d+)|^Your job (\d+)",
-        job=r"<job_list\b(?s:.*?)</job_list>",
+        job=r"<job_list\b(?s:(?:(?!<job_list\b).)*?)</job_list>",
         id=r"<JB_job_number>(\d+)<",
         name=r"<JB_name>([^<]*)<",
         state=r"<state>([^<]*)<",
         host=r"<queue_name>[^<@]*@([^<]+)<",
         reasons=r"^job_number:\s+(?P<id>\d+)(?s:(?:(?!^job_number:).)*?)"
         r"^(?:error reason\s+\d+:\s+(?:[\d/]+ [\d:]+ \[[\d:]+\]: )?|scheduling info:\s+)(?P<reason>.+)$",
-        past_job=r"^hostname +(?P<host>\S+)(?s:.*?)^jobname +(?P<name>\S+)(?s:.*?)^jobnumber +(?P<id>\d+)(?s:.*?)"
-        r"^failed +(?P<state>\d+)(?: *: *(?P<reason>.*?))? *$(?s:.*?)^exit_status +(?P<exit_code>\d+)",
+        past_job=rf"^hostname +(?P<host>\S+){_up_to('jobname')}^jobname +(?P<name>\S+){_up_to('jobnumber')}"
+        rf"^jobnumber +(?P<id>\d+){_up_to('failed')}^failed +(?P<state>\d+)(?: *: *(?P<reason>.*?))? *$"
+        rf"{_up_to('exit_status')}^exit_status +(?P<exit_code>\d+)",
         dead_node=r"^[^\s@<]+@(\S+)$",
         missing=r"do not exist|does not exist|not found",
         full=r"jobs are allowed|job rejected: [Oo]nly|max_u_jobs|resource quota",
