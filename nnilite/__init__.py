@@ -337,7 +337,19 @@ class _ThisTrial:
         with self._lock:
             if self.current is None:
                 self.current = self._read() if _find_system_dir() else self._take_standalone()
-            return self.current
+        self._tell_worker()
+        return self.current
+
+    def _tell_worker(self) -> None:
+        """Say what this trial runs with if the manager has asked for it; see `worker_facts`."""
+        known = os.environ.pop("NNILITE_WORKERS_KNOWN", None)
+        if known is not None and not _rank():
+            from nnilite._sdk.worker_facts import tell
+
+            try:
+                tell(known, self.send)
+            except (OSError, AttributeError, ValueError):  # another system, or a full disk: no trial fails for it
+                self.warn("worker", "what this trial runs with is not recorded")
 
     def _read(self) -> Any:
         import time
@@ -373,6 +385,7 @@ class _ThisTrial:
         if _rank():
             self.warn("rank", f"the reports of rank {_rank()} do not count, only those of rank 0 do")
             return
+        self._tell_worker()
         with self._lock:
             sequence = self._sequence if kind == "PERIODICAL" else 0
             self.send(kind, sequence, text)

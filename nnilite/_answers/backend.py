@@ -129,6 +129,9 @@ class ExperimentFiles(Protocol):
     async def starts(self) -> Sequence[Mapping[str, Json]]:
         """Return what was recorded at each start of a manager, the latest last. Raises: DamagedFile, UnreadableFile."""
 
+    async def recorded_workers(self) -> Sequence[Mapping[str, Json]]:
+        """Return what trials ran with on their hosts, once for all hosts that have the same; the latest first."""
+
     async def output(self, trial: str, attempt: int | None, stream: str, offset: int, limit: int) -> Piece:
         """Return part of "stdout" or "stderr".
 

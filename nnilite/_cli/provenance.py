@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nnilite._cli import access, screen
 from nnilite._experiments import registry
-from nnilite._experiments.recorded_starts import comparable, read_starts
 from nnilite._experiments.registry import RegistryEntry
+from nnilite._running.reading import opened, what_ran
 from nnilite.config import load_stored
 from nnilite.errors import NotFound
 from nnilite.records.dotted import flatten
 
 _SHOWN = 40  # lines of differences
+_HOSTS = 5
 
 
 def provenance(options: argparse.Namespace) -> None:
     """Print what ran at the last start of an experiment, or what differs from another one. Raises: NniliteError."""
     entry = access.find(options, read_only=True)
-    found = _last(entry)
     if options.compare is None:
+        found = _read(entry)
         if options.json:
-            screen.show_json(found)
+            screen.show_json({**found["start"], "workers": found["workers"]})
         else:
-            _show(found)
+            _show(found["start"], found["workers"])
         return
     other = registry.find(options.compare, read_only=True)
-    lines = list(differences(_facts(entry, found), _facts(other, _last(other))))
+    lines = list(differences(_facts(entry), _facts(other)))
     if options.json:
         screen.show_json([dict(zip(("what", entry.id, other.id), line, strict=True)) for line in lines])
         return
@@ -37,17 +38,18 @@ def provenance(options: argparse.Namespace) -> None:
         print(f"... and {len(lines) - _SHOWN} more; --json shows all")
 
 
-def _last(entry: RegistryEntry) -> dict[str, Any]:
-    starts: list[dict[str, Any]] = read_starts(entry.directory)
-    if not starts:
+def _read(entry: RegistryEntry, *, comparable: bool = False) -> dict[str, Any]:
+    with opened(entry) as client:
+        found = what_ran(client, comparable=comparable)
+    if found["start"] is None:
         raise NotFound(
             f"Nothing is recorded of what ran in {entry.id}; it began a moment ago, has recordProvenance: false, or is "
             "older than this version."
         )
-    return starts[-1]
+    return found
 
 
-def _show(found: Mapping[str, Any]) -> None:
+def _show(found: Mapping[str, Any], workers: Sequence[Mapping[str, Any]]) -> None:
     code, git, python, machine = (_part(found, name) for name in ("code", "git", "python", "machine"))
     files = _part(code, "files")
     screen.show_facts(
@@ -64,7 +66,16 @@ def _show(found: Mapping[str, Any]) -> None:
             "GPUs": ", ".join(map(str, machine.get("gpus") or [])) or None,
         }
     )
+    if workers:
+        screen.show_table(("TRIALS RAN WITH", "PACKAGES", "EXECUTABLE", "ON"), [*map(_describe_worker, workers)], "")
     print("--json shows files, packages, the difference to the commit, and names of environment variables.")
+
+
+def _describe_worker(worker: Mapping[str, Any]) -> tuple[object, ...]:
+    hosts = list(_part(worker, "hosts"))
+    more = f" and {len(hosts) - _HOSTS} others" if len(hosts) > _HOSTS else ""
+    packages = len(_part(worker, "packages"))
+    return f"Python {worker.get('python')}", packages, worker.get("executable"), ", ".join(hosts[:_HOSTS]) + more
 
 
 def _changes(git: Mapping[str, Any]) -> str:
@@ -80,10 +91,13 @@ def _part(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return part if isinstance(part, dict) else {}
 
 
-def _facts(entry: RegistryEntry, found: Mapping[str, Any]) -> dict[str, str]:
+def _facts(entry: RegistryEntry) -> dict[str, str]:
     """Return all that two experiments are compared by, in one level."""
     config = load_stored(entry.directory, paths=False).json()
-    return {name: screen.brief(str(value)) for name, value in flatten({"config": config, **comparable(found)})}
+    return {
+        name: screen.brief(str(value))
+        for name, value in flatten({"config": config, **_read(entry, comparable=True)["start"]})
+    }
 
 
 def differences(one: Mapping[str, str], other: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:

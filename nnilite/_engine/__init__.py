@@ -11,6 +11,7 @@ The pure core decides; it has no I/O, no clock and no randomness, and imports re
     submissions     how trials come, and how their attempts get to a service
     reports         handles what trials and their platforms report
     asking          how the tuner is asked for parameters, and its answers
+    known_workers   which hosts have said what trials run with there
     limits          time, money, silence, and the stop
     dedupe          numbered events of keepers: new ones pass, known ones are dropped, gaps are noticed
 

@@ -36,6 +36,7 @@ class JobMaker:
     callback: Callable[[], str] = str  # base URL of the manager's REST interface
     distributed: Mapping[str, Json] | None = None  # as in the keeper's specification
     storage: Callable[[], Mapping[str, Json] | None] = lambda: None  # the shared storage, with credentials
+    env: Callable[[], Mapping[str, str]] = dict  # variables that are added to the trial's environment
 
     def name(self, trial: str, attempt: int) -> str:
         return f"nni-{self.experiment}-{trial}-{attempt}"
@@ -65,6 +66,7 @@ class JobMaker:
             callback_ca=self.authority or None,
             report=self.report,
             parameters=_make_parameter_record(trial),
+            env=dict(self.env()),
             command=self.command,
             grace_s=self.grace_s,
             max_output_bytes=self.max_output_bytes,

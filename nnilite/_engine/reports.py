@@ -111,6 +111,8 @@ class Reports:
 
     def _attributed(self, live: Live, event: Attributed) -> None:
         self._recorder.add(messages.SaveAttribute(_attribute(live.trial, event)))
+        if self._state.workers.take(event):
+            return
         attributes, refused = set_within_limits(live.trial.attributes, event.name, event.value)
         if event.refused or refused:
             self._recorder.complain(live, _refusal(event, refused))
@@ -135,7 +137,7 @@ class Reports:
                 trial = _add_late(trial, event)
             elif isinstance(event, Attributed):
                 self._recorder.add(messages.SaveAttribute(_attribute(trial, event)))
-                trial = _add_late_attribute(trial, event)
+                trial = trial if self._state.workers.take(event) else _add_late_attribute(trial, event)
             # Only the end of a lost attempt was an assumption. All other ends were reported, and stay.
             elif isinstance(event, Exited) and attempt.state is JobState.LOST:
                 self._reverse(trial, attempt, event)

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from nnilite._engine import messages
 from nnilite._engine.asking import Asking
 from nnilite._engine.ends import Ends
+from nnilite._engine.known_workers import KnownWorkers
 from nnilite._engine.limits import Limits
 from nnilite._engine.live_trial import Live
 from nnilite._engine.recorder import Recorder
@@ -150,6 +151,11 @@ class Rules:
     @property
     def spending(self) -> Spending:
         return self._state.spending
+
+    @property
+    def workers(self) -> KnownWorkers:
+        """The hosts that have said what trials run with there."""
+        return self._state.workers
 
     def spent(self, now: float) -> dict[str, float]:
         """Return what has been spent at each service up to now, running attempts included."""

@@ -6,6 +6,7 @@ Only trials that have not ended, and removals that are pending, are kept in memo
 from __future__ import annotations
 
 from nnilite._engine import messages
+from nnilite._engine.known_workers import KnownWorkers
 from nnilite._engine.live_trial import Live, Removal
 from nnilite._engine.spending import Spending
 from nnilite.records import ExperimentState, Trial, TrialState
@@ -37,6 +38,7 @@ class State:
         self.removals = {(a.trial, a.number): Removal(a, due=now) for a in snapshot.removals}
         self.abandoned: tuple[str, ...] = ()
         self.spending = Spending(settings.prices, snapshot.spent)
+        self.workers = KnownWorkers()
         self.now = now
         # Seconds in which this manager could receive reports. The silence of a trial is measured in them, not in time.
         self.lived = 0.0

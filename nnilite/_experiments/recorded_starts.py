@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from nnilite._experiments.documents import read_document
@@ -29,9 +29,14 @@ _APART = ("time", "environment")  # they differ by themselves
 _SHOWN = 16  # digits of a hash
 
 
-def comparable(start: Mapping[str, Json]) -> dict[str, Json]:
-    """Return what two starts are compared by: all but time and environment, with each changed file."""
+def comparable(start: Mapping[str, Json], workers: Iterable[Mapping[str, Json]] = ()) -> dict[str, Json]:
+    """Return what two starts are compared by: all but time and environment, with each changed file.
+
+    `workers`: what trials ran with. Those with the Python of the manager, and its packages, are left out.
+    """
     told = {name: value for name, value in start.items() if name not in _APART}
+    if others := [one for one in workers if not _is_same_python(one, start.get("python"))]:
+        told["workers"] = _merge(others)
     git = told.get("git")
     if isinstance(git, dict):
         diff = git.get("diff")
@@ -61,3 +66,23 @@ def _changes(diff: Json) -> dict[str, Json] | None:
         digest = hashlib.sha256(part.encode(errors="surrogateescape")).hexdigest()[:8]
         found[head.rpartition(" b/")[2]] = f"+{added} -{removed} lines ({digest})"
     return found
+
+
+def _is_same_python(worker: Mapping[str, Json], python: Json) -> bool:
+    return isinstance(python, dict) and all(
+        worker.get(there) == python.get(here)
+        for there, here in (("python", "version"), ("executable", "executable"), ("packages", "packages"))
+    )
+
+
+def _merge(workers: Iterable[Mapping[str, Json]]) -> dict[str, Json]:
+    """Return what several workers have as one: where they differ, all their values."""
+    values: dict[str, set[str]] = {}
+    versions: dict[str, set[str]] = {}
+    for worker in workers:
+        for name in ("python", "executable", "system"):
+            values.setdefault(name, set()).add(str(worker.get(name, "")))
+        for package, version in dict(worker.get("packages") or {}).items():
+            versions.setdefault(package, set()).add(str(version))
+    packages: dict[str, Json] = {package: ", ".join(sorted(found)) for package, found in versions.items()}
+    return {**{name: ", ".join(sorted(found)) for name, found in values.items()}, "packages": packages}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nnilite._experiments.recorded_starts import comparable, read_starts
 from nnilite._experiments.registry import RegistryEntry
-from nnilite._running.reading import opened
-from nnilite.errors import DamagedFile, UnreadableFile
+from nnilite._running.manager_client import Client
+from nnilite._running.reading import opened, what_ran
+from nnilite.errors import NniliteError
 from nnilite.records import Json
 from nnilite.tuner import scalar
 
@@ -29,12 +29,13 @@ def compared(entry: RegistryEntry, objective: str) -> dict[str, Json]:
         goal = objectives[name]
         ended = client.trials(sort="ended", states=("SUCCEEDED",))
         points, best = _points(ended, name, goal, profile["created"])
+        ran = _ran(client)
     return {
         "id": entry.id,
         "name": entry.name,
         "state": entry.state,
         "config": {**profile["config"], "searchSpace": profile["searchSpace"]},
-        "ran": _ran(entry),
+        "ran": ran,
         "objective": name,
         "goal": goal,
         "objectives": objectives,
@@ -45,13 +46,12 @@ def compared(entry: RegistryEntry, objective: str) -> dict[str, Json]:
     }
 
 
-def _ran(entry: RegistryEntry) -> Json:
+def _ran(client: Client) -> Json:
     """Return what ran at the last start; None where nothing is recorded, or it cannot be read."""
     try:
-        starts = read_starts(entry.directory)
-    except (DamagedFile, UnreadableFile):
+        return what_ran(client, comparable=True)["start"]
+    except NniliteError:
         return None
-    return comparable(starts[-1]) if starts else None
 
 
 def _points(

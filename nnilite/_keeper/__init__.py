@@ -100,6 +100,7 @@ import importlib.util
 import io
 import marshal
 import os
+import re
 import zipfile
 from pathlib import Path
 from typing import IO, Dict, Tuple
@@ -182,6 +183,7 @@ SDK = {sdk}
 def version():
     return "{version}"
 '''
+_FOR_TYPES = re.compile(r"^if TYPE_CHECKING:\n(?:(?: .*)?\n)+", re.MULTILINE)
 _QUOTE = '"'
 _QUOTES = _QUOTE * 3
 _FUTURE = "from __future__ import annotations\n"  # only allowed at the top of a program, where it is already
@@ -293,12 +295,14 @@ def version() -> str:
 
 
 def _strip_prose(source: str) -> bytes:
-    """Return the source with empty docstrings, without comments, and with each line where it was for tracebacks.
+    """Return the source with empty docstrings, without comments and imports that only type checkers need.
+
+    Each line stays where it was, for tracebacks.
 
     Each start of an experiment does this, and to parse the sources would take 0.1 s of it. A docstring follows a colon
     at the end of a line, or nothing.
     """
-    lines, before, inside = source.splitlines(), ":", False
+    lines, before, inside = _FOR_TYPES.sub(_blank, source).splitlines(), ":", False
     for number, line in enumerate(lines):
         text = line.strip()
         if text.startswith("#"):
@@ -316,6 +320,11 @@ def _strip_prose(source: str) -> bytes:
                 lines[number], text = code.rstrip(), code.strip()
             before = text or before
     return "\n".join([*lines, ""]).encode("ascii")
+
+
+def _blank(block: re.Match[str]) -> str:
+    """Return as many empty lines; the block itself if something else holds at run time."""
+    return block[0] if block.string.startswith("else:", block.end()) else "\n" * block[0].count("\n")
 
 
 def _write(stream: IO[bytes], files: Dict[str, bytes]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -131,6 +131,8 @@ def assemble(
     rules = Rules(settings, store.snapshot(maximize), clock())
     async_store = AsyncStore(store, directory)
     jobs = make_job_maker(directory, config, store, address)
+    if config.record_provenance:
+        jobs = replace(jobs, env=rules.workers.question)
     keeper = make_keeper_file(directory / KEEPER, config)
     wake = WakeSignal()
     service = make_service(directory, config, address, wake.ring, packing)

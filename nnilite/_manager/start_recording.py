@@ -1,7 +1,8 @@
 """Records what runs: code, git state, Python and its packages, commands, names of variables, seeds and GPUs.
 
 It is in `provenance.json` of the experiment's folder, with one entry for each start of a manager, the latest last. All
-of it is about this machine; packages are those of the Python that runs the manager. Nothing here may hold up or end an
+of it is about this machine; packages are those of the Python that runs the manager. What trials run with on their hosts
+comes from them, as an attribute that the SDK sets (`nnilite._sdk.worker_facts`). Nothing here may hold up or end an
 experiment: it is recorded in a thread after the start, programs have a time limit, and what is not found is left out.
 """
 
@@ -30,6 +31,7 @@ from nnilite import codedir
 from nnilite._engine.engine import end_tasks
 from nnilite._experiments.documents import as_json, write_content
 from nnilite._experiments.recorded_starts import FILE_NAME, read_starts
+from nnilite._sdk.worker_facts import list_packages
 from nnilite._version import __version__
 from nnilite.config import CheckedConfig
 from nnilite.config.secrets import HIDDEN, masked_text
@@ -108,7 +110,11 @@ def describe(config: CheckedConfig, began: float) -> dict[str, Json]:
         "seeds": _seeds(config),
         "code": _code(folder, codedir.PackageLimits(config.code_limits.max_files, config.code_limits.max_size)),
         "git": _git(folder, config.secrets),
-        "python": {"version": platform.python_version(), "executable": sys.executable, "packages": _packages()},
+        "python": {
+            "version": platform.python_version(),
+            "executable": sys.executable,
+            "packages": dict(sorted(list_packages().items())),
+        },
         "machine": {"system": _describe_system(), "processors": os.cpu_count(), "gpus": _gpus()},
         "environment": sorted(os.environ),
     }
@@ -198,17 +204,6 @@ def _hide_secrets(text: str, secrets: frozenset[str]) -> str:
         text = text.replace(secret, HIDDEN) if len(secret) > 3 else text
     text = _PRIVATE_KEY.sub(rf"\g<1>{HIDDEN}\g<2>", text)
     return "\n".join(map(masked_text, text.split("\n")))
-
-
-def _packages() -> dict[str, Json]:
-    """Return the versions of installed packages by their names, as the names of their folders tell them."""
-    found: dict[str, Json] = {}
-    for place in map(Path, sys.path):
-        for path in place.glob("*.dist-info") if place.is_dir() else ():
-            package, mark, version = path.name.removesuffix(".dist-info").rpartition("-")
-            if mark:
-                found.setdefault(package.replace("_", "-").lower(), version)
-    return dict(sorted(found.items()))
 
 
 def _describe_system() -> str:

@@ -70,16 +70,21 @@ class LogHandler(ApiHandler):
 
 
 class ProvenanceHandler(ApiHandler):
-    """What was recorded at a start of a manager: code, git state, packages, commands, seeds, machine."""
+    """What was recorded at a start of a manager, and what trials ran with on their hosts."""
 
     async def get(self) -> None:
         starts = await self.backend.files.starts()
         number: int = self.query["start"]
         chosen = starts[number] if -len(starts) <= number < len(starts) else None
+        workers = await self.backend.files.recorded_workers() if starts else ()
         if chosen is not None and self.query["comparable"]:
-            chosen = await asyncio.to_thread(comparable, chosen)
+            chosen = await asyncio.to_thread(comparable, chosen, workers)
         self.send_json(
-            {"times": [one.get("time") for one in starts], "start": None if chosen is None else dict(chosen)}
+            {
+                "times": [one.get("time") for one in starts],
+                "start": None if chosen is None else dict(chosen),
+                "workers": [dict(one) for one in workers],
+            }
         )
 
 

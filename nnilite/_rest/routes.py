@@ -147,8 +147,10 @@ EXPERIMENT_ROUTES = (
         ProvenanceHandler,
         {
             "GET": get(
-                "What ran: code, git state, packages, commands, seeds and machine at a start of a manager",
-                s.record(times=s.array(s.MAYBE_TIME), start={"type": ["object", "null"]}),
+                "What ran: code, git state, packages, commands, seeds and machine at a start, and packages of workers",
+                s.record(
+                    times=s.array(s.MAYBE_TIME), start={"type": ["object", "null"]}, workers=s.array({"type": "object"})
+                ),
                 Param("start", integer(-1000, 1000, -1), "which start, from 0; -1 is the latest"),
                 Param(
                     "comparable", flag(False), "whether changed files stand in place of the difference to the commit"

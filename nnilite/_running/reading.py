@@ -25,6 +25,16 @@ def opened(entry: RegistryEntry, *, timeout_s: float = managers.ANSWER_TIMEOUT_S
         yield found
 
 
+def what_ran(client: Client, *, comparable: bool = False) -> dict[str, Any]:
+    """Return what was recorded at the last start, and what trials ran with on their hosts.
+
+    `start` is None where nothing is recorded. `comparable`: in the form in which experiments are compared.
+    """
+    found: dict[str, Any] = client.ask("GET", "/provenance", {"comparable": str(comparable).lower()})
+    found.setdefault("workers", [])  # which an older manager does not send
+    return found
+
+
 def trial_of(one: Mapping[str, Any]) -> Trial:
     """Return the record of a trial that a manager has described."""
     return Trial(

@@ -10,6 +10,7 @@ from nnilite._answers.backend import FileListing, Piece
 from nnilite._experiments.recorded_starts import read_starts
 from nnilite._rest.files import run_in_folder
 from nnilite._store.reader import Reader
+from nnilite._store.recorded_workers import find_workers
 from nnilite._views.file_listing import list_folder
 from nnilite.errors import NotFound
 from nnilite.foreign_files import open_below
@@ -32,6 +33,9 @@ class FolderFiles:
 
     async def starts(self) -> Sequence[Mapping[str, Json]]:
         return await asyncio.to_thread(read_starts, self._folder)
+
+    async def recorded_workers(self) -> Sequence[Mapping[str, Json]]:
+        return await self._reader.ask(find_workers)
 
     async def output(self, trial: str, attempt: int | None, stream: str, offset: int, limit: int) -> Piece:
         found, _ = await self._reader.trial(trial)

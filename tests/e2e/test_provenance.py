@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import json
 import os
+import platform
 import re
+import shlex
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -22,6 +26,8 @@ from nnilite._cli.nnictl import run
 from nnilite._cli.provenance import _changes
 from nnilite._experiments.recorded_starts import FILE_NAME, read_starts
 from nnilite._manager import start_recording as provenance
+from nnilite._sdk.worker_facts import NAME
+from nnilite._store.writer import FILE_NAME as DATABASE
 from nnilite.config import from_dict
 from nnilite.testing import eventually
 
@@ -83,6 +89,44 @@ def test_nothing_is_recorded_if_the_config_says_so(start: Any) -> None:
     running.wait("DONE")
     running.stop()
     assert not (running.directory / FILE_NAME).exists()
+    assert attributes(running) == []
+
+
+def attributes(running: Running) -> list[Any]:
+    with contextlib.closing(sqlite3.connect(running.directory / DATABASE)) as database:
+        return database.execute("SELECT trial, idx, name FROM attributes ORDER BY trial, idx").fetchall()
+
+
+def test_each_host_and_python_says_once_what_trials_run_with(
+    start: Any, answer: Answer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = start(f"{ECHO}nnilite.set_attribute('a', 1)\n", maxTrialNumber=3, trialConcurrency=1)
+    running.wait("DONE")
+    recorded(running)
+    (worker,) = answer("experiment", "provenance", running.entry.id)["workers"]
+    assert (worker["python"], worker["executable"]) == (platform.python_version(), sys.executable)
+    assert worker["packages"]["pytest"] == pytest.__version__
+    assert len(worker["hosts"]) == 1
+    assert attributes(running) == [(0, 0, NAME), (0, 3, "a"), (1, 2, "a"), (2, 2, "a")]
+    assert [trial["attributes"] for trial in running.trials()] == [{"a": 1}] * 3
+    assert run(["experiment", "provenance", running.entry.id]) == 0
+    assert re.search(rf"Python {platform.python_version()} +\d+ ", capsys.readouterr().out)
+    running.stop()
+    assert run(["verify", running.entry.id]) == 0
+
+
+def test_trials_with_another_python_are_compared_by_what_they_ran_with(
+    start: Any, answer: Answer, tmp_path: Path
+) -> None:
+    (tmp_path / "libraries" / "numpy-0.1.dist-info").mkdir(parents=True)
+    command = f"PYTHONPATH={tmp_path}/libraries {shlex.quote(sys.executable)} trial.py"
+    first, second = start(maxTrialNumber=1), start(maxTrialNumber=1, trialCommand=command)
+    for running in (first, second):
+        running.wait("DONE")
+        recorded(running)
+    lines = answer("experiment", "provenance", first.entry.id, "--compare", second.entry.id)
+    differing = {line["what"]: line[second.entry.id] for line in lines}
+    assert differing["workers.packages.numpy"] == "0.1"
 
 
 def test_a_trial_is_laid_out_and_gives_the_same_result_by_hand(

@@ -104,6 +104,10 @@ def test_the_page_tells_what_ran(open_page: Any, experiment: Any) -> None:
     page.get_by_label("Find in Packages").fill("playwright")
     rows = page.get_by_role("group", name="Packages").locator("tbody tr")
     assert "playwright\t" + start["python"]["packages"]["playwright"] in rows.all_inner_texts()
+    [place] = page.get_by_role("group", name="Where trials ran").locator("tbody tr").all_inner_texts()
+    assert start["python"]["executable"] in place
+    page.get_by_label("Of the Python of").select_option(label=f"trials on {place.partition(chr(9))[0]}")
+    assert len(rows.all_inner_texts()) == 1
     assert faults(page) == []
 
 

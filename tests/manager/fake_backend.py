@@ -268,6 +268,9 @@ class FakeBackend:
     async def starts(self) -> list[dict[str, Any]]:
         return [{"time": 900.0, "nnilite": "1"}, {"time": 1001.0, "nnilite": "2"}]
 
+    async def recorded_workers(self) -> list[dict[str, Any]]:
+        return [{"hosts": {"a": 1.0}, "python": "3.12.1", "executable": "/py", "system": "Linux", "packages": {}}]
+
     async def log(self, name: str, offset: int, limit: int) -> Piece:
         return _piece(f"log of the {name}\n".encode(), offset, limit)
 

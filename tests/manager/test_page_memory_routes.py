@@ -40,4 +40,7 @@ def test_what_ran_is_told_for_each_start(server: Client) -> None:
     assert (latest["times"], latest["start"]["nnilite"]) == ([900.0, 1001.0], "2")
     assert server.get("/provenance?start=0").json["start"]["nnilite"] == "1"
     assert server.get("/provenance?start=2").json["start"] is None
-    assert server.get("/provenance?start=0&comparable=true").json["start"] == {"nnilite": "1"}
+    [worker] = latest["workers"]
+    assert worker["hosts"] == {"a": 1.0}
+    found = server.get("/provenance?start=0&comparable=true").json["start"]
+    assert (found["nnilite"], found["workers"]["python"]) == ("1", "3.12.1")

@@ -7,9 +7,10 @@ import { Card } from "../parts/layout.js";
 import { messageOf } from "../parts/toasts.js";
 
 /** @import { Trial } from "../lib/trials.js" */
-/** @import { Json } from "../lib/wire.d.ts" */
+/** @import { Attempt, Json } from "../lib/wire.d.ts" */
 
-/** @typedef {{ times: (number | null)[], start: Json }} Answer */
+/** @typedef {{ hosts: Record<string, number>, python: string, executable: string, packages: Record<string, string> }} Worker */
+/** @typedef {{ times: (number | null)[], start: Record<string, Json> | null, workers: Worker[] }} Answer */
 
 /**
  * The start of the manager after which a trial began; the first one for a trial from before its record.
@@ -22,27 +23,55 @@ function startOf(times, { started }) {
 }
 
 /**
- * @param {Trial[]} trials
- * @returns {Promise<{ starts: number[], records: Map<number, Json> }>} the start of each trial, and what was recorded there
+ * What a trial ran with on its host, by what was said there; undefined where that is unknown, or the same everywhere.
+ * @param {Worker[]} workers
+ * @param {Trial} trial
  */
-async function recordsOf(trials) {
+async function workerOf(workers, { id }) {
+  if (workers.length < 2) return undefined;
+  /** @type {{ attempts: Attempt[] }} */
+  const { attempts } = await get(`trials/${id}`);
+  const host = attempts.at(-1)?.host ?? "";
+  return workers.find(({ hosts }) => host in hosts);
+}
+
+/** @param {Worker} worker */
+const withoutHosts = ({ python, executable, packages }) => ({ python, executable, packages });
+
+/**
+ * @param {Trial[]} trials
+ * @returns {Promise<Json[]>} what each trial ran with; the same object for those that ran with the same
+ */
+async function contentsOf(trials) {
   /** @param {number} start */
   const ask = (start) =>
     /** @type {Promise<Answer>} */ (get("provenance", { start: String(start), comparable: "true" }));
-  const { times } = await ask(-1);
+  const { times, workers } = await ask(-1);
   const starts = times.length ? trials.map((trial) => startOf(times, trial)) : [];
   const places = [...new Set(starts)];
   const answers = await Promise.all(places.map(ask));
-  return { starts, records: new Map(places.map((place, at) => [place, answers[at].start])) };
+  const found = await Promise.all(trials.map((trial) => workerOf(workers, trial)));
+  /** @type {Map<string, Json>} */
+  const known = new Map();
+  return starts.map((start, number) => {
+    const worker = found[number];
+    const key = `${start} ${worker ? workers.indexOf(worker) : ""}`;
+    if (!known.has(key)) {
+      // What all workers together have is of no use for a single trial.
+      const { workers: _, ...ran } = answers[places.indexOf(start)].start ?? {};
+      known.set(key, worker ? { ...ran, worker: withoutHosts(worker) } : ran);
+    }
+    return known.get(key) ?? null;
+  });
 }
 
 /** @param {{ trials: Trial[] }} props */
 export function RanWith({ trials }) {
-  const [found, setFound] = useState(/** @type {Awaited<ReturnType<typeof recordsOf>> | null} */ (null));
+  const [found, setFound] = useState(/** @type {Json[] | null} */ (null));
   const [problem, setProblem] = useState("");
   useEffect(() => {
     let gone = false;
-    recordsOf(trials).then(
+    contentsOf(trials).then(
       (one) => !gone && setFound(one),
       (error) => !gone && setProblem(messageOf(error)),
     );
@@ -51,14 +80,10 @@ export function RanWith({ trials }) {
     };
   }, [trials.map(({ id, started }) => `${id} ${started}`).join()]);
   if (problem) return html`<p class="note bad" role="alert">${problem}</p>`;
-  if (!found || trials.length < 2 || found.starts.length !== trials.length) return null;
+  if (!found || trials.length < 2 || found.length !== trials.length) return null;
   const title = "Code, packages and machine";
-  if (found.records.size < 2)
+  if (new Set(found).size < 2)
     return html`<${Card} title=${title}><p>They ran after the same start of the manager, with what the${" "}
       <a href="#/experiment/ran">record of what ran</a> says.</p></${Card}>`;
-  return html`<${Difference} title=${title} found=${trials.map(({ id }, place) => ({
-    id,
-    title: id,
-    content: found.records.get(found.starts[place]) ?? null,
-  }))} />`;
+  return html`<${Difference} title=${title} found=${trials.map(({ id }, place) => ({ id, title: id, content: found[place] }))} />`;
 }

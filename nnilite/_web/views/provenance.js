@@ -27,7 +27,12 @@ import { messageOf } from "../parts/toasts.js";
  * @property {string[]} [environment]
  */
 
-/** @typedef {{ times: (number | null)[], start: Start | null }} Answer */
+/**
+ * What trials ran with; `hosts` have the times when they said so.
+ * @typedef {{ hosts: Record<string, number>, python: string, executable: string, system: string, packages: Record<string, string> }} Worker
+ */
+
+/** @typedef {{ times: (number | null)[], start: Start | null, workers: Worker[] }} Answer */
 
 export function Provenance() {
   const asked = route.value.query.get("start") ?? "-1";
@@ -52,17 +57,61 @@ export function Provenance() {
   if (!found.start)
     return html`<div class="card"><${Empty} title="Nothing is recorded">
       What ran is recorded some seconds after the start, unless <code>recordProvenance</code> is false.</${Empty}></div>`;
-  const { start, times } = found;
+  const { start, times, workers } = found;
   return html`<div class="split">
     <${Card} title="What ran" end=${html`<${StartPick} times=${times} asked=${asked} /><${Copy} text=${() => JSON.stringify(start, null, 2)} what="Record" label="JSON" />`}>
       <${Facts} start=${start} />
     </${Card}>
+    <${Workers} workers=${workers} />
     <${Difference} git=${start.git ?? null} />
-    <${Pairs} title="Packages" pairs=${start.python?.packages ?? {}} names=${["Package", "Version"]}
-      about="of the Python that runs the manager" />
+    <${Packages} start=${start} workers=${workers} />
     <${Pairs} title="Files of the code" pairs=${start.code?.files ?? {}} names=${["File", "SHA-256"]} about=${start.code?.reason ?? ""} />
     <${Environment} names=${start.environment ?? []} />
   </div>`;
+}
+
+const HOSTS = 5;
+
+/** @param {Worker} worker */
+const hostsOf = ({ hosts }) => {
+  const names = Object.keys(hosts);
+  const more = names.length - HOSTS;
+  return names.slice(0, HOSTS).join(", ") + (more > 0 ? ` and ${plural(more, "more host")}` : "");
+};
+
+/** @param {{ workers: Worker[] }} props */
+function Workers({ workers }) {
+  if (!workers.length) return null;
+  return html`<${Card} title="Where trials ran">
+    <p class="soft small">In the whole experiment. Each host and Python says it with the first trial that uses the SDK there.</p>
+    <${Scroll} label="Where trials ran"><table class="plain">
+      <thead><tr>${["Hosts", "Python", "Packages", "System"].map((name) => html`<th key=${name} scope="col">${name}</th>`)}</tr></thead>
+      <tbody>${workers.map(
+        (
+          worker,
+          place,
+        ) => html`<tr key=${place}><td title=${Object.keys(worker.hosts).join(", ")}>${hostsOf(worker)}</td>
+          <td>${worker.python}<div class="mono small soft">${worker.executable}</div></td>
+          <td>${count(Object.keys(worker.packages).length)}</td><td class="small">${worker.system}</td></tr>`,
+      )}</tbody>
+    </table></${Scroll}>
+  </${Card}>`;
+}
+
+const MANAGER = "manager";
+
+/** @param {{ start: Start, workers: Worker[] }} props */
+function Packages({ start, workers }) {
+  const [chosen, choose] = useState(MANAGER);
+  const worker = workers[Number(chosen)];
+  const options = [
+    [MANAGER, "the manager"],
+    ...workers.map((one, place) => [String(place), `trials on ${hostsOf(one)}`]),
+  ];
+  return html`
+    <${Pairs} title="Packages" pairs=${(worker ?? start.python)?.packages ?? {}} names=${["Package", "Version"]}
+      about=${workers.length ? "" : "of the Python that runs the manager"}
+      before=${workers.length > 0 && html`<${Pick} label="Of the Python of" value=${chosen} options=${options} set=${choose} />`} />`;
 }
 
 /** @param {{ times: (number | null)[], asked: string }} props */
@@ -141,14 +190,14 @@ function Difference({ git }) {
 
 const SHOWN = 24; // characters of a hash or a version
 
-/** @param {{ title: string, pairs: Record<string, string>, names: string[], about: string }} props */
-function Pairs({ title, pairs, names, about }) {
+/** @param {{ title: string, pairs: Record<string, string>, names: string[], about: string, before?: ComponentChildren }} props */
+function Pairs({ title, pairs, names, about, before }) {
   const [words, setWords] = useState("");
   const all = Object.entries(pairs);
   const found = all.filter(([name]) => name.toLowerCase().includes(words.toLowerCase()));
-  if (!all.length && !about) return null;
+  if (!all.length && !about && !before) return null;
   return html`<${Card} title=${`${title} (${count(all.length)})`}
-    end=${all.length > 10 && html`<input type="search" aria-label=${`Find in ${title}`} placeholder="Find" value=${words} onInput=${(event) => setWords(event.target.value)} />`}>
+    end=${html`${before}${all.length > 10 && html`<input type="search" aria-label=${`Find in ${title}`} placeholder="Find" value=${words} onInput=${(event) => setWords(event.target.value)} />`}`}>
     ${about && html`<p class="soft small">${about}</p>`}
     <${Scroll} label=${title} style=${{ maxHeight: "420px", overflowY: "auto" }}><table class="plain">
       <thead><tr>${names.map((name) => html`<th key=${name} scope="col">${name}</th>`)}</tr></thead>

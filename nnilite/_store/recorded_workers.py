@@ -1,0 +1,50 @@
+"""Finds what trials ran with on their hosts: Python and packages, as each host and Python has said once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nnilite._sdk.worker_facts import NAME
+from nnilite._store.stored_values import read_stored_value
+from nnilite.records import Json
+
+_MOST_ROWS = 2000
+_MOST_PACKAGES = 5000
+_MOST_CHARS = 300
+_TEXTS = ("python", "executable", "system")
+_QUERY = (
+    "SELECT x.value, a.host, x.time FROM attributes x "
+    "JOIN attempts a ON a.trial = x.trial AND a.number = x.attempt "
+    "WHERE x.name = ? ORDER BY x.time DESC LIMIT ?"
+)
+
+
+def find_workers(rows: Callable[..., list[Any]]) -> list[dict[str, Json]]:
+    """Return what trials ran with, once for all hosts that have the same; what was said last comes first.
+
+    `hosts` has for each of them the latest time when it said so, in seconds since the epoch by its own clock.
+    `rows(query, *values)` reads from the database.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for text, host, time in rows(_QUERY, NAME, _MOST_ROWS):
+        value = read_stored_value(text)
+        facts = _check_facts(value)
+        if facts is not None:
+            one = found.setdefault(json.dumps(facts, sort_keys=True), {"hosts": {}, **facts})
+            one["hosts"].setdefault(host or _shorten(value["host"]), time)
+    return list(found.values())
+
+
+def _check_facts(value: Json) -> dict[str, Json] | None:
+    """Return what a trial has said, as far as it is of the right form: anything may come from a trial."""
+    if not isinstance(value, Mapping) or not isinstance(value.get("packages"), Mapping):
+        return None
+    pairs = sorted(value["packages"].items())[:_MOST_PACKAGES]
+    packages = {_shorten(name): _shorten(version) for name, version in pairs}
+    return {**{name: _shorten(value.get(name, "")) for name in _TEXTS}, "packages": packages}
+
+
+def _shorten(value: Json) -> str:
+    return str(value)[:_MOST_CHARS]

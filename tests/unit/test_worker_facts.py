@@ -1,0 +1,107 @@
+"""What a host says trials run with: by the SDK once, known to the manager, and read back whatever was sent."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nnilite
+from nnilite._engine.known_workers import MOST, KnownWorkers
+from nnilite._experiments.recorded_starts import comparable
+from nnilite._sdk import worker_facts
+from nnilite._store.recorded_workers import find_workers
+from nnilite.records import Attributed
+from nnilite.services import keeper_folder
+
+
+@pytest.fixture
+def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a trial whose manager asks."""
+    (tmp_path / ".nni").mkdir()
+    (tmp_path / "parameter.cfg").write_text('{"parameter_id": 0, "parameters": {}}')
+    variables = {"NNI_PLATFORM": "local", "NNI_SYS_DIR": str(tmp_path), worker_facts.ASKED: "abc,1"}
+    for name, value in {**variables, "NNILITE_METRICS": f"{tmp_path}/.nni/metrics"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(nnilite, "_trial", nnilite._ThisTrial())
+    return tmp_path
+
+
+def facts(**changed: Any) -> dict[str, Any]:
+    return {"host": "a", "executable": "/py", "python": "3.12.1", "system": "Linux", "packages": {"x": "1"}, **changed}
+
+
+def event(value: Any, name: str = worker_facts.NAME) -> Attributed:
+    return Attributed(0, name, value, 1.0)
+
+
+def test_a_trial_says_it_before_its_first_report_and_once(trial: Path) -> None:
+    nnilite.get_next_parameter()
+    nnilite.report_final_result(1.0)
+    first, _ = keeper_folder.read_metrics(trial)
+    assert isinstance(first, Attributed)
+    assert first.value["host"] == os.uname().nodename
+    assert first.value["packages"]["pytest"] == pytest.__version__
+    assert first.value["startS"] > 0
+    assert worker_facts.ASKED not in os.environ  # the trial's own processes are not asked
+
+
+@pytest.mark.parametrize("known", [None, worker_facts.key(os.uname().nodename, sys.executable) + ",0"])
+def test_a_trial_says_nothing_unasked_or_where_it_is_known(
+    trial: Path, known: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(worker_facts.ASKED)
+    if known:
+        monkeypatch.setenv(worker_facts.ASKED, known)
+    nnilite.report_final_result(1.0)
+    assert len(list(keeper_folder.read_metrics(trial))) == 1
+
+
+def test_no_trial_fails_for_it(trial: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(worker_facts, "tell", fail)
+    with pytest.warns(RuntimeWarning, match="is not recorded"):
+        assert nnilite.get_next_parameter() == {}
+
+
+def test_a_manager_asks_until_it_knows_enough_hosts() -> None:
+    known = KnownWorkers()
+    assert known.question() == {worker_facts.ASKED: ""}
+    assert known.take(event(facts()))
+    assert known.question() == {worker_facts.ASKED: worker_facts.key("a", "/py")}
+    for number in range(MOST):
+        known.take(event(facts(host=f"h{number}")))
+    assert known.question() == {}
+
+
+@pytest.mark.parametrize("wrong", [event(1), event({"host": 1}), event(facts(), "mine")])
+def test_what_a_program_sets_under_that_name_is_an_attribute_as_any(wrong: Attributed) -> None:
+    assert not KnownWorkers().take(wrong)
+
+
+def test_hosts_with_the_same_are_shown_as_one_and_nonsense_not_at_all() -> None:
+    values = [(facts(), "", 3.0), (facts(host="b"), "node b", 2.0), (facts(python=["x"] * 1000), "c", 1.0)]
+    rows = [(json.dumps(value), host, time) for value, host, time in [*values, ({"packages": 1}, "d", 0.0)]]
+    one, other = find_workers(lambda *_: rows)
+    assert one["hosts"] == {"a": 3.0, "node b": 2.0}
+    assert other["hosts"] == {"c": 1.0}
+    assert len(str(other["python"])) == 300
+
+
+def test_what_differs_between_workers_is_compared_with_all_values() -> None:
+    manager = {"python": {"version": "3.12.1", "executable": "/py", "packages": {"x": "1"}}}
+    assert "workers" not in comparable(manager, [facts()])
+    found = comparable(manager, [facts(executable="/a"), facts(executable="/b", packages={"x": "2"})])
+    assert found["workers"] == {
+        "python": "3.12.1",
+        "executable": "/a, /b",
+        "system": "Linux",
+        "packages": {"x": "1, 2"},
+    }
