@@ -19,6 +19,7 @@ from nnilite import _keeper
 from nnilite._experiments import registry
 from nnilite._experiments.documents import write_content
 from nnilite._experiments.locking import ManagerLock, is_open_as
+from nnilite._logging.log_file import open_log
 from nnilite.errors import Conflict, NotFound, ServiceError
 from nnilite.records import Attempt, Trial
 from nnilite.service import Job
@@ -137,7 +138,7 @@ class Guard:
 
     def _keep_log(self) -> None:
         if self._logs and not is_open_as(2, self._log_file):
-            file = os.open(self._log_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            file = open_log(self._log_file)
             try:
                 for stream in (1, 2):
                     os.dup2(file, stream)

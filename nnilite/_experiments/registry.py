@@ -13,6 +13,8 @@ import contextlib
 import os
 import re
 import secrets
+import stat
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -173,11 +175,24 @@ def at(folder: Path) -> RegistryEntry:
         raise NotFound(f"{folder} is not the folder of an experiment.")
     known = entry(folder.name)
     if known is None or (known.directory != folder and not known.directory.is_dir()):
+        _forget_token(folder)
         name, platform = (known.name, known.platform) if known else own_folders.name_and_platform(folder)
         add(folder.name, name, folder, platform, known.started if known else last_word(folder).created)
     elif known.directory != folder:
         raise Conflict(f"Experiment {folder.name} is in {known.directory}; only one of the two folders can be it.")
     return find(folder.name)
+
+
+def _forget_token(folder: Path) -> None:
+    """Remove the token in a folder that becomes known here: who had the folder before knows it."""
+    try:
+        if not is_alive(folder):
+            (folder / "token").unlink(missing_ok=True)
+    except OSError as error:
+        raise NniliteError(
+            f"{folder} cannot be opened, as its token may be known to others and cannot be removed ({error.strerror}); "
+            "copy the folder, and open the copy"
+        ) from error
 
 
 def explain_no_resume(experiment: str) -> str:
@@ -286,14 +301,39 @@ def read_token(directory: Path) -> str:
 
 
 def read_user_token(directory: Path) -> str:
-    """Return the token that opens the REST interface, made at first use; readable by the user alone.
+    """Return the token that opens the REST interface; readable by the user alone.
 
-    Raises: DamagedFile, UnreadableFile.
+    A new one is made where there is none, and where another person may know it: it came with a folder from elsewhere,
+    or its file is another user's. Raises: DamagedFile, UnreadableFile.
     """
     with contextlib.suppress(FileNotFoundError):
-        return read_token(directory)
+        known = read_token(directory)
+        if _is_known_here(directory) and _is_own(directory / "token"):
+            return known
     write_content(directory / "token", secrets.token_urlsafe(32).encode("ascii"))
     return read_token(directory)
+
+
+def _is_known_here(directory: Path) -> bool:
+    """Return whether the registry has this folder, or is what has made it."""
+    if directory.is_relative_to(_folder()):
+        return True
+    try:
+        return read_document(find_path(directory.name), "").folder("directory") == directory
+    except (FileNotFoundError, DamagedFile, UnreadableFile):
+        return False
+
+
+def _is_own(path: Path) -> bool:
+    """Return whether this user has made a file. Raises: OSError."""
+    facts = path.lstat()
+    if not stat.S_ISREG(facts.st_mode):
+        return False
+    if facts.st_uid == os.geteuid():
+        return True
+    # Some network drives show another owner of all files.
+    with tempfile.TemporaryFile(dir=path.parent) as fresh:
+        return os.fstat(fresh.fileno()).st_uid == facts.st_uid
 
 
 @contextlib.contextmanager

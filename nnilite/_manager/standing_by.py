@@ -7,6 +7,8 @@ import os
 import sys
 from pathlib import Path
 
+from nnilite._logging.log_file import open_log
+
 
 def await_told_words() -> list[str]:
     """Return the words of the command line, a JSON line on standard input; none if the starter ended first."""
@@ -16,9 +18,10 @@ def await_told_words() -> list[str]:
 
 def write_to(log: Path) -> None:
     """Direct all output of this process to a log. Raises: OSError."""
-    with log.open("ab") as out:
-        os.dup2(out.fileno(), 1)
-        os.dup2(out.fileno(), 2)
+    out = open_log(log)
+    for stream in (1, 2):
+        os.dup2(out, stream)
+    os.close(out)
 
 
 def hear_nothing() -> None:

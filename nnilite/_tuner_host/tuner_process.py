@@ -17,6 +17,7 @@ from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Sequence
 from pathlib import Path
 
+from nnilite._logging.log_file import open_log
 from nnilite._tuner_host import LONGEST_LINE
 
 _CLOSE_TIMEOUT_S = 5.0
@@ -41,7 +42,7 @@ class TunerProcess:
         with theirs:
             reader, writer = await asyncio.open_connection(sock=ours, limit=LONGEST_LINE)
             try:
-                with (logs / "tuner.log").open("ab") as out:
+                with os.fdopen(open_log(logs / "tuner.log"), "ab") as out:
                     process = await asyncio.create_subprocess_exec(
                         *command,
                         stdin=DEVNULL,

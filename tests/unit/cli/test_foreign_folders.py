@@ -1,0 +1,71 @@
+"""Folders of experiments that come from another person: who knows their tokens, and what their links lead to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nnilite._experiments import registry
+from nnilite._experiments.locking import ManagerLock
+from nnilite._experiments.registry import read_user_token
+from nnilite._logging.log_file import open_log
+from nnilite._manager.log_limits import MOST_LOG_BYTES, LogLimits
+
+TOKEN = "a-token-of-this-experiment"
+
+
+def test_the_token_of_an_own_experiment_stays(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_user_token(whole) == TOKEN
+    # A network drive may show another owner of all files.
+    monkeypatch.setattr("os.geteuid", lambda: 12345)
+    assert read_user_token(whole) == TOKEN
+
+
+def test_a_token_that_came_with_a_folder_opens_nothing(whole: Path, tmp_path: Path) -> None:
+    registry.remove("abcd")
+    assert read_user_token(whole) != TOKEN
+    (whole / "token").write_text(TOKEN)
+    (tmp_path / "of another").mkdir()
+    there = whole.rename(tmp_path / "of another" / "abcd")
+    assert registry.at(there).directory == there
+    assert read_user_token(there) != TOKEN
+
+
+def test_a_token_that_is_a_link_to_what_all_can_read_opens_nothing(whole: Path, tmp_path: Path) -> None:
+    (tmp_path / "machine-id").write_text("0123456789abcdef" * 2)
+    (whole / "token").unlink()
+    (whole / "token").symlink_to(tmp_path / "machine-id")
+    assert read_user_token(whole) != "0123456789abcdef" * 2
+    assert not (whole / "token").is_symlink()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_token_that_another_user_has_put_there_opens_nothing(whole: Path) -> None:
+    os.chown(whole / "token", 12345, -1)
+    assert read_user_token(whole) != TOKEN
+    assert (whole / "token").stat().st_uid == 0
+
+
+def test_links_in_the_places_of_logs_lead_nowhere(whole: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    os.truncate(mine, 2 * MOST_LOG_BYTES)
+    for name in ("manager.log", "tuner.log"):
+        (whole / "log" / name).symlink_to(mine)
+    LogLimits(whole).look()
+    os.mkfifo(whole / "log" / "pipe")
+    for name in ("manager.log", "pipe"):
+        log = open_log(whole / "log" / name)
+        os.write(log, b"a line")
+        os.close(log)
+        assert (whole / "log" / name).read_text() == "a line"
+    assert mine.stat().st_size == 2 * MOST_LOG_BYTES
+
+
+def test_a_link_in_the_place_of_the_lock_makes_no_file_elsewhere(whole: Path, tmp_path: Path) -> None:
+    (whole / "lock").symlink_to(tmp_path / "new")
+    with pytest.raises(OSError, match="symbolic links"):
+        ManagerLock(whole).acquire()
+    assert not (tmp_path / "new").exists()
