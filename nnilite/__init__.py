@@ -347,7 +347,7 @@ class _ThisTrial:
             from nnilite._sdk.worker_facts import tell
 
             try:
-                tell(known, self.send)
+                tell(known, self.send, self.current is not None)
             except (OSError, AttributeError, ValueError):  # another system, or a full disk: no trial fails for it
                 self.warn("worker", "what this trial runs with is not recorded")
 

@@ -50,6 +50,12 @@ def wait_for_end(entry: RegistryEntry, limit_s: float, run_s: float | None = Non
             time.sleep(_POLL_S)
 
 
+def read_notices(entry: RegistryEntry) -> list[str]:
+    """Return what a person should know about the experiment."""
+    with managers.connect(entry) as manager:
+        return list(manager.profile()["notices"])
+
+
 def cure_in(reason: str) -> str:
     """Return what a reason says is to be done, which follows its last semicolon; "" if it says nothing."""
     return reason.rpartition("; ")[2] if "; " in reason else ""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from nnilite._doctor import one_trial
 from nnilite._doctor.finding import Finding, fault, ok, warning
+from nnilite._doctor.script_imports import find_imports
 from nnilite._running.launch import ManagerOptions
+from nnilite._store.start_share import BEFORE
 from nnilite.config import CheckedConfig
 
 _REPORT = "call nnilite.report_final_result, or append `final VALUE` to the file $NNILITE_METRICS"
@@ -19,7 +22,19 @@ def run(check: str, config: CheckedConfig, options: ManagerOptions, limit_s: flo
     began = time.monotonic()
     with one_trial.started(config, options) as entry:
         trial = one_trial.wait_for_end(entry, limit_s, run_s)
+        notices = one_trial.read_notices(entry)
     yield judge(check, trial, time.monotonic() - began, limit_s)
+    yield from judge_start(check, notices, config)
+
+
+def judge_start(check: str, notices: Iterable[str], config: CheckedConfig) -> Iterator[Finding]:
+    """Yield the advice to preload modules if the trial's manager has found that its start takes most of its time."""
+    for sentence in notices:
+        if BEFORE in sentence:
+            modules = find_imports(config.trial_command, Path(config.trial_code_directory))
+            named = f"preload: [{', '.join(modules)}]" if modules else "the modules that your program imports"
+            what = sentence.partition(":")[0]
+            yield warning(check, what, f"if these are imports, have them done once for all trials: {named}")
 
 
 def judge(check: str, trial: dict[str, Any], took_s: float, limit_s: float) -> Finding:

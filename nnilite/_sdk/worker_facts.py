@@ -21,8 +21,11 @@ NAME = "nnilite.worker"  # of the attribute that carries it
 _KINDS = (".dist-info", ".egg-info")
 
 
-def tell(known: str, send: Callable[[str, int, str, str], None]) -> None:
-    """Send it as an attribute, unless this host and Python are among the keys in `known`. Raises: OSError."""
+def tell(known: str, send: Callable[[str, int, str, str], None], asked: bool) -> None:
+    """Send it as an attribute, unless this host and Python are among the keys in `known`. Raises: OSError.
+
+    `asked`: whether the trial has just asked for its parameters, which ends its start.
+    """
     host = os.uname()
     if key(host.nodename, sys.executable) not in known.split(","):
         facts = {
@@ -31,7 +34,7 @@ def tell(known: str, send: Callable[[str, int, str, str], None]) -> None:
             "executable": sys.executable,
             "python": sys.version.split()[0],
             "packages": list_packages(),
-            "startS": _age_s(),
+            "startS": _age_s() if asked else None,
         }
         send("ATTRIBUTE", 0, dumps(facts, str), NAME)
 

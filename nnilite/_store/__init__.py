@@ -18,6 +18,7 @@ trial_remarks       what people have written about trials
 tables              answers questions about many trials at once, inside SQLite
 rows                makes records from rows of the database
 notices             sentences on the results that a person should know
+start_share         says where most of a trial's time goes into its start
 recorded_workers    what trials ran with on their hosts
 importance          the program that computes how much each parameter matters
 results             the results of an experiment that need not be this one

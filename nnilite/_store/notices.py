@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from nnilite._store.start_share import find_start_share
+
 NOTICES = "notices"
 """The key in the table `meta` of the sentences that the start of the experiment noted, as a list in JSON."""
 
@@ -22,8 +24,16 @@ def are_sentences(text: str) -> bool:
     return isinstance(found, list) and all(isinstance(one, str) for one in found)
 
 
-def find_notices(rows: Callable[..., list[Any]], objectives: Iterable[str]) -> list[str]:
-    """Return the sentences. `rows(query, *values)` reads from the database."""
+def find_notices(rows: Callable[..., list[Any]], objectives: Iterable[str], can_preload: bool = False) -> list[str]:
+    """Return the sentences. `rows(query, *values)` reads from the database.
+
+    `can_preload`: whether the trials could start with preloaded modules, and do not.
+    """
+    start = find_start_share(rows) if can_preload else ""
+    return [*_find_about_results(rows, objectives), *([start] if start else [])]
+
+
+def _find_about_results(rows: Callable[..., list[Any]], objectives: Iterable[str]) -> list[str]:
     noted = [
         one
         for (text,) in rows("SELECT value FROM meta WHERE key = ?", NOTICES)

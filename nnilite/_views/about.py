@@ -27,6 +27,7 @@ class About:
     pid: int = 0
     services: tuple[ServiceState, ...] = ()
     without_effect: tuple[str, ...] = ()  # a sentence for each option that was set and has none
+    can_preload: bool = False  # whether trials could start with preloaded modules, and do not
     name: str = ""  # the one that a person gave it later; "" leaves that of the config
 
     @property

@@ -9,6 +9,7 @@ from pathlib import Path
 from nnilite._answers.queries import ServiceState
 from nnilite._experiments import experiment_remarks, search_folder
 from nnilite._experiments.address import Address
+from nnilite._keeper.python_command import read_python_command
 from nnilite._store.reader import Reader
 from nnilite._store.settings_of_config import is_maximizing, make_settings
 from nnilite._store.writer import Store
@@ -59,7 +60,18 @@ def collect_about(directory: Path, config: CheckedConfig, store: Store, maximize
         pid=os.getpid(),
         services=list_service_states(config),
         without_effect=tuple(one.sentence for one in config.without_effect),
+        can_preload=_can_preload(config),
         name=experiment_remarks.read(directory).name,
+    )
+
+
+def _can_preload(config: CheckedConfig) -> bool:
+    """Return whether the platforms and commands allow `preload`, and it is not set."""
+    commands = (config.settings(name).trial_command or "" for name, _, _ in config.services)
+    return (
+        config.distributed is None
+        and all(getattr(section, "preload", None) == [] for _, _, section in config.services)
+        and all(read_python_command(command, {"PATH": os.defpath}) is not None for command in commands)
     )
 
 

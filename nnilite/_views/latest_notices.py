@@ -21,13 +21,13 @@ class LatestNotices:
         self._known: Sequence[str] = ()
         self._reading: asyncio.Task[None] | None = None  # at most one: on a disk that hangs, more would pile up
 
-    async def find(self, objectives: Iterable[str]) -> Sequence[str]:
+    async def find(self, objectives: Iterable[str], can_preload: bool) -> Sequence[str]:
         """Return the notices of now or, if reading fails or takes longer than two seconds, those known before."""
         if self._reading is None or self._reading.done():
-            self._reading = asyncio.create_task(self._read(objectives))
+            self._reading = asyncio.create_task(self._read(objectives, can_preload))
         await asyncio.wait([self._reading], timeout=_PATIENCE_S)
         return self._known
 
-    async def _read(self, objectives: Iterable[str]) -> None:
+    async def _read(self, objectives: Iterable[str], can_preload: bool) -> None:
         with contextlib.suppress(StoreError):  # what needs the database says so itself
-            self._known = await self._reader.ask(find_notices, objectives)
+            self._known = await self._reader.ask(find_notices, objectives, can_preload)

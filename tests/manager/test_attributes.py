@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from engine_bench import Bench, StartBench, open_bench
 
+from nnilite._sdk.worker_facts import NAME
+from nnilite._store.notices import find_notices
 from nnilite._store.soundness import SoundnessCheck
 from nnilite._store.writer import FILE_NAME
 from nnilite.records import Attributed, Exited, KeeperEvent, MetricKind, Reported, Started
@@ -111,3 +113,21 @@ async def test_verify_finds_an_attribute_that_was_lost(tmp_path: Path) -> None:
 def missing(folder: Path) -> list[str]:
     with SoundnessCheck(folder / FILE_NAME) as check:
         return [one.what for one in check.findings("e") if "missing" in one.what]
+
+
+@pytest.mark.parametrize(
+    ("start_s", "said"),
+    [(1.5, "trial 0 took 2.0 s, 1.5 s of them before it asked for its parameters"), (0.8, ""), (2.5, ""), (None, "")],
+)
+async def test_a_start_that_takes_most_of_a_trial_is_told_with_its_figure(
+    start_s: float | None, said: str, start_bench: StartBench, tmp_path: Path
+) -> None:
+    bench = await begun(start_bench)
+    facts = {"host": "a", "executable": "/py", "startS": start_s}
+    reports = [setting(0, NAME, facts), Reported(1, MetricKind.FINAL, 0, 0.5, 2.0)]
+    await bench.engine.commit_events(*JOB, [Started(1.0), *reports, Exited(3.0, 0)])
+    await bench.until(lambda: "t0" not in bench.engine.rules.live)
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE_NAME)) as db:
+        found = find_notices(lambda query, *values: db.execute(query, values).fetchall(), ["default"], True)
+    assert [sentence.partition(":")[0] for sentence in found] == ([said] if said else [])
+    assert await attributes(bench) == {}
