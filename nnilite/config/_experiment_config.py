@@ -401,7 +401,8 @@ class CheckedConfig(ExperimentConfig):
     @property
     def without_effect(self) -> list[OptionWithoutEffect]:
         """What was set and has no effect, with the reasons."""
-        return find_options_without_effect(self)
+        found = find_options_without_effect(self)
+        return [OptionWithoutEffect(self.spell(one.option), one.service, self.spell(one.why)) for one in found]
 
     @property
     def secrets(self) -> frozenset[str]:

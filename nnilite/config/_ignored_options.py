@@ -77,7 +77,7 @@ BY_MANAGER = (
 """The options that the manager itself sees to, whatever the platform."""
 
 
-_FOR_TUNERS = "it is for tuners of your own; for trials, write trialGpuNumber, and gpuIndices in trainingService"
+_FOR_TUNERS = "it is for tuners of your own; for trials, write trialGpuNumber, and gpuIndices of the training service"
 
 
 class OptionWithoutEffect(NamedTuple):

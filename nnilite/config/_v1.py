@@ -6,7 +6,7 @@ field without meaning today is left out with a warning. `origins` has the old pl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from nnilite._plugins import lookup
 from nnilite.config._fields import did_you_mean, normalize_name
 from nnilite.config._source import ConfigSource
+from nnilite.config._v1_leftovers import Leftovers, find_wrong_shape, list_leaves
 from nnilite.config.secrets import masked, masked_text
 from nnilite.errors import ConfigError
 from nnilite.records import Json
@@ -169,25 +170,6 @@ _INSTEAD = {
     "privateRegistryAuthPath": "name a Secret of the cluster by imagePullSecrets instead",
     "multiThread": "one thread makes all calls of a tuner, one after the other",
 }
-_BECAME = {
-    "tunername": "builtinTunerName has its meaning",
-    "assessorname": "builtinAssessorName has its meaning",
-    "advisorname": "builtinAdvisorName has its meaning",
-    **dict.fromkeys(
-        ("optimizemode", "optimizationmode"), "write it in classArgs, as in classArgs: {optimize_mode: maximize}"
-    ),
-    **dict.fromkeys(
-        ("tunercommand", "assessorcommand"),
-        "write codeDir, classFileName and className of a class that derives from nni's Tuner or Assessor",
-    ),
-    **dict.fromkeys(("tunercwd", "assessorcwd"), "codeDir has its meaning"),
-    **dict.fromkeys(("tunergpunum", "assessorgpunum", "advisorgpunum"), "gpuIndices names the GPUs of a tuner"),
-    "trialcommand": "command has its meaning",
-    "trialcodedir": "codeDir has its meaning",
-    "trialgpunum": "gpuNum has its meaning",
-    "precommand": "write it in front of trial.command, as in command: PRECOMMAND && python3 trial.py",
-}
-"""What became of fields of NNI 0.x, and of some that NNI 1 and 2 had for a while."""
 _NO_MORE = {
     "paiyarn": "is OpenPAI before 1.0, on YARN, which nnilite does not support. OpenPAI 1.0 and later is `pai`; "
     "`nnictl config convert --from openpai` converts a job file of that time",
@@ -218,7 +200,7 @@ def tables() -> list[Mapping[str, str]]:
 
 def list_older_names() -> dict[str, str]:
     """Return the names in the older format of the fields that sentences name, by their present names."""
-    found = {new: old for old, new in [*_TOP.items(), *_GPUS.items()] if not old.startswith(("tuner.", "advisor."))}
+    found = {new: old for old, new in [*_TOP.items(), *_GPUS.items()] if not old.startswith("advisor.")}
     return {new: old for new, old in {**found, "sshKeyFile": "sshKeyPath"}.items() if new != old}
 
 
@@ -257,6 +239,9 @@ class _V1Converter:
         self.taken: set[Where] = set()
 
     def all(self, present: Iterable[str]) -> Converted:
+        wrong = find_wrong_shape(self.old)
+        if wrong:
+            self._fault(wrong.path, wrong.message)
         platform = self._platform()
         self._drop(*_DROPPED)
         for old, new in _TOP.items():
@@ -265,11 +250,12 @@ class _V1Converter:
             self._take_present(name)
         for word in ("tuner", "assessor", "advisor"):
             self._algorithm(word)
+        platforms = [platform]
         if platform == "hybrid":
-            self._convert_hybrid()
+            platforms = self._convert_hybrid()
         else:
             self._service(platform, ("trainingService",))
-        self._report_leftovers()
+        self._report_leftovers(platforms)
         return self.new
 
     def _platform(self) -> str:
@@ -277,6 +263,7 @@ class _V1Converter:
         if given is None:
             self._fault(("trainingServicePlatform",), f"is empty; write {', '.join(_PLATFORMS)} or hybrid")
         platform = str(masked(given)).lower()
+        platform = "hybrid" if platform == "heterogeneous" else platform  # its name in NNI 2.0
         if platform in ("hybrid", *_PLATFORMS):
             return platform
         self._fault(("trainingServicePlatform",), _unknown(platform, (*_PLATFORMS, "hybrid")))
@@ -356,15 +343,18 @@ class _V1Converter:
                 self._fault((word, "classFileName"), "must name the Python file of className, such as tuner.py")
             self._put((word, "className"), f"{str(file)[:-3]}.{name}", (word, "className"))
 
-    def _convert_hybrid(self) -> None:
-        names = self._get(("hybridConfig", "trainingServicePlatforms"))
+    def _convert_hybrid(self) -> list[str]:
+        older = self._get(("heterogeneousConfig", "trainingServicePlatforms"))
+        section = "hybridConfig" if older is None else "heterogeneousConfig"
+        names = self._get((section, "trainingServicePlatforms"))
         if not isinstance(names, list) or not names:
-            self._fault(("hybridConfig",), "needs trainingServicePlatforms, a list such as [local, remote]")
+            self._fault((section,), "needs trainingServicePlatforms, a list such as [local, remote]")
         for k, name in enumerate(names):
-            place = ("hybridConfig", "trainingServicePlatforms", k)
+            place = (section, "trainingServicePlatforms", k)
             if not isinstance(name, str) or name.lower() not in _PLATFORMS:
                 self._fault(place, _unknown(str(masked(name)), _PLATFORMS))
             self._service(name.lower(), ("trainingService", k))
+        return [name.lower() for name in names]
 
     def _service(self, old_name: str, to: Where) -> None:
         name, table = _PLATFORMS[old_name]
@@ -411,22 +401,25 @@ class _V1Converter:
         if new not in self.new.origins:
             self._put(new, value, ("trainingServicePlatform",))
 
-    def _report_leftovers(self) -> None:
+    def _report_leftovers(self, platforms: Sequence[str]) -> None:
         """Report fields that were not read; those known to have no meaning today only get a warning."""
-        known = {normalize_name(str(part)): str(part) for old in self._known() for part in old}
-        for path in _list_leaves(self.old, ()):
+        tables = [_TOP, *(_PLATFORMS[name][1] for name in platforms)]
+        places = [*(old for table in tables for old in table)]
+        if "remote" in platforms:
+            places += [f"machineList[0].{old}" for old in _MACHINE]
+        known = (str(part) for old in self._known() for part in old)
+        leftovers = Leftovers(places, known, platforms)
+        for path in list_leaves(self.old):
             if any(path[: len(taken)] == taken for taken in self.taken):
                 continue
             if normalize_name(str(path[-1])) in map(normalize_name, _DROPPED_BELOW):
                 self._warn_dropped(masked_text(dotted(path)))
-            # A field of another platform, as in files that were made of an example for that.
-            elif normalize_name(str(path[-1])) in known or normalize_name(str(path[0])).endswith("config"):
-                self.new.warnings.append(f"{masked_text(dotted(path))} has no effect on this platform and was left out")
+                continue
+            said = leftovers.judge(path)
+            if isinstance(said, str):
+                self.new.warnings.append(said)
             else:
-                became = _BECAME.get(normalize_name(str(path[-1])))
-                hint = did_you_mean(str(path[-1]), known.values())
-                hint = f"; {became}" if became else hint if hint.endswith("?") else ""
-                self._fault(path, f"there is no such field in NNI's older format{hint}")
+                self._fault(said.path, said.message)
 
     @staticmethod
     def _known() -> list[Where]:
@@ -462,11 +455,3 @@ def _child(node: Any, part: str | int, empty: Any) -> Any:
             node.append({})
         return node[part]
     return node.setdefault(part, empty)
-
-
-def _list_leaves(value: Any, path: Where) -> list[Where]:
-    if isinstance(value, Mapping) and value:
-        return [leaf for key, item in value.items() for leaf in _list_leaves(item, (*path, str(key)))]
-    if isinstance(value, list) and value:
-        return [leaf for k, item in enumerate(value) for leaf in _list_leaves(item, (*path, k))]
-    return [path]

@@ -345,3 +345,52 @@ def test_a_tuner_of_ones_own_needs_no_search_space() -> None:
     config = {name: value for name, value in {**PLAIN, "tuner": OWN}.items() if name != "searchSpace"}
     found = from_dict(config).checked(paths=False)
     assert (found.search_space, found.warnings) == ({}, ["there is no search space, so your tuner gets an empty one"])
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"useActiveGpu": True}, "useActiveGpu has no effect there and was left out; write it as localConfig.useAct"),
+        ({"gpuIndices": 1}, "gpuIndices has no effect there and was left out; write it as localConfig.gpuIndices"),
+        ({"trial": {**PLAIN["trial"], "maxTrialNumPerGpu": 2}}, "write it as localConfig.maxTrialNumPerGpu"),
+        ({"trial": {**PLAIN["trial"], "cpuNum": 2}}, "trial.cpuNum has no effect on this platform and was left out"),
+        ({"paiConfig": {"host": "h"}}, "paiConfig.host has no effect on this platform and was left out"),
+    ],
+)
+def test_a_field_in_the_wrong_place_is_answered_with_the_right_one(more: dict[str, Any], sentence: str) -> None:
+    [warning] = from_dict({**PLAIN, **more}).checked(paths=False).warnings
+    assert sentence in warning
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"localConfig": {"maxTrialPerGpu": 1}}, r"localConfig.maxTrialPerGpu: .*did you mean maxTrialNumPerGpu\?"),
+        ({"localConfig": "maxTrialNumPerGpu:20 useActiveGpu:True"}, r"localConfig: .*write a space after each colon"),
+        ({"trial": [PLAIN["trial"]]}, r"trial: must have its fields below it, .*; remove the dash in front of them"),
+        ({"tuner": "TPE"}, r"tuner: .*; did you mean \{builtinTunerName: TPE\}\?"),
+        ({"machineList": {"ip": "h"}}, r"machineList: must be a list of machines, .*begin each machine with a dash"),
+        (
+            {"trial": {**PLAIN["trial"], "assessor": "Medianstop"}},
+            r"trial.assessor: .*a section of its own: do not indent",
+        ),
+    ],
+)
+def test_what_is_read_nowhere_is_a_fault_that_says_why(more: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        from_dict({**PLAIN, **more}).checked(paths=False)
+
+
+def test_hybrid_is_known_by_the_name_that_nni_gave_it_first() -> None:
+    older = {"heterogeneousConfig": {"trainingServicePlatforms": ["local", "pai"]}}
+    new = convert({"trainingServicePlatform": "heterogeneous", **older}, ConfigSource())
+    assert [service["platform"] for service in new.config["trainingService"]] == ["local", "openpai"]
+    assert new.warnings == []
+
+
+def test_options_without_effect_are_named_as_the_older_format_does() -> None:
+    checked = from_dict({**PLAIN, "tuner": {**PLAIN["tuner"], "gpuIndices": "0"}}).checked(paths=False)
+    [one] = checked.without_effect
+    assert one.option == "tuner.gpuIndices"
+    assert "write trial.gpuNum" in one.why
+    assert one.sentence in checked.warnings

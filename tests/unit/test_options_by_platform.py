@@ -337,6 +337,6 @@ def test_gpus_for_a_tuner_that_uses_none_are_told(tmp_path: Path, tuner: dict[st
     (tmp_path / "mine.py").write_text("class Tuner: pass")
     config = experiment(tmp_path, "local", tunerGpuIndices="5,6", tuner=tuner)
     assert (
-        any("trialGpuNumber, and gpuIndices in trainingService" in one.sentence for one in config.without_effect)
+        any("trialGpuNumber, and gpuIndices of the training service" in one.sentence for one in config.without_effect)
         is told
     )
