@@ -31,6 +31,7 @@ _source                 the line of each field
 _nni_form               the form in which NNI's programs expect a config
 secrets                 hides secrets, even in a config whose shape is wrong
 _v1                     from NNI's older format to today's
+_v1_leftovers            what no table of that takes: fields in a wrong place, or misspelt
 _nni_conversion         such a file, converted for people
 _schema                 JSON Schema for editors, and the reference page
 """

@@ -44,7 +44,7 @@ class Fault:
 
 
 def find_wrong_shape(config: Mapping[str, Any]) -> Fault | None:
-    """Return the first section that is no mapping, or list of machines that is none; None if there is none."""
+    """Return the fault of the first section that has another shape than its fields need; None if all are right."""
     for name, value in config.items():
         plain = normalize_name(str(name))
         is_section = plain in map(normalize_name, _SECTIONS) or plain.endswith("config")

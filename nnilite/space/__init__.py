@@ -15,6 +15,7 @@ python_space  search spaces from Python: `loguniform(1e-5, 0.1)`
 _parameter    one parameter of it
 constraints   expressions that sets of parameters must satisfy
 space_checks  what is wrong with a search space
+space_cures   how to write what other programs write otherwise
 space_hints   what is allowed in a search space but is hardly meant
 """
 

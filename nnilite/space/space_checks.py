@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnilite.errors import SpaceError
 from nnilite.space._parameter import MOST_STEPS, Key, Parameter, ParameterKind, brief, write_canonical
+from nnilite.space.space_cures import cure_count, cure_object, cure_value, show, translate_type
 from nnilite.units import cure_for_number
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ Fault = tuple[tuple[str | int, ...], str]
 """Where in the JSON, as keys and list positions, and what is wrong, as a sentence."""
 
 _ARCHITECTURE = ("layer_choice", "input_choice", "mutable_layer", "mutable_type", "optional_layer")
-_LONGEST_SHOWN = 80
 _LONGEST_UNIT = 20
 _EXAMPLE = '{"_type": "uniform", "_value": [0, 1]}'
 _SHAPE = {
@@ -110,7 +110,7 @@ class _SpaceReader:
         value, count = given["_value"], len(self.parameters)
         below = (*at, "_value")
         if not isinstance(value, (list, tuple)):
-            self.faults.append((below, f"must be a list, not {value!r}"))
+            self.faults.append((below, f"must be a list, not {value!r}{cure_value(kind, value)}"))
         elif kind is ParameterKind.CHOICE:
             self.choice(value, path, below, parent, given.get("_ordered", False))
         else:
@@ -136,7 +136,7 @@ class _SpaceReader:
             if key not in given:
                 close = difflib.get_close_matches(key, [str(k) for k in given], n=1)
                 hint = f"; by {close[0]!r}, did you mean {key!r}?" if close else f"; write it as {_EXAMPLE}"
-                self.faults.append((at, f"has no {key!r}{hint}"))
+                self.faults.append((at, f"has no {key!r}{cure_object(given) or hint}"))
                 return None
         try:
             return ParameterKind(given["_type"])
@@ -217,7 +217,7 @@ class _SpaceReader:
         expected = 3 if kind.quantised else 2
         if len(value) != expected:
             self.faults.append(
-                (at, f"{kind.value} takes {_SHAPE[kind]}, not {len(value)} values{_explain_old_form(kind, value)}")
+                (at, f"{kind.value} takes {_SHAPE[kind]}, not {len(value)} values{_explain_count(kind, value)}")
             )
             return
         for k, number in enumerate(value):
@@ -242,23 +242,17 @@ def _suggest_choice(given: Json) -> str:
     if isinstance(given, (str, int, float)):
         return f'; for a value that stays the same, write {{"_type": "choice", "_value": [{json.dumps(given)}]}}'
     if isinstance(given, (list, tuple)) and given and not _explain_not_json(given):
-        return _show_in('; to choose one of them, write {"_type": "choice", "_value": %s}', given)
+        return show('; to choose one of them, write {"_type": "choice", "_value": %s}', given)
     return ""
 
 
-def _show_in(sentence: str, value: Json) -> str:
-    """Return a sentence with a value in it; "" if that is long."""
-    text = json.dumps(value)
-    return sentence % text if len(text) <= _LONGEST_SHOWN else ""
-
-
-def _explain_old_form(kind: ParameterKind, value: Sequence[Json]) -> str:
-    """Return what to write for a form that earlier versions of NNI had: the end of a sentence."""
+def _explain_count(kind: ParameterKind, value: Sequence[Json]) -> str:
+    """Return what to write for another number of values, such as earlier versions of NNI had: the end of a sentence."""
     if kind is ParameterKind.RANDINT and len(value) == 1 and not _explain_not_number(value[0], whole=True):
         return f"; before NNI 0.7 this was [0, {value[0]}]"
     if kind.normal and len(value) > 1 and isinstance(value[0], str):
         return "; leave out the label"
-    return ""
+    return cure_count(kind, value)
 
 
 def _is_ascending(options: Sequence[Json]) -> bool:
@@ -269,9 +263,8 @@ def _is_ascending(options: Sequence[Json]) -> bool:
 def _describe_unknown_type(given: Json) -> str:
     if given in _ARCHITECTURE:
         return f"{given!r} is for architecture search, which nnilite does not do"
-    known = [kind.value for kind in ParameterKind]
-    plain = str(given).lower().replace("_", "")
-    close = [plain] if plain in known else difflib.get_close_matches(plain, known, n=1)
+    known, meant = [kind.value for kind in ParameterKind], translate_type(given)
+    close = [meant] if meant else difflib.get_close_matches(str(given).lower(), known, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"the types are {', '.join(known)}"
     return f"there is no type {given!r}; {hint}"
 
@@ -285,7 +278,7 @@ def _explain_not_number(value: Json, whole: bool) -> str | None:
         return "is too large a number"
     if not math.isfinite(value):
         return f"must be a finite number, not {value!r}"
-    return f"must be a whole number, not {value!r}" if whole and value != int(value) else None
+    return f"must be a whole number, not {value!r}; uniform draws fractions" if whole and value != int(value) else None
 
 
 def _find_range_fault(kind: ParameterKind, low: float, high: float, q: float | None) -> str | None:

@@ -372,7 +372,7 @@ def test_a_field_in_the_wrong_place_is_answered_with_the_right_one(more: dict[st
         ({"machineList": {"ip": "h"}}, r"machineList: must be a list of machines, .*begin each machine with a dash"),
         (
             {"trial": {**PLAIN["trial"], "assessor": "Medianstop"}},
-            r"trial.assessor: .*a section of its own: do not indent",
+            r"trial.assessor: .*of its own: do not indent",
         ),
     ],
 )

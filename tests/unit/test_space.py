@@ -218,7 +218,7 @@ def test_an_impossible_parameter_gets_a_sentence(kind, value, reason):
         ([], "is an object of parameters"),
         (None, "is an object of parameters"),
         ({"x": 3}, "must be an object such as"),
-        ({"x": {"type": "uniform", "_value": [0, 1]}}, "did you mean '_type'"),
+        ({"x": {"type": "uniform", "_value": [0, 1]}}, 'write it as {"_type": "uniform"'),
         ({"x": {"_type": "uniform"}}, "has no '_value'"),
         ({1: {"_type": "uniform", "_value": [0, 1]}}, "name 1 is not text"),
     ],
