@@ -20,6 +20,7 @@ from nnilite._search.outcomes import call_back
 from nnilite._search.result_values import (
     calls_of,
     is_json,
+    judged,
     plain_value,
     read_metric,
     wanted,
@@ -33,6 +34,7 @@ from nnilite.errors import Conflict, NoMoreTrialError, NotFound, TrialStopped
 from nnilite.tuner import Call, Tuner
 from nnilite.tuning.class_args import one_of
 from nnilite.tuning.objectives import front, gains, signs
+from nnilite.tuning.result_constraints import ResultConstraints
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,6 +70,7 @@ class Search:
         storage: a folder in which the search is kept. If it has this search already, that continues; several
             processes may work at it at once. The folder's name is that of the search.
         constraints: expressions over the parameters that each proposal satisfies, as `["batch * layers <= 512"]`.
+        result_constraints: limits of numbers in the results, as `["latency <= 20"]`; what breaks one is never the best.
         tuner_args: the tuner's `classArgs`.
 
     Raises: SpaceError, ConfigError, PluginError; Conflict if the storage has another search, StoreError
@@ -76,7 +79,7 @@ class Search:
         best = search.run(lambda parameters: (parameters["x"] - 0.3) ** 2, trials=50).best
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  those after the first are words in a call
         self,
         space: Mapping[str, Any],
         tuner: str | Tuner | None = None,
@@ -85,6 +88,7 @@ class Search:
         assessor: str | Assessor | None = None,
         storage: str | Path | None = None,
         constraints: Sequence[str] = (),
+        result_constraints: Sequence[str] = (),
         **tuner_args: Any,
     ) -> None:
         from nnilite._search import optuna_words
@@ -94,9 +98,10 @@ class Search:
         if isinstance(optimize, str):
             one_of("optimize", optimize, ("maximize", "minimize"))
         self._objectives = signs({"default": optimize} if isinstance(optimize, str) else optimize, "optimize")
-        plan = self._asked = Plan(
-            space, "" if tuner is None else tuner, optimize, seed, assessor, tuner_args, tuple(constraints)
-        )
+        self._limits = ResultConstraints.parse(result_constraints)
+        self._numbers = {*self._objectives, *self._limits.names}  # that count in results
+        named, both = "" if tuner is None else tuner, (tuple(constraints), self._limits.texts)
+        plan = self._asked = Plan(space, named, optimize, seed, assessor, tuner_args, *both)
         self._lock = threading.RLock()
         self._trials: dict[str, Trial] = {}
         self._reported: dict[str, list[Json]] = {}
@@ -214,13 +219,14 @@ class Search:
 
         Raises: Conflict if the value is not a result.
         """
-        value = read_metric(value, self._objectives)
+        value = read_metric(value, self._numbers)
         if gains(value, self._objectives) is None:
             raise Conflict(f"the result {value!r} {wanted(self._objectives)}.")
         warn_of(self._plan.space, parameters)
         with self._turn():
             trial = self._started(plain_value(parameters))
             ended = replace(trial, value=value, state=TrialState.SUCCEEDED, ended=trial.started)
+            ended = judged(ended, self._limits)
             known = Call(CallKind.IMPORT, value=[{"parameter": trial.parameters, "value": value}])
             if self._journal is not None:
                 self._journal.end(ended, 0, [known])
@@ -276,7 +282,7 @@ class Search:
         with self._turn():
             found = self._running(trial)
             history = self._reported.setdefault(found.id, [])
-            value = read_metric(value, self._objectives)
+            value = read_metric(value, self._numbers)
             if self._journal is not None:
                 if not is_json(value):
                     raise Conflict(f"an intermediate result must be JSON to be kept, not {value!r:.200}.")
@@ -319,7 +325,7 @@ class Search:
         """
         with self._turn():
             found = self._running(trial)
-            value = read_metric(value, self._objectives)
+            value = read_metric(value, self._numbers)
             stop_reason = self._stop_reasons.pop(found.id, "")
             if state is TrialState.EARLY_STOPPED:
                 reason = reason or stop_reason
@@ -327,7 +333,8 @@ class Search:
                 state, reason = TrialState.FAILED, f"the result {value!r} {wanted(self._objectives)}"
             if self._journal is not None and not is_json(value):
                 value = None
-            return self._end(replace(found, value=value, state=state, reason=reason, ended=time.time()))
+            ended = replace(found, value=value, state=state, reason=reason, ended=time.time())
+            return self._end(judged(ended, self._limits) if state is TrialState.SUCCEEDED else ended)
 
     def _end(self, ended: Trial) -> Trial:
         reported = self._reported.get(ended.id, [])
@@ -346,7 +353,7 @@ class Search:
         """Return what is known so far."""
         with self._turn():
             trials = tuple(self._trials.values())
-            ended = ((trial, trial.value) for trial in trials if trial.state is TrialState.SUCCEEDED)
+            ended = ((one, one.value) for one in trials if one.state is TrialState.SUCCEEDED and not one.violates)
             best = tuple(front(ended, self._objectives))
             intermediate = {trial: tuple(values) for trial, values in self._reported.items()}
             goals = {name: "maximize" if sign > 0 else "minimize" for name, sign in self._objectives.items()}

@@ -2,7 +2,8 @@
 
 JSON: a list of `{"parameter": {...}, "value": ..., "trialJobId": ...}`. CSV: a column for each parameter (nested ones
 joined by dots), `trialJobId`, `reward` (the number that counts), and one for each further key of the metrics. With
-intermediate results both have `intermediate`, the list of them; if any have been written, both have `tags` and `note`;
+intermediate results both have `intermediate`, the list of them; if any have been written, both have `tags` and `note`,
+and `violates` if results break result constraints;
 if trials have set attributes, JSON has `attributes`, and CSV a column `attribute.NAME` for each.
 Only trials that succeeded with a metric are in it, and of Microsoft NNI's only those whose parameters are known. With
 `--all` the others that have ended are in it, too, with their `state`: those that were stopped early with their latest
@@ -30,7 +31,7 @@ from nnilite.records.dotted import flatten
 from nnilite.units import format_csv_text
 
 Row = dict[str, Any]
-_REMARKS = ("tags", "note")
+_OPTIONAL = ("violates", "tags", "note")
 _OPEN = ("WAITING", "RUNNING", "UNKNOWN")
 
 
@@ -72,7 +73,7 @@ def results(manager: Client, work: Work, intermediate: bool, every: bool = False
         value = trial["value"] if trial["value"] is not None else value
         row = {"parameter": trial["parameters"], "value": value, "trialJobId": trial["id"]}
         row |= {"state": trial["state"]} if every else {}
-        row |= {name: trial[name] for name in (*_REMARKS, "attributes") if trial.get(name)}
+        row |= {name: trial[name] for name in (*_OPTIONAL, "attributes") if trial.get(name)}
         if intermediate:
             found = manager.metrics(trial["id"], kind="PERIODICAL")
             row["intermediate"] = [one["value"] for one in found if one["attempt"] == trial["attempt"]]
@@ -98,14 +99,14 @@ def _write_json(rows: Iterable[Row], file: TextIO, _: bool) -> int:
 
 def _write_csv(rows: Iterable[Row], file: TextIO, intermediate: bool) -> int:
     """Write CSV: the columns must be known first, so the rows wait in a temporary file, as they may be very many."""
-    count, remarked = 0, dict.fromkeys(_REMARKS, False)
+    count, filled = 0, dict.fromkeys(_OPTIONAL, False)
     with tempfile.TemporaryFile() as kept:
 
         def keep(row: Row) -> Row:
             nonlocal count
             count += 1
-            for name in _REMARKS:
-                remarked[name] |= name in row
+            for name in _OPTIONAL:
+                filled[name] |= name in row
             # pickle is safe here: only this process writes and reads the file.
             pickle.dump(row, kept, pickle.HIGHEST_PROTOCOL)
             return row
@@ -117,7 +118,7 @@ def _write_csv(rows: Iterable[Row], file: TextIO, intermediate: bool) -> int:
         writer = csv.DictWriter(file, columns, extrasaction="ignore")
         writer.writerow({name: format_csv_text(name) for name in columns})
         kept.seek(0)
-        names = [name for name, is_there in remarked.items() if is_there]
+        names = [name for name, is_there in filled.items() if is_there]
         writer.writerows(cells(pickle.load(kept), names) for _ in range(count))
         return count
 
@@ -126,16 +127,16 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
     """Return the columns: parameters in the order of their first occurrence, then the trial and its metrics."""
     parameters: dict[str, None] = {}
     metrics: dict[str, None] = {}
-    remarks: dict[str, None] = {}
+    optional: dict[str, None] = {}
     attributes: dict[str, None] = {}
     states: dict[str, None] = {}
     for row in rows:
         states.update({"state": None} if "state" in row else {})
-        remarks.update(dict.fromkeys(name for name in _REMARKS if name in row))
+        optional.update(dict.fromkeys(name for name in _OPTIONAL if name in row))
         parameters.update(dict.fromkeys(dict(flatten(row["parameter"]))))
         metrics.update(dict.fromkeys(_metrics(row["value"])))
         attributes.update(dict.fromkeys(_attributes(row)))
-    fixed = ["trialJobId", *states, "reward", *remarks]
+    fixed = ["trialJobId", *states, "reward", *optional]
     return [
         *_tell_apart(parameters, fixed, "parameter"),
         *fixed,
@@ -144,10 +145,10 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
     ]
 
 
-def cells(row: Row, remarks: Iterable[str] = ()) -> dict[str, Any]:
+def cells(row: Row, optional: Iterable[str] = ()) -> dict[str, Any]:
     """Return one row of the CSV file by column name; names that are used twice also appear in full.
 
-    `remarks`: which of `tags` and `note` have a column.
+    `optional`: which of `violates`, `tags` and `note` have a column.
     """
     parameters, metrics = dict(flatten(row["parameter"])), _metrics(row["value"])
     full = {f"parameter.{name}": value for name, value in parameters.items()}
@@ -158,8 +159,8 @@ def cells(row: Row, remarks: Iterable[str] = ()) -> dict[str, Any]:
         found["state"] = row["state"]
     if "intermediate" in row:
         found["intermediate"] = row["intermediate"]
-    said = {"tags": ", ".join(row.get("tags", [])), "note": row.get("note", "")}
-    return {name: _cell(value) for name, value in (found | {name: said[name] for name in remarks}).items()}
+    said = {**dict.fromkeys(_OPTIONAL, ""), **row, "tags": ", ".join(row.get("tags", []))}
+    return {name: _cell(value) for name, value in (found | {name: said[name] for name in optional}).items()}
 
 
 def _tell_apart(names: Iterable[str], taken: Iterable[str], kind: str) -> list[str]:

@@ -73,6 +73,11 @@ def show_best(profile: dict[str, Any]) -> None:
         print(f"Objectives: {screen.clean(goals)}")
         print(f"Best: `nnictl trial ls {profile['id']} --front` lists the trials that no other one beats.")
         return
+    limits = profile["config"].get("resultConstraints")
+    if best is None and limits and profile["counts"].get("SUCCEEDED"):
+        print(f"Best: none; no succeeded trial satisfies {screen.clean(' and '.join(limits))}.")
+        print(f"`nnictl trial ls {profile['id']}` lists what each one violates.")
+        return
     if best is None and profile["counts"].get("SUCCEEDED"):
         print(f"Best: none; no trial has a number as its final result. `nnictl trial ls {profile['id']}` says why.")
         return

@@ -7,6 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,7 @@ def show_list(options: argparse.Namespace) -> None:
         "SERVICE": not several,
         "COST": all(trial.get("cost") is None for trial in found),
         "TAGS": not any(trial.get("tags") for trial in found),
+        "VIOLATES": not any(trial.get("violates") for trial in found),
     }
     columns = {name: cell for name, cell in _COLUMNS.items() if not left_out.get(name)}
     rows = [tuple(cell(trial) for cell in columns.values()) for trial in found]
@@ -149,10 +151,11 @@ _COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
     "SERVICE": lambda trial: trial.get("service", ""),
     "COST": lambda trial: screen.money(trial.get("cost")),
     "TAGS": lambda trial: remark_command.join_tags(trial.get("tags", [])),
+    "VIOLATES": lambda trial: screen.brief(trial.get("violates", "")),
     "PARAMETERS": lambda trial: screen.parameters(trial["parameters"]),
     "REASON": lambda trial: screen.brief(trial["reason"]),
 }
-"""The text of each column. Services, cost and tags have a column only if some trial has one."""
+"""The text of each column. Services, cost, tags and violations have a column only if some trial has one."""
 
 
 def _select(manager: Client, options: argparse.Namespace) -> Iterable[dict[str, Any]]:
@@ -161,13 +164,18 @@ def _select(manager: Client, options: argparse.Namespace) -> Iterable[dict[str, 
     count = options.head or options.tail
     if not count:
         return manager.trials(states=options.status, tags=options.tag)
-    maximize = manager.profile()["optimize"] == "maximize"
-    best_first = bool(options.head)
+    profile, best_first = manager.profile(), bool(options.head)
+    # What is not feasible is among the worst, but never among the best.
+    limited = best_first and bool(profile["config"].get("resultConstraints"))
     ranked = manager.trials(
-        states=options.status, tags=options.tag, sort="value", descending=maximize == best_first, limit=count
+        states=options.status,
+        tags=options.tag,
+        sort="value",
+        descending=(profile["optimize"] == "maximize") == best_first,
+        limit=None if limited else count,
     )
     # Trials without a value come last in both directions.
-    return (trial for trial in ranked if trial["value"] is not None)
+    return islice((one for one in ranked if one["value"] is not None and not (limited and one["violates"])), count)
 
 
 def _front(manager: Client, options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -177,7 +185,8 @@ def _front(manager: Client, options: argparse.Namespace) -> list[dict[str, Any]]
     if not summary.has_several_objectives(profile):
         raise ConfigError("--front: the tuner of this experiment has no `objectives` in its classArgs")
     trials = manager.trials(states=options.status or [TrialState.SUCCEEDED.value])
-    best = front(((trial, trial["value"]) for trial in trials), signs(profile["objectives"]))
+    feasible = ((trial, trial["value"]) for trial in trials if not trial.get("violates"))
+    best = front(feasible, signs(profile["objectives"]))
     # A tag selects from the front. A front of tagged trials alone would have others in it.
     return [trial for trial in best if set(options.tag) <= set(trial.get("tags", []))]
 
@@ -239,6 +248,7 @@ def _show_facts(trial: dict[str, Any], latest: Any) -> None:
             "State": trial["state"],
             "Reason": screen.brief(trial["reason"]) or None,
             "Metric": _metric(trial["value"], latest) or None,
+            "Violates": screen.clean(trial.get("violates", "")) or None,
             "Started": screen.moment(trial["started"]),
             "Ended": screen.moment(trial["ended"]),
             "Time": screen.span(_duration(trial)),

@@ -169,6 +169,7 @@ class Ends:
             value=None,
             service="",
             attributes={},
+            violates="",
         )
         self._recorder.add(messages.SaveTrial(live.trial))
         self._state.free()
@@ -176,11 +177,13 @@ class Ends:
     def finish(self, live: Live, state: TrialState, reason: str, ended: float) -> None:
         """End the trial in this state."""
         reason = joined(reason, live.complaint)
-        self._recorder.put(live, state=state, reason=reason, ended=max(ended, live.trial.started or ended))
+        value = live.trial.value
+        broken = self._state.settings.violated(value) if state is TrialState.SUCCEEDED and value is not None else ""
+        ended = max(ended, live.trial.started or ended)
+        self._recorder.put(live, state=state, reason=reason, ended=ended, violates=broken)
         trial = live.trial
         del self._state.live[trial.id]
         self._state.free()
-        value = trial.value
         # The tuner learns from a trial that was stopped early, too: from its last intermediate result.
         if value is None and state is TrialState.EARLY_STOPPED:
             value = live.last_intermediate

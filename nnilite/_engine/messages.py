@@ -8,7 +8,7 @@ order, which need not wait for that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, NoReturn
@@ -33,6 +33,10 @@ History = tuple[str, int, list[Json], bool, bool]
 # ---------------------------------------------------------------- settings
 
 
+def _violates_nothing(result: Json) -> str:
+    return ""
+
+
 @dataclass(frozen=True)
 class Settings(ExperimentLimits):
     """The part of the config that the rules use: the limits, and what stays as it is."""
@@ -48,6 +52,8 @@ class Settings(ExperimentLimits):
     maximize: bool = True
     objectives: tuple[str, ...] = ("default",)  # what a final result must have numbers for
     assess: bool = False  # an assessor is configured
+    # Which result constraints a final result breaks; "" for one that is feasible.
+    violated: Callable[[Json], str] = field(default=_violates_nothing, compare=False)
 
     @cached_property
     def limits(self) -> ExperimentLimits:

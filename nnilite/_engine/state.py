@@ -93,7 +93,7 @@ class State:
     def note_best(self, trial: Trial) -> None:
         """Keep the trial as the best one if it is."""
         score = scalar(trial.value)
-        if trial.state is not TrialState.SUCCEEDED or score is None:
+        if trial.state is not TrialState.SUCCEEDED or score is None or trial.violates:
             return
         best = scalar(self.best.value) if self.best else None
         if best is None or (score > best if self.settings.maximize else score < best):

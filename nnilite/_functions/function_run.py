@@ -87,6 +87,7 @@ class FunctionExperiment:
         for word, there, here in (
             ("search space", config.search_space, self.config.search_space),
             ("optimize or objectives", *(_goals(one) for one in (config, self.config))),
+            ("list of result constraints", config.result_constraints, self.config.result_constraints),
         ):
             if there != here:
                 raise Conflict(
@@ -321,7 +322,7 @@ def result_of(client: Client) -> SearchResult:
     for one in client.metrics(kind="PERIODICAL"):
         if attempts.get(one["trial"]) == one["attempt"]:
             reported.setdefault(one["trial"], []).append(one["value"])
-    ended = ((trial, trial.value) for trial in trials if trial.state is TrialState.SUCCEEDED)
+    ended = ((one, one.value) for one in trials if one.state is TrialState.SUCCEEDED and not one.violates)
     best = tuple(front(ended, signs(goals)))
     values = {trial: tuple(those) for trial, those in reported.items()}
     return SearchResult(best[0] if best else None, trials, values, best, dict(profile["searchSpace"]), goals)

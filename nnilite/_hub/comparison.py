@@ -62,7 +62,7 @@ def _points(
     last = None
     for count, trial in enumerate(trials, 1):
         value = scalar(trial["value"], name)
-        if value is None:
+        if value is None or trial.get("violates"):
             continue
         seconds = max(0.0, (trial["ended"] or begin) - begin)
         if not points or (value > points[-1][2] if goal == "maximize" else value < points[-1][2]):

@@ -244,6 +244,7 @@ def make_tuner_plan(directory: Path, config: CheckedConfig) -> TunerPlan:
         timeout_s=config.tuner_timeout,
         gpus=",".join(map(str, gpus or ())),
         constraints=tuple(config.constraints),
+        result_constraints=tuple(config.result_constraints),
     )
 
 

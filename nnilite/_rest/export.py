@@ -15,7 +15,20 @@ from nnilite.records.dotted import flatten
 from nnilite.units import format_csv_text
 
 CHUNK_BYTES = 64 * 1024
-_FIXED = ("id", "sequence", "state", "attempt", "started", "ended", "service", "cost", "tags", "note", "value")
+_FIXED = (
+    "id",
+    "sequence",
+    "state",
+    "attempt",
+    "started",
+    "ended",
+    "service",
+    "cost",
+    "violates",
+    "tags",
+    "note",
+    "value",
+)
 
 
 class ExportHandler(ApiHandler):

@@ -53,4 +53,5 @@ def trial_of(one: Mapping[str, Any]) -> Trial:
         service=one.get("service", ""),
         cost=one.get("cost"),
         attributes=one.get("attributes", {}),
+        violates=one.get("violates", ""),
     )

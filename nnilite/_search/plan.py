@@ -37,10 +37,11 @@ class Plan:
     assessor: str | Assessor | None = None
     tuner_args: Mapping[str, Any] = field(default_factory=dict)
     constraints: tuple[str, ...] = ()
+    result_constraints: tuple[str, ...] = ()
 
     def make_tuner(self) -> Tuner:
         """Make the tuner, without its space. Raises: ConfigError, PluginError, Conflict."""
-        return obeying(self._made_tuner(), self.constraints)
+        return obeying(self._made_tuner(), self.constraints, self.result_constraints)
 
     def _made_tuner(self) -> Tuner:
         if isinstance(self.tuner, Tuner):
@@ -110,6 +111,8 @@ class Plan:
         config.search_space = dict(self.space)
         if self.constraints:
             config.constraints = list(self.constraints)
+        if self.result_constraints:
+            config.result_constraints = list(self.result_constraints)
         if self.assessor is not None:
             config.assessor = assessor = _algorithm(self.assessor)
             if isinstance(self.assessor, str) and isinstance(self.optimize, str):
@@ -143,6 +146,7 @@ class Plan:
         pairs = {
             "search space": (stored.search_space, given.search_space),
             "list of constraints": (stored.constraints, given.constraints),
+            "list of result constraints": (stored.result_constraints, given.result_constraints),
             "tuner": (_name(stored.tuner), _name(given.tuner)),
             "assessor": (_name(stored.assessor), _name(given.assessor)),
             "objective, seed or tuner arguments": (kept, wanted),

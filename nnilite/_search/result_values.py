@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from nnilite import _number, _text
 from nnilite._states import CallKind, TrialState
 from nnilite.tuner import Call, scalar
+from nnilite.tuning.result_constraints import NOT_REPORTED
 
 if TYPE_CHECKING:
     from nnilite.records import Json, Trial
+    from nnilite.tuning.result_constraints import ResultConstraints
 
 
 def read_metric(value: Any, objectives: Collection[str]) -> Json:
@@ -31,6 +33,18 @@ def warn_of_no_number(value: Json) -> None:
         cure = "report a number, or a dict with one under 'default'"
         message = f"an intermediate result is not a finite number, so the assessor cannot use it; {cure}"
         warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+
+def judged(trial: Trial, limits: ResultConstraints) -> Trial:
+    """Return a trial that succeeded, with the result constraints that it breaks.
+
+    Of a number that one needs and that is missing, Python warns once.
+    """
+    broken = limits.violated(trial.value)
+    if NOT_REPORTED in broken:
+        cure = "report each number that result_constraints name in the result, a dict"
+        warnings.warn(f"a result breaks {broken}, and so it is never the best; {cure}", RuntimeWarning, stacklevel=2)
+    return replace(trial, violates=broken)
 
 
 def warn_of(space: Mapping[str, Any], parameters: Json) -> None:

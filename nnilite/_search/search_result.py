@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class SearchResult:
     """What a search has found.
 
-    best             the succeeded trial with the best value; None if there is none
+    best             the succeeded trial with the best value that breaks no result constraint; None if there is none
     trials           all trials, in the order in which they started
     intermediate     trial id -> the values that it reported on its way
     front            the trials that no other one beats in every objective; of a search with one objective, the best
@@ -57,6 +57,9 @@ class SearchResult:
         if not counts:
             return "no trial has begun"
         states = ", ".join(f"{count} {state}" for state, count in counts.items())
+        broken = [trial for trial in self.trials if trial.violates]
+        if broken:
+            return f"none is feasible: {states}; trial {broken[-1].id} breaks {broken[-1].violates}"
         said = [trial for trial in self.trials if trial.reason]
         return f"none with a result: {states}" + (f"; trial {said[-1].id}: {said[-1].reason}" if said else "")
 
@@ -74,7 +77,7 @@ class SearchResult:
         return optuna_study.study_of("search", self.space, self.objectives, ran)
 
     def to_dataframe(self) -> DataFrame:
-        """Return one row per trial: sequence, state, value, duration_s, reason, `parameters.NAME`, `attributes.NAME`.
+        """Return one row per trial: sequence, state, value, duration_s, reason, violates, `parameters.NAME` and so on.
 
         Raises: PluginError if pandas is not installed.
         """
@@ -95,6 +98,7 @@ def _row(trial: Trial) -> dict[str, Any]:
         "value": trial.value,
         "duration_s": duration,
         "reason": trial.reason,
+        "violates": trial.violates,
     }
     attributes = {f"attributes.{name}": value for name, value in trial.attributes.items()}
     return row | dict(flatten(trial.parameters, "parameters")) | attributes

@@ -201,7 +201,7 @@ TRIALS = RecordTable(
         *("sequence", "id", "parameter_id", "parameters", "source", "state", "reason", "attempt", "created"),
         *("started", "ended", "value", "score", "revision"),
     ),
-    added=("service", "cost", "attributes"),
+    added=("service", "cost", "attributes", "violates"),
     special={
         "id": replace(_WORD, check=checks.trial_id),
         "source": replace(_WORD, check=checks.one_of("algorithm", "customized")),

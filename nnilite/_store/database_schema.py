@@ -30,6 +30,7 @@ MIGRATIONS: dict[int, str] = {
     4: _REMARKS,
     5: "ALTER TABLE attempts ADD COLUMN run TEXT NOT NULL DEFAULT ''",
     6: f"ALTER TABLE trials ADD COLUMN {TRIALS.declaration('attributes')}; {_ATTRIBUTES}",
+    7: f"ALTER TABLE trials ADD COLUMN {TRIALS.declaration('violates')}",
 }
 """By schema version, the statements that lead to the next.
 

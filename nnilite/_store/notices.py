@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from nnilite._store.start_share import find_start_share
+from nnilite.tuning.result_constraints import NOT_REPORTED
 
 NOTICES = "notices"
 """The key in the table `meta` of the sentences that the start of the experiment noted, as a list in JSON."""
@@ -40,9 +41,10 @@ def _find_about_results(rows: Callable[..., list[Any]], objectives: Iterable[str
         if are_sentences(text)
         for one in json.loads(text)
     ]
+    succeeded = "SELECT COUNT(*) FROM trials WHERE state = 'SUCCEEDED'"
+    noted += _find_broken(rows, succeeded)
     if list(objectives) != ["default"]:
         return noted
-    succeeded = "SELECT COUNT(*) FROM trials WHERE state = 'SUCCEEDED'"
     without = int(rows(f"{succeeded} AND score IS NULL")[0][0])
     if not without:
         return noted
@@ -53,3 +55,17 @@ def _find_about_results(rows: Callable[..., list[Any]], objectives: Iterable[str
         f"{without} of {total} succeeded trials {have} no finite number as a final result, "
         "so the tuner cannot learn from it; the reason of each trial says more",
     ]
+
+
+def _find_broken(rows: Callable[..., list[Any]], succeeded: str) -> Iterator[str]:
+    """Yield what a person should know about results that break constraints."""
+    total, broken = (int(rows(query)[0][0]) for query in (succeeded, f"{succeeded} AND violates != ''"))
+    if broken and broken == total:
+        yield f"all results so far break resultConstraints ({total}), so no trial is the best"
+    silent = int(rows(f"{succeeded} AND violates LIKE ?", f"%{NOT_REPORTED}%")[0][0])
+    if silent:
+        have, they = ("lacks", "it is") if silent == 1 else ("lack", "they are")
+        yield (
+            f"{silent} of {total} results {have} a number that resultConstraints need, so {they} never the best; "
+            "report it in the final result, a dict"
+        )

@@ -74,7 +74,7 @@ class Recall:
         row = (
             self._use()
             .execute(
-                f"SELECT {TRIAL_COLUMNS} FROM trials WHERE state = 'SUCCEEDED' AND score IS NOT NULL "
+                f"SELECT {TRIAL_COLUMNS} FROM trials WHERE state = 'SUCCEEDED' AND score IS NOT NULL AND violates = '' "
                 # The first of equal trials is the best one, as in the rules.
                 f"ORDER BY score {order}, sequence LIMIT 1"
             )

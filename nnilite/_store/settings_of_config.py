@@ -11,6 +11,7 @@ from nnilite.errors import PluginError
 from nnilite.records import Json
 from nnilite.tuning.class_args import default_of
 from nnilite.tuning.objectives import configured
+from nnilite.tuning.result_constraints import ResultConstraints
 
 
 def make_settings(config: CheckedConfig, maximize: bool) -> messages.Settings:
@@ -32,6 +33,7 @@ def make_settings(config: CheckedConfig, maximize: bool) -> messages.Settings:
         maximize=maximize,
         objectives=tuple(configured(config.tuner.class_args)) or ("default",),
         assess=config.assessor is not None,
+        violated=ResultConstraints.parse(config.result_constraints).violated,
     )
 
 

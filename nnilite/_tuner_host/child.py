@@ -87,7 +87,8 @@ class Child:
         self._tuner = _make(request["tuner"], lookup.tuner_class, Tuner)
         if wants_callback(self._tuner):
             self._tuner = LaterTrials(self._tuner)
-        self._tuner = obeying(self._tuner, request.get("constraints") or ())
+        both = (request.get("constraints") or (), request.get("resultConstraints") or ())
+        self._tuner = obeying(self._tuner, *both)
         if request.get("assessor"):
             self._assessor = _make(request["assessor"], lookup.assessor_class, Assessor)
             self._copies = request["assessor"].get("className") is not None

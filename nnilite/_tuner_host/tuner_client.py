@@ -46,6 +46,7 @@ class TunerPlan:
     directory: Path  # the experiment's folder
     timeout_s: float = 3600.0  # for one call
     constraints: Sequence[str] = ()  # on the parameters
+    result_constraints: Sequence[str] = ()
     gpus: str = ""  # CUDA_VISIBLE_DEVICES
 
 
@@ -275,6 +276,7 @@ class TunerHost:
         limit_s = max(plan.timeout_s, _START_TIMEOUT_S)
         opening = {"do": "open", "tuner": plan.tuner, "assessor": plan.assessor, "space": plan.space, "gpus": plan.gpus}
         opening["constraints"] = list(plan.constraints)
+        opening["resultConstraints"] = list(plan.result_constraints)
         self._hears = bool(await self._exchange(opening, limit_s))
         histories = await self._histories() if after and (plan.assessor or self._hears) else []
         if self._hears:

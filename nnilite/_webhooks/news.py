@@ -103,7 +103,7 @@ class NewsReader:
         order = "DESC" if self._maximize else "ASC"
         counts = dict(self._db.execute("SELECT state, COUNT(*) FROM trials GROUP BY state").fetchall())
         best = self._db.execute(
-            f"SELECT {_COLUMNS} FROM trials WHERE state = 'SUCCEEDED' AND score IS NOT NULL "
+            f"SELECT {_COLUMNS} FROM trials WHERE state = 'SUCCEEDED' AND score IS NOT NULL AND violates = '' "
             f"ORDER BY score {order}, sequence LIMIT 1"
         ).fetchone()
         reason = self._read_meta("reason")

@@ -157,6 +157,9 @@ class ExperimentConfig(Fields):
     constraints: Annotated[
         list[str], "expressions over parameters that every proposal satisfies, such as `batch * layers <= 512`"
     ] = field(default_factory=list)
+    result_constraints: Annotated[
+        list[str], "limits of the numbers in final results, such as `latency <= 20`; what breaks one is never the best"
+    ] = field(default_factory=list)
     record_provenance: Annotated[
         bool, "record code hashes, git state, package versions and the like in the experiment's folder"
     ] = True

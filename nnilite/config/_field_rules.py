@@ -11,7 +11,7 @@ from typing import Any
 from nnilite._plugins import lookup
 from nnilite.config._config_reading import INVALID, At
 from nnilite.config._fields import normalize_name
-from nnilite.config._known_points import check_known
+from nnilite.config._known_points import check_known, check_result_constraints
 from nnilite.config._nested_configs import AlgorithmConfig
 from nnilite.config._record import record_of
 from nnilite.config._services import (
@@ -46,6 +46,7 @@ def complete(values: Values, at: At) -> CheckedServices:
         _algorithm(word, values, at)
     _space(values, at)
     check_known(values, at)
+    check_result_constraints(values, at)
     _working_folder(values, at)
     _checkpoints(values, at)
     if values.get("search_from") not in (None, INVALID):

@@ -1,12 +1,13 @@
-"""Checks what people know of the search space: `constraints` between parameters, and `firstTrials`."""
+"""Checks what people know of a search: `constraints` of parameters and of results, and `firstTrials`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from nnilite.config._config_reading import INVALID, At
-from nnilite.errors import SpaceError
+from nnilite.errors import ConfigError, SpaceError
 from nnilite.space import Constraints, SearchSpace
+from nnilite.tuning.result_constraints import ResultConstraints
 
 
 def check_known(values: dict[str, Any], at: At) -> None:
@@ -36,6 +37,16 @@ def check_known(values: dict[str, Any], at: At) -> None:
             here.fault(f"is not in the search space: {outside}")
         elif broken is not None:
             here.fault(f"violates the constraint {broken!r}; change one of the two")
+
+
+def check_result_constraints(values: dict[str, Any], at: At) -> None:
+    """Note faults in `resultConstraints`."""
+    texts = values.get("result_constraints") or ()
+    for number, text in enumerate(() if texts is INVALID else texts):
+        try:
+            ResultConstraints.parse([text])
+        except ConfigError as error:
+            at.below("resultConstraints", number).fault(error.message)
 
 
 def _parsed(values: dict[str, Any]) -> SearchSpace | None:

@@ -2,7 +2,8 @@
 
 A parameter keeps its name; one inside a nested choice gets the names of the choices and options above it, as in
 `model.cnn.layers`, and only trials that have it get it. Trials that succeeded are COMPLETE, with their values in
-the order of the objectives; those that an assessor stopped are PRUNED; others that ended are FAIL, without values.
+the order of the objectives, and not feasible if they break result constraints; those that an assessor stopped are
+PRUNED; others that ended are FAIL, without values.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
+_BREAKS = "constraints:result"  # where optuna looks for constraints: above 0 is not feasible
 _SQLITE = (".db", ".sqlite", ".sqlite3")
 _SCALARS = (str, int, float, bool, type(None))
 
@@ -187,6 +189,7 @@ def _freeze(one: Ran, names: _ParameterNames, objectives: Mapping[str, str]) -> 
         distributions={name: names.distribution(name) for name in params},
         user_attrs=dict(_list_attributes(trial, bool(params))),
         intermediate_values=_read_steps(one, objectives),
+        system_attrs={_BREAKS: 1.0} if trial.violates else {},
     )
     made.datetime_start = None if state == "WAITING" else datetime.fromtimestamp(trial.started or trial.created)
     made.datetime_complete = datetime.fromtimestamp(trial.ended or trial.created) if trial.state.ended else None
@@ -218,6 +221,8 @@ def _list_attributes(trial: Trial, in_space: bool) -> Iterator[tuple[str, Json]]
     yield "state", trial.state.value
     if trial.reason:
         yield "reason", trial.reason
+    if trial.violates:
+        yield "violates", trial.violates
     if not in_space and trial.parameters:
         yield "parameters", trial.parameters
     if isinstance(trial.value, Mapping):

@@ -136,6 +136,7 @@ class Trial:
     attributes: Annotated[Mapping[str, Json], "what the code of its latest attempt has set"] = field(
         default_factory=dict
     )
+    violates: Annotated[str, "the result constraints that its result breaks, with its numbers; empty: none"] = ""
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""

@@ -13,6 +13,7 @@ logarithm). `build` and `flatten` go from one to the other.
 search_space  the search space
 python_space  search spaces from Python: `loguniform(1e-5, 0.1)`
 _parameter    one parameter of it
+expressions   what may be written over names, parsed and computed safely
 constraints   expressions that sets of parameters must satisfy
 space_checks  what is wrong with a search space
 space_cures   how to write what other programs write otherwise

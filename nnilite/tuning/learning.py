@@ -24,6 +24,7 @@ from nnilite.space import Constraints, Key, Parameter, SearchSpace
 from nnilite.tuner import EXTRAS, Call, Tuner, scalar
 from nnilite.tuning.class_args import one_of, whole_number
 from nnilite.tuning.prior import Prior, falling_share
+from nnilite.tuning.result_constraints import ResultConstraints, violation
 
 if TYPE_CHECKING:
     from nnilite.records import Json
@@ -41,7 +42,7 @@ class PointState(Enum):
 
     RUNNING = "running"
     DONE = "done"  # it has a value; if it was stopped early, that of its last intermediate result
-    POOR = "poor"  # its result is not a finite number: worse than those that are done
+    POOR = "poor"  # its result is not a finite number, or not feasible: worse than those that are done
     FAILED = "failed"  # it ended without a result; that says nothing about the parameters
 
 
@@ -54,6 +55,7 @@ class Point:
     parameter_id the tuner's number; None for customised and imported ones
     losses       one for each objective, less is better whatever the optimize mode; None if it is not DONE
     value        the result as reported
+    margins      how far the result is beyond each result constraint; 0 or less: within it
     """
 
     parameters: Json
@@ -62,12 +64,18 @@ class Point:
     state: PointState = PointState.RUNNING
     losses: tuple[float, ...] | None = None
     value: Json = None
+    margins: tuple[float, ...] = ()
     notes: dict[str, Any] = field(default_factory=dict)  # of the subclass's model, gone with it
 
     @property
     def loss(self) -> float | None:
         """The first (mostly, the only) loss."""
         return self.losses[0] if self.losses else None
+
+    @property
+    def violation(self) -> float:
+        """How much the result breaks result constraints; 0: it is feasible."""
+        return violation(self.margins)
 
 
 class LearningTuner(Tuner):
@@ -98,7 +106,14 @@ class LearningTuner(Tuner):
     constraints: tuple[str, ...] = ()
     """Expressions over the parameters that each proposal satisfies: see `nnilite.space.Constraints`."""
 
+    result_constraints: tuple[str, ...] = ()
+    """Limits of the numbers in results: see `nnilite.tuning.result_constraints`."""
+
+    weighs_violations = False
+    """Whether the tuner ranks points by their `violation` itself. For others what breaks a constraint is POOR."""
+
     space: SearchSpace
+    _limits = ResultConstraints.parse(())
     _rules: Constraints | None = None
     _prior: Prior | None = None
     _keeps_points = True
@@ -143,7 +158,7 @@ class LearningTuner(Tuner):
         """Become the model of another tuner, which owns the points and calls the hooks. Raises: SpaceError."""
         self._accept(owner.space)
         self.space = self._space = owner.space
-        self._rules, self._prior = owner._rules, owner._prior
+        self._rules, self._prior, self._limits = owner._rules, owner._prior, owner._limits
         self.points, self._running, self._seen = owner.points, owner._running, owner._seen
         self._restart()
 
@@ -157,6 +172,7 @@ class LearningTuner(Tuner):
         rules = Constraints.parse(self.constraints, space) if self.constraints else None
         if rules is not None:
             rules.check(space)
+        self._limits = ResultConstraints.parse(self.result_constraints)
         self._accept(space)
         self.space, self._space, self._rules, self._prior = space, space, rules, Prior.of(space)
         self._keeps_points = self.learns or space.size is not None
@@ -285,7 +301,9 @@ class LearningTuner(Tuner):
             self._closed(point)
 
     def _close(self, point: Point, value: Json) -> None:
-        point.value, point.losses = value, self._losses(value)
+        point.value, point.losses, point.margins = value, self._losses(value), self._limits.margins(value)
+        if point.violation and not self.weighs_violations:
+            point.losses = None
         point.state = PointState.POOR if point.losses is None else PointState.DONE
         self._tell(point)
 

@@ -50,16 +50,21 @@ def test_recorded_is_what_ran_for_200_trials_side_by_side(start: Any) -> None:
     assert [r for r in rows if r["value"]["echo"] != (r.get("parameters") or r.get("parameter"))] == []
 
 
-def test_first_trials_run_first_and_once_and_all_others_obey_the_constraints(start: Any) -> None:
+def test_first_trials_run_first_and_all_constraints_hold_after_a_crash_too(start: Any) -> None:
     space = {name: {"_type": "uniform", "_value": [0, 1]} for name in ("x", "y")}
     first = [{"x": 0.1, "y": 0.9}, {"x": 0.2, "y": 0.4}, {"x": 0.3, "y": 0.6}]
     found = {"searchSpace": space, "firstTrials": first, "constraints": ["x < y"]}
+    found["resultConstraints"] = ["default <= 0.25"]  # the objective itself, which is maximised
     running = start(ECHO_ALL, trialConcurrency=2, maxTrialNumber=12, tuner={"name": "Auto"}, **found)
     running.wait_for(lambda: len(running.trials()) >= 3)
     running.kill_manager()
     again = running.resume()
-    assert again.wait("DONE")["tunerChoice"].startswith("GP proposes parameters: a Gaussian process")
+    profile = again.wait("DONE")
+    assert profile["tunerChoice"].startswith("GP proposes parameters: a Gaussian process")
     trials = again.trials()
+    broken = [t["id"] for t in trials if t["violates"].startswith("default <= 0.25 (default 0.")]
+    assert broken == [t["id"] for t in trials if t["parameters"]["x"] > 0.25] != []
+    assert profile["best"]["value"]["default"] == max(x for t in trials if (x := t["parameters"]["x"]) <= 0.25)
     again.stop()
     assert [t["parameters"] for t in trials[:3]] == first
     assert [t["source"] for t in trials] == ["customized"] * 3 + ["algorithm"] * 9

@@ -83,6 +83,20 @@ def test_the_best_trial_is_found_among_finite_results(store: Store, maximize: bo
     assert found.id == best
 
 
+async def test_what_breaks_a_result_constraint_is_never_the_best(store: Store) -> None:
+    broken = ["", "a < 1 (a 2)", "a < 1 (a is not reported)"]
+    ended = [trial(i, state=TrialState.SUCCEEDED, value=i, violates=text) for i, text in enumerate(broken)]
+    with contextlib.closing(Reader(store.path)) as reader:
+        store.write([messages.SaveTrial(t) for t in ended[1:]])
+        assert store.snapshot(maximize=True).best is None
+        none, lacks = await reader.ask(find_notices, ["default"])
+        assert none == "all results so far break resultConstraints (2), so no trial is the best"
+        assert lacks.startswith("1 of 2 results lacks a number that resultConstraints need")
+        store.write([messages.SaveTrial(ended[0])])
+        assert store.snapshot(maximize=True).best == ended[0]
+        assert len(await reader.ask(find_notices, ["accuracy", "loss"])) == 1
+
+
 @pytest.mark.parametrize(("objectives", "found"), [(["default"], 1), (["accuracy", "loss"], 0)])
 async def test_succeeded_trials_without_a_number_are_a_notice(store: Store, objectives: list[str], found: int) -> None:
     values = [math.nan, 0.1, [1, 2], None, {"default": 3}]

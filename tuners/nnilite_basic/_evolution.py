@@ -22,7 +22,8 @@ class EvolutionTuner(LearningTuner):
 
     The first `population_size` trials are random. Then each trial is the child of the better one of two members, with
     one or more parameters changed. A new member beyond the size makes the worst one die, as in GENITOR (Whitley, 1989):
-    of the ways that were tried, the one that found most in 100 trials.
+    of the ways that were tried, the one that found most in 100 trials. Members that break result constraints are worse
+    than all others, the more the worse (Deb, 2000, "An efficient constraint handling method for genetic algorithms").
 
     Args:
         optimize_mode: "maximize" or "minimize".
@@ -31,6 +32,8 @@ class EvolutionTuner(LearningTuner):
 
     Raises: ConfigError
     """
+
+    weighs_violations = True
 
     def __init__(self, optimize_mode: str = "maximize", population_size: int = 16, seed: int | None = None) -> None:
         super().__init__(optimize_mode, seed)
@@ -43,7 +46,7 @@ class EvolutionTuner(LearningTuner):
     def _suggest(self, parameter_id: int, rng: random.Random) -> Json:
         if self._known < self._size or not self._population:
             return self.space.sample(rng)
-        parent = min(rng.choice(self._population), rng.choice(self._population), key=_get_loss)
+        parent = min(rng.choice(self._population), rng.choice(self._population), key=_rank)
         return self.space.build(self._mutate(parent.flat or {}, rng))
 
     def _mutate(self, parent: Flat, rng: random.Random) -> Flat:
@@ -68,8 +71,8 @@ class EvolutionTuner(LearningTuner):
             return
         self._population.append(point)
         if len(self._population) > self._size:
-            self._population.remove(max(self._population, key=_get_loss))
+            self._population.remove(max(self._population, key=_rank))
 
 
-def _get_loss(point: Point) -> float:
-    return point.loss or 0.0
+def _rank(point: Point) -> tuple[float, float]:
+    return point.violation, point.loss or 0.0

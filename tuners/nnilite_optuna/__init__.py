@@ -4,6 +4,7 @@ _auto      Auto, which chooses among the others
 _bayes     what it does while results are few: the point of the largest expected improvement
 _belief    what is known of the objective, and the process that follows from it
 _success   where trials fail
+_feasible  where results satisfy the constraints on them
 _matern    a Gaussian process on numpy
 _tpe       TPE
 _cmaes     CMA-ES

@@ -34,8 +34,8 @@ class NextAlgorithm(NamedTuple):
     reason: str
 
 
-def choose(space: SearchSpace, objectives: int, results: int) -> NextAlgorithm:
-    """Return which algorithm proposes next, after so many results."""
+def choose(space: SearchSpace, objectives: int, results: int, limited: bool = False) -> NextAlgorithm:
+    """Return which algorithm proposes next, after so many results. `limited`: there are result constraints."""
     count = len([p for p in space.parameters if p.count != 1])
     if objectives > 1:
         return NextAlgorithm("NSGA2", f"there are {objectives} objectives")
@@ -43,6 +43,8 @@ def choose(space: SearchSpace, objectives: int, results: int) -> NextAlgorithm:
         return NextAlgorithm("TPE", f"there are more than {_MOST_PARAMETERS} parameters")
     if results < _MOST_MODELLED:
         return NextAlgorithm("GP", f"a Gaussian process finds most in the first {_MOST_MODELLED} results")
+    if limited:
+        return NextAlgorithm("TPE", f"there are {_MOST_MODELLED} results or more, and constraints on results")
     if count and _only_numbers(space):
         return NextAlgorithm("CMAES", f"there are {_MOST_MODELLED} results or more, and all parameters are numbers")
     return NextAlgorithm("TPE", f"there are {_MOST_MODELLED} results or more, and some parameters are choices")
@@ -66,6 +68,8 @@ class AutoTuner(LearningTuner):
 
     Raises: ConfigError
     """
+
+    weighs_violations = True
 
     def __init__(
         self,
@@ -101,7 +105,7 @@ class AutoTuner(LearningTuner):
         self._searcher._closed(point)
         if point.state is PointState.DONE:
             self._results += 1
-            choice = choose(self.space, len(self._signs), self._results)
+            choice = choose(self.space, len(self._signs), self._results, bool(self._limits))
             if choice.name != self._chosen.name:
                 self._hand_over(choice)
 

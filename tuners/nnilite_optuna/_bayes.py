@@ -28,10 +28,11 @@ class BayesTuner(LearningTuner):
     """A Gaussian process, and the point of the largest expected improvement. All space types, nested ones included.
 
     Defaults of parameters weigh the improvement less the more results there are (Hvarfner et al., 2022, "piBO:
-    Augmenting Acquisition Functions with User Beliefs for Bayesian Optimization").
+    Augmenting Acquisition Functions with User Beliefs for Bayesian Optimization"). Result constraints: see `Feasible`.
     """
 
     scores_prior = True
+    weighs_violations = True
 
     def _restart(self) -> None:
         from nnilite.tuning.cube import Cube
@@ -79,20 +80,27 @@ class BayesTuner(LearningTuner):
         cube = self._cube
         process, rows = self._belief.process()
         means, _ = process.predict(cube.features(rows))
-        lowest = float(means.min())
+        feasible = self._belief.feasible()
+        violations = np.zeros(len(rows)) if feasible is None else feasible.violations
+        lowest = float(means[violations == 0.0].min(initial=math.inf))
         success = self._belief.success()
         process = process.believing(cube.features(np.vstack([running, success.hopeless])))
         finite = self.distinct and not cube.continuous.any()
         tried = {row.tobytes() for row in (*self._belief.closed, *running)} if finite else set()
 
         def score(candidates: Matrix) -> Vector:
-            found = success.weigh(log_improvement(*process.predict(cube.features(candidates)), lowest), candidates)
+            found = np.zeros(len(candidates))
+            if lowest < math.inf:
+                found = log_improvement(*process.predict(cube.features(candidates)), lowest)
+            found = success.weigh(found, candidates)
+            if feasible is not None:
+                found = found + feasible.log_chance(candidates)
             if self._prior is not None:
                 found = found + _PRIOR_WEIGHT / self._belief.results * self._prior.log_density(cube, candidates)
             found = np.where(cube.nearly_alike(candidates, running), found - _NEARLY_ALIKE, found)
             return np.where([row.tobytes() in tried for row in candidates], -np.inf, found) if tried else found
 
-        best = rows[np.argsort(means, kind="stable")[:5]]
+        best = rows[np.lexsort((means, violations))[:5]]
         found = np.vstack([cube.drawn(_FAR, numbers), cube.near(best, _NEAR, numbers)])
         scores = score(found)
         for _ in range(_ROUNDS):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnilite.tuning.learning import Point, PointState
+from nnilite_optuna._feasible import Feasible, fit_scales
 from nnilite_optuna._matern import MaternProcess, Scales, likeliest
 from nnilite_optuna._success import Success
 
@@ -28,6 +29,7 @@ class Belief:
         self._failed: list[Vector] = []
         self._failures: Counter[bytes] = Counter()  # of each row
         self._fit: tuple[int, Scales, float] | None = None  # to so many results; their scales and power
+        self._limit_fit: tuple[int, list[Scales]] | None = None  # likewise, of each result constraint
         self.results = 0
 
     def learn(self, point: Point) -> Vector:
@@ -69,6 +71,20 @@ class Belief:
         rows, losses = self._known(len(self._ended))
         return MaternProcess(scales, self._cube.features(rows), levelled(losses, power)), rows
 
+    def feasible(self) -> Feasible | None:
+        """Return what is known of where results satisfy the constraints; None if there are none."""
+        if not any(point.margins for point in self._ended):
+            return None
+        until = _step(len(self._ended))
+        if self._limit_fit is None or self._limit_fit[0] != until:
+            self._limit_fit = (until, fit_scales(self._cube, *self._judged(until)))
+        return Feasible(self._cube, *self._judged(len(self._ended)), self._limit_fit[1])
+
+    def _judged(self, until: int) -> tuple[Matrix, Matrix]:
+        """Return the rows of `_known`, and their margins."""
+        chosen = self._choose(until)
+        return np.array(self._rows)[chosen], np.array([self._ended[k].margins for k in chosen])
+
     def _find_likeliest(self, rows: Matrix, losses: Vector) -> tuple[Scales, float]:
         """Return scales and the power of the losses: bending helps where losses span magnitudes, and harms steps."""
         features = self._cube.features(rows)
@@ -83,16 +99,24 @@ class Belief:
 
         Of many, the best and the latest are kept.
         """
-        ended = self._ended[:until]
-        known = [point.loss for point in ended if point.loss is not None]
+        known = [point.loss for point in self._ended[:until] if point.loss is not None]
         worst = max(known, default=0.0)
-        losses = np.array([worst if point.loss is None else point.loss for point in ended])
-        rows = np.array(self._rows[:until])
+        chosen = self._choose(until)
+        points = [self._ended[k] for k in chosen]
+        losses = np.array([worst if point.loss is None else point.loss for point in points])
+        return np.array(self._rows)[chosen], losses
+
+    def _choose(self, until: int) -> list[int]:
+        """Return the numbers of the points that count, of the first `until`."""
         if until <= _MOST_POINTS:
-            return rows, losses
-        best = np.argsort(losses, kind="stable")[: _MOST_POINTS // 2]
-        chosen = sorted({*(int(k) for k in best), *range(until - _MOST_POINTS // 2, until)})
-        return rows[chosen], losses[chosen]
+            return list(range(until))
+
+        def rank(k: int) -> tuple[float, float]:
+            point = self._ended[k]
+            return point.violation, math.inf if point.loss is None else point.loss
+
+        best = sorted(range(until), key=rank)[: _MOST_POINTS // 2]
+        return sorted({*best, *range(until - _MOST_POINTS // 2, until)})
 
 
 def _step(count: int) -> int:

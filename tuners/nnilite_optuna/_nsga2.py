@@ -34,6 +34,8 @@ class NSGA2Tuner(OptunaTuner):
     Raises: ConfigError
     """
 
+    weighs_violations = True
+
     def __init__(
         self,
         objectives: Mapping[str, str],

@@ -28,6 +28,8 @@ _SHARED = "tpe:relative_params"
 
 
 _NUMBER = "optuna trial"
+_CONSTRAINT = "constraints:"
+"""optuna's samplers look for constraints in these attributes, where `Trial.set_constraint` writes them."""
 _INNER_SAMPLERS = ("_random_sampler", "_independent_sampler")
 
 
@@ -130,6 +132,8 @@ class OptunaTuner(LearningTuner):
         from optuna.trial import TrialState
 
         number = self._number(point)
+        for place, margin in enumerate(point.margins):
+            self._storage.set_trial_system_attr(self._trial_id(number), f"{_CONSTRAINT}{place}", margin)
         if point.state is PointState.DONE:
             self._end(number, TrialState.COMPLETE, list(point.losses or ()))
             return

@@ -63,5 +63,10 @@ class Success:
     def log_chance(self, rows: Matrix) -> Vector:
         """Return the logarithm of the chance of each position row."""
         mean, deviation = self._process.predict(self._cube.features(rows))
-        surplus = np.maximum((self._expected + mean) / deviation, -_SUREST)
-        return np.array([math.log(0.5 * math.erfc(-z / math.sqrt(2.0))) for z in surplus.tolist()])
+        return log_below((self._expected + mean) / deviation)
+
+
+def log_below(deviations: Vector) -> Vector:
+    """Return the logarithm of the chance that a normal variable is below so many standard deviations."""
+    known = np.maximum(deviations, -_SUREST).tolist()
+    return np.array([math.log(0.5 * math.erfc(-z / math.sqrt(2.0))) for z in known])

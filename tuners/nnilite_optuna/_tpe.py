@@ -42,6 +42,8 @@ class TPETuner(OptunaTuner):
     Raises: ConfigError
     """
 
+    weighs_violations = True
+
     def __init__(
         self,
         optimize_mode: str = "minimize",

@@ -8,7 +8,7 @@ import { useOf } from "./uses.js";
 
 /** @import { FlatValue, Trial } from "./trials.js" */
 
-/** @typedef {"sequence" | "id" | "state" | "started" | "ended" | "source" | "attempt" | "reason" | "service" | "cost"} PlainField */
+/** @typedef {"sequence" | "id" | "state" | "started" | "ended" | "source" | "attempt" | "reason" | "service" | "cost" | "violates"} PlainField */
 
 /** @typedef {{ field: string, low: number | null, high: number | null }} Range */
 

@@ -61,13 +61,13 @@ export function gains(trial, wanted) {
 }
 
 /**
- * The succeeded trials that no other one beats, the best in the first objective first: as `nnictl trial ls --front`.
+ * The succeeded trials that are feasible and that no other one beats, the best in the first objective first: as `nnictl trial ls --front`.
  * @param {Trial[]} all
  * @param {Goals} wanted
  */
 export function front(all, wanted) {
   const points = all.flatMap((trial) => {
-    const reached = trial.state === "SUCCEEDED" ? gains(trial, wanted) : null;
+    const reached = trial.state === "SUCCEEDED" && !trial.violates ? gains(trial, wanted) : null;
     return reached === null ? [] : { trial, reached };
   });
   points.sort((a, b) => {

@@ -190,7 +190,7 @@ export function scored(trials, name, stopped = false) {
 }
 
 /**
- * The best score up to each trial of a list; null before the first one that was not stopped early.
+ * The best score up to each trial of a list; null before the first one that was not stopped early and is feasible.
  * @param {Scored[]} trials
  * @param {string} optimize
  */
@@ -198,7 +198,8 @@ export function bestSoFar(trials, optimize) {
   /** @type {number | null} */
   let best = null;
   return trials.map((trial) => {
-    if (!isStopped(trial) && (best === null || isBetter(trial.score, best, optimize))) best = trial.score;
+    if (!isStopped(trial) && !trial.violates && (best === null || isBetter(trial.score, best, optimize)))
+      best = trial.score;
     return best;
   });
 }

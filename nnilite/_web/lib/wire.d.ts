@@ -38,6 +38,7 @@ export interface Trial {
   service: string;
   cost: number | null;
   attributes: JsonObject;
+  violates: string;
 }
 
 export interface TrialRemarks {

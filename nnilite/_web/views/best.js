@@ -24,6 +24,10 @@ export const shown = (one) => (typeof one === "number" ? exact(one) : value(one)
 /** @param {{ known: Profile }} props */
 function BestTrial({ known }) {
   const best = known.best;
+  const limits = known.config.resultConstraints;
+  if (!best && Array.isArray(limits) && known.counts.SUCCEEDED) {
+    return html`<${Card} title="Best trial" class="c5"><${Empty} title="No feasible result yet">No trial has succeeded with a result that satisfies ${limits.join(" and ")}.</${Empty}></${Card}>`;
+  }
   if (!best) {
     return html`<${Card} title="Best trial" class="c5"><${Empty} title="No result yet">The best trial appears here when the first one has reported its final metric.</${Empty}></${Card}>`;
   }
@@ -51,7 +55,7 @@ function leader(name, goal) {
   /** @type {Scored | null} */
   let best = null;
   for (const trial of scored(trials(), name)) {
-    if (best === null || isBetter(trial.score, best.score, goal)) best = trial;
+    if (!trial.violates && (best === null || isBetter(trial.score, best.score, goal))) best = trial;
   }
   return best;
 }

@@ -87,6 +87,13 @@ function allColumns({ parameters, metrics, attributes }) {
       off: !metricNames.value.includes("default") && isSeveral.value,
       render: metricCell,
     },
+    {
+      key: "violates",
+      title: "Violates",
+      width: 190,
+      off: !profile.value?.config.resultConstraints,
+      render: (trial) => html`<span title=${trial.violates}>${trial.violates}</span>`,
+    },
     ...metrics.map(({ field }) =>
       column({
         key: field,
