@@ -55,6 +55,9 @@ def main() -> None:
             return
         sys.stdout.flush()
         sys.stderr.write("".join(_traceback(error, call, root)))
+        missing = _find_missing(error)
+        if missing:  # of an import in the function's body, which another trial may not come to
+            _say("{}.".format(_lacks(missing, call)))
         sys.stderr.flush()
         sys.exit(1)
     if nnilite._trial.stop.answered:  # it has ended before its time, so this is not its result
@@ -113,16 +116,29 @@ def _load(call: dict[str, Any]) -> Callable[..., Any]:
         missing = getattr(error, "name", None)
         if not missing:
             _refuse(f"its modules cannot be imported on the worker: {error}")
-        _refuse(
-            "the worker's Python ({}) has no module {!r}. Install it there, or put it into the code directory, which "
-            "is {}".format(sys.executable, missing, call["root"])
-        )
+        _refuse(_lacks(missing, call))
     except Exception as error:  # noqa: BLE001  whatever the user's modules raise while they are imported
         sys.stderr.write("".join(_traceback(error, call, os.path.dirname(_HERE))))
         _refuse(f"it cannot be loaded on the worker: {type(error).__name__}: {error}")
     if not callable(function):
         _refuse(f"{path} holds a {type(function).__name__}, which cannot be called")
     return function  # type: ignore[no-any-return]
+
+
+def _lacks(missing: str, call: dict[str, Any]) -> str:
+    return (
+        "the worker's Python ({}) has no module {!r}. Install it there, or put it into the code directory, which "
+        "is {}, or name a Python that has it: run(..., python='/path/of/python')"
+    ).format(sys.executable, missing, call["root"])
+
+
+def _find_missing(error: BaseException | None) -> str:
+    """Return the module whose lack is the error, or its cause; "" if it is another error."""
+    while error is not None:
+        if isinstance(error, ModuleNotFoundError):
+            return error.name or ""
+        error = error.__cause__
+    return ""
 
 
 def _result(value: Any, objectives: list[str]) -> Any:

@@ -205,12 +205,14 @@ except Exception as error:
     print("RAISED", len(search.result().trials), type(error).__name__, error)
 """
     )
-    out, _ = programs.run(programs.write(folder, text))
+    out, err = programs.run(programs.write(folder, text))
     assert sentence in out
     if sentence:
         assert "RAISED 1 NniliteError trial " in out or "RAISED 2 NniliteError trial" in out
     else:
         assert "RAISED 5 NniliteError" in out
+        assert "ModuleNotFoundError: No module named 'not_there_at_all'\nthe worker's Python (" in err
+        assert "has no module 'not_there_at_all'. Install it there" in err
 
 
 def test_a_function_runs_on_this_machine_by_a_config_file(folder: Path) -> None:
