@@ -16,7 +16,7 @@ A callback belongs to one training. Its errors end the training: ValueError if t
 
 _reporting  what all callbacks do
 _sklearn    NniliteSearchCV
-_xgboost, _lightgbm, _lightning, _transformers, _keras   the callbacks of these
+_xgboost, _lightgbm, _catboost, _lightning, _transformers, _keras   the callbacks of these
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nnilite.integrations._catboost import CatBoostCallback as CatBoostCallback
     from nnilite.integrations._keras import KerasCallback as KerasCallback
     from nnilite.integrations._lightgbm import LightGBMCallback as LightGBMCallback
     from nnilite.integrations._lightning import LightningCallback as LightningCallback
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from nnilite.integrations._xgboost import XGBoostCallback as XGBoostCallback
 
 __all__ = [
+    "CatBoostCallback",
     "KerasCallback",
     "LightGBMCallback",
     "LightningCallback",
@@ -42,6 +44,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "CatBoostCallback": ("_catboost", "catboost"),
     "KerasCallback": ("_keras", "keras"),
     "LightGBMCallback": ("_lightgbm", "lightgbm"),
     "LightningCallback": ("_lightning", "lightning"),

@@ -119,6 +119,15 @@ def lightgbm_training(**arguments: Any) -> Any:
     return lightgbm.train(settings, data, 4, valid_sets=[data], valid_names=["valid"], callbacks=[callback])
 
 
+def catboost_training(**arguments: Any) -> Any:
+    catboost = pytest.importorskip("catboost", exc_type=ImportError)
+    callback = integrations.CatBoostCallback("validation-Logloss", **arguments)
+    model = catboost.CatBoostClassifier(iterations=4, thread_count=1, verbose=0, allow_writing_files=False)
+    model.fit(ROWS, LABELS, eval_set=[(ROWS, LABELS)], callbacks=[callback])
+    callback.finish()
+    return model
+
+
 def keras_training(**arguments: Any) -> Any:
     pytest.importorskip("torch", exc_type=ImportError)
     keras = pytest.importorskip("keras", exc_type=ImportError)
@@ -182,7 +191,7 @@ def transformers_training(folder: Path, **arguments: Any) -> Any:
     return trainer
 
 
-@pytest.fixture(params=["xgboost", "lightgbm", "keras", "lightning", "transformers"])
+@pytest.fixture(params=["xgboost", "lightgbm", "catboost", "keras", "lightning", "transformers"])
 def train(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("KERAS_BACKEND", "torch")
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "it's keras"))
