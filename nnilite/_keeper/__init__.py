@@ -63,6 +63,7 @@ other_node         a node that follows the first one
 node_run           what both have in common
 node_processes     these processes, with their output and their end
 node_link          the connections between nodes
+node_records       what the first node keeps of all ranks
 rank_variables     the variables with which processes find each other
 saving             nothing of this, for an attempt without a shared storage
 use                how much processor time and memory the trial uses
@@ -163,6 +164,7 @@ _FOR_NODES = (
     "node",
     "node_link",
     "node_processes",
+    "node_records",
     "node_run",
     "node_start",
     "other_node",

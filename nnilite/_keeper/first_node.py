@@ -1,19 +1,19 @@
 """The first node of a distributed trial: it gathers the others, starts them and ends them, and keeps their records.
 
 If one process fails anywhere, all are ended within the grace. The records and the logs of all ranks are in its folder,
-in `roles.json` and `roles/`.
+in `roles.json` and `roles/` (see `node_records`).
 """
 
 from __future__ import annotations
 
 import base64
-import json
-import os
+import re
 import socket
 import time
 
 from . import node_link
 from .node_link import Guest, LinkBroken, NodeConnection
+from .node_records import NodeRecords
 from .node_run import BEAT_S, GATHER_S, LOST_S, Ended, NodeRun, find_interface
 from .rank_variables import Layout
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .folder import Folder
 
 _PART_S = 3.0
+_ROOM_S = 60.0  # how long a full disk is waited for when all ranks have ended
 
 
 class FirstNode(NodeRun):
@@ -42,6 +43,8 @@ class FirstNode(NodeRun):
         self._listener: Optional[socket.socket] = None
         self._layout: Optional[Layout] = None
         self._next_beat = 0.0
+        self._kept = NodeRecords(folder)
+        self._room_until = 0.0
 
     def run(self) -> None:
         """Run the trial to its end. Raises: Ended."""
@@ -93,6 +96,7 @@ class FirstNode(NodeRun):
                 break
             self._hear()
         self._write_records()
+        self._kept.close()
         self._part()
         raise Ended(self.why, self.cause)
 
@@ -126,7 +130,9 @@ class FirstNode(NodeRun):
                 self.end_all("node {} ({}) was silent for {:g} s".format(node, host, LOST_S), "machine")
         if time.monotonic() > self._next_beat:
             self._next_beat = time.monotonic() + BEAT_S
-            self._tell_all({"beat": True})
+            self._tell_all({"beat": True, "have": self._have()} if self._kept.lacking else {"beat": True})
+            if not self._kept.are_written:
+                self._write_records()
 
     def _take_all(self, node: int, line: NodeConnection) -> None:
         try:
@@ -166,11 +172,7 @@ class FirstNode(NodeRun):
 
     def _have(self) -> Dict[str, int]:
         """Return how much of the output of ranks elsewhere is here."""
-        found = {}
-        for rank in self._records:
-            path = os.path.join(self.folder.path, "roles", "rank-{}.log".format(rank))
-            found[str(rank)] = os.path.getsize(path) if os.path.exists(path) else 0
-        return found
+        return {str(rank): self._kept.size(rank) for rank in self._records}
 
     def _handle_message(self, node: int, message: Mapping[str, Any]) -> None:
         """Take a message of a node, which has proven that it belongs to the trial."""
@@ -182,25 +184,21 @@ class FirstNode(NodeRun):
                 self._fail(record, str(record.get("lines") or ""))
         if "output" in message:
             rank, offset, data = message["output"]
-            self._append(int(rank), int(offset), base64.b64decode(data))
+            self._kept.add_output(int(rank), int(offset), base64.b64decode(data))
         if message.get("leaving") and not self.ending:
             host = self._hello.get(node, {}).get("host", "?")
             self.end_all("node {} ({}): {}".format(node, host, message["leaving"]), str(message.get("cause") or ""))
-        if message.get("done"):
+        if message.get("done") and self._has_all_of(node):
             self._done.add(node)
         if message.get("ranks"):
             self._write_records()
 
-    def _append(self, rank: int, offset: int, data: bytes) -> None:
-        path = os.path.join(self.folder.path, "roles", "rank-{}.log".format(rank))
-        try:
-            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                os.pwrite(file, data, offset)
-            finally:
-                os.close(file)
-        except OSError as error:
-            self.folder.add_to_log("{} cannot be written: {}".format(path, error))
+    def _has_all_of(self, node: int) -> bool:
+        """Return whether all output of a node is here, or the disk has been full for too long."""
+        if not any(self._records.get(rank, {}).get("node") == node for rank in self._kept.lacking):
+            return True
+        self._room_until = self._room_until or time.monotonic() + _ROOM_S
+        return time.monotonic() > self._room_until
 
     def _send(self, node: int, message: Dict[str, Any]) -> None:
         line = self._lines.get(node)
@@ -218,21 +216,15 @@ class FirstNode(NodeRun):
 
     def _write_records(self) -> None:
         """Write what is known of all ranks to `roles.json`."""
-        known = {**self._records, **self.processes.records}
-        entries = [{key: known[rank][key] for key in known[rank] if key != "lines"} for rank in sorted(known)]
-        path = os.path.join(self.folder.path, "roles.json")
-        try:
-            with open(path + ".new", "w", encoding="ascii") as file:
-                json.dump(entries, file, indent=1)
-            os.replace(path + ".new", path)
-        except OSError as error:
-            self.folder.add_to_log("{} cannot be written: {}".format(path, error))
+        self._kept.write({**self._records, **self.processes.records})
 
 
 def _checked_hello(hello: Any) -> Dict[str, Any]:
     """Return what a node has said of itself. A program of another version says something else. Raises: LinkBroken."""
     try:
         ports = [int(port) for port in hello["ports"]]
-        return {"host": str(hello["host"])[:255], "processes": int(hello["processes"]), "ports": ports}
+        # It stands in a script for elastic Horovod.
+        host = re.sub(r"[^\w.:-]", "_", str(hello["host"]))[:255]
+        return {"host": host, "processes": int(hello["processes"]), "ports": ports}
     except (KeyError, TypeError, ValueError) as error:
         raise LinkBroken("a node says nothing of use of itself") from error

@@ -34,6 +34,8 @@ def main(directory: str) -> int:
         ended = Ended()
     except Ended as error:
         ended = error
+    except OSError as error:  # no port, process or file can be had
+        ended = Ended("node {} cannot run: {}".format(plan["node"], error), "machine")
     finally:
         if not node.processes.over:
             node.end_all("")

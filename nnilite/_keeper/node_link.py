@@ -34,7 +34,7 @@ _PORTS, _FIRST_PORT, _LAST_PORT = 16, 20000, 32000
 _MAX_LINE_BYTES = 4_000_000
 _MAX_WAITING_BYTES = 64_000_000
 _UNPROVEN_BYTES = 4096
-_MAX_GUESTS = 32
+_MAX_GUESTS = 256
 _TRY_S = 5.0
 _AGAIN_S = 0.5
 
@@ -227,14 +227,17 @@ class Guest:
 
 
 def accept(listener: socket.socket, guests: List[Guest], secret: str) -> None:
-    """Add new connections to those that have still to prove themselves, and close the oldest ones if they are many."""
+    """Add new connections to those that have still to prove themselves, and close some older ones if they are many.
+
+    Which ones is a matter of chance: a stranger who connects often enough would else close those of all nodes in turn.
+    """
     for _ in range(_MAX_GUESTS):
         try:
             guests.append(Guest(listener.accept()[0], secret))
         except OSError:
             break
-    while len(guests) > _MAX_GUESTS:  # a node proves itself at once; a stranger may say nothing for long
-        guests.pop(0).line.close()
+    while len(guests) > _MAX_GUESTS:
+        guests.pop(os.urandom(1)[0] % (_MAX_GUESTS // 2)).line.close()
 
 
 def _equal(wanted: str, given: object) -> bool:

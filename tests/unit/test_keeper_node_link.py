@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from keeper_bench import TOKEN, until
+from nnilite._keeper import node_link
 from nnilite._keeper.node_link import Caller, Guest, LinkBroken, NodeConnection
 
 
@@ -177,3 +178,24 @@ def test_the_last_messages_before_a_connection_is_closed_are_read(guest: tuple[G
     assert until(found.line.read) == [{"leaving": "no GPU"}]
     with pytest.raises(LinkBroken, match="has closed the connection"):
         found.line.read()
+
+
+def test_strangers_who_connect_all_the_time_do_not_close_each_connection_in_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(node_link, "_MAX_GUESTS", 4)
+    monkeypatch.setattr(node_link.os, "urandom", lambda count: b"\1" * count)
+    guests: list[Guest] = []
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        server.setblocking(False)
+        stack.enter_context(socket.create_connection(server.getsockname()))
+        node_link.accept(server, guests, TOKEN)
+        node = guests[0]
+        for _ in range(10):
+            stack.enter_context(socket.create_connection(server.getsockname()))
+            node_link.accept(server, guests, TOKEN)
+        assert len(guests) == 4
+        assert guests[0] is node
+        for guest in guests:
+            guest.line.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -14,7 +15,10 @@ from typing import Any
 import pytest
 
 from keeper_bench import Bench, running, until
+from nnilite._keeper import plain_file
+from nnilite._keeper.folder import Folder
 from nnilite._keeper.node_link import ports_of
+from nnilite._keeper.node_records import NodeRecords
 from nnilite._keeper.rank_variables import Layout, variables
 from nnilite.records import Output
 from nnilite.services.keeper_folder import MARK, read_log
@@ -108,6 +112,60 @@ def test_a_log_gets_the_records_and_a_part_of_the_output_of_all_ranks_in_short_l
     assert found["rank-3"].startswith(b"1\n2\n")
     assert found["rank-3"].endswith(b"60000\nthe end\n")
     assert [entry["rank"] for entry in json.loads(found["roles"])] == [0, 1, 2, 3]
+
+
+def test_output_that_the_first_node_cannot_write_is_asked_for_again(nodes):
+    in_the_way = nodes.first.folder / "roles" / "rank-3.log"
+    in_the_way.mkdir(parents=True)
+    first, other = nodes.start("seq 50000; echo rank $RANK")
+    log = nodes.first.folder / ".nni" / "keeper.log"
+    until(lambda: log.exists() and "output of rank 3 cannot be written now" in log.read_text())
+    in_the_way.rmdir()
+    assert (first.wait(40), other.wait(40)) == (0, 0)
+    assert nodes.log(3).endswith("\n50000\nrank 3\n")
+    assert nodes.log(3).count("\n") == 50_001
+
+
+def test_a_piece_of_output_is_written_as_far_as_there_is_room_and_the_rest_asked_for(tmp_path, monkeypatch):
+    folder = Folder(str(tmp_path))
+    folder.create()
+    (tmp_path / "roles").mkdir()
+    kept = NodeRecords(folder)
+    write, room = os.pwrite, [3]
+
+    def pwrite(file: int, data: bytes, offset: int) -> int:
+        if offset >= room[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data[: room[0] - offset], offset)
+
+    monkeypatch.setattr("os.pwrite", pwrite)
+    kept.add_output(1, 0, b"abcdef")
+    kept.add_output(1, 6, b"ghi")
+    assert (kept.lacking, kept.size(1)) == ({1}, 3)
+    room[0] = 100
+    kept.add_output(1, 3, b"defghi")
+    assert (kept.lacking, (tmp_path / "roles" / "rank-1.log").read_bytes()) == (set(), b"abcdefghi")
+
+
+def test_the_records_of_ranks_have_room_for_their_end_on_a_full_disk(tmp_path, monkeypatch):
+    folder = Folder(str(tmp_path))
+    folder.create()
+    kept = NodeRecords(folder)
+    kept.write({0: {"state": "RUNNING"}})
+    assert (tmp_path / ".nni" / "roles.new").stat().st_size > 500
+    write = plain_file.write
+
+    def write_over(path: str, data: bytes, flags: int = os.O_TRUNC, cut_at: int | None = None) -> None:
+        there = Path(path)
+        if not there.exists() or there.stat().st_size < len(data) or flags & os.O_TRUNC:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, data, flags, cut_at)
+
+    monkeypatch.setattr(plain_file, "write", write_over)
+    kept.write({0: {"state": "SUCCEEDED"}})
+    assert json.loads((tmp_path / "roles.json").read_text()) == [{"state": "SUCCEEDED"}]
+    kept.write({0: {"state": "FAILED"}})
+    assert not kept.are_written
 
 
 def test_if_one_rank_fails_all_end_and_its_host_code_and_last_lines_are_the_reason(nodes):
