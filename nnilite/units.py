@@ -63,6 +63,12 @@ _FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r")
 
 _SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _BYTES = {"tb": 1024**4, "gb": 1024**3, "mb": 1024**2, "kb": 1024, "b": 1}
+_LONG_UNITS = {
+    **dict.fromkeys(("day", "days"), "d"),
+    **dict.fromkeys(("hour", "hours", "hr", "hrs"), "h"),
+    **dict.fromkeys(("minute", "minutes", "min", "mins"), "m"),
+    **dict.fromkeys(("second", "seconds", "sec", "secs"), "s"),
+}
 _LONGEST_S = 10**12
 _LARGEST_B = 10**18
 _QUANTITY = re.compile(r"\s*([+-]?[0-9.]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
@@ -83,10 +89,19 @@ def parse_duration_s(value: object) -> int:
     """
     example = 'write seconds as a whole number, or a number and a unit such as "10m" or "1.5h"'
     if isinstance(value, str):
+        _refuse_several(value)
         seconds = math.ceil(_amount(value, _SECONDS, "d, h, m, s", example))
     else:
         seconds = _whole(value, example)
     return _check_between(seconds, _LONGEST_S, f"the duration {value!r}", example)
+
+
+def _refuse_several(text: str) -> None:
+    """Refuse a duration of several units, such as "1h30m". Raises: ValueError with the same in one unit."""
+    parts = re.findall(r"(\d{1,9})\s*([dhms])\s*", text.lower())
+    if len(parts) > 1 and re.fullmatch(r"\s*(\d{1,9}\s*[dhms]\s*)+", text.lower()):
+        total = sum(int(number) * _SECONDS[unit] for number, unit in parts)
+        raise ValueError(f"{text!r} has several units; write {_spell_in_largest(_SECONDS, 's')(total)}")
 
 
 def parse_size_bytes(value: object) -> int:
@@ -157,6 +172,7 @@ def _amount(text: str, units: Mapping[str, int], names: str, example: str) -> De
         raise ValueError(f"{text!r} has no unit; the units are {names}")
     if unit not in units:
         longer = next((known for known in units if unit in (known[:1], f"{known[:1]}i", f"{known[:1]}ib")), "")
+        longer = longer or next((known for known in units if _LONG_UNITS.get(unit) == known), "")
         hint = f"did you mean {match.group(1)}{longer}?" if longer else f"the units are {names}"
         raise ValueError(f"{text!r} has the unknown unit {unit!r}; {hint}")
     return min(number, Decimal(_LARGEST_B)) * units[unit]
@@ -246,6 +262,20 @@ class Unit:
 
 _OF_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\|\.{1,2}\\")
 """The begin of a path of Windows: a drive, a server's name, or a folder relative to this one."""
+
+
+_UNFILLED = re.compile(r"\$\{[^{}]*\}|\$\w+|%\w+%|\{[^{}]*\}|<[^<>]+>")
+"""A variable or a placeholder in a path."""
+
+
+def refuse_unfilled(value: object, base: Path) -> None:
+    """Refuse a path with a variable, which nothing replaces, or with a placeholder of an example.
+
+    A folder or file that is really called so may be used. Raises: ValueError with a sentence.
+    """
+    found = _UNFILLED.search(str(value)) if isinstance(value, (str, os.PathLike)) else None
+    if found is not None and not os.path.lexists(base / Path(str(value))):
+        raise ValueError(f"{str(value)!r} has {found[0]}, which is not replaced here; write the path itself")
 
 
 class PathRule(Enum):

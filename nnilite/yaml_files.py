@@ -7,6 +7,7 @@ anything is made of it. Ordinary anchors and merges (`<<: *name`) stay far below
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 from typing import Any
 
@@ -113,9 +114,13 @@ def read_text(path: Path) -> str:
     if len(content) > MOST_BYTES:
         raise ConfigError(f"is larger than {MOST_BYTES >> 20} MB; is it the right file?", place)
     try:
-        return content.decode("utf-8-sig")
+        # PowerShell's `>` writes UTF-16, which these two bytes say.
+        return content.decode("utf-16" if content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"is not text in UTF-8 (byte {error.start})", place) from error
+        place = Place(str(path), content.count(b"\n", 0, error.start) + 1)
+        raise ConfigError(
+            f"is not text in UTF-8 (byte {error.start}); save it as UTF-8 in your editor", place
+        ) from error
 
 
 def load_yaml(path: Path) -> Any:

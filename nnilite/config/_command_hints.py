@@ -1,9 +1,16 @@
-"""Finds probable mistakes in a trial command: missing scripts, NNI's annotations, quotes of a word processor."""
+"""Finds probable mistakes in a trial command: missing scripts, NNI's annotations, quotes of a word processor.
+
+Paths of Windows and lines of a notebook are others.
+"""
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
+import warnings
+from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 _SCRIPTS = (".py", ".sh", ".r", ".jl", ".js", ".pl", ".rb")
@@ -11,6 +18,10 @@ _CURLY_QUOTES = "\N{LEFT SINGLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}\
 \N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}"
 _ANNOTATION = re.compile(rb"^[ \t]*['\"]{1,3}@nni\.(variable|function_choice|report_)", re.MULTILINE)
 _MOST_BYTES = 1 << 20
+_MOST_PARSED_BYTES = 200_000
+_DRIVE = re.compile(r"(?<![\w/:])[A-Za-z]:[\\/][^\s'\"]*")
+_BACKSLASHES = re.compile(r"(?<!\S)[\w.-]+(?:\\[\w.-]+)+\.\w+(?!\S)")
+_NOTEBOOK = re.compile(r"\s*(?:[%!]\w|get_ipython\(\))")
 # With any of these a shell may make the name, or look for it in another folder.
 _SHELL = set("$`*?[]{}~<>|&;()")
 
@@ -23,7 +34,8 @@ def find_command_hints(command: str, code: Path) -> list[str]:
         hints.append(
             f"trialCommand: no shell accepts {curly}, a quotation mark of word processors; type ' or \" instead"
         )
-    scripts = _scripts(command)
+    hints += list(_find_windows_paths(command))
+    scripts = [] if hints else _scripts(command)
     hints += [f"trialCommand: there is no {word} in {code}" for word in scripts if _is_missing(word, code)]
     hints += [
         f"trialCommand: {word} has annotations of NNI, which do nothing by themselves; `nnictl config expand FILE` "
@@ -31,7 +43,50 @@ def find_command_hints(command: str, code: Path) -> list[str]:
         for word in scripts
         if _is_annotated(code / word)
     ]
+    hints += [f"trialCommand: {word}{fault}" for word in scripts if (fault := _find_fault(code / word))]
     return hints
+
+
+def _find_windows_paths(command: str) -> Iterator[str]:
+    drive, backslashes = _DRIVE.search(command), _BACKSLASHES.search(command)
+    if drive is not None:
+        yield f"trialCommand: {drive[0]} is a path of Windows, which machines with another system do not have"
+    elif backslashes is not None:
+        written = backslashes[0].replace("\\", "/").removeprefix("./")
+        yield f"trialCommand: {backslashes[0]} is a path for Windows alone; write {written}, which works everywhere"
+
+
+def _find_fault(script: Path) -> str:
+    """Return why Python does not run a script: the end of a sentence; "" if it does, or that is not known."""
+    try:
+        facts = script.stat()
+    except OSError:
+        return ""
+    if script.suffix.lower() != ".py" or facts.st_size > _MOST_PARSED_BYTES:
+        return ""
+    return _parse(script, facts.st_mtime_ns)
+
+
+@lru_cache(maxsize=32)
+def _parse(script: Path, changed_ns: int) -> str:
+    """Do the work of `_find_fault` once for each state of a file."""
+    try:
+        source = script.read_bytes()
+        with warnings.catch_warnings():  # of a backslash that begins nothing
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source)
+    except SyntaxError as error:
+        line = (error.text or "").strip()
+        if _NOTEBOOK.match(line):
+            return f", line {error.lineno}: {line:.60} is for notebooks, and Python does not run it; remove the line"
+        return f", line {error.lineno}: this Python does not run it: {error.msg}"
+    except (OSError, ValueError, RecursionError, MemoryError):
+        return ""
+    lines = source.splitlines()
+    first = next((one for one in tree.body if _NOTEBOOK.match(lines[one.lineno - 1].decode("utf-8", "replace"))), None)
+    if first is None:
+        return ""
+    return f", line {first.lineno}: get_ipython() is there in notebooks alone; remove the line"
 
 
 def _scripts(command: str) -> list[str]:

@@ -22,7 +22,7 @@ from nnilite.config._config_reading import INVALID, At, ConfigReading
 from nnilite.config._fields import did_you_mean, normalize_name
 from nnilite.config.secrets import HIDDEN, fault_of, masked, without_secrets
 from nnilite.records import Json
-from nnilite.units import PathRule, Unit, cure_for_number
+from nnilite.units import PathRule, Unit, cure_for_number, refuse_unfilled
 
 
 class FieldKind(ABC):
@@ -73,6 +73,8 @@ class Leaf(FieldKind):
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        raise ValueError(f"must be one text, not a list; join commands by &&, as in {' && '.join(map(str, value))}")
     if not isinstance(value, str):
         raise ValueError(f"must be text, not {value!r}; put it in quotes")
     return value
@@ -153,10 +155,16 @@ class Located(FieldKind):
     def read(self, raw: Any, at: At) -> Any:
         try:
             # An experiment that is only viewed need not have its folders on this machine.
-            rule = self.rule if at.reading.paths else PathRule.ANY
-            return rule.resolve(raw, at.reading.base)
+            return self._resolve(raw, at)
         except ValueError as error:
-            return at.fault(fault_of(lambda shown: rule.resolve(shown, at.reading.base), raw, at.path, str(error)))
+            return at.fault(fault_of(lambda shown: self._resolve(shown, at), raw, at.path, str(error)))
+
+    def _resolve(self, raw: Any, at: At) -> Path:
+        """Return the path that `raw` stands for. Raises: ValueError with a sentence."""
+        if not at.reading.paths:
+            return PathRule.ANY.resolve(raw, at.reading.base)
+        refuse_unfilled(raw, at.reading.base)
+        return self.rule.resolve(raw, at.reading.base)
 
     def write(self, value: Any, secrets: bool) -> Json:
         return str(value)

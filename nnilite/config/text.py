@@ -89,13 +89,30 @@ def _loaded(text: str, path: Path) -> tuple[Any, ConfigSource | None]:
 
 def _read_leniently(text: str, path: Path, error: json.JSONDecodeError) -> tuple[Any, ConfigSource]:
     """Read YAML, or JSON with trailing commas. For text that was meant as JSON, the error is that of JSON."""
+    # JSON may be indented with tabs, and cannot have them in a text.
+    plain = text.replace("\t", "    ") if text.lstrip().startswith(("{", "[")) else text
+    is_json, cure = path.suffix.lower() == ".json", _cure_json(text, error.pos)
     try:
-        return parse_yaml(text, str(path), numbers=True)
+        # To YAML, a comment of JavaScript is a part of the name that follows it.
+        if not (is_json and cure):
+            return parse_yaml(plain, str(path), numbers=True)
     except ConfigError as other:
         is_yaml = not other.message.startswith(_NO_YAML) and not isinstance(other.__cause__, TooMuchYaml)
-        if path.suffix.lower() != ".json" or is_yaml:
+        if not is_json or is_yaml:
             raise
-    raise ConfigError(f"is not JSON: {error.msg}, column {error.colno}", Place(str(path), error.lineno)) from error
+    said = f"is not JSON: {error.msg}, column {error.colno}{cure}"
+    raise ConfigError(said, Place(str(path), error.lineno)) from error
+
+
+def _cure_json(text: str, position: int) -> str:
+    """Return what to do about text that is not JSON from a position on: the end of a sentence."""
+    if text[position:].startswith(("//", "/*")):
+        return "; JSON has no comments: remove them, or begin them with #"
+    if re.match(r"\s*\w+\s*=\s*[{\[]", text):
+        return "; remove what is in front of the first {"
+    if text[position:].lstrip().startswith("{") and text[:position].strip():
+        return "; put all parameters into one object, with commas between them"
+    return ""
 
 
 def _nodes(text: str) -> yaml.Node | None:
@@ -138,6 +155,10 @@ def _marked(error: yaml.MarkedYAMLError, file: str | None, text: str) -> ConfigE
         problem += "; indent with spaces, not tabs, and write none before a comment"
     if "expected ':'" in problem:
         problem += "; write a space after each colon, as in `name: value`"
+    if "double-quoted" in problem and ("escape" in problem):
+        problem += "; in double quotes \\ begins a special sign: use single quotes, or / in paths"
+    if "unhashable key" in problem:
+        problem += "; fill in {{ }} of a template first, or put it in quotes"
     line = mark.line + 1 if mark else None
     if "constructor" in problem and "python/" in problem:
         told = "creates a Python object with a tag that begins with !!python; write its value, such as a path, as text"

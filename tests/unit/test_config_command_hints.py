@@ -95,3 +95,51 @@ def test_a_variable_in_a_secret_or_in_the_search_space_is_no_warning(
     webhooks = [{"url": "${env:HOOK}"}]
     config = {**CONFIG, "trialCommand": "python3 trial.py", "searchSpace": space, "webhooks": webhooks}
     assert from_dict(config, folder).checked().warnings == []
+
+
+@pytest.mark.parametrize(
+    ("command", "cure"),
+    [
+        ("C:/Python313/python.exe trial.py", "C:/Python313/python.exe is a path of Windows"),
+        (r"python3 trial.py --data D:\data", r"D:\data is a path of Windows"),
+        (r"python3 .\trial.py", "write trial.py, which works everywhere"),
+        (r"python3 src\train.py", "write src/train.py, which works everywhere"),
+    ],
+)
+def test_a_path_for_windows_is_named(folder: Path, command: str, cure: str) -> None:
+    [warning] = warned(folder, command)
+    assert cure in warning
+
+
+@pytest.mark.parametrize("command", [r"echo a\ b", "curl http://h/x", r"printf 'a\n'", "python3 trial.py s3://b/k"])
+def test_other_colons_and_backslashes_are_not_taken_for_paths(folder: Path, command: str) -> None:
+    assert warned(folder, command) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        ("import nni\n%matplotlib inline\n", "trial.py, line 2: %matplotlib inline is for notebooks"),
+        ("!pip install nni\n", "line 1: !pip install nni is for notebooks"),
+        ("x = 1\nget_ipython().run_line_magic('cd', '..')\n", "line 2: get_ipython() is there in notebooks alone"),
+        ("print 'python 2'\n", "line 1: this Python does not run it: Missing parentheses in call to 'print'"),
+    ],
+)
+def test_a_script_that_python_does_not_run_is_named_with_its_line(folder: Path, source: str, fault: str) -> None:
+    (folder / "trial.py").write_text(source)
+    [warning] = warned(folder, "python3 trial.py")
+    assert fault in warning
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        b'"""\n%d of %d\n!x\n"""\n',
+        b"# -*- coding: latin-1 -*-\nx = '\xe9'\n",
+        b"\xef\xbb\xbfx = '\\d'\r\n",
+        b"",
+    ],
+)
+def test_a_script_that_python_runs_is_no_warning(folder: Path, source: bytes) -> None:
+    (folder / "trial.py").write_bytes(source)
+    assert warned(folder, "python3 trial.py") == []

@@ -11,6 +11,7 @@ import yaml
 from nnilite._running import launch
 from nnilite.config import ConfigErrors, ExperimentConfig, from_dict, load
 from nnilite.config._fields import camel
+from nnilite.config.text import read_space
 from nnilite.errors import ConfigError, SpaceError
 
 pytestmark = pytest.mark.usefixtures("platforms")
@@ -302,3 +303,55 @@ def test_an_option_that_is_given_twice_is_a_warning(tmp_path):
     config = load(write(tmp_path, text)).checked()
     assert "searchSpace.x._value[2]: 1 is given twice, and counts once" in config.warnings
     assert config.search_space["x"]["_value"] == [1, 2]
+
+
+@pytest.mark.parametrize("path", ["${PROJECT}/logs", "$HOME/nni", "%USERPROFILE%/nni", "/home/{your_name}", "<folder>"])
+def test_a_path_with_a_variable_is_refused_as_nothing_replaces_it(tmp_path, path):
+    error = fault(tmp_path, GOOD + f"experimentWorkingDirectory: '{path}'\n")
+    assert "which is not replaced here; write the path itself" in error.message
+    assert not list(tmp_path.glob("*/"))
+
+
+def test_a_folder_whose_name_looks_like_a_variable_is_used(tmp_path):
+    (tmp_path / "$x").mkdir()
+    checked = load(write(tmp_path, GOOD + "experimentWorkingDirectory: $x\n")).checked()
+    assert checked.experiment_working_directory == tmp_path / "$x"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (GOOD.replace("python3 trial.py", "[cd src, python3 trial.py]"), "as in cd src && python3 trial.py"),
+        (GOOD + 'experimentWorkingDirectory: "C:\\Users\\me"\n', "use single quotes, or / in paths"),
+        (GOOD.replace("trialConcurrency: 2", "trialConcurrency: {{ n }}"), "fill in {{ }} of a template first"),
+    ],
+)
+def test_what_people_copy_from_elsewhere_is_answered_with_a_cure(tmp_path, text, sentence):
+    assert sentence in fault(tmp_path, text).message
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('{\n  // the rate\n  "x": 1}', ":2: is not JSON: .*JSON has no comments: remove them, or begin them with #"),
+        ('{"x": 1, /* no */ "y": 2}', "JSON has no comments"),
+        ('search_space = {"x": 1}', "remove what is in front of the first {"),
+        ('{"x": 1}\n{"y": 2}', ":2: is not JSON: .*put all parameters into one object"),
+    ],
+)
+def test_a_space_that_is_nearly_json_is_answered_with_what_to_remove(tmp_path, text, sentence):
+    (tmp_path / "s.json").write_text(text)
+    with pytest.raises(ConfigError, match=sentence):
+        read_space(tmp_path / "s.json")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_space_with_tabs_and_a_comma_too_many_is_read_in_each_encoding_of_windows(tmp_path, encoding):
+    (tmp_path / "s.json").write_bytes('{\r\n\t"größe": {\r\n\t\t"_value": [1e-7, 1],\t},\r\n}'.encode(encoding))
+    assert read_space(tmp_path / "s.json")[0] == {"größe": {"_value": [1e-7, 1]}}
+
+
+def test_a_file_in_another_encoding_names_the_line_and_the_cure(tmp_path):
+    (tmp_path / "c.yml").write_bytes("a: 1\nb: größe\n".encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"c.yml:2: is not text in UTF-8 \(byte 10\); save it as UTF-8"):
+        load(tmp_path / "c.yml")

@@ -38,7 +38,7 @@ def test_a_duration_is_rounded_up_to_whole_seconds_and_no_further(written, secon
     ("written", "reason"),
     [
         ("90", "has no unit"),
-        ("1h30m", "is not a number with a unit"),
+        ("1h30", "is not a number with a unit"),
         ("10min", "unknown unit 'min'"),
         (0, "above 0"),
         ("0s", "above 0"),
@@ -179,3 +179,14 @@ def test_a_key_file_is_there_or_its_public_half_is(tmp_path):
 )
 def test_a_number_in_quotes_is_answered_with_what_to_write(value, whole, cure):
     assert cure_for_number(value, whole=whole) == cure
+
+
+@pytest.mark.parametrize(
+    ("written", "cure"),
+    [("1h30m", "write 90m"), ("1d 12h", "write 36h"), ("1 hour", "did you mean 1h?"), ("30min", "did you mean 30m?")],
+)
+def test_a_duration_in_other_spellings_is_written_out_and_that_works(written: str, cure: str) -> None:
+    with pytest.raises(ValueError, match="; ") as caught:
+        parse_duration_s(written)
+    assert str(caught.value).endswith(cure)
+    assert parse_duration_s(cure.split()[-1].strip("?")) > 0
