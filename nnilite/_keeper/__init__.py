@@ -64,6 +64,11 @@ node_run           what both have in common
 node_processes     these processes, with their output and their end
 node_link          the connections between nodes
 node_records       what the first node keeps of all ranks
+launcher           what mpirun and horovodrun need to start the ranks on the nodes
+launched_processes  the launcher, what it runs on this node, and the ranks that come of it
+launch_agent       the program `ssh` of a launcher: it runs a command on another node
+agent_desk         the first node's side of these commands
+rank_program       what a launcher starts as a rank: it becomes the trial's command
 rank_variables     the variables with which processes find each other
 saving             nothing of this, for an attempt without a shared storage
 use                how much processor time and memory the trial uses
@@ -160,7 +165,11 @@ _FOR_PRELOAD = ("preload_program", "preloaded_start", "preloader", "python_comma
 _FOR_MANY_TRIALS = tuple(f"nnilite/_keeper/{module}.py" for module in ("fork_server", "local_link", *_FOR_PRELOAD))
 _FOR_STORAGE = ("code_fetch", "enclosed", "saver", "storage", "storage_choice", "storage_http")
 _FOR_NODES = (
+    "agent_desk",
     "first_node",
+    "launch_agent",
+    "launched_processes",
+    "launcher",
     "node",
     "node_link",
     "node_processes",
@@ -168,6 +177,7 @@ _FOR_NODES = (
     "node_run",
     "node_start",
     "other_node",
+    "rank_program",
     "rank_variables",
 )
 _MAIN = """import sys

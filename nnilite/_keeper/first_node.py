@@ -7,14 +7,19 @@ in `roles.json` and `roles/` (see `node_records`).
 from __future__ import annotations
 
 import base64
+import os
 import re
 import socket
 import time
 
 from . import node_link
+from .agent_desk import AgentDesk
+from .exit_code import sentence
+from .launcher import PROGRAMS
 from .node_link import Guest, LinkBroken, NodeConnection
 from .node_records import NodeRecords
 from .node_run import BEAT_S, GATHER_S, LOST_S, Ended, NodeRun, find_interface
+from .output import OutputFile
 from .rank_variables import Layout
 
 TYPE_CHECKING = False
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
 
 _PART_S = 3.0
 _ROOM_S = 60.0  # how long a full disk is waited for when all ranks have ended
+_LAST_BYTES = 2000
 
 
 class FirstNode(NodeRun):
@@ -37,14 +43,17 @@ class FirstNode(NodeRun):
         self._runs: Dict[int, str] = {}
         self._silent_s = dict.fromkeys(self._others, 0.0)
         self._hello: Dict[int, Dict[str, Any]] = {}
-        self._records: Dict[int, Dict[str, Any]] = {}  # of ranks elsewhere
         self._done: set[int] = set()
         self._guests: List[Guest] = []
         self._listener: Optional[socket.socket] = None
         self._layout: Optional[Layout] = None
         self._next_beat = 0.0
-        self._kept = NodeRecords(folder)
+        self._records = NodeRecords(folder)
         self._room_until = 0.0
+        self._desk = AgentDesk()
+        # The launcher has failed, and so far that is the only reason; that of a rank or of a node would say more.
+        self._by_launcher = False
+        self._has_ended_launcher = False
 
     def run(self) -> None:
         """Run the trial to its end. Raises: Ended."""
@@ -67,13 +76,16 @@ class FirstNode(NodeRun):
         """Agree on the layout and start. Raises: Ended."""
         here = [own, *(self.own_node() for _ in range(1, int(self.plan["here"])))]
         nodes = [*here, *(self._hello[node] for node in self._others)]
-        self._layout = Layout(nodes, node_link.free_ports(1)[0])
         first = self._lines.get(1)
+        if self.is_launched and self._others:
+            lines = [self._lines.get(node) for node in self._others]
+            self._desk.name(nodes, [first.here if first else "", *(line.there if line else "" for line in lines)])
+        self._layout = Layout(nodes, node_link.free_ports(1)[0])
         for node in self._others:
             self._send(node, self._start_message())
         master = first.here if first else "127.0.0.1"
         self.start(self._layout, list(range(len(here))), master, find_interface(master))
-        self._write_records()
+        self._records.write(self.processes.records)
 
     def _start_message(self) -> Dict[str, Any]:
         assert self._layout is not None
@@ -87,16 +99,21 @@ class FirstNode(NodeRun):
                 if record["state"] == "FAILED":
                     self._fail(record, self.processes.last_lines(record["rank"]))
             if ended:
-                self._write_records()
+                self._records.write(self.processes.records)
             if self.terminated and not self.ending:
                 self.end_all("canceled by SIGTERM")
+            self._follow_launcher()
             if self.ending:
                 self._tell_all({"end": True})
             if self.processes.over and (self.overdue or len(self._done) == len(self._others)):
                 break
             self._hear()
-        self._write_records()
-        self._kept.close()
+        silent = [node for node in self._others if node not in self._done]
+        if silent and self._by_launcher:
+            host = self._hello[silent[0]]["host"]
+            self._decide("node {} ({}) has not answered".format(silent[0], host), "machine")
+        self._records.write(self.processes.records)
+        self._records.close()
         self._part()
         raise Ended(self.why, self.cause)
 
@@ -110,29 +127,52 @@ class FirstNode(NodeRun):
     def _fail(self, record: Mapping[str, Any], lines: str) -> None:
         """End all, since a process has failed."""
         why = "rank {} on {}: {}".format(record["rank"], record["host"], record["reason"])
-        self.end_all("\n".join(part for part in (why, lines) if part), "", record["exitCode"])
+        self._decide("\n".join(part for part in (why, lines) if part), "", record["exitCode"])
+
+    def _decide(self, why: str, cause: str = "", code: Optional[int] = None) -> None:
+        """End all for this reason, unless they end for one already that says as much."""
+        if self._by_launcher:
+            self.why, self.cause, self.code = why, cause, code
+            self._by_launcher = False
+        self.end_all(why, cause, code)
+
+    def _follow_launcher(self) -> None:
+        """End all when the launcher has ended, and the launcher when all ranks have ended."""
+        code = self.processes.launcher_code
+        if code is not None and not self.ending:
+            name = PROGRAMS[self.plan["launcher"]]
+            why = "{} on {}: {}".format(name, os.uname().nodename, sentence(code)) if code else ""
+            lines = OutputFile(self.folder.stderr, 0).last(_LAST_BYTES) if code else ""
+            self.end_all("\n".join(part for part in (why, lines) if part), "", code or None)
+            self._by_launcher = bool(code)
+        runs = self._records.any_runs_elsewhere or self.processes.runs_ranks
+        if self.ending and not runs and not self._has_ended_launcher:
+            self._has_ended_launcher = True
+            self.processes.end_launcher()
 
     def _hear(self) -> None:
         """Wait a moment for messages and take them."""
-        lines = [*self._lines.values(), *(guest.line for guest in self._guests)]
+        lines = [*self._lines.values(), *(guest.line for guest in self._guests), *self._desk.lines]
         lived_s = self.wait(lines, [self._listener] if self._listener else [])
         self._welcome()
         for node, line in list(self._lines.items()):
             self._take_all(node, line)
+        self._desk.hear()
+        while self._desk.changed:
+            node = self._desk.changed.pop()
+            self._send(node, {"commands": self._desk.wanted(node)})
         for node in self._others:
             self._silent_s[node] += lived_s
             if node in self._hello and node not in self._done and self._silent_s[node] > LOST_S:
                 host = self._hello[node]["host"]
                 self._done.add(node)
-                for record in self._records.values():
-                    if record.get("node") == node and record.get("state") == "RUNNING":
-                        record.update(state="LOST", reason="its node was lost", ended=time.time())
-                self.end_all("node {} ({}) was silent for {:g} s".format(node, host, LOST_S), "machine")
+                self._records.lose(node)
+                self._decide("node {} ({}) was silent for {:g} s".format(node, host, LOST_S), "machine")
         if time.monotonic() > self._next_beat:
             self._next_beat = time.monotonic() + BEAT_S
-            self._tell_all({"beat": True, "have": self._have()} if self._kept.lacking else {"beat": True})
-            if not self._kept.are_written:
-                self._write_records()
+            self._tell_all({"beat": True, "have": self._records.sizes()} if self._records.lacking else {"beat": True})
+            if not self._records.are_written:
+                self._records.write(self.processes.records)
 
     def _take_all(self, node: int, line: NodeConnection) -> None:
         try:
@@ -159,6 +199,9 @@ class FirstNode(NodeRun):
                 continue
             self._guests.remove(guest)
             node, run = found or (-1, "")
+            if node == node_link.AGENT and self.is_launched:
+                self._desk.welcome(guest.line)
+                continue
             if node not in self._others or self._runs.setdefault(node, run) != run:
                 guest.line.close()
                 continue
@@ -166,36 +209,37 @@ class FirstNode(NodeRun):
                 self._lines[node].close()
             self._lines[node] = guest.line
             self._silent_s[node] = 0.0
-            self._send(node, {"have": self._have()})
+            self._send(node, {"have": self._records.sizes(), "have_of_commands": self._desk.received(node)})
             if self._layout is not None:
                 self._send(node, self._start_message())
-
-    def _have(self) -> Dict[str, int]:
-        """Return how much of the output of ranks elsewhere is here."""
-        return {str(rank): self._kept.size(rank) for rank in self._records}
+                self._send(node, {"commands": self._desk.wanted(node)})
 
     def _handle_message(self, node: int, message: Mapping[str, Any]) -> None:
         """Take a message of a node, which has proven that it belongs to the trial."""
         if "hello" in message and node not in self._hello:
             self._hello[node] = _checked_hello(message["hello"])
         for record in message.get("ranks") or []:
-            self._records[int(record["rank"])] = record
-            if record.get("state") == "FAILED" and not self.ending:
+            self._records.take(record)
+            if record.get("state") == "FAILED":
                 self._fail(record, str(record.get("lines") or ""))
         if "output" in message:
             rank, offset, data = message["output"]
-            self._kept.add_output(int(rank), int(offset), base64.b64decode(data))
-        if message.get("leaving") and not self.ending:
+            self._records.add_output(int(rank), int(offset), base64.b64decode(data))
+        if "output_of_command" in message:
+            number, offset, data = message["output_of_command"]
+            self._desk.add_output(node, int(number), int(offset), base64.b64decode(data))
+        self._desk.note_states(node, message.get("commands") or {})
+        if message.get("leaving"):
             host = self._hello.get(node, {}).get("host", "?")
-            self.end_all("node {} ({}): {}".format(node, host, message["leaving"]), str(message.get("cause") or ""))
+            self._decide("node {} ({}): {}".format(node, host, message["leaving"]), str(message.get("cause") or ""))
         if message.get("done") and self._has_all_of(node):
             self._done.add(node)
         if message.get("ranks"):
-            self._write_records()
+            self._records.write(self.processes.records)
 
     def _has_all_of(self, node: int) -> bool:
         """Return whether all output of a node is here, or the disk has been full for too long."""
-        if not any(self._records.get(rank, {}).get("node") == node for rank in self._kept.lacking):
+        if not self._records.lack_output_of(node):
             return True
         self._room_until = self._room_until or time.monotonic() + _ROOM_S
         return time.monotonic() > self._room_until
@@ -213,10 +257,6 @@ class FirstNode(NodeRun):
     def _tell_all(self, message: Dict[str, Any]) -> None:
         for node in self._others:
             self._send(node, message)
-
-    def _write_records(self) -> None:
-        """Write what is known of all ranks to `roles.json`."""
-        self._kept.write({**self._records, **self.processes.records})
 
 
 def _checked_hello(hello: Any) -> Dict[str, Any]:

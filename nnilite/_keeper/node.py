@@ -18,15 +18,19 @@ from .folder import Folder
 from .node_run import Ended
 from .other_node import OtherNode
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
 _NO_RANKS = 4
 
 
-def main(directory: str) -> int:
+def main(arguments: List[str]) -> int:
     """Run this node's part of the trial in the folder. Return the exit code of the command."""
-    folder = Folder(directory)
+    folder = Folder(arguments[0])
     plan = folder.read("plan")
     if plan is None:
-        sys.stderr.write("the plan of the nodes is gone from {}\n".format(directory))
+        sys.stderr.write("the plan of the nodes is gone from {}\n".format(folder.path))
         return _NO_RANKS
     node = FirstNode(plan, folder) if int(plan["node"]) == 0 else OtherNode(plan, folder)
     try:
@@ -40,6 +44,7 @@ def main(directory: str) -> int:
         if not node.processes.over:
             node.end_all("")
             node.processes.kill()
+        node.processes.close()
     if node.is_told_to_end and not node.terminated:
         return 0  # the first node reports why: a platform that counts failed nodes would take this for another failure
     if str(ended) and not node.terminated:

@@ -30,6 +30,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+AGENT = -2
+"""In the place of a node's number: a launcher's program on the first node, which runs commands on others."""
+
 _PORTS, _FIRST_PORT, _LAST_PORT = 16, 20000, 32000
 _MAX_LINE_BYTES = 4_000_000
 _MAX_WAITING_BYTES = 64_000_000
@@ -276,17 +279,22 @@ class Caller:
 
     def _try(self) -> None:
         while True:
-            for address in self._addresses:
-                try:
-                    line = self._ensure_connected(address)
-                except OSError as error:
-                    self.trouble = "{} port {}: {}".format(address[0], address[1], error)
-                    continue
+            line = self.connect()
+            if line is not None:
                 with self._lock:
                     self._made.append(line)
                 self._wake()
                 return
             time.sleep(_AGAIN_S)
+
+    def connect(self) -> Optional[NodeConnection]:
+        """Try all addresses once. Return the connection; None if the first node is at none of them."""
+        for address in self._addresses:
+            try:
+                return self._ensure_connected(address)
+            except OSError as error:
+                self.trouble = "{} port {}: {}".format(address[0], address[1], error)
+        return None
 
     def _ensure_connected(self, address: Tuple[str, int]) -> NodeConnection:
         """Connect and prove both ends to each other. Raises: OSError."""

@@ -19,25 +19,11 @@ from .rank_variables import variables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping, Sequence
+    from typing import Any, Dict, List, Mapping, Optional
 
     from .rank_variables import Layout
 
 _LAST_BYTES = 2000
-_PROGRAMS = {
-    "mpi": ("mpirun", "-np", "{size}"),
-    "horovod": ("horovodrun", "-np", "{size}", "-H", "localhost:{size}"),
-}
-"""What starts all processes of one machine; each of these programs has its own way to tell them their ranks."""
-_FOR_MPI = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_rmaps_base_oversubscribe": "1",
-    "PRTE_ALLOW_RUN_AS_ROOT": "1",
-    "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-}
-"""Open MPI 4 and 5 run as any user, and more processes than there are processors, as the other launchers do."""
 
 
 class NodeProcesses:
@@ -46,6 +32,9 @@ class NodeProcesses:
     def __init__(self, plan: Mapping[str, Any], folder: str) -> None:
         self.records: Dict[int, Dict[str, Any]] = {}  # by rank, as they are shown
         self.logs: Dict[int, OutputFile] = {}
+        self.command_logs: Dict[
+            int, OutputFile
+        ] = {}  # what a launcher's commands print; it has some only if it starts ranks
         self._plan = plan
         self._folder = folder
         self._running: Dict[int, subprocess.Popen[bytes]] = {}
@@ -54,15 +43,20 @@ class NodeProcesses:
     def over(self) -> bool:
         return not self._running
 
+    @property
+    def runs_ranks(self) -> bool:
+        return bool(self._running)
+
+    @property
+    def launcher_code(self) -> Optional[int]:
+        """The exit code of the launcher, if there is one here and it has ended."""
+        return None
+
     def start(self, layout: Layout, nodes: List[int], master: str, more: Mapping[str, str]) -> None:
         """Start the processes of these nodes. Raises: OSError, and then some of them may run."""
         os.makedirs(os.path.join(self._folder, "roles"), mode=0o700, exist_ok=True)
         gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         shares = _shares(gpus.split(",") if gpus else [], len(nodes))
-        if self._plan["launcher"] in _PROGRAMS:
-            env = dict(more, **_FOR_MPI, **variables(layout, 0, 0, master, self._plan["launcher"]))
-            self._start(0, 0, str(layout.nodes[0]["host"]), env, _PROGRAMS[self._plan["launcher"]], layout.size)
-            return
         for place, node in enumerate(nodes):
             share = shares[place]
             own = dict(more, CUDA_VISIBLE_DEVICES=",".join(share)) if share else dict(more)
@@ -71,24 +65,24 @@ class NodeProcesses:
                 env = dict(own, **variables(layout, node, local, master, self._plan["launcher"]))
                 self._start(int(env["RANK"]), node, str(layout.nodes[node]["host"]), env)
 
-    def _start(
-        self, rank: int, node: int, host: str, env: Dict[str, str], program: Sequence[str] = (), size: int = 0
-    ) -> None:
+    def _start(self, rank: int, node: int, host: str, env: Dict[str, str]) -> None:
         env = dict(os.environ, **env)
         log = None
         if rank:
-            env.update(self._silenced(rank))
+            env.update(silenced(self._folder, rank))
             self.logs[rank] = OutputFile(self._log_path(rank), self._plan["max_output_bytes"])
             log = os.open(self._log_path(rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        shell = next((shell for shell in ("/bin/bash", "/usr/bin/bash") if os.path.exists(shell)), "/bin/sh")
-        words = [*(word.format(size=size) for word in program), shell, "-c", self._plan["command"]]
+        words = [find_shell(), "-c", self._plan["command"]]
         try:
             child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
         finally:
             if log is not None:
                 os.close(log)
         self._running[rank] = child
-        self.records[rank] = {
+        self.records[rank] = self._new_record(rank, node, host, time.time())
+
+    def _new_record(self, rank: int, node: int, host: str, started: float) -> Dict[str, Any]:
+        return {
             "role": "rank",
             "rank": rank,
             "node": node,
@@ -97,20 +91,10 @@ class NodeProcesses:
             "state": "RUNNING",
             "exitCode": None,
             "reason": "",
-            "started": time.time(),
+            "started": started,
             "ended": None,
             "log": "rank-{}.log".format(rank) if rank else None,
         }
-
-    def _silenced(self, rank: int) -> Dict[str, str]:
-        """Return the variables of a rank whose reports do not count, also for NNI's own package in an image."""
-        own = os.path.join(self._folder, ".ranks", str(rank))
-        os.makedirs(os.path.join(own, ".nni"), mode=0o700, exist_ok=True)
-        parameters = os.path.join(self._folder, "parameter.cfg")
-        target = os.path.join(own, "parameter.cfg")
-        if os.path.exists(parameters) and not os.path.lexists(target):
-            os.symlink(parameters, target)
-        return {"NNI_SYS_DIR": own, "NNILITE_METRICS": os.path.join(own, ".nni", "metrics")}
 
     def _log_path(self, rank: int) -> str:
         return os.path.join(self._folder, "roles", "rank-{}.log".format(rank))
@@ -131,14 +115,24 @@ class NodeProcesses:
         return ended
 
     def last_lines(self, rank: int) -> str:
-        """Return the last lines that a rank has printed; "" for rank 0, whose output is the trial's."""
+        """Return the last lines that a rank has printed; "" for one whose output is the trial's."""
         return self.logs[rank].last(_LAST_BYTES) if rank in self.logs else ""
 
     def cut_logs(self) -> None:
         """Keep the logs below their cap. Raises: OSError."""
-        for output in self.logs.values():
+        for output in [*self.logs.values(), *self.command_logs.values()]:
             output.grown()
             output.cut()
+
+    def run_commands(self, wanted: Mapping[int, Optional[str]]) -> None:
+        """Run the commands of a launcher on another node; there is none where this program starts all processes."""
+
+    def command_states(self) -> Dict[int, Optional[int]]:
+        """Return the exit codes of such commands by their numbers; None for those that run."""
+        return {}
+
+    def end_launcher(self) -> None:
+        """Let the launcher end, once there are no ranks."""
 
     def end(self) -> None:
         """Send SIGTERM to all, what they have started included. This program gets it, too."""
@@ -155,6 +149,28 @@ class NodeProcesses:
                     os.kill(int(name), signal.SIGKILL)
                 except ProcessLookupError:  # it has just ended
                     continue
+
+    def close(self) -> None:
+        """Leave nothing behind: all of them are in the group, which ends with this program."""
+
+
+def find_shell() -> str:
+    """Return the shell that runs a trial's command."""
+    return next((shell for shell in ("/bin/bash", "/usr/bin/bash") if os.path.exists(shell)), "/bin/sh")
+
+
+def silenced(folder: str, rank: int) -> Dict[str, str]:
+    """Return the variables of a rank whose reports do not count, also for NNI's own package in an image.
+
+    `folder`: that of its node. Raises: OSError.
+    """
+    own = os.path.join(folder, ".ranks", str(rank))
+    os.makedirs(os.path.join(own, ".nni"), mode=0o700, exist_ok=True)
+    parameters = os.path.join(folder, "parameter.cfg")
+    target = os.path.join(own, "parameter.cfg")
+    if os.path.exists(parameters) and not os.path.lexists(target):
+        os.symlink(parameters, target)
+    return {"NNI_SYS_DIR": own, "NNILITE_METRICS": os.path.join(own, ".nni", "metrics")}
 
 
 def _shares(gpus: List[str], nodes: int) -> List[List[str]]:

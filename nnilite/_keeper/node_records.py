@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
 
 from . import plain_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Set
+    from typing import Any, Dict, List, Mapping, Set
 
     from .folder import Folder
 
@@ -28,8 +29,31 @@ class NodeRecords:
         self.lacking: Set[int] = set()
         self.are_written = True
         self._folder = folder
+        self._elsewhere: Dict[int, Dict[str, Any]] = {}  # records by rank
         self._path = os.path.join(folder.path, "roles.json")
         self._draft = os.path.join(folder.inner, "roles.new")
+
+    @property
+    def any_runs_elsewhere(self) -> bool:
+        return any(record.get("state") == "RUNNING" for record in self._elsewhere.values())
+
+    def take(self, record: Dict[str, Any]) -> None:
+        """Take how a rank elsewhere is now, as its node says. Raises: KeyError, TypeError, ValueError."""
+        self._elsewhere[int(record["rank"])] = record
+
+    def lose(self, node: int) -> None:
+        """Note that a node was lost with its ranks."""
+        for record in self._elsewhere.values():
+            if record.get("node") == node and record.get("state") == "RUNNING":
+                record.update(state="LOST", reason="its node was lost", ended=time.time())
+
+    def lack_output_of(self, node: int) -> bool:
+        """Return whether output of a node's ranks could not be written."""
+        return any(self._elsewhere.get(rank, {}).get("node") == node for rank in self.lacking)
+
+    def sizes(self) -> Dict[str, int]:
+        """Return how much of the output of each rank elsewhere is here."""
+        return {str(rank): self.size(rank) for rank in self._elsewhere}
 
     def size(self, rank: int) -> int:
         """Return how much of the output of a rank elsewhere is here."""
@@ -58,8 +82,9 @@ class NodeRecords:
                 self._folder.add_to_log("output of rank {} cannot be written now: {}".format(rank, error))
             self.lacking.add(rank)
 
-    def write(self, known: Dict[int, Dict[str, Any]]) -> None:
-        """Write the records of all ranks. If that fails, it can be tried again."""
+    def write(self, own: Mapping[int, Dict[str, Any]]) -> None:
+        """Write the records of all ranks. If that fails, it can be tried again. `own`: those of ranks on this node."""
+        known = {**self._elsewhere, **own}
         entries: List[Any] = [
             {key: known[rank][key] for key in known[rank] if key != "lines"} for rank in sorted(known)
         ]

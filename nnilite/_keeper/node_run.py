@@ -10,6 +10,8 @@ import sys
 import time
 
 from . import node_link
+from .launched_processes import LaunchedProcesses
+from .launcher import PROGRAMS, find_missing
 from .node_processes import NodeProcesses
 
 TYPE_CHECKING = False
@@ -47,7 +49,9 @@ class NodeRun:
         self.plan = plan
         self.folder = folder
         self.number = int(plan["node"])
-        self.processes = NodeProcesses(plan, folder.path)
+        self.is_launched = plan["launcher"] in PROGRAMS
+        kind = LaunchedProcesses if self.is_launched else NodeProcesses
+        self.processes: NodeProcesses = kind(plan, folder.path)
         self.why = ""  # why all must end; "" if they need not
         self.cause = ""
         self.code: Optional[int] = None  # of the process that has failed
@@ -88,13 +92,16 @@ class NodeRun:
 
     def own_node(self) -> Dict[str, Any]:
         """Return what this node adds to the layout. Raises: Ended."""
+        missing = find_missing(self.plan["launcher"]) if self.number == 0 else ""
+        if missing:
+            raise Ended("{} was not found on {}; install it there, or set another launcher".format(missing, _host()))
         count = self.plan["processes"]
         if count == "gpu":
             count = _visible_gpus() // int(self.plan["here"])
             if count == 0:
-                raise Ended("processesPerNode is gpu, but {} shows no GPU; set a number".format(os.uname().nodename))
+                raise Ended("processesPerNode is gpu, but {} shows no GPU; set a number".format(_host()))
         ports = node_link.free_ports(int(count)) if self.plan["launcher"] == "tensorflow" else []
-        host = os.environ.get("NNILITE_HOST") or os.uname().nodename
+        host = os.environ.get("NNILITE_HOST") or _host()
         return {"host": host, "processes": int(count), "ports": ports}
 
     def end_all(self, why: str, cause: str = "", code: Optional[int] = None) -> None:
@@ -141,8 +148,12 @@ class NodeRun:
             more["NNILITE_DISCOVER_HOSTS"] = os.path.join(self.folder.inner, "discover_hosts.sh")
             self.processes.start(layout, nodes, master, more)
         except OSError as error:
-            text = "the processes cannot be started on {}: {}".format(os.uname().nodename, error)
+            text = "the processes cannot be started on {}: {}".format(_host(), error)
             raise Ended(text, "machine") from error
+
+
+def _host() -> str:
+    return os.uname().nodename
 
 
 def _visible_gpus() -> int:

@@ -40,8 +40,8 @@ _ASK_S = 30.0
 _IN_LOG_BYTES = 200_000  # of each rank, on platforms where a log of theirs takes it
 _MAIN = """import sys
 sys.path.insert(0, sys.argv[1])
-from nnilite._keeper.node import main
-sys.exit(main(sys.argv[2]))
+from nnilite._keeper.{} import main
+sys.exit(main(sys.argv[2:]))
 """
 
 
@@ -127,7 +127,11 @@ def command(spec: Spec, folder: Folder) -> str:
     if not folder.write("plan", plan):
         raise OSError("the plan of the nodes cannot be written to {}".format(path))
     os.chmod(path, 0o600)
+    return "exec " + words_of("node", folder.path)
+
+
+def words_of(module: str, folder: str) -> str:
+    """Return what a shell runs to start a module of this package, with the folder of its node."""
     # The folder or the zipapp from which this program runs.
     place = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    words = [sys.executable, "-I", "-S", "-c", _MAIN, place, folder.path]
-    return "exec " + " ".join(map(shlex.quote, words))
+    return " ".join(map(shlex.quote, [sys.executable, "-I", "-S", "-c", _MAIN.format(module), place, folder]))

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List, Mapping, Optional, Tuple
 
     from .folder import Folder
+    from .output import OutputFile
 
 _RECONNECT_S = 15.0  # silence after which a node connects again
 _PIECE_BYTES = 128 * 1024
 _MAX_WAITING_BYTES = 1_000_000
+_OF_RANK, _OF_COMMAND = "output", "output_of_command"
 
 
 class OtherNode(NodeRun):
@@ -34,8 +36,9 @@ class OtherNode(NodeRun):
         self._line: Optional[NodeConnection] = None
         self._silent_s = 0.0
         self._hello: Dict[str, Any] = {}
-        # How much of each rank's output the first node has, once it says so.
-        self._sent: Optional[Dict[int, int]] = None
+        # How much of the output of each rank and command the first node has, once it says so.
+        self._sent: Optional[Dict[Tuple[str, int], int]] = None
+        self._told_states: Dict[int, Optional[int]] = {}
         self._over = False
         self._leaving: Dict[str, Any] = {}
         self._begun = False
@@ -104,6 +107,7 @@ class OtherNode(NodeRun):
             ranks = [dict(record, lines=self._lines_of(record)) for record in self.processes.records.values()]
             self._line.send({"ranks": ranks if changed or self._tell_again or over else []})
         whole = self._send_output(over)
+        self._tell_states()
         if over and whole:
             self._line.send({"done": True})
         self._tell_again = False
@@ -111,34 +115,59 @@ class OtherNode(NodeRun):
     def _lines_of(self, record: Mapping[str, Any]) -> str:
         return self.processes.last_lines(record["rank"]) if record["state"] == "FAILED" else ""
 
-    def _send_output(self, over: bool) -> bool:
-        """Send what ranks have printed; what a cut may still change goes after the end. Return whether it has all."""
+    def _tell_states(self) -> None:
+        """Tell how the launcher's commands have ended, each after all of its output. Raises: LinkBroken."""
         assert self._line is not None
+        if self._sent is None:
+            return
+        states: Dict[int, Optional[int]] = {}
+        for number, code in self.processes.command_states().items():
+            output = self.processes.command_logs.get(number)
+            whole = output is None or self._sent.get((_OF_COMMAND, number), 0) >= output.size
+            states[number] = code if whole else None
+        if self._tell_again or states != self._told_states:
+            self._line.send({"commands": states})
+            self._told_states = states
+
+    def _send_output(self, over: bool) -> bool:
+        """Send what ranks and commands have printed; what a cut may still change goes after the end.
+
+        Return whether the first node has all. Raises: LinkBroken.
+        """
         if self._sent is None:  # what was on its way when a connection broke may be lost
             return False
-        whole = True
-        for rank, output in self.processes.logs.items():
-            output.grown()
-            end = output.size if over else min(output.size, output.stable)
-            at = self._sent.get(rank, 0)
-            while at < end and self._line.waiting_bytes < _MAX_WAITING_BYTES:
-                try:
-                    data = output.read(at, min(_PIECE_BYTES, end - at))
-                except OSError as error:
-                    self.folder.add_to_log("{} cannot be read: {}".format(output.path, error))
-                    data = b""
-                if not data:
-                    at = end  # there is no more to be had
-                    break
-                self._line.send({"output": [rank, at, base64.b64encode(data).decode("ascii")]})
-                at += len(data)
-            self._sent[rank] = at
-            whole = whole and at >= end
-        return whole
+        states = self.processes.command_states()
+        whole = [self._send_one(_OF_RANK, rank, output, over) for rank, output in self.processes.logs.items()]
+        for number, output in self.processes.command_logs.items():
+            whole.append(self._send_one(_OF_COMMAND, number, output, over or states[number] is not None))
+        return all(whole)
+
+    def _send_one(self, kind: str, number: int, output: OutputFile, over: bool) -> bool:
+        """Send what one rank or command has printed. Return whether the first node has all. Raises: LinkBroken."""
+        assert self._line is not None
+        assert self._sent is not None
+        output.grown()
+        end = output.size if over else min(output.size, output.stable)
+        at = self._sent.get((kind, number), 0)
+        while at < end and self._line.waiting_bytes < _MAX_WAITING_BYTES:
+            try:
+                data = output.read(at, min(_PIECE_BYTES, end - at))
+            except OSError as error:
+                self.folder.add_to_log("{} cannot be read: {}".format(output.path, error))
+                data = b""
+            if not data:
+                at = end  # there is no more to be had
+                break
+            self._line.send({kind: [number, at, base64.b64encode(data).decode("ascii")]})
+            at += len(data)
+        self._sent[kind, number] = at
+        return at >= end
 
     def _handle_message(self, message: Mapping[str, Any]) -> None:
         if "have" in message:
-            self._sent = {int(rank): int(size) for rank, size in message["have"].items()}
+            self._sent = {(_OF_RANK, int(rank)): int(size) for rank, size in message["have"].items()}
+            received = message.get("have_of_commands") or {}
+            self._sent.update({(_OF_COMMAND, int(number)): int(size) for number, size in received.items()})
         if "start" in message and not self._begun and not self.ending:
             self._begun = True
             told = message["start"]
@@ -150,6 +179,8 @@ class OtherNode(NodeRun):
                 self._leaving = {"leaving": str(error), "cause": error.cause}
                 self.end_all(str(error), error.cause)
             self._tell_again = True
+        if "commands" in message:
+            self.processes.run_commands({int(number): text for number, text in message["commands"].items()})
         if message.get("end") and not self.ending:
             self.is_told_to_end = True
             self.end_all("ended, since another node has ended")

@@ -24,6 +24,10 @@ class Layout:
         """Return the rank of the first process of a node."""
         return sum(int(entry["processes"]) for entry in self.nodes[:node])
 
+    def node_of(self, rank: int) -> int:
+        """Return the node on which a rank runs."""
+        return max(node for node in range(len(self.nodes)) if self.first_rank(node) <= rank)
+
     def host_file(self) -> str:
         """Return the host file of mpirun and horovodrun."""
         return "".join("{} slots={}\n".format(node["host"], node["processes"]) for node in self.nodes)

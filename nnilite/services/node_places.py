@@ -1,4 +1,4 @@
-"""For services whose platform starts the same job on all nodes of a distributed trial: how each finds its place."""
+"""For services that run trials on several nodes: the launchers, and how each node finds its place."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 from nnilite.records import Json
 from nnilite.service import Job
 
-LAUNCHERS = ("torch", "jax", "tensorflow", "none")
-"""What works where the platform starts the same job on all nodes."""
+LAUNCHERS = ("torch", "mpi", "horovod", "jax", "tensorflow", "none")
+"""What works where the keepers of all nodes meet."""
 
 
 def on_its_nodes(job: Job, node_variable: str, first_variables: Sequence[str], *, shared: bool = False) -> Job:

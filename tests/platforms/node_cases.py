@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from shutil import which
 from typing import Any
 
 import pytest
@@ -72,8 +73,9 @@ class NodeCases:
         """Take away the second node of a job that runs."""
         raise NotImplementedError
 
-    def _meet(self, bench: ReadingBench, *more: str) -> str:
-        return bench.run(" ".join([bench.interpreter(MEETING), *more]), distributed=ON_TWO, parameters={"x": 3})
+    def _meet(self, bench: ReadingBench, *more: str, launcher: str = "torch") -> str:
+        command = " ".join([bench.interpreter(MEETING), *more])
+        return bench.run(command, distributed={**ON_TWO, "launcher": launcher}, parameters={"x": 3})
 
     def _stay(self, bench: ReadingBench) -> str:
         """Start a trial whose ranks stay; rank 0 reports the processes on its node."""
@@ -85,6 +87,11 @@ class NodeCases:
     def test_the_ranks_of_a_trial_meet_on_two_nodes_and_report_once(self, make_bench, by_log):
         with make_bench(by_log) as bench:
             check_meeting(bench.finish(self._meet(bench)))
+
+    @pytest.mark.long
+    @pytest.mark.skipif(which("mpirun") is None, reason="there is no mpirun; install the package openmpi-bin")
+    def test_the_ranks_that_mpirun_starts_on_two_nodes_meet(self, bench):
+        check_meeting(bench.finish(self._meet(bench, launcher="mpi")))
 
     def test_a_rank_that_fails_on_the_other_node_ends_all_and_is_the_reason(self, bench):
         name = self._meet(bench, "3")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from shutil import which
 
 import pytest
 
@@ -100,6 +101,15 @@ EACH = pytest.mark.parametrize("platform", KINDS.values(), ids=[key[2] for key i
 def test_the_ranks_of_a_trial_meet_on_two_pods_and_report_once(open_nodes, spec):
     bench = open_nodes()
     check_meeting(bench.finish(meet(bench, **spec)))
+
+
+@EACH
+@pytest.mark.long
+@pytest.mark.skipif(which("mpirun") is None, reason="there is no mpirun; install the package openmpi-bin")
+def test_mpirun_starts_the_ranks_in_both_pods(open_nodes):
+    bench = open_nodes()
+    words = bench.interpreter(MEETING)
+    check_meeting(bench.finish(bench.run(words, distributed={**ON_TWO, "launcher": "mpi"}, parameters={"x": 3})))
 
 
 @EACH

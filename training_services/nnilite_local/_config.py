@@ -86,7 +86,6 @@ class LocalConfig:
                 )
 
 
-LAUNCHERS = ("torch", "mpi", "horovod", "jax", "tensorflow", "none")
 _PROGRAMS = {"mpi": "mpirun", "horovod": "horovodrun"}
 
 

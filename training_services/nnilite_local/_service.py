@@ -31,12 +31,13 @@ from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 from nnilite.services.gpu import environment, use_of
 from nnilite.services.keeper_folder import check_stream, copy_attempt
+from nnilite.services.node_places import LAUNCHERS
 from nnilite.services.preloading import make_order, try_to_preload
 from nnilite.services.section_fields import GPU_PLACE, gpus_of, nodes_of
 from nnilite.services.slots import SlotDesk, SlotTerms, SlotTrouble
 from nnilite.services.worker_side import FolderLooks, HostMeter, SlowFolder, started_at, write_private
 from nnilite_local._attempt_folder import AttemptFolder
-from nnilite_local._config import IGNORED, LAUNCHERS, LocalConfig, check_launcher
+from nnilite_local._config import IGNORED, LocalConfig, check_launcher
 from nnilite_local._dismissals import Dismissals, tidy
 from nnilite_local._endings import Endings
 from nnilite_local._fork_server_client import ForkServerClient

@@ -22,7 +22,6 @@ from nnilite_remote._machine import Machine
 
 log = logging.getLogger(__name__)
 
-LAUNCHERS = ("torch", "jax", "tensorflow", "none")
 MEMBERS, LOST = "members", "lost"
 """In a handle: the handles of the job's other nodes; why the job was lost at its start."""
 

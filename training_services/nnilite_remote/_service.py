@@ -29,6 +29,7 @@ from nnilite.services.bootstrap import file_digest
 from nnilite.services.callback_address import callback_socket
 from nnilite.services.gpu import environment, use_of
 from nnilite.services.keeper_folder import check_stream, missing_output
+from nnilite.services.node_places import LAUNCHERS
 from nnilite.services.preloading import make_order
 from nnilite.services.section_fields import gpus_of
 from nnilite.services.slots import SlotTerms
@@ -40,7 +41,6 @@ from nnilite_remote._machine import Machine, MachineSupply
 from nnilite_remote._machine_choice import HostCandidate, choose_machines
 from nnilite_remote._machines import Machines, make_gpu_rules
 from nnilite_remote._nodes import (
-    LAUNCHERS,
     LOST,
     MEMBERS,
     check_nodes,

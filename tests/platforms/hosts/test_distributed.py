@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from meeting_ranks import MEETING
+from mpi_sum import SUM, library
 from nnilite.errors import NoCapacity
 from nnilite.service import JobState
 from nnilite.testing import eventually
@@ -20,7 +22,7 @@ ON_TWO = {"nodes": 2, "processes": 2, "launcher": "torch"}
 
 def leftovers(hosts) -> list[str]:
     """The processes of trials that are left on the hosts."""
-    found = [host.run("pgrep -af '[s]leep 61|NNILITE_RAN[K]' || true").strip() for host in hosts]
+    found = [host.run("pgrep -af '[s]leep 61|NNILITE_RAN[K]|[m]pirun|[o]rted' || true").strip() for host in hosts]
     return [text for text in found if text]
 
 
@@ -28,9 +30,9 @@ def command(*more: str) -> str:
     return " ".join(["python3", "-c", quoted(MEETING), *more])
 
 
-def started(bench, command: str) -> str:
+def started(bench, command: str, launcher: str = "torch") -> str:
     """Start a trial on two hosts as soon as both have been prepared; its name."""
-    job = bench.job(command, distributed=ON_TWO, parameters={"x": 3})
+    job = bench.job(command, distributed={**ON_TWO, "launcher": launcher}, parameters={"x": 3})
 
     def is_placed() -> bool:
         try:
@@ -114,3 +116,51 @@ def test_a_ddp_training_on_two_hosts_has_the_losses_of_one_process(hosts, settin
     section = {"platform": "remote", "machineList": [{"host": host.address, **login} for host in hosts[:2]]}
     section |= {"knownHostsFile": str(setting.known_hosts), "sshConfigFile": str(setting.ssh_config)}
     ddp.check(start(**{**ddp.config(), "trainingService": section}))
+
+
+@pytest.fixture
+def on_two_by_mpirun(hosts, setting, bench_of):
+    """A bench of two hosts with Open MPI, whose trials mpirun starts."""
+    if not library():
+        pytest.skip("there is no Open MPI; install the package openmpi-bin")
+    return bench_of(setting.config(*map(setting.machine, hosts[:2])), with_nodes=True)
+
+
+def by_mpirun(*more: str) -> dict[str, Any]:
+    return {"command": " ".join(["python3", "-c", quoted(SUM), *more]), "launcher": "mpi"}
+
+
+def test_the_ranks_that_mpirun_starts_on_two_hosts_compute_a_sum(hosts, on_two_by_mpirun):
+    bench = on_two_by_mpirun
+    name = started(bench, **by_mpirun())
+    assert bench.finish(name).values == [10]
+    target = bench.service.context.directory / "copy"
+    bench.call(bench.service.fetch(bench.handles[name], target))
+    roles = json.loads((target / "roles.json").read_text())
+    assert [(role["rank"], role["node"], role["exitCode"]) for role in roles] == [
+        (rank, rank // 2, 0) for rank in range(4)
+    ]
+    assert len({role["host"] for role in roles}) == 2
+    assert (target / "roles/rank-3.log").read_text().endswith("rank 3 of 4, local 1, has 10\n")
+    eventually(lambda: not leftovers(hosts), 30)
+
+
+def test_a_rank_of_mpirun_that_fails_on_the_other_host_ends_all_and_is_the_reason(hosts, on_two_by_mpirun):
+    bench = on_two_by_mpirun
+    status = bench.wait(started(bench, **by_mpirun("3")), JobState.FAILED)
+    assert "rank 3 on" in status.reason
+    assert "exit code 1\nrank 3 fails" in status.reason
+    eventually(lambda: not leftovers(hosts), 30)
+
+
+@pytest.mark.long
+def test_a_host_of_mpirun_that_loses_power_makes_the_trial_lost(hosts, on_two_by_mpirun):
+    bench = on_two_by_mpirun
+    name = started(bench, "exec sleep 61", "mpi")
+    eventually(lambda: sum(text.count("sleep 61") >= 2 for text in leftovers(hosts[:2])) == 2, 40)
+    other = next(host for host in hosts if host.address in bench.handles[name]["members"][0]["machine"])
+    other.power_off()
+    assert bench.wait(name, limit_s=120).state is JobState.LOST
+    eventually(lambda: not leftovers([host for host in hosts[:2] if host is not other]), 30)
+    other.power_on()
+    assert bench.wait(started(bench, "true")).state is JobState.SUCCEEDED

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from meeting_ranks import MEETING
+from mpi_sum import SUM, library
 from nnilite.testing import eventually
 
 pytestmark = [
@@ -26,7 +27,7 @@ def write_canonical(running, trial, path) -> bytes:
 
 def leftovers(lab) -> list[str]:
     """The processes of trials that are left on the nodes."""
-    found = [node.run("pgrep -af '[t]rial.py|_keepe[r]' || true").strip() for node in lab.nodes]
+    found = [node.run("pgrep -af '[t]rial.py|_keepe[r]|[o]rted' || true").strip() for node in lab.nodes]
     return [text for text in found if text]
 
 
@@ -52,6 +53,21 @@ def test_a_rank_that_fails_on_another_node_ends_all_and_is_the_reason(begin, slu
     assert trial["state"] == "FAILED"
     assert trial["reason"].startswith("rank 5 on n3: exit code 1")
     assert "rank 5 fails" in trial["reason"]
+    eventually(lambda: not leftovers(slurm_lab), 20)
+
+
+@pytest.mark.skipif(library() is None, reason="there is no Open MPI; install the package openmpi-bin")
+def test_mpirun_starts_the_ranks_on_all_nodes_of_an_allocation_without_slurm(begin, slurm_lab):
+    by_mpirun = {**ON_THREE, "launcher": "mpi"}
+    running = begin(SUM, "python3 trial.py", distributed=by_mpirun, maxTrialNumber=1, trialConcurrency=1)
+    running.wait("DONE", timeout_s=120)
+    [trial] = running.trials()
+    assert (trial["state"], trial["value"]) == ("SUCCEEDED", 21)
+    roles = json.loads(write_canonical(running, trial, "0/roles.json"))
+    assert [(role["rank"], role["host"], role["exitCode"]) for role in roles] == [
+        (rank, slurm_lab.nodes[rank // 2].name, 0) for rank in range(6)
+    ]
+    assert write_canonical(running, trial, "0/roles/rank-5.log").endswith(b"rank 5 of 6, local 1, has 21\n")
     eventually(lambda: not leftovers(slurm_lab), 20)
 
 

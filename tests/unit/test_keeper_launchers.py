@@ -1,0 +1,183 @@
+"""Ranks that mpirun and horovodrun start, on one node and on several."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from keeper_bench import Bench, running, until
+from nnilite._keeper.folder import Folder
+from nnilite._keeper.launched_processes import LaunchedProcesses
+from nnilite._keeper.process import identity
+from two_nodes import SHOW, UP, Nodes
+
+pytestmark = pytest.mark.process
+WAIT_FOR_ALL = 'while [ "$(ls "$UP" | wc -l)" != 4 ]; do sleep 0.1; done; '
+ON_TWO = {"nodes": 2, "processes": 2, "launcher": "mpi"}
+
+
+@pytest.fixture
+def mpirun():
+    if shutil.which("mpirun") is None:
+        pytest.skip("there is no mpirun; install the package openmpi-bin")
+
+
+@pytest.fixture
+def nodes(tmp_path, mpirun):
+    found = Nodes(tmp_path, **ON_TWO)
+    with found.first, found.other:
+        yield found
+
+
+def test_mpirun_starts_the_ranks_on_both_nodes_with_the_variables_of_each(nodes):
+    first, other = nodes.start(
+        f'{SHOW} "$NNILITE_JOB" $OMPI_COMM_WORLD_RANK; echo intermediate $RANK >> "$NNILITE_METRICS"'
+    )
+    assert (first.wait(30), other.wait(30)) == (0, 0)
+
+    assert nodes.first.text("stdout") == f"0/4 0/2 0 0 127.0.0.1 {nodes.job} 0\n"
+    assert nodes.log(3) == f"3/4 1/2 1 1 127.0.0.1 {nodes.job} 3\n"
+    assert nodes.first.callback.values == [0]
+    assert [(entry["rank"], entry["node"], entry["state"], entry["exitCode"]) for entry in nodes.roles()] == [
+        (0, 0, "SUCCEEDED", 0),
+        (1, 0, "SUCCEEDED", 0),
+        (2, 1, "SUCCEEDED", 0),
+        (3, 1, "SUCCEEDED", 0),
+    ]
+
+
+def left(nodes: Nodes) -> list[str]:
+    """The processes of a trial that are left on this machine."""
+    mark = f"NNILITE_JOB={nodes.job}".encode()
+    return [entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit() and mark in environment(entry)]
+
+
+def environment(entry: Path) -> list[bytes]:
+    try:
+        return (entry / "environ").read_bytes().split(b"\0") if running(int(entry.name)) else []
+    except OSError:
+        return []
+
+
+def test_a_rank_that_fails_under_mpirun_gives_the_others_their_grace_and_is_the_reason(nodes):
+    stays = "trap 'sleep 2; echo saved; exit 3' TERM; while :; do sleep 0.1; done"
+    first, other = nodes.start(f'{UP}[ $RANK = 3 ] || {{ {stays}; }}; {WAIT_FOR_ALL}echo "out of memory" >&2; exit 9')
+    assert first.wait(40) == 9
+    other.wait(20)
+    [end] = nodes.first.callback.exits
+    assert end.message == f"rank 3 on {os.uname().nodename}: exit code 9\nout of memory"
+    assert (end.code, end.cause) == (9, "")
+    assert [entry["state"] for entry in nodes.roles()] == ["CANCELED", "CANCELED", "CANCELED", "FAILED"]
+    assert [nodes.log(rank).splitlines()[-1] for rank in (1, 2)] == ["saved", "saved"]
+    until(lambda: not left(nodes))
+
+
+def test_a_cancellation_leaves_no_rank_of_mpirun_even_if_all_ignore_it(nodes):
+    first, other = nodes.start(f"trap '' TERM; {UP}while :; do sleep 0.1; done", grace_s=1)
+    nodes.pids()
+    first.terminate()
+    assert first.wait(20) == 137
+    other.wait(20)
+    assert nodes.first.callback.exits[0].cause == "interrupted"
+    until(lambda: not left(nodes))
+
+
+def test_a_launcher_that_is_killed_ends_the_trial_on_all_nodes(nodes):
+    first, other = nodes.start(f"{UP}exec sleep 60")
+    nodes.pids()
+    [launcher] = [pid for pid in left(nodes) if Path(f"/proc/{pid}/comm").read_text() == "mpirun\n"]
+    os.kill(int(launcher), signal.SIGKILL)
+    first.wait(20)
+    other.wait(20)
+    host = os.uname().nodename
+    assert nodes.first.callback.exits[0].message.startswith(f"mpirun on {host}: killed by SIGKILL")
+    until(lambda: not left(nodes))
+
+
+def test_a_node_of_mpirun_that_is_taken_away_makes_the_trial_lost(nodes):
+    first, other = nodes.start(f"{UP}exec sleep 60")
+    nodes.pids()
+    other.terminate()
+    other.wait(20)
+    first.wait(20)
+    [end] = nodes.first.callback.exits
+    assert end.message == f"node 1 ({os.uname().nodename}): it was taken away (SIGTERM)"
+    assert end.cause == "machine"
+    until(lambda: not left(nodes))
+
+
+def test_mpirun_starts_the_ranks_of_one_machine_each_with_its_own_log_and_record(tmp_path, mpirun):
+    with Bench(tmp_path) as bench:
+        here = {"nodes": 2, "processes": 2, "launcher": "mpi", "here": 2}
+        assert bench.run(SHOW, distributed=here) == 0
+        assert bench.text("stdout") == "0/4 0/4 0 0 127.0.0.1\n"
+        assert (bench.folder / "roles/rank-3.log").read_text() == "3/4 3/4 1 1 127.0.0.1\n"
+        roles = json.loads((bench.folder / "roles.json").read_text())
+        assert [(entry["rank"], entry["node"], entry["state"]) for entry in roles] == [
+            (rank, rank // 2, "SUCCEEDED") for rank in range(4)
+        ]
+
+
+def test_a_launcher_that_is_missing_on_the_first_node_is_told_with_the_cure(tmp_path):
+    with Bench(tmp_path) as bench:
+        here = {"nodes": 1, "processes": 1, "launcher": "horovod"}
+        bench.run("true", distributed=here, env={"PATH": "/nowhere"})
+        [end] = bench.callback.exits
+        host = os.uname().nodename
+        assert end.message == f"horovodrun was not found on {host}; install it there, or set another launcher"
+        assert end.cause == ""
+
+
+@pytest.fixture
+def with_horovodrun(tmp_path, monkeypatch):
+    """Two nodes, and a program that starts processes as horovodrun does."""
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin/horovodrun"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).parents[1] / "horovodrun.py"} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    found = Nodes(tmp_path, **{**ON_TWO, "launcher": "horovod"})
+    with found.first, found.other:
+        yield found
+
+
+def test_horovodrun_starts_ranks_by_ssh_where_there_is_none_and_each_has_its_own_node(with_horovodrun):
+    nodes = with_horovodrun
+    first, other = nodes.start(f'{SHOW} $HOROVOD_RANK "$NNI_OUTPUT_DIR"; command -v ssh; true')
+    assert (first.wait(30), other.wait(30)) == (0, 0)
+    assert nodes.first.text("stdout").startswith(f"0/4 0/2 0 0 127.0.0.1 0 {nodes.first.folder}\n")
+    assert nodes.log(3).startswith(f"3/4 1/2 1 1 127.0.0.1 3 {nodes.other.folder}\n")
+    assert ".nni/agent" not in nodes.first.text("stdout") + nodes.log(3)  # a trial's own ssh is the machine's
+    assert [entry["state"] for entry in nodes.roles()] == ["SUCCEEDED"] * 4
+
+
+def test_a_rank_that_fails_under_horovodrun_is_the_reason_and_nothing_is_left(with_horovodrun):
+    nodes = with_horovodrun
+    first, other = nodes.start(f'{UP}[ $RANK = 2 ] || exec sleep 60; {WAIT_FOR_ALL}echo "no memory" >&2; exit 9')
+    assert first.wait(40) == 9
+    other.wait(20)
+    assert nodes.first.callback.exits[0].message == f"rank 2 on {os.uname().nodename}: exit code 9\nno memory"
+    assert [entry["state"] for entry in nodes.roles()] == ["CANCELED", "CANCELED", "FAILED", "CANCELED"]
+    until(lambda: not left(nodes))
+
+
+def test_the_end_of_a_rank_that_is_found_when_all_are_ended_is_told_all_the_same(tmp_path):
+    folder = Folder(str(tmp_path))
+    folder.create()
+    (tmp_path / ".nni/launched").mkdir()
+    plan = {"launcher": "mpi", "node": 1, "grace_s": 1, "max_output_bytes": 0}
+    processes = LaunchedProcesses(plan, folder.path)
+    processes._hosts = {1: "b"}
+    record = {"node": 1, "started": 1.0, "pid": 2**30, "own": identity(os.getpid())}
+    folder.write("launched/2", record)
+    folder.write("launched/3", {**record, "pid": "1"})  # the trial's own writing
+    assert [one["state"] for one in processes.reap(False)] == ["RUNNING"]
+    folder.write("launched/2", {**record, "ended": 2.0, "code": 0})
+    processes.end()
+    assert [one["state"] for one in processes.reap(True)] == ["SUCCEEDED"]
