@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -36,6 +37,18 @@ def test_a_distributed_trial_has_a_table_of_its_ranks_with_their_outputs(start: 
     assert opened.value.locator("body").inner_text().strip() == "here is rank 3"
     rows.nth(1).get_by_role("link", name="Output of rank 0").click()
     page.get_by_text("here is rank 0").wait_for()
+
+
+def test_what_a_trial_writes_into_these_records_breaks_no_page(start: Start, open_page: Any) -> None:
+    running = start("print(1)", maxTrialNumber=1, distributed={"nodes": 1, "processesPerNode": 2})
+    running.wait("DONE")
+    [trial] = running.trials()
+    odd = [{"role": "rank", "rank": 0, "state": "constructor", "log": "\ud800", "reports": []}, 7, None, [[]]]
+    path = running.directory / "trials" / trial["id"] / str(trial["attempt"]) / "roles.json"
+    path.write_text(json.dumps([*odd, *[{}] * 900_000]))
+    page = open_page(f"{running.entry.url}/#/trials/{trial['id']}")
+    page.get_by_text("The first 1,000 of 900,001.").wait_for()
+    assert page.get_by_role("region", name="Roles").get_by_role("table").get_by_role("row").count() == 1001
 
 
 def test_a_trial_of_one_process_has_no_such_table(start: Start, open_page: Any) -> None:

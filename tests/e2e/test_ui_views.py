@@ -435,6 +435,13 @@ def test_what_is_not_there_is_said(open_page: Any, experiment: Any) -> None:
     page.get_by_text("There is no such page").wait_for()
 
 
+@pytest.mark.parametrize("address", ["%", "trials?cols=%25&x=in:%25", "charts/parallel?axes=%25"])
+def test_a_link_that_means_nothing_breaks_no_page(open_page: Any, experiment: Any, address: str) -> None:
+    page = open_page(f"{experiment[0]}/#/{address}")
+    page.get_by_text("Live", exact=True).wait_for()
+    page.get_by_role("main").locator("*").first.wait_for()
+
+
 def test_everything_works_behind_a_prefix(start: Any, open_page: Any) -> None:
     running = start(maxTrialNumber=2)
     running.wait("DONE")

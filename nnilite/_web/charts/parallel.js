@@ -5,7 +5,7 @@ import { fieldName, fieldValue } from "../lib/filters.js";
 import { number, plural } from "../lib/format.js";
 import { version } from "../lib/live_data.js";
 import { askedMetric, goalOf, metricWord } from "../lib/objectives.js";
-import { href, route, setQuery } from "../lib/route.js";
+import { decode, href, route, setQuery } from "../lib/route.js";
 import { selected } from "../lib/selected.js";
 import { isStopped } from "../lib/trials.js";
 import { html, useMemo, useRef, useState } from "../lib/ui.js";
@@ -32,7 +32,7 @@ export default function Parallel({ rows }) {
   const [brushed, setBrushed] = useState(/** @type {Trial[] | null} */ (null));
   const latest = useRef(/** @type {Line[]} */ ([]));
   const all = fields.value.parameters.filter((field) => field.values.length > 1);
-  const wanted = query.get("axes")?.split(",").map(decodeURIComponent) ?? all.slice(0, 12).map(({ field }) => field);
+  const wanted = query.get("axes")?.split(",").map(decode) ?? all.slice(0, 12).map(({ field }) => field);
   const axes = wanted.flatMap((field) => all.find((one) => one.field === field) ?? []);
   const best = useMemo(() => bestOf(rows, name, share), [rows, name, share, withStopped(), version.value]);
   const lines = useMemo(() => thin(best), [best]);

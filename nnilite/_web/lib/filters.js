@@ -3,6 +3,7 @@
 
 import { now } from "./live_data.js";
 import { remarksOf } from "./remarks.js";
+import { decode } from "./route.js";
 import { objective, STATES, seconds } from "./trials.js";
 import { useOf } from "./uses.js";
 
@@ -59,7 +60,7 @@ export function readFilters(query) {
 }
 
 /** @param {string} text */
-export const readChoices = (text) => text.slice(3).split("|").filter(Boolean).map(decodeURIComponent);
+export const readChoices = (text) => text.slice(3).split("|").filter(Boolean).map(decode);
 /** @param {string[]} values */
 export const writeChoices = (values) => (values.length ? `in:${values.map(encodeURIComponent).join("|")}` : "");
 /**

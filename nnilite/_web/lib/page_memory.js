@@ -2,7 +2,7 @@
 // each start of a server is another origin, of which a browser remembers nothing.
 
 import { get, send } from "./api.js";
-import { route, setQuery } from "./route.js";
+import { decode, route, setQuery } from "./route.js";
 import { signal, useEffect } from "./ui.js";
 
 /** @import { Signal } from "../vendor/signals.js" */
@@ -53,7 +53,7 @@ export const writeColumns = (keys) => keys.map(encodeURIComponent).join(",");
  * The keys of the columns in an address; null: the usual ones.
  * @param {URLSearchParams} query
  */
-export const readColumns = (query) => query.get("cols")?.split(",").filter(Boolean).map(decodeURIComponent) ?? null;
+export const readColumns = (query) => query.get("cols")?.split(",").filter(Boolean).map(decode) ?? null;
 
 /** @type {Promise<unknown>} */
 let kept = Promise.resolve();

@@ -1,9 +1,21 @@
 // Where the page is: all of it stands behind the # of the address, so that a view can be shared as a link.
 import { signal } from "./ui.js";
 
+/**
+ * What a part of an address says. A link from elsewhere may have anything there: what means nothing stays as it is.
+ * @param {string} part
+ */
+export function decode(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 function read() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?", 2);
-  const parts = path.split("/").filter(Boolean).map(decodeURIComponent);
+  const parts = path.split("/").filter(Boolean).map(decode);
   return { parts: parts.length ? parts : ["overview"], query: new URLSearchParams(query ?? "") };
 }
 

@@ -1,7 +1,7 @@
 // The processes of a distributed trial, or the pods of one with roles: how each does, and where its output is.
 
 import { content, get } from "../lib/api.js";
-import { brief, duration } from "../lib/format.js";
+import { brief, count, duration } from "../lib/format.js";
 import { now, profile, version } from "../lib/live_data.js";
 import { href } from "../lib/route.js";
 import { hasEnded } from "../lib/trials.js";
@@ -14,7 +14,9 @@ import { State } from "./states.js";
 /** @import { FileListing, Role } from "../lib/wire.d.ts" */
 
 const BYTES_MAX = 4_000_000;
+const ROWS_MAX = 1000;
 const LOOK_S = 15;
+const LOG_NAME = /^[\w-][\w.-]*$/;
 const ENDED = ["SUCCEEDED", "FAILED", "CANCELED", "LOST"];
 const WITH_ROLES = ["kubernetes", "kubeflow", "frameworkcontroller", "adl"];
 
@@ -79,7 +81,7 @@ export function TrialRoles({ trial, attemptState }) {
   return html`<${Card} title=${areRanks ? "Ranks" : "Roles"} class="all">
     <${Scroll} label=${areRanks ? "Ranks" : "Roles"}><table class="plain">
       <thead><tr><th>${areRanks ? "Rank" : "Role"}</th><th>Host</th><th>State</th><th>Exit</th><th class="number">Time</th><th>Output</th><th>Reason</th></tr></thead>
-      <tbody>${roles.map(
+      <tbody>${roles.slice(0, ROWS_MAX).map(
         (one, place) => html`<tr key=${place}>
         <td>${areRanks ? text(one.rank) : `${text(one.role)} ${text(one.rank)}`}</td><td>${text(one.host)}</td>
         <td><${State} state=${text(one.state)} /></td><td>${text(one.exitCode)}</td>
@@ -88,6 +90,7 @@ export function TrialRoles({ trial, attemptState }) {
       </tr>`,
       )}</tbody>
     </table></${Scroll}>
+    ${roles.length > ROWS_MAX && html`<p class="soft small">The first ${count(ROWS_MAX)} of ${count(roles.length)}.</p>`}
   </${Card}>`;
 }
 
@@ -107,8 +110,8 @@ function timeOf({ started, ended }) {
  */
 function Output({ trial, role }) {
   const name = `${text(role.role)} ${text(role.rank)}`;
-  if (typeof role.log === "string" && role.log)
-    return html`<${ServedLink} path=${`trials/${trial.id}/files/${trial.attempt}/roles/${encodeURIComponent(role.log)}`}>${role.log}</${ServedLink}>`;
+  if (typeof role.log === "string" && LOG_NAME.test(role.log))
+    return html`<${ServedLink} path=${`trials/${trial.id}/files/${trial.attempt}/roles/${role.log}`}>${role.log}</${ServedLink}>`;
   if (role.reports !== true) return null;
   return html`<a href=${href(`trials/${trial.id}`, { tab: "stdout" })} aria-label=${`Output of ${name}`}>output</a>`;
 }
