@@ -29,11 +29,12 @@ def test_a_budget_of_trials_says_what_it_must_not_cost(monkeypatch: pytest.Monke
     trials = importlib.import_module("benchmarks.trials")
     table = importlib.import_module("benchmarks.table")
     run = trials.Run(0.01, 0.02, inodes=5.0, disk_kb=12.0, memory_mb=80.0)
-    results = [*trials.of_shell(run), table.Result("another", "1", "", "", "", None)]
+    results = [*trials.of_shell(run, 20.0), table.Result("another", "1", "", "", "", None)]
     beside = table.Result(f"{main.WHAT} beside 4 busy programs", "0.5 s", "", "1.03", "1.1", True)
     first, second = main.with_share([*results, beside])[:2]
     assert first.price.startswith("memory 80 MB, 5.0 files and folders and 12.0 kB a trial; ")
     assert first.price.endswith("beside 4 busy programs 1.03")
+    assert (first.ratio, first.budget, first.met) == ("0.50", "0.4 starts", False)
     assert second.price == ""
     assert "not measured" in main.with_share(results)[0].price
     assert {line.count("|") for line in table.show([first, second]).splitlines()} == {8}
