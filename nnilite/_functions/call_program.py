@@ -73,7 +73,6 @@ def _set_path(call: dict[str, Any], root: str) -> None:
     outside = [] if call["sent"] else [place for place in call["outside"] if place not in sys.path]
     sys.path[:0] = inside
     sys.path += outside
-    sys.path.append(os.path.join(_HERE, "library"))  # cloudpickle, for workers that lack it
     os.environ["PYTHONPATH"] = os.pathsep.join([*inside, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
@@ -82,7 +81,7 @@ def _check_python(call: dict[str, Any]) -> None:
     if call["by_value"] and there.split(".")[:2] != here.split(".")[:2]:
         _refuse(
             "it was sent as compiled code of Python {}, which Python {} ({}) cannot read. Define it in a module that "
-            "can be imported, or name a Python {} for trials: run(..., python='/path/of/python')".format(
+            "can be imported, or name a Python {} for trials: run(function, python='/path/of/python')".format(
                 there, here, sys.executable, ".".join(there.split(".")[:2])
             )
         )
@@ -107,9 +106,22 @@ def _tell_differences(call: dict[str, Any]) -> None:
         _say(NOTED + "this worker has " + ", ".join(found))
 
 
+def _import_sent_cloudpickle() -> None:
+    """Import the cloudpickle that was sent with the function: one that is installed here may not read its pickles."""
+    library = os.path.join(_HERE, "library")
+    if os.path.isdir(library):
+        for name in [name for name in sys.modules if name.partition(".")[0] == "cloudpickle"]:
+            del sys.modules[name]  # it was preloaded
+        sys.path.insert(0, library)
+        import cloudpickle  # noqa: F401
+
+        sys.path.remove(library)
+
+
 def _load(call: dict[str, Any]) -> Callable[..., Any]:
     path = os.path.join(_HERE, "function.pickle")
     try:
+        _import_sent_cloudpickle()
         with open(path, "rb") as file:
             function = pickle.load(file)
     except ImportError as error:
@@ -128,7 +140,7 @@ def _load(call: dict[str, Any]) -> Callable[..., Any]:
 def _lacks(missing: str, call: dict[str, Any]) -> str:
     return (
         "the worker's Python ({}) has no module {!r}. Install it there, or put it into the code directory, which "
-        "is {}, or name a Python that has it: run(..., python='/path/of/python')"
+        "is {}, or name a Python that has it: run(function, python='/path/of/python')"
     ).format(sys.executable, missing, call["root"])
 
 

@@ -26,7 +26,7 @@ from nnilite._running.manager_connection import Unreachable
 from nnilite._search.search_result import SearchResult
 from nnilite.codedir import PackageLimits
 from nnilite.config import CheckedConfig, ExperimentConfig, read_stored, stored
-from nnilite.errors import Conflict, NniliteError, NotFound
+from nnilite.errors import Conflict, NniliteError, NotFound, ServiceError
 from nnilite.records import ExperimentState, Json, Trial, TrialState
 from nnilite.tuning.objectives import configured, front, signs
 
@@ -256,18 +256,26 @@ class FunctionRun:
         if found and not self._succeeded:
             refusal = escape_control(refusal.strip())
             raise NniliteError(f"trial {trial.id} could not call the function: {refusal}.".replace("..", "."))
-        text, _ = self.client.output(trial.id, "stderr", -_TRACE_BYTES)
+        text, _ = self._read_errors(trial.id, -_TRACE_BYTES)
         trace = text.decode("utf-8", "replace")
         # Of a chain of errors, all are shown.
         first = trace.find("Traceback (most recent call last):")
         shown = f"\n{trace[first:].rstrip()}" if first >= 0 else ""
         log.warning("trial %s failed: %s", trial.id, escape_control(_last_line(trial.reason) + shown))
 
+    def _read_errors(self, trial: str, offset: int, **limit: int) -> tuple[bytes, int]:
+        """Return a piece of its standard error, and where it ends; nothing while its platform cannot give it."""
+        try:
+            return self.client.output(trial, "stderr", offset, **limit)
+        except ServiceError as error:  # of a platform that is not open yet, after a resume, or not any more
+            log.debug("trial %s: %s", trial, error)
+            return b"", 0
+
     def _listen(self) -> None:
         for one in self.client.trials(limit=_LISTENED):
             if one["state"] == "WAITING" or self._heard.get(one["id"], 0) >= _NOTE_BYTES:
                 continue
-            text, end = self.client.output(one["id"], "stderr", 0, limit=_NOTE_BYTES)
+            text, end = self._read_errors(one["id"], 0, limit=_NOTE_BYTES)
             self._heard[one["id"]] = _NOTE_BYTES if TrialState(one["state"]).ended else end
             for line in text.decode("utf-8", "replace").splitlines():
                 if line.startswith(call_program.NOTED) and line not in self._said:

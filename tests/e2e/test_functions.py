@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -213,6 +215,18 @@ except Exception as error:
         assert "RAISED 5 NniliteError" in out
         assert "ModuleNotFoundError: No module named 'not_there_at_all'\nthe worker's Python (" in err
         assert "has no module 'not_there_at_all'. Install it there" in err
+
+
+def test_another_cloudpickle_of_the_worker_does_no_harm(folder: Path) -> None:
+    old = folder / "old" / "cloudpickle"
+    old.mkdir(parents=True)
+    (old / "__init__.py").touch()
+    python = f"env 'PYTHONPATH={folder}/old' {shlex.quote(sys.executable)}"
+    text = f"""
+search = Search(SPACE, tuner="Random")
+result = search.run(lambda p: p["x"], trials=1, on="local", python={python!r})
+"""
+    assert found(programs.run(programs.write(folder, text + programs.TELL))[0])["states"] == ["SUCCEEDED"]
 
 
 def test_a_function_runs_on_this_machine_by_a_config_file(folder: Path) -> None:

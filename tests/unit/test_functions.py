@@ -21,7 +21,7 @@ from nnilite._functions.pickled import MOST_BYTES, pickle_function
 from nnilite._functions.places import config_on
 from nnilite._search.function_arguments import count_arguments
 from nnilite.config import ExperimentConfig, ServiceConfig
-from nnilite.errors import ConfigError, Conflict, NniliteError
+from nnilite.errors import ConfigError, Conflict, NniliteError, ServiceError
 from nnilite.records import Trial, TrialState
 
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
@@ -196,3 +196,16 @@ def test_what_a_trial_prints_does_not_control_the_terminal_of_the_program(
     refused = call_program.REFUSED + "no module \x9b2J"
     with pytest.raises(NniliteError, match=r"no module \\x9b2J"):
         run._tell_failure(Trial("t1", 1, {}, state=TrialState.FAILED, reason=refused))
+
+
+def test_output_that_its_platform_cannot_give_now_does_not_end_a_run() -> None:
+    class Manager:
+        def trials(self, **_: Any) -> list[dict[str, Any]]:
+            return [{"id": "a", "state": "RUNNING"}]
+
+        def output(self, *_: Any, **__: Any) -> None:
+            raise ServiceError("slurm is not open")
+
+    run = FunctionRun(None, Manager(), print)  # type: ignore[arg-type]
+    run._listen()
+    run._tell_failure(Trial("a", 0, {}, state=TrialState.FAILED, reason="it failed"))
