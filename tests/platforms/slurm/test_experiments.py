@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -105,3 +106,15 @@ def test_a_list_with_this_machine_ends_each_trial_though_reports_come_by_logs(nn
 
 def test_a_function_runs_as_trials(nnictl, slurm, tmp_path):
     check_function_on(tmp_path / "it's code", {"platform": "slurm"}, callback="log")
+
+
+def test_the_program_of_the_gallery_runs_and_goes_on(nnictl, slurm, tmp_path):
+    page = (EXAMPLE.parents[2] / "docs" / "gallery" / "function-on-slurm.md").read_text("utf-8")
+    for name, text in re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', page, re.MULTILINE | re.DOTALL):
+        (tmp_path / name).write_text(text)
+    for _ in range(2):
+        command = [sys.executable, "search.py"]
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=150, check=False)
+        assert ran.stdout.startswith("4 trials, best "), ran.stdout + ran.stderr
+    listed = slurm.command("squeue", "-h", "--states=all", "--array", "-o", "%j")
+    assert listed.count("nni-rates-") == 4
