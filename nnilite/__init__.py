@@ -464,7 +464,12 @@ class _ThisTrial:
         self._warned.add(about)
         import warnings
 
-        warnings.warn(f"nnilite: {message}", RuntimeWarning, stacklevel=5)
+        try:
+            warnings.warn(f"nnilite: {message}", RuntimeWarning, stacklevel=5)
+        except RuntimeWarning as hint:  # where the program makes errors of warnings, this one is none
+            import sys
+
+            sys.stderr.write(f"{hint}\n")
 
     def own_checkpoint_dir(self) -> str:
         """Return where checkpoints go if no folder was given for them."""

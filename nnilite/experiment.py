@@ -107,6 +107,15 @@ class Experiment:
         self._folder: ExitStack | None = None  # closes what reads the folder of a stopped experiment
         self._folder_client: Client | None = None
 
+    if not TYPE_CHECKING:  # type checkers know the attributes
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            """Refuse what is meant for the config and would have no effect here. Raises: AttributeError."""
+            field = "experiment_name" if name == "name" else name
+            if type(self) is Experiment and not name.startswith("_") and field in ExperimentConfig.__dataclass_fields__:
+                raise AttributeError(f"an Experiment has no {name!r}; set experiment.config.{field}")
+            super().__setattr__(name, value)
+
     def __repr__(self) -> str:
         where = f" at {self.url}" if self._client is not None else ""
         return f"<Experiment {self.id or 'that has not begun'}{where}>"

@@ -16,6 +16,7 @@ _record                 dataclasses as kinds, with a field of the YAML for each 
 _config_reading         the state of one check: the places of fields, and all faults so far
 _field_rules            rules between fields, and values that follow from other fields
 _command_hints          what in a trial command is hardly meant
+_class_hints            what className is meant to be, where there is no such class
 _placeholders           values that were copied from an example and not filled in
 _environment_hints      variables in fields where they are not replaced
 _known_points            constraints between parameters, and trials that run first

@@ -77,7 +77,7 @@ class ExperimentConfig(Fields):
     if TYPE_CHECKING:
         training_service = ServiceField()
     else:
-        training_service: Annotated[Any, SERVICES, "where trials run; a list for several places"]
+        training_service: Annotated[Any, SERVICES, "where trials run, as {platform: local}; a list for several places"]
     trial_concurrency: Annotated[Concurrency, "how many trials run at a time"]
     experiment_name: Annotated[str | None, "shown to people"] = None
     experiment_type: Annotated[Literal["hpo"], "kind of experiment"] = "hpo"

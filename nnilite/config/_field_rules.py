@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._plugins import lookup
+from nnilite.config._class_hints import explain_class, explain_missing_class
 from nnilite.config._config_reading import INVALID, At
 from nnilite.config._fields import normalize_name
 from nnilite.config._known_points import check_known, check_result_constraints
@@ -136,11 +137,12 @@ def _installed(word: str, name: str, here: At) -> str:
 
 
 def _own(algorithm: Any, here: At) -> None:
-    module, _, name = algorithm.class_name.rpartition(".")
-    if not module or not all(part.isidentifier() for part in (*module.split("."), name)):
-        here.below("className").fault(f"{masked_text(algorithm.class_name)!r} is not of the form module.Class")
-        return
     folder = algorithm.code_directory or here.reading.base
+    wrong = explain_class(algorithm.class_name, Path(folder))
+    if wrong:
+        here.below("className").fault(wrong)
+        return
+    module = algorithm.class_name.rpartition(".")[0]
     algorithm.code_directory = Path(folder)
     if not here.reading.paths:
         return
@@ -148,6 +150,8 @@ def _own(algorithm: Any, here: At) -> None:
     # A module may be compiled, too.
     if not (top.is_dir() or top.with_suffix(".py").is_file() or any(top.parent.glob(f"{top.name}.*.so"))):
         here.below("className").fault(f"there is no module {module.split('.')[0]!r} in {str(folder)!r}")
+    elif missing := explain_missing_class(algorithm.class_name, Path(folder)):
+        here.below("className").fault(missing)
 
 
 def _source(text: str, base: Path) -> str:

@@ -44,6 +44,10 @@ _TOP = {
         _TUNER,
     ),
     **dict.fromkeys(("optimizemode", "optimizationmode", "objective", "metric", "goal", "direction"), _TUNER),
+    **dict.fromkeys(("maximizationmetric", "minimizationmetric", "objectivemetric", "metricname"), _TUNER),
+    "seed": "write it in classArgs of the tuner",
+    "port": "write it in the command, as in `nnictl create --port 8080 --config FILE`",
+    "gpuindices": "write it in trainingService, for the GPUs of trials; tunerGpuIndices is for tuners of your own",
     **dict.fromkeys(
         ("hyperparameters", "parameters", "parameterspace", "params", "space"),
         "write searchSpace, or searchSpaceFile for a file of its own",
@@ -101,7 +105,9 @@ def answer(path: Sequence[str | int], name: str, known: Iterable[str], value: An
     if word in _list_dropped():
         return f"; it {_NO_MEANING}"
     if not _is_algorithm(path) and word in _find_elsewhere():
-        found = (f"{new} ({', '.join(platforms)})" for new, platforms in _find_elsewhere()[word].items())
+        found = [f"{new} ({', '.join(platforms)})" for new, platforms in _find_elsewhere()[word].items()]
+        if path[:1] == ("trainingService",):
+            return f"; another platform has {' or '.join(found)}"
         return f"; in trainingService it is {' or '.join(found)}"
     if len(names) <= _MOST_NAMED:
         return did_you_mean(name, names)

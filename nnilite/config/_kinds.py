@@ -38,6 +38,10 @@ class FieldKind(ABC):
         """Return whether `raw` looks like a value of this kind. A union uses this to choose between its members."""
         return True
 
+    def has_field(self, key: str, around: Mapping[Any, Any]) -> bool:
+        """Return whether a value has a field of this name; `around` are the fields that may be its other ones."""
+        return False
+
     def write(self, value: Any, secrets: bool) -> Json:
         """Return JSON that `read` understands."""
         return value
@@ -232,10 +236,15 @@ def _as_json(value: Any) -> Json:
         return {_key(key): _as_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_as_json(item) for item in value]
+    if isinstance(value, range):
+        return list(value)
     if isinstance(value, Path):
         return str(value)
     if value is None or isinstance(value, (str, int, float)):
         return value
+    # Numbers and arrays of numpy, in a search space that a program makes.
+    if callable(getattr(value, "tolist", None)):
+        return _as_json(value.tolist())
     raise ValueError(f"{value!r} is not a JSON value")
 
 
@@ -305,6 +314,9 @@ class Union(FieldKind):
 
     def matches(self, raw: Any) -> bool:
         return any(kind.matches(raw) for kind in self.kinds)
+
+    def has_field(self, key: str, around: Mapping[Any, Any]) -> bool:
+        return any(kind.has_field(key, around) for kind in self.kinds)
 
     def read(self, raw: Any, at: At) -> Any:
         fitting = [kind for kind in self.kinds if kind.matches(raw)]

@@ -116,8 +116,13 @@ class Record(FieldKind):
                 f"must be a mapping with {self._describe_outline()}, not {shown!r}{self._guess_likely(shown)}"
             )
         values: dict[str, Any] = {}
-        misspelt = [key for key, value in raw.items() if not self._read_one(key, value, values, at)]
+        unindented = {} if at.path else self._find_unindented(raw)
+        for key, section in unindented.items():
+            at.below(key).fault(f"is a field of {section}, which is empty; indent it below that", misspelt=True)
+        own = {key: value for key, value in raw.items() if key not in unindented}
+        misspelt = [key for key, value in own.items() if not self._read_one(key, value, values, at)]
         meant = {guess_meant(str(key), [entry.key for entry in self.entries]) for key in misspelt}
+        meant |= set(unindented.values())
         for entry in self.entries:
             if not entry.required or entry.name in values:
                 continue
@@ -127,6 +132,17 @@ class Record(FieldKind):
                 what = f" ({entry.description})" if entry.description else ""
                 values[entry.name] = at.fault(f"{entry.key} is not set{what}")
         return values
+
+    def _find_unindented(self, raw: Mapping[Any, Any]) -> dict[str, str]:
+        """Return the fields of a section that follow it with the same indentation, so that it is empty."""
+        found, section = {}, None
+        for key, value in raw.items():
+            entry = self.entry(key) if isinstance(key, str) else None
+            if entry is not None:
+                section = entry if value is None else None
+            elif section is not None and isinstance(key, str) and section.kind.has_field(key, raw):
+                found[key] = section.key
+        return found
 
     def _read_one(self, key: Any, value: Any, values: dict[str, Any], at: At) -> bool:
         """Read one field. Return False if there is no such field."""
@@ -140,6 +156,9 @@ class Record(FieldKind):
         elif value is not None:
             values[entry.name] = entry.kind.read(value, at.below(entry.key))
         return entry is not None
+
+    def has_field(self, key: str, around: Mapping[Any, Any]) -> bool:
+        return self.entry(key) is not None
 
     def entry(self, key: str) -> ConfigField | None:
         """Return the field with this key; None if there is none."""

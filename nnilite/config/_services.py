@@ -215,6 +215,14 @@ class ServiceKind(FieldKind):
     def matches(self, raw: Any) -> bool:
         return isinstance(raw, (Mapping, ServiceConfig, str))  # a text, too, so that its error says what is missing
 
+    def has_field(self, key: str, around: Mapping[Any, Any]) -> bool:
+        if normalize_name(key) == "platform":
+            return True
+        try:
+            return find_service_record(str(masked(find(around, "platform")))).entry(key) is not None
+        except ConfigError:
+            return False
+
     def read(self, raw: Any, at: At) -> Any:
         raw = as_mapping(raw)
         if not isinstance(raw, Mapping):

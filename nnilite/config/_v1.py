@@ -341,7 +341,9 @@ class _V1Converter:
         elif name is not None:
             if not isinstance(file, str) or not file.endswith(".py"):
                 self._fault((word, "classFileName"), "must name the Python file of className, such as tuner.py")
-            self._put((word, "className"), f"{str(file)[:-3]}.{name}", (word, "className"))
+            # NNI 1 took a path, too, such as tuners/mine.py.
+            module = file[:-3].removeprefix("./").replace("/", ".")
+            self._put((word, "className"), f"{module}.{name}", (word, "className"))
 
     def _convert_hybrid(self) -> list[str]:
         older = self._get(("heterogeneousConfig", "trainingServicePlatforms"))

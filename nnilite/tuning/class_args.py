@@ -32,12 +32,17 @@ def construct(cls: type[_Built], class_args: Mapping[str, Any] | None = None) ->
 
 
 def check_names(cls: type, class_args: Mapping[str, Any]) -> None:
-    """Compare the names of the arguments with the constructor. Raises: ConfigError."""
+    """Compare the names of the arguments with the constructor. Raises: ConfigError.
+
+    A class may say what to write for arguments that it once had: `former_arguments = {"old": "write new"}`.
+    """
     known = {k: p for k, p in inspect.signature(cls).parameters.items() if p.kind not in _STARRED}
     if not _takes_any(cls):
         for name in class_args:
             if name not in known:
-                raise _fault(name, f"{cls.__name__} has no such argument{_hint(name, list(known))}")
+                former = getattr(cls, "former_arguments", {}).get(name)
+                hint = f"; {former}" if former else _hint(name, list(known))
+                raise _fault(name, f"{cls.__name__} has no such argument{hint}")
     for name, parameter in known.items():
         if parameter.default is inspect.Parameter.empty and name not in class_args:
             raise _fault(name, f"{cls.__name__} needs this argument")

@@ -459,3 +459,11 @@ def test_anneal_keeps_its_window_as_wide_at_an_end_of_the_range():
     drawn = [tuner.generate_parameters(number)["x"] for number in range(300)]
     assert min(drawn) == pytest.approx(1 - 1 / 1.1, abs=0.02)
     assert min(drawn) > 1 - 1 / 1.1
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"), [("parallel_optimize", "remove it"), ("constant_liar_type", "write it in tpe_args")]
+)
+def test_arguments_that_nni_once_had_are_answered_with_what_became_of_them(name: str, answer: str) -> None:
+    with pytest.raises(ConfigError, match=f"TPETuner has no such argument; .*{answer}"):
+        construct(tuner_class("TPE"), {name: "min"})

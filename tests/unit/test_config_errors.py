@@ -355,3 +355,34 @@ def test_a_file_in_another_encoding_names_the_line_and_the_cure(tmp_path):
     (tmp_path / "c.yml").write_bytes("a: 1\nb: größe\n".encode("latin-1"))
     with pytest.raises(ConfigError, match=r"c.yml:2: is not text in UTF-8 \(byte 10\); save it as UTF-8"):
         load(tmp_path / "c.yml")
+
+
+@pytest.mark.parametrize(
+    ("class_name", "reason"),
+    [
+        ("Mine", "'Mine' is not of the form module.Class; write my_tuner.Mine"),
+        ("my_tuner.py", "'my_tuner.py' is a file; write my_tuner.Mine"),
+        ("my_tuner.Yours", "there is no class 'Yours' in .*my_tuner.py'; its classes are Mine, Other"),
+        ("gone.Mine", "there is no module 'gone' in "),
+    ],
+)
+def test_a_class_that_is_not_there_is_answered_with_those_that_are(tmp_path, class_name, reason):
+    (tmp_path / "my_tuner.py").write_text("class Mine: pass\nclass Other: pass\n")
+    error = fault(tmp_path, GOOD.replace("name: TPE", f"className: {class_name}"))
+    assert (error.place.field, error.place.line) == ("tuner.className", 6)
+    assert re.search(reason, error.message)
+
+
+@pytest.mark.parametrize("source", ["from x import Mine\n", "from x import *\n", "Mine = make()\n", "if 1: (\n", "\0"])
+def test_a_class_that_may_be_there_is_left_to_the_tuner_host(tmp_path, source):
+    (tmp_path / "my-tuner.py").write_text(source)
+    checked = load(write(tmp_path, GOOD.replace("name: TPE", "className: my-tuner.Mine"))).checked()
+    assert checked.tuner.class_name == "my-tuner.Mine"
+
+
+def test_a_space_from_python_may_have_numbers_and_arrays_of_numpy():
+    numpy = pytest.importorskip("numpy")
+    values = {"a": list(numpy.arange(2)), "b": numpy.linspace(0, 1, 3), "c": range(3)}
+    space = {name: {"_type": "choice", "_value": value} for name, value in values.items()}
+    checked = from_dict({**yaml.safe_load(GOOD), "searchSpace": space}).checked()
+    assert [one["_value"] for one in checked.search_space.values()] == [[0, 1], [0.0, 0.5, 1.0], [0, 1, 2]]

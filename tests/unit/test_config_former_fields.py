@@ -136,3 +136,52 @@ def test_both_names_of_one_field_are_a_fault(more: dict[str, Any], sentence: str
 def test_the_tuner_of_an_older_file_may_be_written_as_today(tuner: dict[str, Any]) -> None:
     written = from_dict({**OLDER, "tuner": tuner, "searchSpace": SPACE}).tuner
     assert (written.name, written.class_name) == (tuner.get("name"), tuner.get("className"))
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("gpuIndices", "write it in trainingService, for the GPUs of trials"),
+        ("port", "nnictl create --port 8080"),
+        ("seed", "write it in classArgs of the tuner"),
+        ("maximizationMetric", "classArgs: {optimize_mode: maximize}"),
+    ],
+)
+def test_at_the_top_of_a_file_by_a_stranger(name: str, answer: str) -> None:
+    [said] = faults({**PRESENT, name: 1})
+    assert answer in said
+
+
+def test_a_field_of_another_platform_is_answered_with_that() -> None:
+    [said] = faults({**PRESENT, "trainingService": {"platform": "local", "host": "h"}})
+    assert said.endswith("host: there is no such field; another platform has host (remote, openpai)")
+
+
+FLAT = {
+    "searchSpace": SPACE,
+    "trialCommand": "x",
+    "trialConcurrency": 1,
+    "tuner": None,
+    "name": "TPE",
+    "classArgs": {"optimize_mode": "maximize"},
+    "trainingService": None,
+    "platform": "local",
+    "useActiveGpu": False,
+}
+
+
+def test_fields_that_have_lost_their_indentation_are_answered_with_their_section() -> None:
+    end = "which is empty; indent it below that"
+    assert faults(FLAT) == [
+        f"name: is a field of tuner, {end}",
+        f"classArgs: is a field of tuner, {end}",
+        f"platform: is a field of trainingService, {end}",
+        f"useActiveGpu: is a field of trainingService, {end}",
+    ]
+
+
+def test_only_what_follows_an_empty_section_is_taken_for_a_field_of_it() -> None:
+    said = faults({**PRESENT, "assessor": None, "maxTrialNumber": 1, "name": "x", "colour": 2})
+    assert [line.partition(";")[0] for line in said] == [
+        f"{name}: there is no such field" for name in ("name", "colour")
+    ]

@@ -394,3 +394,10 @@ def test_options_without_effect_are_named_as_the_older_format_does() -> None:
     assert one.option == "tuner.gpuIndices"
     assert "write trial.gpuNum" in one.why
     assert one.sentence in checked.warnings
+
+
+@pytest.mark.parametrize("file", ["tuners/mine.py", "./tuners/mine.py"])
+def test_the_file_of_a_class_may_be_in_a_folder(file: str) -> None:
+    tuner = {"codeDir": ".", "classFileName": file, "className": "Mine"}
+    new = convert({"trainingServicePlatform": "local", "tuner": tuner}, ConfigSource()).config
+    assert new["tuner"]["className"] == "tuners.mine.Mine"

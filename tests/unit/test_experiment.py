@@ -268,3 +268,14 @@ def test_in_the_foreground_the_managers_log_is_shown(
     with Experiment(_Config()) as experiment:  # type: ignore[arg-type]
         experiment.start(0, run_mode=RunMode.Foreground)
     assert capsys.readouterr().err.endswith("the tuner is ready\n")
+
+
+@pytest.mark.parametrize(("name", "field"), [("name", "experiment_name"), ("max_trial_number", "max_trial_number")])
+def test_what_is_meant_for_the_config_is_refused_where_it_would_have_no_effect(name: str, field: str) -> None:
+    experiment = Experiment("local")
+    with pytest.raises(AttributeError, match=f"an Experiment has no '{name}'; set experiment.config.{field}"):
+        setattr(experiment, name, 3)
+    experiment.note = "of one's own"  # type: ignore[attr-defined]
+    own = type("Own", (Experiment,), {})("local")
+    own.name = "x"
+    assert own.name == "x"

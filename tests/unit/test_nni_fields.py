@@ -62,7 +62,14 @@ VERSION_2 = {
 }
 CURES = [
     *("did you mean", "write ", "no meaning", "has its meaning", "is an argument", "names the GPUs", "keep one of"),
-    *("in trainingService it is", "is the newer name of", "goes without", "no longer has an effect", "has no effect"),
+    *(
+        "another platform has",
+        "in trainingService it is",
+        "is the newer name of",
+        "goes without",
+        "no longer has an effect",
+        "has no effect",
+    ),
 ]
 
 

@@ -225,6 +225,13 @@ def test_a_metric_without_a_number_is_warned_of_once_and_recorded(sdk, trial, me
     assert values(trial) == [metric, metric]
 
 
+def test_no_warning_ends_a_program_that_makes_errors_of_them(sdk, trial, capsys):
+    # As all warnings are errors in tests, this one would be.
+    sdk.report_final_result({"accuracy": 1})
+    assert values(trial) == [{"accuracy": 1}]
+    assert "nnilite: a reported dict has no 'default'" in capsys.readouterr().err
+
+
 def test_a_second_final_result_is_warned_of_and_recorded(sdk, trial):
     sdk.report_final_result(1)
     with pytest.warns(RuntimeWarning, match="the first one counts"):
@@ -521,5 +528,7 @@ def test_merging_parameters_checks_names_and_types():
         merge_parameter(base, {"hidden": 160.5})
     with pytest.raises(ValueError, match="'momentum' is not among the arguments"):
         merge_parameter(base, {"momentum": 1})
-    with pytest.raises(ValueError, match="'name' is 3, of type int; the argument is of type str"):
+    with pytest.raises(ValueError, match="'name' is 3, of type int; the argument is of type str: give the argument"):
         merge_parameter(base, {"name": 3})
+    with pytest.raises(ValueError, match="the argument is of type bool: choose between true and false"):
+        merge_parameter(base, {"bias": 0.5})

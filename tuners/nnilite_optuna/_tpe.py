@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from nnilite.errors import ConfigError, Place
@@ -43,6 +44,13 @@ class TPETuner(OptunaTuner):
     """
 
     weighs_violations = True
+    former_arguments = MappingProxyType(
+        {
+            "parallel_optimize": "trials that run count always: remove it",
+            "constant_liar_type": "write it in tpe_args, as best, worst or mean",
+        }
+    )
+    """What NNI 1 and 2 had."""
 
     def __init__(
         self,

@@ -192,9 +192,11 @@ def _of_type(old: Any, new: Any, name: str) -> Any:
         return new
     if isinstance(old, (int, float)) and isinstance(new, (int, float)) and new - new == 0 and new == type(old)(new):
         return type(old)(new)
-    cure = (
-        "use randint in the search space, or a float as its default" if isinstance(old, int) else "change one of both"
-    )
+    cure = "give the argument a default of that type"
+    if isinstance(old, bool):
+        cure = "choose between true and false in the search space"
+    elif isinstance(old, int):
+        cure = "use randint in the search space, or a float as its default"
     raise ValueError(
         f"the tuned parameter {name!r} is {new!r}, of type {type(new).__name__}; "
         f"the argument is of type {type(old).__name__}: {cure}"
