@@ -31,12 +31,14 @@ class Nodes:
         (folder / "other").mkdir()
         self.first, self.other = Bench(folder), Bench(folder / "other")
 
-    def start(self, command: str, **more: Any) -> tuple[subprocess.Popen[str], subprocess.Popen[str]]:
+    def start(
+        self, command: str, other_env: dict[str, str] | None = None, **more: Any
+    ) -> tuple[subprocess.Popen[str], subprocess.Popen[str]]:
         env = {"UP": str(self.up), "PYTHON": self.first.python}
         more = {"job": self.job, "env": env, **more}
         one = self.first.start(command, distributed={**FIRST, **self.distributed}, **more)
-        other = {**OTHER, **self.distributed}
-        return one, self.other.start(command, distributed=other, **{**more, "callback": None})
+        more |= {"distributed": {**OTHER, **self.distributed}, "callback": None, "env": {**env, **(other_env or {})}}
+        return one, self.other.start(command, **more)
 
     def pids(self) -> list[int]:
         """The processes that are up, by rank, once all four are."""

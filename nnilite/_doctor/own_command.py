@@ -59,4 +59,5 @@ def judge(check: str, trial: dict[str, Any], took_s: float, limit_s: float) -> F
             cure = one_trial.cure_in(reason) or "give it more time with --timeout"
             return fault(check, f"a trial still waits after {limit_s:.0f} s: {reason or 'nothing says why'}", cure)
         case _:
-            return fault(check, f"your command ended as {state}: {reason or 'without a reason'}", "correct the program")
+            cure = one_trial.cure_in(reason.partition("\n")[0]) or "correct the program"
+            return fault(check, f"your command ended as {state}: {reason or 'without a reason'}", cure)

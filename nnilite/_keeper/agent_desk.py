@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from .node_link import NodeConnection
 
 
+_NOT_FOUND = 127  # what a shell says of a program that it does not find
+
+
 class _Command:
     def __init__(self, node: int, text: str, line: NodeConnection) -> None:
         self.node = node
@@ -35,6 +38,7 @@ class AgentDesk:
     def __init__(self) -> None:
         self.names: Dict[str, int] = {}  # of nodes, as the launcher knows them
         self.changed: set[int] = set()
+        self.lacking: Optional[int] = None  # the node on which a program of the launcher was not found
         self._commands: Dict[int, _Command] = {}
         self._asking: List[NodeConnection] = []
 
@@ -118,6 +122,8 @@ class AgentDesk:
         for name, code in states.items():
             command = self._find(node, int(name))
             if command is not None and command.line is not None and code is not None:
+                if int(code) == _NOT_FOUND:
+                    self.lacking = node
                 self._answer(command, {"code": int(code) if int(code) >= 0 else 128 - int(code)})
                 self._drop(command)
 

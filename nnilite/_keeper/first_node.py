@@ -7,19 +7,16 @@ in `roles.json` and `roles/` (see `node_records`).
 from __future__ import annotations
 
 import base64
-import os
 import re
 import socket
 import time
 
 from . import node_link
 from .agent_desk import AgentDesk
-from .exit_code import sentence
-from .launcher import PROGRAMS
+from .launcher import explain
 from .node_link import Guest, LinkBroken, NodeConnection
 from .node_records import NodeRecords
 from .node_run import BEAT_S, GATHER_S, LOST_S, Ended, NodeRun, find_interface
-from .output import OutputFile
 from .rank_variables import Layout
 
 TYPE_CHECKING = False
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
 
 _PART_S = 3.0
 _ROOM_S = 60.0  # how long a full disk is waited for when all ranks have ended
-_LAST_BYTES = 2000
 
 
 class FirstNode(NodeRun):
@@ -140,10 +136,9 @@ class FirstNode(NodeRun):
         """End all when the launcher has ended, and the launcher when all ranks have ended."""
         code = self.processes.launcher_code
         if code is not None and not self.ending:
-            name = PROGRAMS[self.plan["launcher"]]
-            why = "{} on {}: {}".format(name, os.uname().nodename, sentence(code)) if code else ""
-            lines = OutputFile(self.folder.stderr, 0).last(_LAST_BYTES) if code else ""
-            self.end_all("\n".join(part for part in (why, lines) if part), "", code or None)
+            lacking = None if self._desk.lacking is None else str(self._hello[self._desk.lacking]["host"])
+            why = explain(self.plan["launcher"], code, lacking, self.folder.stderr)
+            self.end_all(why, "", code or None)
             self._by_launcher = bool(code)
         runs = self._records.any_runs_elsewhere or self.processes.runs_ranks
         if self.ending and not runs and not self._has_ended_launcher:

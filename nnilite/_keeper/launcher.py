@@ -14,11 +14,13 @@ from __future__ import annotations
 import os
 import shutil
 
+from .exit_code import sentence
 from .node_start import words_of
+from .output import OutputFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Mapping, Sequence
+    from typing import Dict, List, Mapping, Optional, Sequence
 
     from .rank_variables import Layout
 
@@ -31,6 +33,7 @@ NODE_FOLDER = "NNILITE_NODE_FOLDER"
 Some launchers give their own environment to all ranks. They do not have this variable.
 """
 
+_LAST_BYTES = 2000
 _AS_ANY_USER = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -71,6 +74,23 @@ def find_missing(launcher: str) -> str:
     """Return the name of the launcher's program if this machine does not have it, else ""."""
     program = PROGRAMS.get(launcher, "")
     return program if program and shutil.which(program) is None else ""
+
+
+def not_found(program: str, host: str) -> str:
+    """Return the sentence for a host that lacks a launcher, or a part of it."""
+    return "{} was not found on {}; install it there, or set another launcher".format(program, host)
+
+
+def explain(launcher: str, code: int, lacking: Optional[str], stderr: str) -> str:
+    """Return why the launcher has failed with this exit code; "" if it has not.
+
+    `lacking`: the host on which it has not found a program of its own. `stderr`: the file with standard error.
+    """
+    if code and lacking is not None:
+        return not_found(PROGRAMS[launcher], lacking)
+    lines = OutputFile(stderr, 0).last(_LAST_BYTES)
+    why = "{} on {}: {}\n{}".format(PROGRAMS[launcher], os.uname().nodename, sentence(code), lines)
+    return why.rstrip() if code else ""
 
 
 def name_nodes(addresses: Sequence[str], hosts: Sequence[str]) -> List[str]:

@@ -67,7 +67,7 @@ def listen(ports: Sequence[int]) -> socket.socket:
                 return _listener(family, port)
             except OSError:
                 continue
-    raise OSError("none of the ports {} is free".format(", ".join(map(str, ports))))
+    raise OSError("none of the ports {} is free; another attempt has other ports".format(", ".join(map(str, ports))))
 
 
 def _listener(family: int, port: int) -> socket.socket:

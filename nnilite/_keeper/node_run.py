@@ -11,7 +11,7 @@ import time
 
 from . import node_link
 from .launched_processes import LaunchedProcesses
-from .launcher import PROGRAMS, find_missing
+from .launcher import PROGRAMS, find_missing, not_found
 from .node_processes import NodeProcesses
 
 TYPE_CHECKING = False
@@ -94,7 +94,7 @@ class NodeRun:
         """Return what this node adds to the layout. Raises: Ended."""
         missing = find_missing(self.plan["launcher"]) if self.number == 0 else ""
         if missing:
-            raise Ended("{} was not found on {}; install it there, or set another launcher".format(missing, _host()))
+            raise Ended(not_found(missing, _host()))
         count = self.plan["processes"]
         if count == "gpu":
             count = _visible_gpus() // int(self.plan["here"])

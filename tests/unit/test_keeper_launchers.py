@@ -181,3 +181,12 @@ def test_the_end_of_a_rank_that_is_found_when_all_are_ended_is_told_all_the_same
     folder.write("launched/2", {**record, "ended": 2.0, "code": 0})
     processes.end()
     assert [one["state"] for one in processes.reap(True)] == ["SUCCEEDED"]
+
+
+def test_a_node_that_lacks_a_part_of_the_launcher_is_told_with_the_cure(nodes, tmp_path):
+    first, other = nodes.start("true", other_env={"PATH": str(tmp_path)})
+    first.wait(40)
+    other.wait(20)
+    message = nodes.first.callback.exits[0].message
+    assert message == f"mpirun was not found on {os.uname().nodename}; install it there, or set another launcher"
+    until(lambda: not left(nodes))

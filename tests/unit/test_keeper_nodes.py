@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -223,6 +224,19 @@ def test_ports_that_others_have_taken_do_no_harm(nodes):
         first, other = nodes.start("true")
         assert (first.wait(30), other.wait(30)) == (0, 0)
         assert taken.fileno() > 0
+
+
+def test_if_all_ports_are_taken_the_trial_is_lost_with_a_sentence_that_says_so(nodes):
+    with ExitStack() as taken:
+        for port in ports_of(nodes.job):
+            taken.enter_context(socket.create_server(("", port)))
+        first, other = nodes.start("true")
+        assert first.wait(30) == 4
+        other.kill()
+    [end] = nodes.first.callback.exits
+    assert end.message.startswith("the first node cannot listen: none of the ports ")
+    assert end.message.endswith(" is free; another attempt has other ports")
+    assert end.cause == "machine"
 
 
 @pytest.mark.parametrize("launcher", ["jax", "tensorflow"])
