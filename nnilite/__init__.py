@@ -343,13 +343,17 @@ class _ThisTrial:
     def _tell_worker(self) -> None:
         """Say what this trial runs with if the manager has asked for it; see `worker_facts`."""
         known = os.environ.pop("NNILITE_WORKERS_KNOWN", None)
-        if known is not None and not _rank():
-            from nnilite._sdk.worker_facts import tell
+        if known is None or _rank():
+            return
+        import sys
 
-            try:
-                tell(known, self.send, self.current is not None)
-            except (OSError, AttributeError, ValueError):  # another system, or a full disk: no trial fails for it
-                self.warn("worker", "what this trial runs with is not recorded")
+        try:
+            if _worker_key(os.uname().nodename, sys.executable) not in known.split(","):
+                from nnilite._sdk.worker_facts import tell
+
+                tell(self.send, self.current is not None)
+        except (OSError, AttributeError, ValueError):  # another system, or a full disk: no trial fails for it
+            self.warn("worker", "what this trial runs with is not recorded")
 
     def _read(self) -> Any:
         import time
@@ -499,6 +503,11 @@ def _rank() -> int:
             if number.isdigit():
                 return int(number)
     return 0
+
+
+def _worker_key(host: str, executable: str) -> str:
+    """Return a short key for a host and its Python. It takes no import, as a digest would."""
+    return "{:x}".format(int.from_bytes(f"{host}\n{executable}".encode("utf-8", "replace"), "big") % 4294967291)
 
 
 def _append(path: str, line: bytes, what: str) -> None:

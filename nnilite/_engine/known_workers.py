@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nnilite import _worker_key
 from nnilite._sdk import worker_facts
 from nnilite.records import Attributed
 
@@ -23,7 +24,7 @@ class KnownWorkers:
         if not isinstance(host, str) or not isinstance(executable, str):
             return False
         if len(self._keys) < MOST:
-            self._keys.add(worker_facts.key(host, executable))
+            self._keys.add(_worker_key(host, executable))
         return True
 
     def question(self) -> dict[str, str]:

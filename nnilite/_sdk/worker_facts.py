@@ -1,7 +1,7 @@
 """Says what trials run with on a host: the versions of Python and its packages, and how long the start took.
 
-The manager asks by a variable with the keys of the hosts that it knows: each host and Python says it once, and not with
-each trial.
+The manager asks by a variable with the keys of the hosts that it knows: each host and Python says it once. With every
+other trial the SDK only looks for its key, without this module.
 """
 
 from __future__ import annotations
@@ -21,27 +21,21 @@ NAME = "nnilite.worker"  # of the attribute that carries it
 _KINDS = (".dist-info", ".egg-info")
 
 
-def tell(known: str, send: Callable[[str, int, str, str], None], asked: bool) -> None:
-    """Send it as an attribute, unless this host and Python are among the keys in `known`. Raises: OSError.
+def tell(send: Callable[[str, int, str, str], None], asked: bool) -> None:
+    """Send it as an attribute. Raises: OSError.
 
     `asked`: whether the trial has just asked for its parameters, which ends its start.
     """
     host = os.uname()
-    if key(host.nodename, sys.executable) not in known.split(","):
-        facts = {
-            "host": host.nodename,
-            "system": " ".join([host.sysname, host.release, host.machine]),
-            "executable": sys.executable,
-            "python": sys.version.split()[0],
-            "packages": list_packages(),
-            "startS": _age_s() if asked else None,
-        }
-        send("ATTRIBUTE", 0, dumps(facts, str), NAME)
-
-
-def key(host: str, executable: str) -> str:
-    """Return a short key. It takes no import, as a digest would."""
-    return "{:x}".format(int.from_bytes(f"{host}\n{executable}".encode("utf-8", "replace"), "big") % 4294967291)
+    facts = {
+        "host": host.nodename,
+        "system": " ".join([host.sysname, host.release, host.machine]),
+        "executable": sys.executable,
+        "python": sys.version.split()[0],
+        "packages": list_packages(),
+        "startS": _age_s() if asked else None,
+    }
+    send("ATTRIBUTE", 0, dumps(facts, str), NAME)
 
 
 def list_packages() -> dict[str, str]:

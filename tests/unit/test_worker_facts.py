@@ -51,7 +51,7 @@ def test_a_trial_says_it_before_its_first_report_and_once(trial: Path) -> None:
     assert worker_facts.ASKED not in os.environ  # the trial's own processes are not asked
 
 
-@pytest.mark.parametrize("known", [None, worker_facts.key(os.uname().nodename, sys.executable) + ",0"])
+@pytest.mark.parametrize("known", [None, nnilite._worker_key(os.uname().nodename, sys.executable) + ",0"])
 def test_a_trial_says_nothing_unasked_or_where_it_is_known(
     trial: Path, known: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,7 +75,7 @@ def test_a_manager_asks_until_it_knows_enough_hosts() -> None:
     known = KnownWorkers()
     assert known.question() == {worker_facts.ASKED: ""}
     assert known.take(event(facts()))
-    assert known.question() == {worker_facts.ASKED: worker_facts.key("a", "/py")}
+    assert known.question() == {worker_facts.ASKED: nnilite._worker_key("a", "/py")}
     for number in range(MOST):
         known.take(event(facts(host=f"h{number}")))
     assert known.question() == {}
