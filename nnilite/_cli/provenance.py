@@ -16,6 +16,7 @@ from nnilite.records.dotted import flatten
 
 _SHOWN = 40  # lines of differences
 _HOSTS = 5
+_WORKERS = "workers."
 
 
 def provenance(options: argparse.Namespace) -> None:
@@ -101,7 +102,11 @@ def _facts(entry: RegistryEntry) -> dict[str, str]:
 
 
 def differences(one: Mapping[str, str], other: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield what differs, with both values; "-" where one has none."""
+    """Yield what differs, with both values; "-" where one has none.
+
+    What trials ran with is left out if only one of them says it: no trial of the other may have come so far.
+    """
+    say_it = all(any(name.startswith(_WORKERS) for name in facts) for facts in (one, other))
     for name in sorted({**one, **other}):
-        if one.get(name) != other.get(name):
+        if one.get(name) != other.get(name) and (say_it or not name.startswith(_WORKERS)):
             yield name, one.get(name, "-"), other.get(name, "-")

@@ -32,11 +32,11 @@ _SHOWN = 16  # digits of a hash
 def comparable(start: Mapping[str, Json], workers: Iterable[Mapping[str, Json]] = ()) -> dict[str, Json]:
     """Return what two starts are compared by: all but time and environment, with each changed file.
 
-    `workers`: what trials ran with. Those with the Python of the manager, and its packages, are left out.
+    `workers`: what trials ran with.
     """
     told = {name: value for name, value in start.items() if name not in _APART}
-    if others := [one for one in workers if not _is_same_python(one, start.get("python"))]:
-        told["workers"] = _merge(others)
+    if known := list(workers):
+        told["workers"] = _merge(known)
     git = told.get("git")
     if isinstance(git, dict):
         diff = git.get("diff")
@@ -66,13 +66,6 @@ def _changes(diff: Json) -> dict[str, Json] | None:
         digest = hashlib.sha256(part.encode(errors="surrogateescape")).hexdigest()[:8]
         found[head.rpartition(" b/")[2]] = f"+{added} -{removed} lines ({digest})"
     return found
-
-
-def _is_same_python(worker: Mapping[str, Json], python: Json) -> bool:
-    return isinstance(python, dict) and all(
-        worker.get(there) == python.get(here)
-        for there, here in (("python", "version"), ("executable", "executable"), ("packages", "packages"))
-    )
 
 
 def _merge(workers: Iterable[Mapping[str, Json]]) -> dict[str, Json]:

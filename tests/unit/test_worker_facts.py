@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import nnilite
+from nnilite._cli.provenance import differences
 from nnilite._engine.known_workers import MOST, KnownWorkers
 from nnilite._experiments.recorded_starts import comparable
 from nnilite._sdk import worker_facts
@@ -97,7 +98,8 @@ def test_hosts_with_the_same_are_shown_as_one_and_nonsense_not_at_all() -> None:
 
 def test_what_differs_between_workers_is_compared_with_all_values() -> None:
     manager = {"python": {"version": "3.12.1", "executable": "/py", "packages": {"x": "1"}}}
-    assert "workers" not in comparable(manager, [facts()])
+    assert "workers" not in comparable(manager)
+    assert list(differences({"a": "1", "workers.python": "3.12"}, {"a": "2"})) == [("a", "1", "2")]
     found = comparable(manager, [facts(executable="/a"), facts(executable="/b", packages={"x": "2"})])
     assert found["workers"] == {
         "python": "3.12.1",

@@ -42,12 +42,23 @@ const titleOf = (one) => one.name || one.id;
  */
 const contentOf = (one, content) => ({ id: one.id, title: titleOf(one), content });
 
+/**
+ * What was recorded, without what trials ran with unless all say it: everything in it would differ from those that do not.
+ * @param {Json[]} records
+ */
+function comparableRecords(records) {
+  const all = /** @type {Record<string, Json>[]} */ (records);
+  if (all.every((one) => "workers" in one)) return records;
+  return all.map(({ workers: _, ...rest }) => rest);
+}
+
 /** What ran at the last start of each that has a record. @param {{ found: Compared[] }} props */
 function Ran({ found }) {
   const recorded = found.filter(({ ran }) => ran !== null);
   const others = found.filter(({ ran }) => ran === null);
   if (found.length < 2) return null;
-  return html`<${Difference} title="Code, packages and machine" found=${recorded.map((one) => contentOf(one, one.ran))} />
+  const contents = comparableRecords(recorded.map(({ ran }) => ran));
+  return html`<${Difference} title="Code, packages and machine" found=${recorded.map((one, place) => contentOf(one, contents[place]))} />
     ${others.length > 0 && html`<p class="soft small">Nothing is recorded of what ran in ${others.map(titleOf).join(", ")}.</p>`}`;
 }
 

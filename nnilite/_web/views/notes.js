@@ -14,7 +14,7 @@ export function Notes({ known }) {
   if (!owed.length && !ignored.length && !notices.length) return null;
   return html`<${Card} title="Notes" class="c4">
     <table class="plain"><tbody>
-      ${notices.map((sentence) => html`<tr key=${sentence} data-state="WAITING"><td><${Kind} name="results" /><div>${sentence}</div></td></tr>`)}
+      ${notices.map((sentence) => html`<tr key=${sentence} data-state="WAITING"><td><${Kind} name="note" /><div>${sentence}</div></td></tr>`)}
       ${owed.map((sentence) => html`<tr key=${sentence} data-state="WAITING"><td><${Kind} name="not sent yet" /><div>${sentence}</div></td></tr>`)}
       ${ignored.map((sentence) => html`<tr key=${sentence} data-state="UNKNOWN"><td><${Kind} name="no effect" /><div>${sentence}</div></td></tr>`)}
     </tbody></table>
