@@ -11,6 +11,7 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from nnilite._experiments.experiment_remarks import checked
@@ -29,6 +30,16 @@ def list_foreign_objects(db: sqlite3.Connection) -> list[str]:
         "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view') OR sql LIKE 'CREATE VIRTUAL%'"
     )
     return [f"the {'virtual table' if kind == 'table' else kind} {name!r:.80}" for kind, name in found.fetchall()]
+
+
+def check_objects(db: sqlite3.Connection, path: Path) -> None:
+    """Check that there are no such objects: a view may compute without end. Raises: StoreError."""
+    foreign = list_foreign_objects(db)
+    if foreign:
+        raise StoreError(
+            f"{path} contains {foreign[0]}, which nnilite did not create; "
+            "remove it with sqlite3, or restore the file from a copy."
+        )
 
 
 def check_schema(db: sqlite3.Connection, schema: str) -> None:

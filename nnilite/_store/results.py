@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from nnilite._experiments.nni_folders import is_uncertain
+from nnilite._store.contents import check_objects
 from nnilite._store.recall import list_calls
 from nnilite._store.stored_values import read_stored_value
 from nnilite._store.trouble import understood
@@ -45,4 +46,5 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     uri = f"file:{quote(str(path))}?mode=ro"
     with understood(path), contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5.0)) as db:
         db.execute("PRAGMA trusted_schema = OFF")
+        check_objects(db, path)
         yield db

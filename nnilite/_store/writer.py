@@ -19,7 +19,7 @@ from typing import Any
 
 from nnilite._engine import messages
 from nnilite._store.columns import ATTEMPTS, TRIALS
-from nnilite._store.contents import list_foreign_objects
+from nnilite._store.contents import check_objects
 from nnilite._store.database_schema import MIGRATIONS, SCHEMA, SCHEMA_VERSION
 from nnilite._store.notices import NOTICES
 from nnilite._store.place import PlaceOf
@@ -110,12 +110,7 @@ class Store(Recall):
         version = int(self._one("PRAGMA user_version"))
         if version > SCHEMA_VERSION:
             raise StoreError(f"{self.path} was written by a newer nnilite (schema {version}); update nnilite.")
-        foreign = list_foreign_objects(self._use())
-        if foreign:
-            raise StoreError(
-                f"{self.path} contains {foreign[0]}, which nnilite did not create; "
-                "remove it with sqlite3, or restore the file from a copy."
-            )
+        check_objects(self._use(), self.path)
         # Each step commits with its number: after a crash the next start goes on where this one stopped.
         for old in range(version, SCHEMA_VERSION):
             self._migrate(old)

@@ -19,10 +19,12 @@ from nnilite._cli.nnictl import run
 from nnilite._engine import messages
 from nnilite._experiments import registry
 from nnilite._rest import wire
+from nnilite._store.results import read_calls, read_succeeded
+from nnilite._store.soundness import SoundnessCheck
 from nnilite._store.writer import FILE_NAME, Store, open_store
 from nnilite._views.experiment_view import assemble_view
 from nnilite.config import from_dict
-from nnilite.errors import NniliteError
+from nnilite.errors import NniliteError, StoreError
 from nnilite.records import Attempt, CallKind, ExperimentState, JobState, Metric, MetricKind, Trial, TrialState
 from nnilite.records.shapes import to_json
 from nnilite.tuner import Call
@@ -163,6 +165,30 @@ def test_missing_pages_are_told_or_do_no_harm(whole: bytes, tmp_path: Path, firs
     data = whole[: start + count] if cut else whole[:start] + bytes(max(end - start, 0)) + whole[max(start, end) :]
     said = problem(tmp_path / "it's $HOME", data)
     assert said == "" or FILE_NAME in said
+
+
+ENDLESS = """
+ALTER TABLE trials RENAME TO hidden;
+CREATE VIEW trials AS
+WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n) SELECT hidden.* FROM n, hidden WHERE n.n < 0
+"""
+
+
+@pytest.mark.timeout(60)
+def test_no_reader_of_a_database_from_elsewhere_waits_for_a_view_that_computes_for_ever(
+    whole: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / FILE_NAME
+    path.write_bytes(whole)
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.executescript(ENDLESS)
+    for read in (lambda: open_store(tmp_path, False, 1.0), lambda: read_succeeded(path), lambda: read_calls(path)):
+        with pytest.raises(StoreError, match="contains the view 'trials', which nnilite did not create"):
+            read()
+    with SoundnessCheck(path) as check:
+        assert [defect.what for defect in check.findings("abc")] == [
+            "it contains the view 'trials', which nnilite did not create"
+        ]
 
 
 @pytest.mark.process
