@@ -271,11 +271,14 @@ _UNFILLED = re.compile(r"\$\{[^{}]*\}|\$\w+|%\w+%|\{[^{}]*\}|<[^<>]+>")
 def refuse_unfilled(value: object, base: Path) -> None:
     """Refuse a path with a variable, which nothing replaces, or with a placeholder of an example.
 
-    A folder or file that is really called so may be used. Raises: ValueError with a sentence.
+    What is really called so may be used, and what is in such a folder. Raises: ValueError with a sentence.
     """
-    found = _UNFILLED.search(str(value)) if isinstance(value, (str, os.PathLike)) else None
-    if found is not None and not os.path.lexists(base / Path(str(value))):
-        raise ValueError(f"{str(value)!r} has {found[0]}, which is not replaced here; write the path itself")
+    text = str(value) if isinstance(value, (str, os.PathLike)) else ""
+    for found in _UNFILLED.finditer(text):
+        end = text.find("/", found.end())
+        if os.path.lexists(base / (text if end < 0 else text[:end])):
+            continue
+        raise ValueError(f"{text!r} has {found[0]}, which is not replaced here; write the path itself")
 
 
 class PathRule(Enum):

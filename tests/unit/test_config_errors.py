@@ -314,8 +314,9 @@ def test_a_path_with_a_variable_is_refused_as_nothing_replaces_it(tmp_path, path
 
 def test_a_folder_whose_name_looks_like_a_variable_is_used(tmp_path):
     (tmp_path / "$x").mkdir()
-    checked = load(write(tmp_path, GOOD + "experimentWorkingDirectory: $x\n")).checked()
-    assert checked.experiment_working_directory == tmp_path / "$x"
+    for path in ("$x", "$x/home"):
+        checked = load(write(tmp_path, GOOD + f"experimentWorkingDirectory: {path}\n")).checked()
+        assert checked.experiment_working_directory == tmp_path / path
 
 
 @pytest.mark.parametrize(
