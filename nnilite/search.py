@@ -34,7 +34,6 @@ from nnilite.errors import Conflict, NoMoreTrialError, NotFound, TrialStopped
 from nnilite.tuner import Call, Tuner
 from nnilite.tuning.class_args import one_of
 from nnilite.tuning.objectives import front, gains, signs
-from nnilite.tuning.result_constraints import ResultConstraints
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,6 +92,7 @@ class Search:
     ) -> None:
         from nnilite._search import optuna_words
         from nnilite._search.plan import Plan
+        from nnilite.tuning.result_constraints import ResultConstraints
 
         optuna_words.refuse_in_search(tuner_args)
         if isinstance(optimize, str):

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from nnilite import _number, _text
 from nnilite._states import CallKind, TrialState
 from nnilite.tuner import Call, scalar
-from nnilite.tuning.result_constraints import NOT_REPORTED
 
 if TYPE_CHECKING:
     from nnilite.records import Json, Trial
@@ -40,6 +39,8 @@ def judged(trial: Trial, limits: ResultConstraints) -> Trial:
 
     Of a number that one needs and that is missing, Python warns once.
     """
+    from nnilite.tuning.result_constraints import NOT_REPORTED
+
     broken = limits.violated(trial.value)
     if NOT_REPORTED in broken:
         cure = "report each number that result_constraints name in the result, a dict"
