@@ -20,8 +20,9 @@ from nnilite.tuning.cube import Cube
 from nnilite_optuna import AutoTuner, _auto
 from nnilite_optuna._auto import choose
 from nnilite_optuna._bayes import log_improvement
+from nnilite_optuna._fronts import find_front, make_gain
 from nnilite_optuna._matern import MaternProcess, likeliest
-from nnilite_optuna._success import Success
+from nnilite_optuna._success import Success, log_below
 
 NUMBERS = {f"x{k}": {"_type": "uniform", "_value": [-5, 5]} for k in range(3)}
 MIXED = {**NUMBERS, "kind": {"_type": "choice", "_value": ["a", "b", "c"]}}
@@ -48,17 +49,21 @@ def searched(tuner: AutoTuner, trials: int) -> list[dict]:
         (NUMBERS, 1, 300, "CMAES"),
         (MIXED, 1, 300, "TPE"),
         ({f"x{k}": {"_type": "uniform", "_value": [0, 1]} for k in range(41)}, 1, 0, "TPE"),
-        (MIXED, 2, 0, "NSGA2"),
+        (MIXED, 2, 0, "GP"),
+        (MIXED, 2, 300, "NSGA2"),
+        (MIXED, 5, 0, "NSGA2"),
     ],
 )
 def test_space_objectives_and_results_decide(space, objectives, results, name):
     assert choose(SearchSpace.parse(space), objectives, results).name == name
 
 
-@pytest.mark.parametrize("space", [NUMBERS, MIXED])
-def test_a_replay_goes_on_as_the_search_would_have_after_it_handed_over(monkeypatch, space):
+@pytest.mark.parametrize(
+    ("space", "objectives"), [(NUMBERS, None), (MIXED, None), (MIXED, {"a": "minimize", "b": "maximize"})]
+)
+def test_a_replay_goes_on_as_the_search_would_have_after_it_handed_over(monkeypatch, space, objectives):
     monkeypatch.setattr(_auto, "_MOST_MODELLED", 12)
-    old, calls = AutoTuner(seed=5), [Call(CallKind.SPACE, value=space)]
+    old, calls = AutoTuner(seed=5, objectives=objectives), [Call(CallKind.SPACE, value=space)]
     old.update_search_space(space)
     luck, running = random.Random(2), {}
     for number in range(40):
@@ -67,12 +72,13 @@ def test_a_replay_goes_on_as_the_search_would_have_after_it_handed_over(monkeypa
         while len(running) > 3:
             ended = luck.choice(list(running))
             parameters = running.pop(ended)
-            value = Call(CallKind.RESULT, ended, parameters=parameters, value=loss(parameters))
+            result = {"a": loss(parameters), "b": parameters["x0"]} if objectives else loss(parameters)
+            value = Call(CallKind.RESULT, ended, parameters=parameters, value=result)
             ends = [value, Call(CallKind.END, ended, success=True)][luck.random() < 0.2 :]
             for call in ends:
                 old.apply(call)
             calls += ends
-    again = AutoTuner(seed=5)
+    again = AutoTuner(seed=5, objectives=objectives)
     again.replay(Call(**json.loads(json.dumps(call.__dict__))) for call in calls)
     assert not old.explain_choice().startswith("GP")
     assert again.explain_choice() == old.explain_choice()
@@ -227,3 +233,48 @@ def test_a_search_without_a_tuner_takes_auto_for_several_objectives_too():
     assert len(found.trials) == 5
     assert found.front
     assert "AutoTuner" in repr(search)
+
+
+def test_of_several_objectives_the_front_grows_further_than_by_chance():
+    """The sum of both objectives is 1 on the front, and 1.5 on average."""
+
+    def two(parameters: dict) -> dict:
+        away = sum((parameters[name] - 0.5) ** 2 for name in ("y", "z"))
+        return {"a": parameters["x"] + away, "b": 1 - parameters["x"] + away}
+
+    space = {name: {"_type": "uniform", "_value": [0, 1]} for name in "xyz"}
+    result = Search(space, optimize={"a": "minimize", "b": "minimize"}, seed=1).run(two, trials=30)
+    late = result.trials[20:]
+    assert max(trial.value["a"] + trial.value["b"] for trial in late) < 1.1
+    assert max(trial.value["a"] for trial in late) - min(trial.value["a"] for trial in late) > 0.3
+
+
+def test_of_several_objectives_many_at_once_are_not_nearly_alike():
+    search = Search(NUMBERS, optimize={"a": "minimize", "b": "maximize"}, seed=3)
+    search.run(lambda p: {"a": loss(p), "b": p["x0"]}, trials=12)
+    rows = np.array([[trial.parameters[name] / 10 for name in NUMBERS] for trial in (search.ask() for _ in range(8))])
+    apart = np.linalg.norm(rows[:, None] - rows[None, :], axis=2)[np.triu_indices(8, 1)]
+    assert apart.min() > 0.02
+
+
+def test_the_gain_of_a_point_is_what_it_adds_to_the_front():
+    class Known:
+        def __init__(self, column: int) -> None:
+            self.column = column
+
+        def predict(self, features):
+            return features[:, self.column], np.full(len(features), 1e-3)
+
+    front = np.array([[0.0, 1.0], [1.0, 0.0]])
+    gain = make_gain(front, front, [Known(0), Known(1)], np.random.default_rng(0))
+    better, beside, worse = np.exp(gain(np.array([[0.1, 0.1], [0.5, 0.5], [0.9, 1.05]])))
+    assert better > 1.5 * beside > 100 * worse
+
+
+def test_the_front_has_of_equal_rows_the_first():
+    assert find_front(np.array([[1, 2], [0, 3], [1, 2], [2, 2], [3, 0]])) == [1, 0, 4]
+
+
+def test_the_chance_far_below_is_no_float_but_its_logarithm_is():
+    found = log_below(np.array([0.0, -29.999, -30.001, -100.0]))
+    assert found == pytest.approx([-0.693147, -454.291, -454.351, -5005.524], abs=0.002)

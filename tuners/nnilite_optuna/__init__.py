@@ -2,6 +2,7 @@
 
 _auto      Auto, which chooses among the others
 _bayes     what it does while results are few: the point of the largest expected improvement
+_fronts    the same for several objectives: the point of the largest expected gain of hypervolume
 _belief    what is known of the objective, and the process that follows from it
 _success   where trials fail
 _feasible  where results satisfy the constraints on them

@@ -17,6 +17,7 @@ from nnilite.tuning.learning import LearningTuner, Point, PointState
 from nnilite.tuning.objectives import gains
 from nnilite_optuna._bayes import BayesTuner
 from nnilite_optuna._cmaes import CMAESTuner
+from nnilite_optuna._fronts import FrontTuner
 from nnilite_optuna._nsga2 import NSGA2Tuner, checked_signs
 from nnilite_optuna._tpe import TPETuner
 
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 
 _MOST_MODELLED = 300  # results; the process of more costs more than it gains
 _MOST_PARAMETERS = 40  # with more, the distances on which the process depends say little
-_ENOUGH_FOR_CMAES = 400  # results
+_MOST_OBJECTIVES = 4  # with more, nearly all points are on the front
 
 
 class NextAlgorithm(NamedTuple):
@@ -38,7 +39,7 @@ def choose(space: SearchSpace, objectives: int, results: int, limited: bool = Fa
     """Return which algorithm proposes next, after so many results. `limited`: there are result constraints."""
     count = len([p for p in space.parameters if p.count != 1])
     if objectives > 1:
-        return NextAlgorithm("NSGA2", f"there are {objectives} objectives")
+        return _choose_for_front(objectives, count, results)
     if count > _MOST_PARAMETERS:
         return NextAlgorithm("TPE", f"there are more than {_MOST_PARAMETERS} parameters")
     if results < _MOST_MODELLED:
@@ -50,6 +51,17 @@ def choose(space: SearchSpace, objectives: int, results: int, limited: bool = Fa
     return NextAlgorithm("TPE", f"there are {_MOST_MODELLED} results or more, and some parameters are choices")
 
 
+def _choose_for_front(objectives: int, parameters: int, results: int) -> NextAlgorithm:
+    several = f"there are {objectives} objectives"
+    if objectives > _MOST_OBJECTIVES:
+        return NextAlgorithm("NSGA2", several)
+    if parameters > _MOST_PARAMETERS:
+        return NextAlgorithm("NSGA2", f"{several} and more than {_MOST_PARAMETERS} parameters")
+    if results < _MOST_MODELLED:
+        return NextAlgorithm("GP", f"{several}, and a process of each finds most in the first {_MOST_MODELLED} results")
+    return NextAlgorithm("NSGA2", f"{several} and {_MOST_MODELLED} results or more")
+
+
 def _only_numbers(space: SearchSpace) -> bool:
     return all(p.count == 1 or (p.kind is not ParameterKind.CHOICE and p.count is None) for p in space.parameters)
 
@@ -58,8 +70,8 @@ class AutoTuner(LearningTuner):
     """Chooses the algorithm by itself, and changes it as results come. All space types, one objective or several.
 
     With one objective, a Gaussian process proposes the first hundreds of trials, then TPE, or CMA-ES where all
-    parameters are numbers; of more than forty parameters, TPE proposes from the beginning. With several objectives,
-    NSGA-II does. The tuner's log has a line for each choice.
+    parameters are numbers; of more than forty parameters, TPE proposes from the beginning. With two to four objectives,
+    a process of each proposes the first hundreds, then NSGA-II. The tuner's log has a line for each choice.
 
     Args:
         optimize_mode: "maximize" or "minimize".
@@ -132,5 +144,7 @@ class AutoTuner(LearningTuner):
     def _made(self, name: str) -> LearningTuner:
         if name == "NSGA2":
             return NSGA2Tuner(self._objectives or {}, seed=self.seed)
+        if name == "GP" and len(self._signs) > 1:
+            return FrontTuner(len(self._signs), seed=self.seed)
         kinds: dict[str, type[LearningTuner]] = {"GP": BayesTuner, "CMAES": CMAESTuner, "TPE": TPETuner}
         return kinds[name](optimize_mode="minimize", seed=self.seed)

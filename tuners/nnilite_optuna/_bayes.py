@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nnilite.records import Json
 from nnilite.tuning.learning import LearningTuner, Point, PointState, canonical
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from nnilite.tuning.cube import Cube, Matrix, Vector
+    from nnilite_optuna._feasible import Feasible
 
 _FAR, _NEAR = 700, 300  # candidates of a proposal: anywhere, and near the best results
 _ROUNDS, _AROUND = 6, 120  # of the search around the best candidates
@@ -22,6 +24,16 @@ _LEADERS = 6  # around which the search goes on
 _MOST_CHECKED = 200  # against constraints, each time
 _PRIOR_WEIGHT = 8.0  # results after which the logarithm of the prior counts as much as that of the improvement
 _NEARLY_ALIKE = 1e6  # what they lose of their score
+
+
+class Outlook(NamedTuple):
+    """The rows of the best results, and the logarithm of what feature rows are expected to gain over them.
+
+    gain: None while nothing is feasible.
+    """
+
+    leaders: Matrix
+    gain: Callable[[Matrix], Vector] | None
 
 
 class BayesTuner(LearningTuner):
@@ -59,39 +71,26 @@ class BayesTuner(LearningTuner):
         begins = self._count < min(10, 2 + self._cube.width) or self._belief.results < 2
         if begins and self._prior is not None and rng.random() < 0.5:
             return self.space.build(self._prior.draw(rng))
-        row = self._spread(running, generator(rng)) if begins else self._best(running, generator(rng))
+        row = (
+            _draw_apart(self._cube, (self._belief.tried, running), generator(rng))
+            if begins
+            else self._best(running, generator(rng))
+        )
         return self.space.build(self._cube.flat(row))
-
-    def _spread(self, running: Matrix, numbers: np.random.Generator) -> Vector:
-        """Return the one of some random points that is farthest from all that ran or runs."""
-        import numpy as np
-
-        drawn = self._cube.drawn(_SPREAD, numbers)
-        known = self._cube.features(np.vstack([self._belief.tried, running]))
-        if not len(known):
-            return np.asarray(drawn[0])
-        apart = np.abs(self._cube.features(drawn)[:, None, :] - known[None, :, :]).sum(axis=2).min(axis=1)
-        return np.asarray(drawn[int(np.argmax(apart))])
 
     def _best(self, running: Matrix, numbers: np.random.Generator) -> Vector:
         """Return the most promising of candidates that are drawn anywhere, then searched near the best ones."""
         import numpy as np
 
-        cube = self._cube
-        process, rows = self._belief.process()
-        means, _ = process.predict(cube.features(rows))
-        feasible = self._belief.feasible()
-        violations = np.zeros(len(rows)) if feasible is None else feasible.violations
-        lowest = float(means[violations == 0.0].min(initial=math.inf))
-        success = self._belief.success()
-        process = process.believing(cube.features(np.vstack([running, success.hopeless])))
+        cube, feasible, success = self._cube, self._belief.feasible(), self._belief.success()
+        outlook = self._look_out(np.vstack([running, success.hopeless]), feasible, numbers)
         finite = self.distinct and not cube.continuous.any()
         tried = {row.tobytes() for row in (*self._belief.closed, *running)} if finite else set()
 
         def score(candidates: Matrix) -> Vector:
             found = np.zeros(len(candidates))
-            if lowest < math.inf:
-                found = log_improvement(*process.predict(cube.features(candidates)), lowest)
+            if outlook.gain is not None:
+                found = outlook.gain(cube.features(candidates))
             found = success.weigh(found, candidates)
             if feasible is not None:
                 found = found + feasible.log_chance(candidates)
@@ -100,14 +99,27 @@ class BayesTuner(LearningTuner):
             found = np.where(cube.nearly_alike(candidates, running), found - _NEARLY_ALIKE, found)
             return np.where([row.tobytes() in tried for row in candidates], -np.inf, found) if tried else found
 
-        best = rows[np.lexsort((means, violations))[:5]]
-        found = np.vstack([cube.drawn(_FAR, numbers), cube.near(best, _NEAR, numbers)])
+        found = np.vstack([cube.drawn(_FAR, numbers), cube.near(outlook.leaders, _NEAR, numbers)])
         scores = score(found)
         for _ in range(_ROUNDS):
             top = self._leaders(found, scores)
             around = np.vstack([cube.near(found[top], _AROUND, numbers), cube.neighbours(found[top[0]])])
             found, scores = np.vstack([found[top], around]), np.concatenate([scores[top], score(around)])
         return np.asarray(found[self._leaders(found, scores)[0]])
+
+    def _look_out(self, aside: Matrix, feasible: Feasible | None, numbers: np.random.Generator) -> Outlook:
+        """Return what to expect of candidates. `aside`: rows to keep away from, since trials run there or fail."""
+        import numpy as np
+
+        process, rows = self._belief.process()
+        means, _ = process.predict(self._cube.features(rows))
+        violations = np.zeros(len(rows)) if feasible is None else feasible.violations
+        leaders = rows[np.lexsort((means, violations))[:5]]
+        lowest = float(means[violations == 0.0].min(initial=math.inf))
+        if lowest == math.inf:
+            return Outlook(leaders, None)
+        process = process.believing(self._cube.features(aside))
+        return Outlook(leaders, lambda features: log_improvement(*process.predict(features), lowest))
 
     def _leaders(self, rows: Matrix, scores: Vector) -> list[int]:
         """Return the numbers of the best rows, the best first: of those that satisfy the constraints, if any does."""
@@ -119,6 +131,18 @@ class BayesTuner(LearningTuner):
             return order[:_LEADERS]
         good = (k for k in order if rules.violated(self.space.build(self._cube.flat(rows[k]))) is None)
         return list(islice(good, _LEADERS)) or order[:_LEADERS]
+
+
+def _draw_apart(cube: Cube, known: tuple[Matrix, Matrix], numbers: np.random.Generator) -> Vector:
+    """Return the one of some random points that is farthest from all that ran or runs."""
+    import numpy as np
+
+    drawn = cube.drawn(_SPREAD, numbers)
+    there = cube.features(np.vstack(known))
+    if not len(there):
+        return np.asarray(drawn[0])
+    apart = np.abs(cube.features(drawn)[:, None, :] - there[None, :, :]).sum(axis=2).min(axis=1)
+    return np.asarray(drawn[int(np.argmax(apart))])
 
 
 def log_improvement(mean: Vector, deviation: Vector, lowest: float) -> Vector:

@@ -28,7 +28,7 @@ class Belief:
         self._rows: list[Vector] = []
         self._failed: list[Vector] = []
         self._failures: Counter[bytes] = Counter()  # of each row
-        self._fit: tuple[int, Scales, float] | None = None  # to so many results; their scales and power
+        self._fits: dict[int, tuple[int, Scales, float]] = {}  # of objectives, to so many results: scales and power
         self._limit_fit: tuple[int, list[Scales]] | None = None  # likewise, of each result constraint
         self.results = 0
 
@@ -62,13 +62,13 @@ class Belief:
         """Rows of all points that have ended."""
         return np.array([*self._rows, *self._failed]).reshape(-1, self._cube.width)
 
-    def process(self) -> tuple[MaternProcess, Matrix]:
-        """Return the process, and the rows that it knows."""
+    def process(self, objective: int = 0) -> tuple[MaternProcess, Matrix]:
+        """Return the process of an objective, by its place, and the rows that it knows."""
         until = _step(len(self._ended))
-        if self._fit is None or self._fit[0] != until:
-            self._fit = (until, *self._find_likeliest(*self._known(until)))
-        _, scales, power = self._fit
-        rows, losses = self._known(len(self._ended))
+        if objective not in self._fits or self._fits[objective][0] != until:
+            self._fits[objective] = (until, *self._find_likeliest(*self._known(until, objective)))
+        _, scales, power = self._fits[objective]
+        rows, losses = self._known(len(self._ended), objective)
         return MaternProcess(scales, self._cube.features(rows), levelled(losses, power)), rows
 
     def feasible(self) -> Feasible | None:
@@ -94,29 +94,39 @@ class Belief:
             fits.append((density + squeezed(losses, power), scales, power))
         return max(fits, key=lambda fit: fit[0])[1:]
 
-    def _known(self, until: int) -> tuple[Matrix, Vector]:
+    def _known(self, until: int, objective: int) -> tuple[Matrix, Vector]:
         """Return rows and losses of the first `until` results; poor ones count as the worst.
 
         Of many, the best and the latest are kept.
         """
-        known = [point.loss for point in self._ended[:until] if point.loss is not None]
+        known = [point.losses[objective] for point in self._ended[:until] if point.losses]
         worst = max(known, default=0.0)
         chosen = self._choose(until)
         points = [self._ended[k] for k in chosen]
-        losses = np.array([worst if point.loss is None else point.loss for point in points])
+        losses = np.array([point.losses[objective] if point.losses else worst for point in points])
         return np.array(self._rows)[chosen], losses
+
+    def _rank(self, until: int) -> list[tuple[float, float]]:
+        """Return the ranks of the first points: by violation, then by loss, of several by how many beat them in all."""
+        points = self._ended[:until]
+        losses = np.array([point.losses or [math.inf] for point in points if point.losses])
+        several = losses.ndim == 2 and losses.shape[1] > 1
+        known = iter(_count_better(losses) if several else losses.ravel().tolist())
+        return [(point.violation, next(known) if point.losses else math.inf) for point in points]
 
     def _choose(self, until: int) -> list[int]:
         """Return the numbers of the points that count, of the first `until`."""
         if until <= _MOST_POINTS:
             return list(range(until))
 
-        def rank(k: int) -> tuple[float, float]:
-            point = self._ended[k]
-            return point.violation, math.inf if point.loss is None else point.loss
-
-        best = sorted(range(until), key=rank)[: _MOST_POINTS // 2]
+        ranks = self._rank(until)
+        best = sorted(range(until), key=lambda k: ranks[k])[: _MOST_POINTS // 2]
         return sorted({*best, *range(until - _MOST_POINTS // 2, until)})
+
+
+def _count_better(losses: Matrix) -> list[float]:
+    """Return of each row how many others are as good in all columns."""
+    return [float(np.all(losses <= row, axis=1).sum()) for row in losses]
 
 
 def _step(count: int) -> int:

@@ -57,7 +57,7 @@ def _bend(margins: Vector) -> tuple[Vector, float]:
     margins = np.where(known, margins, worst)
     largest = float(np.max(np.abs(margins), initial=0.0)) or 1.0
     margins = margins / largest  # the square of a large one is not a float
-    width = float(np.std(margins)) or 1.0
+    width = min(float(np.std(margins)), float(np.median(np.abs(margins)))) or 1.0
     bent = np.sign(margins) * np.log1p(np.abs(margins) / width)
     mean, spread = float(np.mean(bent)), float(np.std(bent))
     if spread <= 1e-12:

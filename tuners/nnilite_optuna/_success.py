@@ -19,7 +19,7 @@ _MOST_KNOWN = 150  # of successes and of failures, the latest
 _HOPELESS = 0.2  # chance of success below which a failure was no bad luck
 _REGION = 3  # hopeless failures that are no coincidence
 _TINY = -5.0  # logarithm of an improvement
-_SUREST = 35.0  # deviations: the tail beyond is not a float
+_FAR = 30.0  # deviations: the tail beyond is soon no float, and near to its first term
 
 
 class Success:
@@ -68,5 +68,6 @@ class Success:
 
 def log_below(deviations: Vector) -> Vector:
     """Return the logarithm of the chance that a normal variable is below so many standard deviations."""
-    known = np.maximum(deviations, -_SUREST).tolist()
-    return np.array([math.log(0.5 * math.erfc(-z / math.sqrt(2.0))) for z in known])
+    near = np.array([math.log(0.5 * math.erfc(-z / math.sqrt(2.0))) for z in np.maximum(deviations, -_FAR).tolist()])
+    far = np.maximum(-deviations, _FAR)
+    return np.where(deviations > -_FAR, near, -0.5 * np.square(far) - np.log(far * math.sqrt(2.0 * math.pi)))
