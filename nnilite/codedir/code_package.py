@@ -38,6 +38,7 @@ DEFAULT_IGNORES = (
     ".ruff_cache/",
     ".venv/",
     ".DS_Store",
+    ".nnilite/",  # in the folder of all experiments: where they are, and the token of the page of all
 )
 """Left out unless a `.nniignore` takes it back, for example by a line `!.git/`."""
 

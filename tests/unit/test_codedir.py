@@ -479,3 +479,11 @@ def test_notes_and_errors_can_be_printed(code):
     name = os.fsdecode(b"bad\xff\nname")
     (code / name).symlink_to("nowhere")
     assert list_files(code).notes[0].startswith("bad\\udcff\\nname is left out")
+
+
+def test_what_nnilite_keeps_of_all_experiments_is_not_sent(tmp_path: Path) -> None:
+    """With it a worker would have the token of the page of all experiments."""
+    for name in ("trial.py", "home/.nnilite/ab12.json", "home/.nnilite/hub/token"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert [file.path for file in codedir.list_files(tmp_path).files] == ["home", "trial.py"]
