@@ -97,7 +97,7 @@ class LaunchedProcesses(NodeProcesses):
             self._start_launcher(layout, agent, more.get("GLOO_SOCKET_IFNAME", ""))
 
     def _start_launcher(self, layout: Layout, agent: str, interface: str) -> None:
-        env = {**self._env, **launcher.environment(layout, self._here.inner, interface)}
+        env = {**self._env, **launcher.environment(self._env, layout, self._here.inner, interface)}
         env["PATH"] = os.pathsep.join([agent, env.get("PATH") or os.defpath])
         words = launcher.words(self._plan["launcher"], layout, self._folder)
         # In a folder that is there on all nodes. In a session of its own, so that a signal to this program's group does

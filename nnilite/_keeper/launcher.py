@@ -34,17 +34,21 @@ Some launchers give their own environment to all ranks. They do not have this va
 """
 
 _LAST_BYTES = 2000
-_AS_ANY_USER = {
+_UNLESS_SET = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "PRTE_ALLOW_RUN_AS_ROOT": "1",
     "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-}
-_MORE_THAN_PROCESSORS = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
     "PRTE_MCA_rmaps_default_mapping_policy": "slot:oversubscribe",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
 }
-"""More processes than there are processors, as the other launchers allow."""
+"""Open MPI 4 and 5 are as the other launchers, unless the trial's environment says otherwise.
+
+Any user may run them, and more processes than there are processors. A process may use all processors: they would bind
+each to one, and those of all trials on a machine to the same ones.
+"""
 _BY_SSH = {
     "OMPI_MCA_plm": "rsh",
     "OMPI_MCA_plm_rsh_agent": "ssh",
@@ -125,12 +129,13 @@ def cleaned(env: Mapping[str, str]) -> Dict[str, str]:
     return {name: value for name, value in env.items() if not name.startswith(_OF_ANOTHER_LAUNCH)}
 
 
-def environment(layout: Layout, inner: str, interface: str) -> Dict[str, str]:
-    """Write what the launcher reads, and return what its environment has to have. Raises: OSError.
+def environment(given: Mapping[str, str], layout: Layout, inner: str, interface: str) -> Dict[str, str]:
+    """Write what the launcher reads, and return what its environment has, too. Raises: OSError.
 
-    `inner`: the folder for these files. `interface`: the network interface that leads to the other nodes, if known.
+    `given`: the environment of the trial. `inner`: the folder for these files. `interface`: the network interface that
+    leads to the other nodes, if known.
     """
-    found = {**_AS_ANY_USER, **_MORE_THAN_PROCESSORS}
+    found = {name: given.get(name, value) for name, value in _UNLESS_SET.items()}
     if "name" not in layout.nodes[0]:
         return found
     files = {

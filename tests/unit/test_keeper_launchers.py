@@ -13,8 +13,11 @@ import pytest
 
 from keeper_bench import Bench, running, until
 from nnilite._keeper.folder import Folder
+from nnilite._keeper.launch_agent import split_words
 from nnilite._keeper.launched_processes import LaunchedProcesses
+from nnilite._keeper.launcher import environment, name_nodes
 from nnilite._keeper.process import identity
+from nnilite._keeper.rank_variables import Layout
 from two_nodes import SHOW, UP, Nodes
 
 pytestmark = pytest.mark.process
@@ -55,10 +58,10 @@ def test_mpirun_starts_the_ranks_on_both_nodes_with_the_variables_of_each(nodes)
 def left(nodes: Nodes) -> list[str]:
     """The processes of a trial that are left on this machine."""
     mark = f"NNILITE_JOB={nodes.job}".encode()
-    return [entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit() and mark in environment(entry)]
+    return [entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit() and mark in variables_of(entry)]
 
 
-def environment(entry: Path) -> list[bytes]:
+def variables_of(entry: Path) -> list[bytes]:
     try:
         return (entry / "environ").read_bytes().split(b"\0") if running(int(entry.name)) else []
     except OSError:
@@ -190,3 +193,22 @@ def test_a_node_that_lacks_a_part_of_the_launcher_is_told_with_the_cure(nodes, t
     message = nodes.first.callback.exits[0].message
     assert message == f"mpirun was not found on {os.uname().nodename}; install it there, or set another launcher"
     until(lambda: not left(nodes))
+
+
+def test_open_mpi_binds_no_process_to_a_processor_unless_the_trial_says_so(tmp_path):
+    nodes = Layout([{"host": "a", "processes": 1, "ports": []}], 9)
+    assert environment({}, nodes, str(tmp_path), "")["OMPI_MCA_hwloc_base_binding_policy"] == "none"
+    own = {"OMPI_MCA_hwloc_base_binding_policy": "core"}
+    assert environment(own, nodes, str(tmp_path), "")["OMPI_MCA_hwloc_base_binding_policy"] == "core"
+
+
+def test_nodes_with_one_address_have_names_that_are_made_up():
+    assert name_nodes(["10.0.0.1", "10.0.0.2", "10.0.0.3"], ["a", "b", "c"]) == ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
+    assert name_nodes(["10.0.0.1", "10.0.0.1", "fd00::2"], ["a", "a", "c"]) == ["10.0.0.1", "a-node-1", "c-node-2"]
+
+
+def test_the_agent_reads_the_arguments_of_ssh():
+    words = ["-o", "BatchMode=yes", "-oLogLevel=ERROR", "-x", "-p", "22", "me@host", "cd /;", "echo a  b"]
+    assert split_words(words) == ("host", "cd /; echo a  b")
+    assert split_words(["-x", "host"]) == ("host", "")
+    assert split_words([]) == ("", "")

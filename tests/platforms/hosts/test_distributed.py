@@ -17,6 +17,7 @@ from platforms.hosts.hosts import USER
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
+NEEDS_MPI = pytest.mark.skipif(library() is None, reason="there is no Open MPI; install the package openmpi-bin")
 ON_TWO = {"nodes": 2, "processes": 2, "launcher": "torch"}
 
 
@@ -63,9 +64,10 @@ def test_the_ranks_of_a_trial_meet_on_two_hosts_and_report_once(hosts, setting, 
     assert (target / "roles/rank-3.log").read_text().startswith("here is 3\n")
 
 
-def test_a_canceled_trial_leaves_no_process_on_any_host(hosts, setting, bench_of):
+@pytest.mark.parametrize("launcher", ["torch", pytest.param("mpi", marks=[pytest.mark.long, NEEDS_MPI])])
+def test_a_canceled_trial_leaves_no_process_on_any_host(hosts, setting, bench_of, launcher):
     bench = bench_of(setting.config(*map(setting.machine, hosts)), with_nodes=True)
-    name = started(bench, "echo up; exec sleep 61")
+    name = started(bench, "echo up; exec sleep 61", launcher)
     eventually(lambda: sum(text.count("sleep") for text in leftovers(hosts)) == 4, 30)
     bench.call(bench.service.cancel(bench.handles[name]))
     assert bench.wait(name).state is JobState.CANCELED
@@ -85,9 +87,10 @@ def test_a_trial_waits_until_all_of_its_hosts_are_free_and_says_how_many_are(hos
     assert bench.wait(started(bench, "true")).state is JobState.SUCCEEDED
 
 
-def test_a_link_that_is_cut_for_20_seconds_does_no_harm(hosts, setting, bench_of):
+@pytest.mark.parametrize("launcher", ["torch", pytest.param("mpi", marks=[pytest.mark.long, NEEDS_MPI])])
+def test_a_link_that_is_cut_for_20_seconds_does_no_harm(hosts, setting, bench_of, launcher):
     bench = bench_of(setting.config(*map(setting.machine, hosts[:2])), with_nodes=True)
-    name = started(bench, "for i in $(seq 35); do echo intermediate $i >> $NNILITE_METRICS; sleep 1; done")
+    name = started(bench, "for i in $(seq 35); do echo intermediate $i >> $NNILITE_METRICS; sleep 1; done", launcher)
     eventually(lambda: bench.received(name).values, 30)
     other = next(host for host in hosts if host.address in bench.handles[name]["members"][0]["machine"])
     other.cut_for(20)
@@ -120,9 +123,7 @@ def test_a_ddp_training_on_two_hosts_has_the_losses_of_one_process(hosts, settin
 
 @pytest.fixture
 def on_two_by_mpirun(hosts, setting, bench_of):
-    """A bench of two hosts with Open MPI, whose trials mpirun starts."""
-    if not library():
-        pytest.skip("there is no Open MPI; install the package openmpi-bin")
+    """A bench of two hosts, whose trials mpirun starts."""
     return bench_of(setting.config(*map(setting.machine, hosts[:2])), with_nodes=True)
 
 
@@ -130,6 +131,7 @@ def by_mpirun(*more: str) -> dict[str, Any]:
     return {"command": " ".join(["python3", "-c", quoted(SUM), *more]), "launcher": "mpi"}
 
 
+@NEEDS_MPI
 def test_the_ranks_that_mpirun_starts_on_two_hosts_compute_a_sum(hosts, on_two_by_mpirun):
     bench = on_two_by_mpirun
     name = started(bench, **by_mpirun())
@@ -145,6 +147,7 @@ def test_the_ranks_that_mpirun_starts_on_two_hosts_compute_a_sum(hosts, on_two_b
     eventually(lambda: not leftovers(hosts), 30)
 
 
+@NEEDS_MPI
 def test_a_rank_of_mpirun_that_fails_on_the_other_host_ends_all_and_is_the_reason(hosts, on_two_by_mpirun):
     bench = on_two_by_mpirun
     status = bench.wait(started(bench, **by_mpirun("3")), JobState.FAILED)
@@ -153,6 +156,7 @@ def test_a_rank_of_mpirun_that_fails_on_the_other_host_ends_all_and_is_the_reaso
     eventually(lambda: not leftovers(hosts), 30)
 
 
+@NEEDS_MPI
 @pytest.mark.long
 def test_a_host_of_mpirun_that_loses_power_makes_the_trial_lost(hosts, on_two_by_mpirun):
     bench = on_two_by_mpirun

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shutil import which
+
 import pytest
 
 from meeting_ranks import MEETING
@@ -13,6 +15,7 @@ from platforms.ray_cluster.cluster import SECOND, TOKEN
 
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.xdist_group("ray"), pytest.mark.timeout(300)]
 
+NEEDS_MPI = pytest.mark.skipif(which("mpirun") is None, reason="there is no mpirun; install the package openmpi-bin")
 ON_TWO = {"nodes": 2, "processes": 2, "launcher": "torch"}
 
 
@@ -34,13 +37,14 @@ def bench(tmp_path, real_ray, monkeypatch):
         yield found
 
 
-def meet(bench: RayBench, *more: str) -> str:
+def meet(bench: RayBench, *more: str, launcher: str = "torch") -> str:
     words = " ".join(["python3", "-c", quoted(MEETING), *more])
-    return bench.run(words, distributed=ON_TWO, parameters={"x": 3})
+    return bench.run(words, distributed={**ON_TWO, "launcher": launcher}, parameters={"x": 3})
 
 
-def test_the_ranks_of_a_trial_meet_on_two_nodes_and_report_once(bench, two_nodes):
-    received = bench.finish(meet(bench))
+@pytest.mark.parametrize("launcher", ["torch", pytest.param("mpi", marks=NEEDS_MPI)])
+def test_the_ranks_of_a_trial_meet_on_two_nodes_and_report_once(bench, two_nodes, launcher):
+    received = bench.finish(meet(bench, launcher=launcher))
     met, final = received.values
     assert (final, met["ranks"], met["same"]) == (4, [0, 1, 2, 3], True)
     assert received.exits[0]["code"] == 0
