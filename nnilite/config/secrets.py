@@ -17,6 +17,12 @@ _SUSPECT = (*_TELLING, "credentials", "key")
 """Ends of names whose values no error may quote, such as those of `azureKey` and `storageAccountKey`."""
 
 _IN_TEXT = re.compile(r"(?is)((?:password|passwd|passphrase|secret|token|credentials?|_?key)['\"]*\s*[:=]).+")
+_NAMED = re.compile(r"(?is)((?:(?<![a-z])pwd|(?-i:_PASS)|authorization)['\"]*\s*[:=]|\bbearer ).+")
+# Keys of GitHub, GitLab, Hugging Face, OpenAI, Slack, AWS, Google, npm, PyPI and Docker by their beginnings,
+# and JSON web tokens.
+_BY_SHAPE = re.compile(
+    r"\b(?:gh[oprsu]_|github_pat_|glpat-|hf_|sk-|xox[abeoprs]-|AKIA|ASIA|AIza|npm_|pypi-|dckr_pat_|eyJ)[\w.=-]{12,}"
+)
 _IN_ADDRESS = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 
@@ -67,7 +73,14 @@ def _mask_parameter(name: str, item: Json) -> Json:
 
 def masked_text(text: str) -> str:
     """Return a text without secrets that a user may have put into it, as in `password:x` or `https://me:x@host`."""
-    return _IN_ADDRESS.sub(rf"\g<1>{HIDDEN}@", _IN_TEXT.sub(rf"\g<1>{HIDDEN}", text))
+    for pattern, shown in (
+        (_IN_TEXT, rf"\g<1>{HIDDEN}"),
+        (_NAMED, rf"\g<1>{HIDDEN}"),
+        (_IN_ADDRESS, rf"\g<1>{HIDDEN}@"),
+        (_BY_SHAPE, HIDDEN),
+    ):
+        text = pattern.sub(shown, text)
+    return text
 
 
 def masked_problem(problem: str, line: str) -> str:

@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nnilite.config import from_dict, load
+from nnilite.config.secrets import masked_text
 from nnilite.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("platforms")
@@ -148,3 +149,27 @@ ANY = st.recursive(
 @given(st.dictionaries(st.sampled_from(FIELDS), ANY, min_size=1))
 def test_no_error_of_any_config_quotes_a_password(data):
     assert LEAK not in errors_of({"trialCommand": "run", **data})
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "login('hf_",
+        "sk-proj-",
+        "AKIA",
+        "xoxb-",
+        "h = {'Authorization': 'Basic ",
+        "curl -H 'Bearer ",
+        "DB_PASS=",
+        "pwd: ",
+    ],
+)
+def test_keys_are_known_by_their_names_and_by_their_shapes(before: str) -> None:
+    assert "SFODNN7EXAMPLE" not in masked_text(f"{before}IOSFODNN7EXAMPLE")
+
+
+@pytest.mark.parametrize(
+    "text", ["cd src && pwd && run", "first_pass = 2", "ask-me-anything-now", "a.task-1234567890ab"]
+)
+def test_what_only_looks_a_little_like_a_key_is_shown(text: str) -> None:
+    assert masked_text(text) == text
