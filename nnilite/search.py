@@ -23,6 +23,7 @@ from nnilite._search.result_values import (
     judged,
     plain_value,
     read_metric,
+    shorten,
     wanted,
     warn_of,
     warn_of_no_number,
@@ -221,7 +222,7 @@ class Search:
         """
         value = read_metric(value, self._numbers)
         if gains(value, self._objectives) is None:
-            raise Conflict(f"the result {value!r} {wanted(self._objectives)}.")
+            raise Conflict(f"the result {shorten(value)} {wanted(self._objectives)}.")
         warn_of(self._plan.space, parameters)
         with self._turn():
             trial = self._started(plain_value(parameters))
@@ -330,7 +331,7 @@ class Search:
             if state is TrialState.EARLY_STOPPED:
                 reason = reason or stop_reason
             if state is TrialState.SUCCEEDED and gains(value, self._objectives) is None:
-                state, reason = TrialState.FAILED, f"the result {value!r} {wanted(self._objectives)}"
+                state, reason = TrialState.FAILED, f"the result {shorten(value)} {wanted(self._objectives)}"
             if self._journal is not None and not is_json(value):
                 value = None
             ended = replace(found, value=value, state=state, reason=reason, ended=time.time())

@@ -57,6 +57,15 @@ def warn_of(space: Mapping[str, Any], parameters: Json) -> None:
         logging.getLogger("nnilite.search").warning("parameters that are not in the search space: %s", odd)
 
 
+def shorten(value: Json) -> str:
+    """Return a value for people, cut to a line."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no number of more than some thousand digits
+        return f"of type {type(value).__name__}, which is too long to be shown,"
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
 def wanted(objectives: Iterable[str]) -> str:
     names = list(objectives)
     if names == ["default"]:

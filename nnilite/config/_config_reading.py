@@ -86,7 +86,7 @@ class At:
             # A field that the section has from the top level of an older file is there.
             own = path if path in source.origins or path[-1:] not in source.origins else path[-1:]
             place = source.place(own)
-            if own not in source.origins:
+            if not source.has_section_of(own):
                 place = dataclasses.replace(place, field=dotted(path))
         self.reading.errors.append(type(error)(source.spell(error.message), place) if _simple(error) else error)
         return INVALID

@@ -22,7 +22,8 @@ _ARGUMENT = "is an argument of the algorithm: write it in classArgs"
 
 _TOP = {
     **dict.fromkeys(
-        ("author", "description", "multithread", "multiphase", "versioncheck", "logcollection"), _NO_MEANING
+        ("author", "description", "deprecated", "multithread", "multiphase", "versioncheck", "logcollection"),
+        _NO_MEANING,
     ),
     "authorname": _NO_MEANING,
     "trial": "write trialCommand for its command, trialCodeDirectory for its codeDir, trialGpuNumber for its gpuNum",
@@ -99,6 +100,8 @@ def answer(path: Sequence[str | int], name: str, known: Iterable[str], value: An
     said = _COMMAND if word == "precommand" else said
     if said:
         return f"; {'it ' if said.startswith(('has', 'is')) else ''}{said}"
+    if "machineList" in names and "remote" in _list_platforms(word):
+        return "; write it in machineList, at each machine"
     successor = next((new for new in _list_successors().get(word, ()) if new in names), "")
     if successor:
         return f"; did you mean {successor}?"
@@ -132,6 +135,11 @@ def _list_successors() -> dict[str, list[str]]:
         for old, new in table.items():
             found.setdefault(normalize_name(old.rpartition(".")[2]), []).append(new.rpartition(".")[2])
     return found
+
+
+def _list_platforms(word: str) -> set[str]:
+    """Return the platforms whose sections have a field."""
+    return {platform for platforms in _find_elsewhere().get(word, {}).values() for platform in platforms}
 
 
 @cache

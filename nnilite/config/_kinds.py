@@ -268,7 +268,8 @@ class ListOf(FieldKind):
 
     def read(self, raw: Any, at: At) -> Any:
         if not self.matches(raw):
-            return at.fault(f"must be a list, not {masked(raw, at.path)!r}")
+            cure = "; begin it with a dash" if self.item.matches(raw) and isinstance(raw, Mapping) else ""
+            return at.fault(f"must be a list, not {masked(raw, at.path)!r}{cure}")
         values = [self.item.read(item, at.below(k)) for k, item in enumerate(raw)]
         return INVALID if any(value is INVALID for value in values) else self.make(values)
 

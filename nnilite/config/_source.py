@@ -43,6 +43,15 @@ class ConfigSource:
         line = _line(self.root, path) if self.root is not None else None
         return Place(self.file, line, masked_text(dotted(path)) or None)
 
+    def has_section_of(self, path: tuple[str | int, ...]) -> bool:
+        """Return whether the field, or a section around it, has a place of its own in an older file.
+
+        What follows from the name of the platform alone has none.
+        """
+        around = (path[:length] for length in range(len(path), 0, -1))
+        nearest = next((self.origins[one] for one in around if one in self.origins), None)
+        return nearest not in (None, ("trainingServicePlatform",))
+
     def _origin(self, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
         for length in range(len(path), 0, -1):
             if path[:length] in self.origins:

@@ -62,6 +62,8 @@ _KUBERNETES_STORAGE = {
     "keyVault.name": "storage.keyVaultKey",
     "azureStorage.accountName": "storage.azureAccount",
     "azureStorage.azureShare": "storage.azureShare",
+    "azureStorage.azureKey": "storage.azureKey",
+    "azureStorage.azureSecret": "storage.azureSecret",
     "reuse": "reuseMode",
     "namespace": "namespace",
     "apiVersion": "apiVersion",
@@ -369,7 +371,6 @@ class _V1Converter:
             self._list(("machineList",), (*to, "machineList"), _MACHINE)
         if old_name == "frameworkcontroller":
             self._list(("trial", "taskRoles"), (*to, "taskRoles"), _TASK)
-            self._move(("trial", "taskRoles", 0, "command"), ("trialCommand",))
         # NNI's older format did not require this field, but a local service whose trials get GPUs does.
         if old_name == "local" and self._get(("trial", "gpuNum")):
             self._default((*to, "useActiveGpu"), False)
@@ -378,6 +379,7 @@ class _V1Converter:
         for known, kind in (("server", "nfs"), ("azureShare", "azureStorage")):  # NNI did not require `storage`
             if (*to, "storage", known) in self.new.origins:
                 self._default((*to, "storage", "storageType"), kind)
+                self.new.origins[(*to, "storage")] = self.new.origins[(*to, "storage", known)][:-1]
 
     def _list(self, old: Where, new: Where, table: Mapping[str, str]) -> None:
         items = self._get(old)

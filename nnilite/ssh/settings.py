@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnilite.errors import ConfigError, Place
 from nnilite.ssh.known_hosts import HostKeyPolicy
 from nnilite.units import AnyPath, KeyFile, Port, Secret
+
+_ADDRESS = re.compile(r"(?:(?P<user>[^@\s]+)@)?(?P<host>[^:@\s]+)(?::(?P<port>\d{1,5}))?")
 
 
 def _about(description: str) -> dict[str, str]:
@@ -37,6 +40,11 @@ class SshMachine:
     def __post_init__(self) -> None:
         for name in ("host", "user", "proxy_jump"):
             check_word(name, getattr(self, name))
+        parts = _ADDRESS.fullmatch(self.host)
+        if parts is not None and (parts["user"] or parts["port"]):
+            given = {"user": parts["user"], "host": parts["host"], "port": parts["port"]}
+            cure = ", ".join(f"{name}: {value}" for name, value in given.items() if value)
+            raise ConfigError(f"{self.host!r} is an address of several parts; write {cure}", Place(field="host"))
 
     @property
     def key(self) -> str:

@@ -185,3 +185,29 @@ def test_only_what_follows_an_empty_section_is_taken_for_a_field_of_it() -> None
     assert [line.partition(";")[0] for line in said] == [
         f"{name}: there is no such field" for name in ("name", "colour")
     ]
+
+
+@pytest.mark.parametrize("name", ["gpuIndices", "useActiveGpu", "host", "password", "passwd", "sshKeyPath"])
+def test_a_field_of_a_machine_is_sent_to_the_list_of_machines(name: str) -> None:
+    machines = [{"host": "h", "user": "me", "password": "x"}]
+    [said] = faults({**PRESENT, "trainingService": {"platform": "remote", "machineList": machines, name: 1}})
+    assert said.endswith("; write it in machineList, at each machine")
+
+
+@pytest.mark.parametrize(
+    ("machines", "cure"),
+    [
+        ({"host": "h", "user": "me", "password": "x"}, "; begin it with a dash"),
+        ([{"host": "me@10.0.0.1:2222"}], "; write user: me, host: 10.0.0.1, port: 2222"),
+        ([{"host": "10.0.0.1:22"}], "; write host: 10.0.0.1, port: 22"),
+    ],
+)
+def test_one_machine_in_another_form_is_answered_with_ours(machines: Any, cure: str) -> None:
+    [said] = faults({**PRESENT, "trainingService": {"platform": "remote", "machineList": machines}})
+    assert said.endswith(cure)
+
+
+@pytest.mark.parametrize("host", ["h", "10.0.0.1", "fe80::1", "2001:db8::1:22", "h.example.org"])
+def test_addresses_of_machines_are_taken_as_they_are(host: str) -> None:
+    config = {**PRESENT, "trainingService": {"platform": "remote", "machineList": [{"host": host, "user": "me"}]}}
+    assert from_dict(config).checked().services[0].config.machine_list[0].host == host

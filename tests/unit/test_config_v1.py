@@ -203,7 +203,8 @@ frameworkcontrollerConfig: {storage: nfs, nfs: {server: s, path: /p}, serviceAcc
 """
     config = converted(text)
     role = config["trainingService"]["taskRoles"][0]
-    assert config["trialCommand"] == "run"
+    assert "trialCommand" not in config  # which would be without effect, as each role has its command
+    assert role["command"] == "run"
     assert role["frameworkAttemptCompletionPolicy"] == {"minFailedTaskCount": 1, "minSucceedTaskCount": 2}
     assert (role["taskNumber"], role["memorySize"]) == (1, 10)
     assert config["trainingService"]["storage"] == {"storageType": "nfs", "server": "s", "path": "/p"}
@@ -401,3 +402,13 @@ def test_the_file_of_a_class_may_be_in_a_folder(file: str) -> None:
     tuner = {"codeDir": ".", "classFileName": file, "className": "Mine"}
     new = convert({"trainingServicePlatform": "local", "tuner": tuner}, ConfigSource()).config
     assert new["tuner"]["className"] == "tuners.mine.Mine"
+
+
+def test_the_field_that_an_error_asks_for_can_be_added_where_it_says() -> None:
+    storage = {"storage": "azureStorage", "azureStorage": {"accountName": "a", "azureShare": "s", "azureKey": "k"}}
+    old = {"trainingServicePlatform": "kubeflow", "kubeflowConfig": {"operator": "tf-operator", **storage}}
+    new = convert({**old, "keyVault": {"vaultName": "v", "name": "n"}}, ConfigSource())
+    assert new.config["trainingService"]["storage"]["azureKey"] == "k"
+    assert new.origins["trainingService", "storage"] == ("kubeflowConfig", "azureStorage")
+    assert ConfigSource(origins=new.origins).has_section_of(("trainingService", "storage", "other"))
+    assert not ConfigSource(origins=new.origins).has_section_of(("trainingService", "other"))

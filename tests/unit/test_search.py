@@ -310,3 +310,11 @@ def test_an_objective_may_end_its_trial_itself_in_threads_too():
 
     result = Search(SPACE, "Random").run(objective, trials=4, concurrency=2)
     assert {(trial.state, trial.reason) for trial in result.trials} == {(TrialState.EARLY_STOPPED, "no hope")}
+
+
+@pytest.mark.parametrize("digits", [400, 6000])
+def test_the_digits_of_a_huge_result_are_not_all_printed(digits: int) -> None:
+    with pytest.raises(NniliteError) as caught:
+        Search({"x": {"_type": "uniform", "_value": [0, 1]}}, tuner="Random").run(lambda _: 10**digits, trials=2)
+    assert len(str(caught.value)) < 300
+    assert "is neither a finite number" in str(caught.value)
