@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from function_programs import check_function_on
+from nnilite._running.reading import what_ran
 from nnilite.errors import Conflict
 from platforms.hosts.hosts import PASSWORD, USER
 
@@ -88,6 +89,10 @@ def test_trials_report_through_the_connection_also_where_a_log_was_asked_for(beg
     running.wait("DONE", timeout_s=90)
     assert [(trial["state"], trial["value"]) for trial in running.trials()] == [("SUCCEEDED", 3)] * 3
     assert len(steps_of(running, running.trials()[0])) == 3
+    running.wait_for(lambda: what_ran(running.client)["start"])
+    said = [host for worker in what_ran(running.client)["workers"] for host in worker["hosts"]]
+    ran_on = {attempts_of(running, trial)[0]["host"] for trial in running.trials()}
+    assert sorted(said) == sorted(ran_on)
 
 
 def test_trials_of_a_power_cycled_host_go_on_elsewhere_from_their_checkpoints(begin, hosts):
