@@ -195,7 +195,7 @@ SDK = {sdk}
 def version():
     return "{version}"
 '''
-_FOR_TYPES = re.compile(r"^if TYPE_CHECKING:\n(?:(?: .*)?\n)+", re.MULTILINE)
+_FOR_TYPES = re.compile(r"^(?:TYPE_CHECKING = False\n)?if TYPE_CHECKING:\n(?:(?: .*)?\n)+", re.MULTILINE)
 _QUOTE = '"'
 _QUOTES = _QUOTE * 3
 _FUTURE = "from __future__ import annotations\n"  # only allowed at the top of a program, where it is already
