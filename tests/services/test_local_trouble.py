@@ -487,6 +487,20 @@ def test_a_job_can_be_canceled_while_the_fork_server_is_stopped(bench, monkeypat
     assert bench.wait(name).state is JobState.CANCELED
 
 
+def test_a_stopped_fork_server_is_the_reason_why_no_trial_starts_and_then_none_starts_twice(bench, monkeypatch):
+    monkeypatch.setattr("nnilite_local._fork_server_client._SOON_S", 0.2)
+    server = bench.service._server.pid
+    job = bench.job(f"echo $$ >> {quoted(bench.mark())}")
+    os.kill(server, signal.SIGSTOP)
+    for _ in range(2):
+        with pytest.raises(ServiceError, match=rf"is stopped \(SIGSTOP\), .* `kill -CONT {server}` helps"):
+            bench.submit(job)
+    os.kill(server, signal.SIGCONT)
+    bench.submit(job)
+    assert bench.wait(job.name).exit_code == 0
+    assert len(bench.lines()) == 1
+
+
 def test_a_look_at_the_lock_does_not_keep_a_keeper_from_its_job(bench):
     """As after a restart of the manager, which cannot know whether the keeper has begun."""
     looks = [bench.job(f"exit {number}") for number in range(5)]

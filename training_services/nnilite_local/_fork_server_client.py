@@ -18,10 +18,12 @@ from typing import Any
 
 from nnilite.errors import ConfigError, ServiceError
 from nnilite.services.preloading import PRELOAD_S, make_refusal
+from nnilite.services.worker_side import is_stopped
 
 log = logging.getLogger(__name__)
 
 _START_S = 30.0
+_SOON_S = 3.0  # after which a server that has not answered is looked at
 _END_S = 5.0
 _TOLD_S = 2.0
 
@@ -103,6 +105,9 @@ class ForkServerClient:
         self._jobs[str(spec)] = job
         try:
             await self._write({"spec": str(spec), "again": True})
+            await asyncio.wait([answer], timeout=_SOON_S)
+            if not answer.done():
+                self._check_not_stopped()
             return await asyncio.wait_for(answer, _START_S)
         except asyncio.TimeoutError:
             raise ServiceError(f"no keeper was started within {_START_S:g} s") from None
@@ -111,6 +116,11 @@ class ForkServerClient:
         finally:
             self._waiting.pop(job, None)
             self._jobs.pop(str(spec), None)
+
+    def _check_not_stopped(self) -> None:
+        pid = self.pid
+        if pid is not None and is_stopped(pid):
+            raise ServiceError(f"the fork server is stopped (SIGSTOP), and starts no keeper; `kill -CONT {pid}` helps")
 
     def runs(self, job: str) -> bool:
         """Return whether the server has reported a keeper at work for the job."""
