@@ -74,6 +74,23 @@ def draw_after(name: str, arguments: list[Any], space: Any, results: list[Any], 
     return [tuner.generate_parameters(number) for number in range(count)]
 
 
+def exhaust(name: str, arguments: list[Any], space: Any, count: int) -> list[Any]:
+    """Return what a tuner proposes one by one, at most `count` times, and "NoMoreTrialError" where it ends before."""
+    import nni
+
+    tuner, seen = get_class(name)(*arguments), []
+    tuner.update_search_space(space)
+    for number in range(count):
+        try:
+            parameters = tuner.generate_parameters(number)
+        except nni.NoMoreTrialError:
+            return [*seen, "NoMoreTrialError"]
+        seen.append(parameters["x"])
+        tuner.receive_trial_result(number, parameters, number)
+        tuner.trial_end(number, True)
+    return seen
+
+
 def follow_schedule(name: str, arguments: list[Any], count: int) -> list[list[float]]:
     """Return budget and x of each trial, where a trial ends with x as its result before the next one begins."""
     space = {"x": {"_type": "uniform", "_value": [0, 1]}}
@@ -127,7 +144,7 @@ class _Repeatable(np.random.RandomState):
 if __name__ == "__main__":
     np.random.RandomState = _Repeatable  # type: ignore[misc]
     os.environ["NNI_TUNER_COMMAND_CHANNEL"] = "ws://_unittest_nobody"  # by this name NNI connects to nobody
-    QUESTIONS = {asked.__name__: asked for asked in (list_arguments, judge, draw, draw_after, follow_schedule)}
+    QUESTIONS = {asked.__name__: asked for asked in (list_arguments, judge, draw, draw_after, exhaust, follow_schedule)}
     for line in sys.stdin:
         question, *arguments = json.loads(line)
         np.random.seed(0)  # an answer depends on nothing that was asked before

@@ -208,6 +208,25 @@ def test_tpe_draws_as_nnis_but_for_steps_which_are_equally_likely(answers: Answe
     assert ends == pytest.approx([1 / 4, 2 / 5], abs=0.05)  # of five steps, two are ends
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "repeats"),
+    [
+        ("Random", [], False),
+        ("TPE", [], False),
+        ("Evolution", ["maximize", 4], True),
+        ("GP", [], True),
+        ("Metis", [], True),
+        ("Hyperopt", ["anneal"], True),
+    ],
+)
+def test_a_finite_space_ends_where_some_of_nnis_repeat(
+    answers: Answers, name: str, arguments: list[Any], repeats: bool
+) -> None:
+    theirs, ours = answers.ask("exhaust", name, arguments, {"x": {"_type": "choice", "_value": [1, 2, 3]}}, 8)
+    assert (len(theirs) == 8, theirs[-1] == "NoMoreTrialError") == (repeats, not repeats)
+    assert (sorted(ours[:-1]), ours[-1]) == ([1, 2, 3], "NoMoreTrialError")
+
+
 # ------------------------------------------------------------ schedules
 
 
