@@ -49,7 +49,6 @@ class FirstNode(NodeRun):
         self._desk = AgentDesk()
         # The launcher has failed, and so far that is the only reason; that of a rank or of a node would say more.
         self._by_launcher = False
-        self._has_ended_launcher = False
 
     def run(self) -> None:
         """Run the trial to its end. Raises: Ended."""
@@ -141,9 +140,8 @@ class FirstNode(NodeRun):
             self.end_all(why, "", code or None)
             self._by_launcher = bool(code)
         runs = self._records.any_runs_elsewhere or self.processes.runs_ranks
-        if self.ending and not runs and not self._has_ended_launcher:
-            self._has_ended_launcher = True
-            self.processes.end_launcher()
+        if self.ending and not runs:
+            self.processes.end_launcher(self.code is not None)
 
     def _hear(self) -> None:
         """Wait a moment for messages and take them."""

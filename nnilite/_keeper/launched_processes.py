@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .rank_variables import Layout
 
 _MAX_COMMAND_OUTPUT_BYTES = 1_000_000
+_ENDS_ITSELF_S = 3.0
 
 
 class LaunchedProcesses(NodeProcesses):
@@ -43,6 +44,7 @@ class LaunchedProcesses(NodeProcesses):
         self._changed: List[Dict[str, Any]] = []  # records since the last `reap`
         self._signaled: List[int] = []  # ranks that were sent a signal, so that their ends are no failures
         self._launcher: Optional[subprocess.Popen[bytes]] = None
+        self._signal_at = 0.0  # when the launcher gets a signal to end
         self._commands: Dict[int, Optional[subprocess.Popen[bytes]]] = {}
         self._dropped_at: Dict[int, float] = {}
         self._expects_more = int(plan["node"]) > 0  # until the first node says that all is over
@@ -205,9 +207,23 @@ class LaunchedProcesses(NodeProcesses):
                 self._signaled.append(rank)
                 process.signal_group(self._pids[rank], signal.SIGTERM)
 
-    def end_launcher(self) -> None:
-        """Let the launcher end, once there are no ranks."""
-        if self._launcher is not None and self._launcher.returncode is None:
+    def end_launcher(self, failed: bool) -> None:
+        """Let the launcher end, once there are no ranks. `failed`: one of them has failed.
+
+        The launcher may be ending by itself then, after MPI_Abort, and Open MPI 4 crashes if a signal comes meanwhile.
+        So it is shown the rank that has failed, or any if that is elsewhere, and gets a signal only if it goes on.
+        """
+        if self._launcher is None or self._launcher.returncode is not None:
+            return
+        now = time.monotonic()
+        if not self._signal_at:
+            self._signal_at = now + (_ENDS_ITSELF_S if failed else 0.0)
+            shown = [rank for rank, record in self.records.items() if record["state"] == "FAILED"] or list(self._owners)
+            for rank in shown if failed else ():
+                if process.is_running(self._owners[rank]):
+                    os.kill(self._owners[rank]["pid"], signal.SIGTERM)
+        if now >= self._signal_at:
+            self._signal_at = float("inf")
             process.signal_group(self._launcher.pid, signal.SIGTERM)
 
     def kill(self) -> None:

@@ -131,8 +131,8 @@ class NodeProcesses:
         """Return the exit codes of such commands by their numbers; None for those that run."""
         return {}
 
-    def end_launcher(self) -> None:
-        """Let the launcher end, once there are no ranks."""
+    def end_launcher(self, failed: bool) -> None:
+        """Let the launcher end, once there are no ranks. `failed`: one of them has failed."""
 
     def end(self) -> None:
         """Send SIGTERM to all, what they have started included. This program gets it, too."""

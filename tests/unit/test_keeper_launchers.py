@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from keeper_bench import Bench, running, until
+from mpi_sum import SUM, library
 from nnilite._keeper.folder import Folder
 from nnilite._keeper.launch_agent import split_words
 from nnilite._keeper.launched_processes import LaunchedProcesses
@@ -212,3 +213,14 @@ def test_the_agent_reads_the_arguments_of_ssh():
     assert split_words(words) == ("host", "cd /; echo a  b")
     assert split_words(["-x", "host"]) == ("host", "")
     assert split_words([]) == ("", "")
+
+
+@pytest.mark.skipif(library() is None, reason="there is no Open MPI; install the package openmpi-bin")
+def test_a_rank_that_calls_mpi_abort_is_the_reason_and_mpirun_ends_without_a_crash(tmp_path):
+    abort = "import time\nif rank == 2: mpi.MPI_Abort(given[2], 7)\ntime.sleep(60)\n"
+    (tmp_path / "abort.py").write_text(SUM.partition("mpi.MPI_Allreduce")[0] + abort)
+    with Bench(tmp_path) as bench:
+        here = {"nodes": 1, "processes": 3, "launcher": "mpi"}
+        assert bench.run(f'exec "$PYTHON" "{tmp_path}/abort.py"', distributed=here) == 7
+        assert bench.callback.exits[0].message.startswith(f"rank 2 on {os.uname().nodename}: exit code 7")
+        assert "Signal:" not in bench.text("stderr")
