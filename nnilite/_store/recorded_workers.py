@@ -11,13 +11,19 @@ from nnilite._store.stored_values import read_stored_value
 from nnilite.records import Json
 
 _MOST_ROWS = 2000
+_MOST_CHARS_READ = 20_000_000  # in all rows: a trial may report any number of texts, of megabytes each
 _MOST_PACKAGES = 5000
 _MOST_CHARS = 300
 _TEXTS = ("python", "executable", "system")
+_KEYS = (
+    "SELECT x.trial, x.attempt, x.idx, a.host, x.time, LENGTH(x.value) AS size FROM attributes x "
+    "JOIN attempts a ON a.trial = x.trial AND a.number = x.attempt WHERE x.name = ? ORDER BY x.time DESC LIMIT ?"
+)
 _QUERY = (
-    "SELECT x.value, a.host, x.time FROM attributes x "
-    "JOIN attempts a ON a.trial = x.trial AND a.number = x.attempt "
-    "WHERE x.name = ? ORDER BY x.time DESC LIMIT ?"
+    "SELECT x.value, k.host, k.time FROM "
+    f"(SELECT *, SUM(size) OVER (ORDER BY time DESC, trial, attempt, idx) AS total FROM ({_KEYS})) k "
+    "JOIN attributes x ON x.trial = k.trial AND x.attempt = k.attempt AND x.idx = k.idx "
+    "WHERE k.total <= ? ORDER BY k.time DESC"
 )
 
 
@@ -28,7 +34,7 @@ def find_workers(rows: Callable[..., list[Any]]) -> list[dict[str, Json]]:
     `rows(query, *values)` reads from the database.
     """
     found: dict[str, dict[str, Any]] = {}
-    for text, host, time in rows(_QUERY, NAME, _MOST_ROWS):
+    for text, host, time in rows(_QUERY, NAME, _MOST_ROWS, _MOST_CHARS_READ):
         value = read_stored_value(text)
         facts = _check_facts(value)
         if facts is not None:

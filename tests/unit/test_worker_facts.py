@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
+import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
@@ -107,3 +109,20 @@ def test_what_differs_between_workers_is_compared_with_all_values() -> None:
         "system": "Linux",
         "packages": {"x": "1, 2"},
     }
+
+
+def test_of_what_trials_say_of_their_hosts_only_so_much_is_read_as_the_memory_has_room_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nnilite._store.recorded_workers._MOST_CHARS_READ", 1000)
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        db.execute("CREATE TABLE attempts (trial, number, host)")
+        db.execute("CREATE TABLE attributes (trial, attempt, idx, name, value, time)")
+        for trial, size in enumerate((10, 5000, 10, 10)):
+            facts = {"host": "h", "packages": {"x" * size: "1"}, "python": str(trial)}
+            db.execute("INSERT INTO attempts VALUES (?, 0, ?)", (trial, f"h{trial}"))
+            db.execute(
+                "INSERT INTO attributes VALUES (?, 0, 0, 'nnilite.worker', ?, ?)", (trial, json.dumps(facts), trial)
+            )
+        found = find_workers(lambda query, *values: db.execute(query, values).fetchall())
+    assert [one["hosts"] for one in found] == [{"h3": 3}, {"h2": 2}]
