@@ -3,7 +3,7 @@
 A run is one solver on one problem with one seed. The regret is that of the best feasible result so far: 0 for the best
 feasible one of the problem, 1 for the median of feasible random ones, and 2 while there is none.
 
-    --seeds 10        of each solver and problem: ten minutes of processor time for ten
+    --seeds 10        of each solver and problem: five minutes of processor time for ten
     --solvers LABELS  separated by commas; all of SOLVERS if not given
     --write           write the report page of the documentation
 """
@@ -196,7 +196,7 @@ of the problem, 1 for the median of feasible random ones, 2 while nothing is fea
 over the problems of the ratio of mean regrets (to each, 0.001 is added), with a 95 % interval from drawing problems
 and seeds again. `optuna TPE` is `TPESampler(seed=...)` of Optuna 5 with `trial.set_constraint`.
 
-The last three problems of the second table were kept apart: nobody looked at them while the tuner was changed.
+The last three problems of the second table were kept apart: they were not looked at while the tuner was changed.
 
 To repeat it: `python -m benchmarks.search_limits --write` in a checkout, by one process.
 
