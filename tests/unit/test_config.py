@@ -155,14 +155,14 @@ def test_advisor_is_an_older_name_of_tuner():
 
 
 def test_a_tuner_of_ones_own_may_have_any_search_space(tmp_path):
-    (tmp_path / "mine.py").touch()
+    (tmp_path / "mine.py").write_text("class Tuner: pass\n")
     tuner = {"className": "mine.Tuner", "codeDirectory": str(tmp_path)}
     config = checked(tuner=tuner, searchSpace={"anything": [1, 2]})
     assert (config.tuner.class_name, config.tuner.code_directory) == ("mine.Tuner", tmp_path.resolve())
 
 
 def test_the_folder_of_ones_own_tuner_defaults_to_that_of_the_config(tmp_path):
-    (tmp_path / "mine.py").touch()
+    (tmp_path / "mine.py").write_text("class Tuner: pass\n")
     config = from_dict({**MINIMAL, "tuner": {"className": "mine.Tuner"}}, tmp_path).checked()
     assert config.tuner.code_directory == tmp_path
 
