@@ -13,7 +13,7 @@ import pytest
 
 from keeper_bench import TOKEN, until
 from nnilite._keeper import node_link
-from nnilite._keeper.node_link import Caller, Guest, LinkBroken, NodeConnection
+from nnilite._keeper.node_link import AGENT, Caller, Guest, LinkBroken, NodeConnection
 
 
 @pytest.fixture
@@ -29,6 +29,7 @@ def guest() -> Iterator[tuple[Guest, socket.socket]]:
     "answer",
     [
         {"nonce": "a", "node": 1, "run": "a", "proof": "0" * 64},
+        {"nonce": "a", "node": AGENT, "run": "a", "proof": "0" * 64},
         {"nonce": "\ud800", "node": 1, "run": "a", "proof": "0" * 64},
         {"nonce": "a", "node": 1, "run": "\ud800", "proof": "\ud800"},
         {"nonce": "a", "node": "\ud800", "run": "a", "proof": None},
