@@ -70,6 +70,7 @@ BY_MANAGER = (
     "requireToken",
     "firstTrials",
     "constraints",
+    "resultConstraints",
     "searchFrom",
     "trackers",
     "webhooks",
