@@ -29,5 +29,9 @@ class RunsWindows(MachineError):
         super().__init__("runs Windows, on which trials cannot run yet: use Linux, macOS or WSL", lasting=True)
 
 
-class LinkLost(MachineError):
-    """The connection broke: whether what was asked has been done is not known."""
+class OutcomeUnknown(MachineError):
+    """Whether what was asked has been done is not known."""
+
+
+class LinkLost(OutcomeUnknown):
+    """The connection broke, or no answer came in time."""

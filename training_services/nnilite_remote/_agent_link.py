@@ -24,7 +24,7 @@ from paramiko.ssh_exception import SSHException
 from nnilite.records import Json
 from nnilite.services.bootstrap import file_digest
 from nnilite.services.keeper_events import count_values
-from nnilite.ssh.errors import LinkLost, MachineError, RunsWindows, get_error_text
+from nnilite.ssh.errors import LinkLost, MachineError, OutcomeUnknown, RunsWindows, get_error_text
 from nnilite_remote._worker import program
 
 log = logging.getLogger(__name__)
@@ -253,7 +253,8 @@ class AgentLink:
         if answer is None or answer.done():
             return
         if "error" in message:
-            answer.set_exception(MachineError(str(message["error"]), lasting=message.get("lasting") is True))
+            kind = OutcomeUnknown if message.get("unsure") is True else MachineError
+            answer.set_exception(kind(str(message["error"]), lasting=message.get("lasting") is True))
         else:
             answer.set_result(message["ok"])
 

@@ -29,14 +29,15 @@ class Attempts:
     def __init__(self, session: MachineSession) -> None:
         self._session = session
 
-    async def start(self, spec: Json, terms: SlotTerms) -> Json:
+    async def start(self, spec: Json, terms: SlotTerms, again: bool) -> Json:
         """Start a keeper and return its pid, start and boot.
 
-        Or {"missing": name}, or {"waits": the experiment that it waits for}.
+        Or {"missing": name}, or {"waits": the experiment that it waits for}. `again`: an earlier request may have
+        started it.
 
-        Raises: MachineError, LinkLost.
+        Raises: MachineError if none was started, OutcomeUnknown.
         """
-        return await self._session.ask("start", _START_S, spec=spec, terms=asdict(terms))
+        return await self._session.ask("start", _START_S, spec=spec, terms=asdict(terms), again=again)
 
     async def withdraw(self, job: str) -> None:
         """Withdraw a job that no longer needs or waits for a slot there."""

@@ -19,6 +19,7 @@ import logging
 import re
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from nnilite.codedir import CodePackage
@@ -33,7 +34,7 @@ from nnilite.services.node_places import LAUNCHERS
 from nnilite.services.preloading import make_order
 from nnilite.services.section_fields import gpus_of
 from nnilite.services.slots import SlotTerms
-from nnilite.ssh.errors import LinkLost, MachineError
+from nnilite.ssh.errors import MachineError, OutcomeUnknown
 from nnilite_remote._bookings import Booking, Bookings
 from nnilite_remote._config import IGNORED, RemoteConfig
 from nnilite_remote._host_checkpoints import HostCheckpoints, rank
@@ -146,7 +147,7 @@ class RemoteService(TrainingService):
         if booking is not None and machine is not None and all(map(self._bookings.get, names_of(job))):
             placed = _placed(job, self._bookings, self.machines)
             if machine.up:
-                return await self._start_all(job, placed)
+                return await self._start_all(job, placed, again=True)
             if machine.silent_s > _SETTLE_S:  # `poll` will learn what became of it
                 return _unanswered(job, placed)
             raise ServiceError(f"waits for {machine.title} to confirm whether it was started there ({machine.trouble})")
@@ -164,13 +165,16 @@ class RemoteService(TrainingService):
                 _withdraw(self.machines, job, waits)
                 return handle
 
-    async def _start_all(self, job: Job, placed: Sequence[tuple[Machine, Booking]]) -> Handle:
-        """Start a keeper on each machine of a job. Raises: NoCapacity, ServiceError, ConfigError."""
+    async def _start_all(self, job: Job, placed: Sequence[tuple[Machine, Booking]], again: bool = False) -> Handle:
+        """Start a keeper on each machine of a job. `again`: an earlier call may have done so.
+
+        Raises: NoCapacity, ServiceError, ConfigError.
+        """
         jobs = [node_job(job, node, placed[0][0]) for node in range(len(placed))]
         booked = self._bookings.get
         try:
             return await start_nodes(
-                jobs, placed, self._start, lambda name: booked(name) is not None, self.machines.cancel
+                jobs, placed, partial(self._start, again), lambda name: booked(name) is not None, self.machines.cancel
             )
         except (NoCapacity, ServiceError, ConfigError):
             if any(booked(name) is None for name in names_of(job)):  # nothing runs
@@ -218,12 +222,12 @@ class RemoteService(TrainingService):
             rank=rank,
         )
 
-    async def _start(self, job: Job, machine: Machine, booking: Booking) -> Handle:
+    async def _start(self, again: bool, job: Job, machine: Machine, booking: Booking) -> Handle:
         spec = self._spec(job, machine, booking)
         self.machines.finish_later(booking.machine)
         try:
-            answer = await machine.attempts.start(spec, self._terms)
-        except LinkLost as error:  # it may have been started: the booking stays
+            answer = await machine.attempts.start(spec, self._terms, again)
+        except OutcomeUnknown as error:  # it may have been started: the booking stays
             raise ServiceError(f"{machine.title}: {error}; it will be asked again whether the trial runs") from error
         except MachineError as error:
             self._bookings.free(job.name)

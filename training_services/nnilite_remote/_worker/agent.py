@@ -119,7 +119,7 @@ class Agent:
         try:
             result = getattr(self, "do_" + request["do"])(request)
         except WorkerRefusal as refusal:
-            self.say({"id": request["id"], "error": str(refusal)})
+            self.say({"id": request["id"], "error": str(refusal), "unsure": refusal.unsure})
         except OSError as error:
             place = " (%s)" % error.filename if error.filename else ""
             self.say({"id": request["id"], "error": "%s%s" % (error.strerror or error, place), "errno": error.errno})
@@ -151,11 +151,9 @@ class Agent:
         """
         spec = request["spec"]
         attempt = HostedAttempt({"directory": spec["directory"]})
-        known = attempt.find_started()
+        known = self._starter.find_started(attempt, request["again"])
         if known is not None:
             return known
-        if self._starter.is_starting(attempt.spec):
-            raise WorkerRefusal("is being started already")
         for earlier in attempt.earlier(spec["job"]):
             left = self._keepers.end_given_up(earlier)
             if left:

@@ -13,10 +13,20 @@ import os
 import subprocess
 import sys
 import threading
-from typing import IO, Any, Callable, cast
+from typing import IO, Any, Callable, NamedTuple, cast
 
 from nnilite.services.worker_side import boot_id, write_private
 from nnilite_remote._worker.attempt import HostedAttempt
+from nnilite_remote._worker.processes import WorkerRefusal
+
+
+class _Start(NamedTuple):
+    """A start whose outcome the fork server has not reported yet."""
+
+    request: int
+    job: str
+    folder: str
+    server: str
 
 
 class KeeperStarter:
@@ -32,12 +42,32 @@ class KeeperStarter:
         self._preload: dict[str, Any] | None = None  # what every server of this agent is told first
         self._asked_to_preload = 0  # the request that waits for the outcome
         self._at_work: dict[str, str] = {}  # jobs and the name of their server, by what it has said
-        # by specification: the request, and what the handle needs
-        self._starting: dict[str, tuple[int, str, str]] = {}
+        self._starting: dict[str, _Start] = {}  # by specification
 
     def is_starting(self, spec: str) -> bool:
         """Return whether the fork server has not yet reported the outcome for the keeper with this specification."""
-        return spec in self._starting
+        start, server = self._starting.get(spec), self._server
+        if start is not None and (server is None or server.poll() is not None or start.server != self.name):
+            self._starting.pop(spec, None)  # nobody will report it any more
+            return False
+        return start is not None
+
+    def find_started(self, attempt: HostedAttempt, again: bool) -> dict[str, Any] | None:
+        """Return what an earlier request has started, if any. Raises: WorkerRefusal, OSError if nothing was started.
+
+        The manager starts a job on another machine if the answer is that nothing runs here. So where an earlier request
+        may have started it, and that cannot be seen now, the refusal says so.
+        """
+        try:
+            known = attempt.find_started()
+        except OSError as error:
+            if not again:
+                raise
+            problem = "whether it was started cannot be read in %s: %s" % (attempt.path, error.strerror)
+            raise WorkerRefusal(problem, unsure=True) from error
+        if known is None and self.is_starting(attempt.spec):
+            raise WorkerRefusal("it is still being started", unsure=True)
+        return known
 
     def runs(self, job: str) -> bool:
         """Return whether a keeper of the fork server is at work for the job."""
@@ -46,7 +76,7 @@ class KeeperStarter:
     def end(self, job: str, kill: bool = False) -> bool:
         """Have SIGTERM, or SIGKILL, sent to the job's keeper. Return False without a keeper or a fork server."""
         server = self._server
-        starting = any(name == job for _, name, _ in list(self._starting.values()))
+        starting = any(start.job == job for start in list(self._starting.values()))
         if server is None or server.poll() is not None or not (starting or self.runs(job)):
             return False
         try:
@@ -56,10 +86,11 @@ class KeeperStarter:
         return True
 
     def start(self, request: int, job: str, attempt: HostedAttempt) -> None:
-        """Start a keeper. Raises: OSError if the fork server does not answer."""
-        self._starting[attempt.spec] = (request, job, attempt.path)
+        """Start a keeper. Raises: OSError if no fork server takes the order."""
+        self._ensure_server()
+        self._starting[attempt.spec] = _Start(request, job, attempt.path, self.name)
         try:
-            self._order(attempt.spec)
+            self._write(cast("subprocess.Popen[bytes]", self._server), {"spec": attempt.spec, "again": True})
         except OSError:
             self._starting.pop(attempt.spec, None)
             raise
@@ -72,10 +103,6 @@ class KeeperStarter:
         self._preload, self._asked_to_preload = order, request
         if not self._ensure_server():
             self._write(cast("subprocess.Popen[bytes]", self._server), {"preload": order})
-
-    def _order(self, spec: str) -> None:
-        self._ensure_server()
-        self._write(cast("subprocess.Popen[bytes]", self._server), {"spec": spec, "again": True})
 
     def _ensure_server(self) -> bool:
         """Start a fork server unless one runs. Return whether it was started now."""
@@ -113,12 +140,15 @@ class KeeperStarter:
                 self._settle(name, event)
         for job in [job for job, its in list(self._at_work.items()) if its == name]:
             del self._at_work[job]
-        unanswered = [self._starting.pop(spec)[0] for spec in list(self._starting)]
+        problem = "the fork server has ended: see fork-server.log in %s" % self._folder
         if self._asked_to_preload:
-            unanswered.append(self._asked_to_preload)
+            self._say({"id": self._asked_to_preload, "error": problem})
             self._asked_to_preload = 0
-        for number in unanswered:
-            self._say({"id": number, "error": "the fork server has ended: see fork-server.log in %s" % self._folder})
+        for spec, start in list(self._starting.items()):
+            if start.server == name:
+                del self._starting[spec]
+                # It may have forked the keeper before its end.
+                self._say({"id": start.request, "error": problem, "unsure": True})
 
     def _tell_preload(self, event: dict[str, Any]) -> None:
         """Say whether modules were preloaded: to the request that waits for it, or else unasked."""
@@ -132,7 +162,7 @@ class KeeperStarter:
 
     def _settle(self, server: str, event: dict[str, Any]) -> None:
         """Note that a keeper was started, or was not."""
-        for spec, (number, job, folder) in list(self._starting.items()):
+        for spec, (number, job, folder, _) in list(self._starting.items()):
             if event.get("spec") == spec or event.get("job") == job:
                 if event["event"] == "started":
                     self._at_work[job] = server

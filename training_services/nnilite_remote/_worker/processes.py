@@ -7,7 +7,11 @@ import os
 
 
 class WorkerRefusal(Exception):
-    """A request that cannot be carried out; one sentence."""
+    """A request that cannot be carried out; one sentence. `unsure`: an earlier one may have been."""
+
+    def __init__(self, sentence: str, unsure: bool = False) -> None:
+        super().__init__(sentence)
+        self.unsure = unsure
 
 
 def find_experiment(pid: int) -> str:
