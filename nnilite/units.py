@@ -269,11 +269,12 @@ _UNFILLED = re.compile(r"\$\{[^{}]*\}|\$\w+|%\w+%|\{[^{}]*\}|<[^<>]+>")
 
 
 def refuse_unfilled(value: object, base: Path) -> None:
-    """Refuse a path with a variable, which nothing replaces, or with a placeholder of an example.
+    """Refuse a text with a variable, which nothing replaces, or with a placeholder of an example.
 
-    What is really called so may be used, and what is in such a folder. Raises: ValueError with a sentence.
+    What is really called so may be used, and what is in such a folder. A Path is used as it is: that of a program, or
+    the default, which a shell has made. Raises: ValueError with a sentence.
     """
-    text = str(value) if isinstance(value, (str, os.PathLike)) else ""
+    text = value if isinstance(value, str) else ""
     for found in _UNFILLED.finditer(text):
         end = text.find("/", found.end())
         if os.path.lexists(base / (text if end < 0 else text[:end])):

@@ -63,7 +63,7 @@ def study(
     attempts = {one["number"]: one for one in trial["attempts"]}
     told = [_describe_interruption(trial, attempts, number, reports, repeated) for number in drilled]
     missing, doubled = _compare_by_step(known) if has_steps else _compare_by_count(len(reports), expected)
-    undelivered = _count_undelivered(metrics)
+    undelivered = _count_undelivered(reports)
     sure = has_steps or expected is not None
     outcome, detail = _outcome(missing, doubled, undelivered, sure)
     # Its further attempt may not have reported yet.
@@ -166,12 +166,12 @@ def _compare_by_count(count: int, expected: int | None) -> tuple[int, int]:
     return (0, 0) if expected is None else (max(expected - count, 0), max(count - expected, 0))
 
 
-def _count_undelivered(metrics: Sequence[Mapping[str, Any]]) -> int:
-    """Return how many results did not arrive: each attempt numbers its own without gaps."""
+def _count_undelivered(reports: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many intermediate results did not arrive: each attempt numbers its own without gaps."""
     last: dict[int, int] = {}
-    for one in metrics:
-        last[one["attempt"]] = max(last.get(one["attempt"], -1), one["index"])
-    return sum(index + 1 for index in last.values()) - len(metrics)
+    for one in reports:
+        last[one["attempt"]] = max(last.get(one["attempt"], -1), one["sequence"])
+    return sum(number + 1 for number in last.values()) - len(reports)
 
 
 def _outcome(missing: Any, doubled: Any, undelivered: int, sure: bool) -> tuple[DrillOutcome, str]:

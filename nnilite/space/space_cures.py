@@ -98,7 +98,7 @@ def _split(text: str) -> list[Json]:
     """Return the numbers of a text such as "0, 1", or the text itself as the only part."""
     try:
         return [json.loads(part) for part in text.strip(" []").split(",")]
-    except ValueError:
+    except (ValueError, RecursionError):
         return [part.strip() for part in text.split(",")]
 
 

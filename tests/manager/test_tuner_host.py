@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from nnilite._engine.messages import Ask, Assess, Tell
+from nnilite._tuner_host import tuner_process
 from nnilite._tuner_host.child import Child
 from nnilite._tuner_host.tuner_client import History, TunerHost, TunerPlan
 from nnilite._tuner_host.tuner_process import TunerProcess
@@ -150,15 +151,15 @@ async def test_a_machine_without_file_descriptors_is_waited_for_and_is_not_the_t
     host: TunerHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nnilite._tuner_host.tuner_client._START_AGAIN_S", 0.01)
-    real, refused = Path.open, []
+    real, refused = tuner_process.open_log, []
 
-    def full(path: Path, *arguments: Any, **more: Any) -> Any:
-        if path.name == "tuner.log" and len(refused) < 5:
+    def full(path: Path) -> int:
+        if len(refused) < 5:
             refused.append(path)
             raise OSError(errno.EMFILE, "Too many open files", str(path))
-        return real(path, *arguments, **more)
+        return real(path)
 
-    monkeypatch.setattr(Path, "open", full)
+    monkeypatch.setattr(tuner_process, "open_log", full)
     assert await host.call(Ask((4,), 0)) == [{"x": 4, "results": 0}]
     assert len(refused) == 5
 

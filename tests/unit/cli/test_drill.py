@@ -113,14 +113,13 @@ def trial(*ends: float, cost: float = 100.0, state: str = "SUCCEEDED") -> dict[s
 
 
 def reports(*steps: tuple[int, int, float], key: str = "step") -> list[dict[str, Any]]:
-    """Results: the attempt, the step and the time of each."""
+    """Results: the attempt, the step and the time of each. Before them each attempt has set an attribute."""
     count: dict[int, int] = {}
     found = []
     for attempt, step, moment in steps:
-        index = count[attempt] = count.get(attempt, -1) + 1
-        found.append(
-            {"attempt": attempt, "index": index, "kind": "PERIODICAL", "value": {key: step}, "time": moment},
-        )
+        number = count[attempt] = count.get(attempt, -1) + 1
+        numbers = {"index": number + 1, "sequence": number}
+        found.append({"attempt": attempt, **numbers, "kind": "PERIODICAL", "value": {key: step}, "time": moment})
     return found
 
 
@@ -140,7 +139,7 @@ def test_a_gap_is_found_between_steps_and_in_what_was_delivered() -> None:
     found = study(trial(100.0, 200.0), [0], reports((0, 0, 30), (0, 5, 60), (1, 15, 130), (1, 20, 160)))
     assert (found.curve["outcome"], found.curve["missing"]) == ("gap", [10])
     hole = reports((0, 0, 30), (0, 1, 60), (1, 2, 130))
-    hole[1]["index"] = 2
+    hole[1]["sequence"] = 2
     found = study(trial(100.0, 200.0), [0], hole)
     assert (found.curve["outcome"], found.curve["detail"]) == ("gap", "reported and not delivered: 1")
 
