@@ -47,10 +47,8 @@ class KeeperStarter:
     def is_starting(self, spec: str) -> bool:
         """Return whether the fork server has not yet reported the outcome for the keeper with this specification."""
         start, server = self._starting.get(spec), self._server
-        if start is not None and (server is None or server.poll() is not None or start.server != self.name):
-            self._starting.pop(spec, None)  # nobody will report it any more
-            return False
-        return start is not None
+        # Of a server that has ended, nobody will report it any more.
+        return start is not None and start.server == self.name and server is not None and server.poll() is None
 
     def find_started(self, attempt: HostedAttempt, again: bool) -> dict[str, Any] | None:
         """Return what an earlier request has started, if any. Raises: WorkerRefusal, OSError if nothing was started.
