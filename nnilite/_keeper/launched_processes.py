@@ -18,9 +18,10 @@ import time
 from . import launcher, process
 from .exit_code import sentence
 from .folder import Folder
-from .node_processes import NodeProcesses, find_shell
+from .node_processes import NodeProcesses
 from .output import OutputFile
 from .rank_variables import variables
+from .starting import find_shell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

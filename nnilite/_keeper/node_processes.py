@@ -16,6 +16,7 @@ from . import process
 from .exit_code import sentence
 from .output import OutputFile
 from .rank_variables import variables
+from .starting import find_shell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -152,11 +153,6 @@ class NodeProcesses:
 
     def close(self) -> None:
         """Leave nothing behind: all of them are in the group, which ends with this program."""
-
-
-def find_shell() -> str:
-    """Return the shell that runs a trial's command."""
-    return next((shell for shell in ("/bin/bash", "/usr/bin/bash") if os.path.exists(shell)), "/bin/sh")
 
 
 def silenced(folder: str, rank: int) -> Dict[str, str]:

@@ -18,8 +18,9 @@ import time
 from . import process
 from .exit_code import status
 from .folder import Folder
-from .node_processes import find_shell, silenced
+from .node_processes import silenced
 from .rank_variables import Layout, variables
+from .starting import find_shell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -90,8 +90,12 @@ def start(command: str, directory: str, env: Mapping[str, str], stdout: str, std
             return StartedCommand(_spawn(words, directory, {**env, "PWD": directory}, stdout, stderr))
         except (OSError, ValueError):  # a script without `#!`, for example, which a shell can still run
             words = []
-    shell = next((shell for shell in _SHELLS if os.path.exists(shell)), "/bin/sh")
-    return StartedCommand(_spawn([shell, "-c", command], directory, env, stdout, stderr))
+    return StartedCommand(_spawn([find_shell(), "-c", command], directory, env, stdout, stderr))
+
+
+def find_shell() -> str:
+    """Return the shell that runs a trial's command."""
+    return next((shell for shell in _SHELLS if os.path.exists(shell)), "/bin/sh")
 
 
 def split_plain_words(command: str, env: Mapping[str, str]) -> List[str]:
