@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.search_shares import share
+from benchmarks.search_shares import read_runs, share
 from nnilite import Search
 
 BASELINE = "optuna NSGAII"
@@ -252,10 +252,7 @@ def main(arguments: list[str]) -> int:
     labels = [one for one in options.solvers.split(",") if one != "optuna GP" or importlib.util.find_spec("torch")]
     options.out.mkdir(parents=True, exist_ok=True)
     file = options.out / "fronts.jsonl"
-    runs: dict[Job, list[float]] = {}
-    for line in file.read_text("utf-8").splitlines() if file.exists() else []:
-        job, found = json.loads(line)
-        runs[tuple(job)] = found
+    runs: dict[Job, list[float]] = read_runs(file)
     with warnings.catch_warnings(), file.open("a", encoding="utf-8") as kept:
         warnings.simplefilter("ignore")
         for job in ((label, name, seed) for seed in range(options.seeds) for label in labels for name in BY_NAME):

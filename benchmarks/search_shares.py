@@ -19,7 +19,7 @@ import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks import search_tables
 from benchmarks.search_published import alone, crowded
@@ -115,6 +115,12 @@ def report(runs: dict[Job, list[float]], names: list[tuple[str, str]], kind: str
     return "\n".join(lines)
 
 
+def read_runs(file: Path) -> dict[Any, list[float]]:
+    """Return what an earlier call of this command has found, by job: each line is a job and its figures."""
+    lines = file.read_text("utf-8").splitlines() if file.exists() else []
+    return {tuple(job): found for job, found in map(json.loads, lines)}
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search_shares")
     parser.add_argument("--development", action="store_true")
@@ -126,10 +132,7 @@ def main(arguments: list[str]) -> int:
     names = search_tables.prepare(held_out=not args.development)
     args.out.mkdir(parents=True, exist_ok=True)
     file = args.out / "runs.jsonl"
-    runs: dict[Job, list[float]] = {}
-    for line in file.read_text("utf-8").splitlines() if file.exists() else []:
-        job, found = json.loads(line)
-        runs[tuple(job)] = found
+    runs: dict[Job, list[float]] = read_runs(file)
     jobs = [(label, *name, seed) for seed in range(args.seeds) for name in names for label in args.solvers.split(",")]
     with ProcessPoolExecutor(args.processes) as pool, file.open("a", encoding="utf-8") as kept:
         waiting = {pool.submit(regrets, job): job for job in jobs if job not in runs}

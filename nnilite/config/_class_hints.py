@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from nnilite.config._command_hints import parse_program
 from nnilite.config.secrets import masked_text
 
 _MOST_FILES = 200
@@ -55,7 +56,7 @@ def _list_classes(path: Path) -> list[str]:
 
 def _parse(path: Path) -> ast.Module | None:
     try:
-        return ast.parse(path.read_bytes()) if path.stat().st_size <= _MOST_BYTES else None
+        return parse_program(path.read_bytes()) if path.stat().st_size <= _MOST_BYTES else None
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return None
 

@@ -67,14 +67,19 @@ def _find_fault(script: Path) -> str:
     return _parse(script, facts.st_mtime_ns)
 
 
+def parse_program(source: bytes) -> ast.Module:
+    """Return the parts of a program. Raises: SyntaxError, ValueError, RecursionError, MemoryError."""
+    with warnings.catch_warnings():  # of a backslash that begins nothing
+        warnings.simplefilter("ignore")
+        return ast.parse(source)
+
+
 @lru_cache(maxsize=32)
 def _parse(script: Path, changed_ns: int) -> str:
     """Do the work of `_find_fault` once for each state of a file."""
     try:
         source = script.read_bytes()
-        with warnings.catch_warnings():  # of a backslash that begins nothing
-            warnings.simplefilter("ignore")
-            tree = ast.parse(source)
+        tree = parse_program(source)
     except SyntaxError as error:
         line = (error.text or "").strip()
         if _NOTEBOOK.match(line):
