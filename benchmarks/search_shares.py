@@ -13,6 +13,7 @@ for its median. Finished runs are kept in `runs.jsonl` of the output folder, so 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import math
 import sys
@@ -29,10 +30,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BASELINE = "optuna default"
+AUTO_SAMPLER = "optuna AutoSampler"  # needs torch, and is left out where there is none
 CROWDS = (4, 16)  # trials at once
 SOLVERS = (
     BASELINE,
     "nnilite Auto",
+    AUTO_SAMPLER,
     *(f"{one}@{crowd}" for crowd in CROWDS for one in ("nnilite Auto", "optuna default", "optuna liar")),
     "nnilite TPE",
     "nnilite Random",
@@ -99,6 +102,8 @@ def report(runs: dict[Job, list[float]], names: list[tuple[str, str]], kind: str
     pairs = [(label, BASELINE) for label in labels if label != BASELINE]
     for label in labels:
         one, _, crowd = label.partition("@")
+        if label == "nnilite Auto" and AUTO_SAMPLER in labels:
+            pairs.append((label, AUTO_SAMPLER))
         if one == "nnilite Auto" and crowd:
             rivals = ("nnilite Auto", f"optuna default@{crowd}", f"optuna liar@{crowd}")
             pairs += [(label, rival) for rival in rivals if rival in labels]
@@ -113,6 +118,12 @@ def report(runs: dict[Job, list[float]], names: list[tuple[str, str]], kind: str
     for row, name in enumerate(names):
         lines.append(f"| {' '.join(name)} | " + " | ".join(f"{means[label][row]:.4f}" for label in labels) + " |")
     return "\n".join(lines)
+
+
+def find_notes(page: Path) -> str:
+    """Return what a person has written at the end of a report page about the run, so that a new run keeps it."""
+    _, mark, notes = page.read_text("utf-8").partition("\nWhat this run shows")
+    return mark + notes
 
 
 def read_runs(file: Path) -> dict[Any, list[float]]:
@@ -133,7 +144,8 @@ def main(arguments: list[str]) -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     file = args.out / "runs.jsonl"
     runs: dict[Job, list[float]] = read_runs(file)
-    jobs = [(label, *name, seed) for seed in range(args.seeds) for name in names for label in args.solvers.split(",")]
+    labels = [one for one in args.solvers.split(",") if one != AUTO_SAMPLER or importlib.util.find_spec("torch")]
+    jobs = [(label, *name, seed) for seed in range(args.seeds) for name in names for label in labels]
     with ProcessPoolExecutor(args.processes) as pool, file.open("a", encoding="utf-8") as kept:
         waiting = {pool.submit(regrets, job): job for job in jobs if job not in runs}
         for future in as_completed(waiting):

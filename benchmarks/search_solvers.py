@@ -92,6 +92,12 @@ class Plain:
             "TPE": lambda: optuna.samplers.TPESampler(seed=seed, multivariate=True, group=nested),
             "CMA-ES": lambda: optuna.samplers.CmaEsSampler(seed=seed),
             "GP": lambda: optuna.samplers.GPSampler(seed=seed),
+            # OptunaHub's AutoSampler, up to 250 results: its GP for numbers alone, else TPE for several workers
+            "AutoSampler": (
+                (lambda: optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True))
+                if nested or choices
+                else (lambda: optuna.samplers.GPSampler(seed=seed))
+            ),
         }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

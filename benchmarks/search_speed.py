@@ -1,4 +1,4 @@
-"""`python -m benchmarks.search_speed [--out FILE]`: the next parameters after 1,000 and 10,000 trials, tuner by tuner.
+"""`python -m benchmarks.search_speed [--out FILE]`: what a proposal takes after 100, 1,000 and 5,000 trials.
 
 Each tuner replays the same random history, as after a restart; then proposals and results take turns. Where a library
 is behind a tuner, it gets the same history and the same turns, bare.
@@ -23,28 +23,29 @@ from nnilite.tuning.class_args import construct
 SPACE = {f"x{k}": {"_type": "uniform", "_value": [-5, 5]} for k in range(5)}
 ARGS: dict[str, dict[str, Any]] = {
     "NSGA2": {"objectives": {"default": "minimize", "other": "minimize"}},
+    "Auto, 3 objectives": {"objectives": {"default": "minimize", "other": "minimize", "third": "maximize"}},
     "PBT": {"all_checkpoint_dir": "/dev/null/nowhere", "population_size": 20},
 }
 TUNERS = ("Random", "QMC", "Anneal", "Evolution", "TPE", "CMAES", "NSGA2", "PBT", "Hyperband", "ASHA", "BOHB")
-DEAR = ("GP", "Metis", "SMAC", "DNGO")
+DEAR = ("Auto", "Auto, 3 objectives", "GP", "Metis", "SMAC", "DNGO")
 Turn = Callable[[int], None]
 ABOUT = """\
 # Speed of the tuners
 
-Milliseconds of processor time for one proposal and one result of five numbers, after 1,000 and 10,000 trials. Where a
-library is behind a tuner, it gets the same history and takes turns with the tuner; the share is the tuner's time in
+Milliseconds of processor time for one proposal and one result of five numbers, after 100, 1,000 and 5,000 trials. Where
+a library is behind a tuner, it gets the same history and takes turns with the tuner; the share is the tuner's time in
 that of the library: below 1 nnilite is quicker. The bare library is optuna with the same sampler and settings. The
 milliseconds are good for comparing rows, not machines. Made by `python -m benchmarks.search_speed`.
 
-GP, Metis, SMAC and DNGO have no library of the same kind to compare with. Of a history of more than 300 (GP, Metis),
-1,500 (SMAC) or 2,000 results (DNGO) they learn from the best and the latest, as the cost of a Gaussian process grows
-with the cube of their number.
+Auto, GP, Metis, SMAC and DNGO have no library of the same kind to compare with. Auto hands over to another algorithm
+after 300 results. Of a history of more than 300 (GP, Metis), 1,500 (SMAC) or 2,000 results (DNGO) the others learn from
+the best and the latest, as the cost of a Gaussian process grows with the cube of their number.
 """
 
 
 def value_of(parameters: dict[str, Any]) -> dict[str, float]:
     xs = [parameters[name] for name in SPACE]
-    return {"default": sum(x * x for x in xs), "other": sum((x - 1) ** 2 for x in xs)}
+    return {"default": sum(x * x for x in xs), "other": sum((x - 1) ** 2 for x in xs), "third": xs[0] - xs[1] ** 2}
 
 
 def history(count: int) -> list[dict[str, float]]:
@@ -53,7 +54,7 @@ def history(count: int) -> list[dict[str, float]]:
 
 
 def ours(name: str, count: int) -> Turn:
-    tuner: Any = construct(lookup.tuner_class(name), {"seed": 1, **ARGS.get(name, {})})
+    tuner: Any = construct(lookup.tuner_class(name.partition(",")[0]), {"seed": 1, **ARGS.get(name, {})})
     tuner.update_search_space(SPACE)
     calls = []
     for k, parameters in enumerate(history(count)):
@@ -124,7 +125,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--quick", action="store_true", help="1,000 trials only, and no tuner with a dear model")
     args = parser.parse_args(arguments)
-    counts = (1000,) if args.quick else (1000, 10_000)
+    counts = (1000,) if args.quick else (100, 1000, 5000)
     heads = [cell for count in counts for cell in (f"ms after {count:,}", "share of the library's")]
     lines = [ABOUT, "| tuner | " + " | ".join(heads) + " |", "| --- " * (len(heads) + 1) + "|"]
     with warnings.catch_warnings():

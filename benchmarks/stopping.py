@@ -2,15 +2,16 @@
 
 Needs numpy, scipy, scikit-learn and optuna. A run is one method on one table with so many workers and one seed, until
 the workers have spent the time of 100 whole trials together. Finished runs are kept in `runs.jsonl` of the output
-folder, so that a later call continues.
+folder, so that a later call continues; those for --safety in `safety.jsonl`, as they end where the best loss is found.
 
     --development     the tables on which the assessor was changed; if not given, those that were kept apart
+    --safety          all tables, and of the methods those with the assessor Auto and the same without; another page
     --methods LABELS  separated by semicolons; all of METHODS if not given
     --workers 1,4,16  how many trials run at once
     --seeds A-B       0-2 if not given
     --jobs N          processes; as many as processors if not given
     --minutes M       begin no run after so many
-    --out FOLDER      where `runs.jsonl` and `early-stopping.md` are written
+    --out FOLDER      where the runs and `early-stopping.md` are written, with --safety `stopping-safely.md`
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import NamedTuple
 
 from benchmarks import learning_tables
 from benchmarks.learning_tables import LearningTable
-from benchmarks.stopping_report import report
+from benchmarks.stopping_report import GUARDED, find_whole, report, report_safety
 from benchmarks.stopping_trials import METHODS, SimulatedTrial, Source
 
 WHOLE_TRIALS = 100
@@ -56,13 +57,14 @@ class Outcome(NamedTuple):
     stopped: int
 
 
-def run(job: Job) -> Outcome:
+def run(job: Job, *, to_best: bool = False) -> Outcome:
+    """`to_best`: it ends when the best loss of the table is seen, as the regrets of later times are 0."""
     table = learning_tables.load(job.table)
     horizon_s = WHOLE_TRIALS * table.whole_s / job.workers
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         simulation = Simulation(table, METHODS[job.method](table, job.seed, job.workers), job.workers, horizon_s)
-        simulation.run()
+        simulation.run(-math.inf if not to_best else float(table.losses.min()))
     return summarize(simulation, table, horizon_s)
 
 
@@ -76,7 +78,8 @@ class Simulation:
         self.found: list[tuple[float, float]] = []
         self.trials = self.stopped = 0
 
-    def run(self) -> None:
+    def run(self, goal: float = -math.inf) -> None:
+        """It ends before its time where this loss is reached."""
         self._fill(0.0)
         while self._ends and self._ends[0][0] <= self._horizon_s:
             now_s, _, trial = heapq.heappop(self._ends)
@@ -84,6 +87,8 @@ class Simulation:
             trial.losses.append(loss)
             if not self.found or loss < self.found[-1][1]:
                 self.found.append((now_s, loss))
+                if loss <= goal:
+                    return
             goes_on = self._source.goes_on(trial)
             if goes_on and len(trial.losses) < trial.until:
                 self._begin_epoch(now_s, trial)
@@ -123,20 +128,29 @@ def main(arguments: list[str]) -> int:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = "1"  # the processes are what runs in parallel
     args.out.mkdir(parents=True, exist_ok=True)
-    file, tables = args.out / "runs.jsonl", learning_tables.HELD_OUT
+    file = args.out / ("safety.jsonl" if args.safety else "runs.jsonl")
+    tables: tuple[str, ...] = learning_tables.HELD_OUT
     if args.development:
         tables = learning_tables.DEVELOPMENT
+    methods = args.methods
+    if args.safety:
+        tables = learning_tables.NAMES
+        guarded = {method for method in methods if method.endswith(GUARDED)}
+        methods = [method for method in methods if method in guarded | {find_whole(one) for one in guarded}]
     runs = _read(file)
     jobs = [
         Job(method, table, workers, seed)
         for seed in args.seeds
         for workers in args.workers
         for table in tables
-        for method in args.methods
+        for method in methods
     ]
     _work([job for job in jobs if job not in runs], runs, file, args)
-    text = report(runs, tables, "development" if args.development else "kept apart")
-    (args.out / "early-stopping.md").write_text(text, "utf-8")
+    if args.safety:
+        text, name = report_safety(runs, tables), "stopping-safely.md"
+    else:
+        text, name = report(runs, tables, "development" if args.development else "kept apart"), "early-stopping.md"
+    (args.out / name).write_text(text, "utf-8")
     print(text)
     return 0
 
@@ -144,7 +158,7 @@ def main(arguments: list[str]) -> int:
 def _work(waiting: list[Job], runs: dict[Job, Outcome], file: Path, args: argparse.Namespace) -> None:
     deadline = time.monotonic() + args.minutes * 60
     with ProcessPoolExecutor(args.jobs) as pool, file.open("a", encoding="utf-8") as kept:
-        futures = {pool.submit(run, job): job for job in waiting}
+        futures = {pool.submit(run, job, to_best=args.safety): job for job in waiting}
         for count, future in enumerate(as_completed(futures), 1):
             job = futures[future]
             runs[job] = future.result()
@@ -166,6 +180,7 @@ def _read(file: Path) -> dict[Job, Outcome]:
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stopping")
     parser.add_argument("--development", action="store_true")
+    parser.add_argument("--safety", action="store_true")
     parser.add_argument("--methods", default=list(METHODS), type=lambda text: text.split(";"))
     parser.add_argument("--workers", default=WORKERS, type=lambda text: [int(word) for word in text.split(",")])
     parser.add_argument("--seeds", default=range(3), type=_read_seeds, metavar="A-B")

@@ -45,6 +45,49 @@ def report(runs: Runs, tables: Sequence[str], kind: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+ABOUT_SAFETY = """\
+# Is the assessor Auto safe
+
+The regret over the whole time with the [assessor](../assessors.md) `Auto`, as a share of that of the same tuner with
+whole trials, on each table of [learning curves](early-stopping.md) by itself: 0.95 is 5 % less. It is the ratio of
+means over seeds, with a 95 % interval from drawing seeds again, and the number of seeds. Safe means: 1.05 at most on
+every table. The assessor was changed on the first five tables alone.
+
+To repeat it: `pip install 'nnilite[bench]'`, then in a checkout `python -m benchmarks.stopping --safety`; `--methods`,
+`--workers` and `--seeds` choose a part, and a later call adds to it.
+"""
+GUARDED = ", Auto"  # the methods with the assessor
+
+
+def report_safety(runs: Runs, tables: Sequence[str]) -> str:
+    """The page on the assessor Auto: a row for each tuner and table, a column for each number of workers."""
+    crowds = sorted({job.workers for job in runs})
+    lines = [ABOUT_SAFETY, "| tuner | table | " + " | ".join(f"{crowd} at once" for crowd in crowds) + " |"]
+    lines.append("| --- " * (len(crowds) + 2) + "|")
+    for method in dict.fromkeys(job.method for job in runs if job.method.endswith(GUARDED)):
+        tuner = method.removesuffix(GUARDED)
+        for table in tables:
+            cells = [_judge(runs, method, tuner, table, crowd) for crowd in crowds]
+            lines.append(f"| {tuner} | {table} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _judge(runs: Runs, method: str, whole: str, table: str, workers: int) -> str:
+    """The share of the mean regret, of one table."""
+    parts = {job: run for job, run in runs.items() if job.table == table and job.workers == workers}
+    found = {name: {job.seed: run.area for job, run in parts.items() if job.method == name} for name in (method, whole)}
+    seeds = sorted(found[method].keys() & found[whole].keys())
+    if not seeds:
+        return ""
+    import numpy as np
+
+    pairs = np.array([[found[name][seed] for seed in seeds] for name in (method, whole)]) + FLOOR
+    drawn = pairs[:, np.random.default_rng(0).integers(len(seeds), size=(RESAMPLES, len(seeds)))].mean(axis=2)
+    low, high = np.quantile(drawn[0] / drawn[1], (0.025, 0.975))
+    share = pairs[0].mean() / pairs[1].mean()
+    return f"{share:.2f} [{low:.2f}, {high:.2f}], {len(seeds)}"
+
+
 def _list_shares(runs: Runs, tables: Sequence[str]) -> list[str]:
     found = {method: _collect(runs, method, tables) for method in dict.fromkeys(job.method for job in runs)}
     found = {method: values for method, values in found.items() if values is not None}

@@ -25,14 +25,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from enum import Enum
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from nnilite._experiments import registry
 from nnilite._experiments.registry import RegistryEntry
-from nnilite._nni import nni_records
+from nnilite._nni import former_calls, nni_records
 from nnilite._nni.nni_records import TrialHyperParameters, TrialJob, TrialMetricData, TrialResult
 from nnilite._notebook import live_output
 from nnilite._running import handing_over, launch, managers
@@ -76,13 +76,35 @@ class RunMode(Enum):
     Detach = "detach"  # it keeps running when this program ends; `connect` finds it again
 
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _static_too(method: _Method) -> _Method:
+    """Let a method be called on the class as well, as the static ones of NNI 2: it gets None in place of an object."""
+
+    @wraps(method)
+    def call(self: Any = None, *arguments: Any, **named: Any) -> Any:
+        return method(self, *arguments, **named)
+
+    return cast("_Method", call)
+
+
+def _find_named(given: Any, experiment_id: str | None) -> Experiment | None:
+    """Return the experiment that a static call means by its id; None for a call on an object."""
+    if isinstance(given, Experiment) and experiment_id is None:
+        return None
+    return Experiment(id=experiment_id or given)
+
+
 class Experiment:
     """One experiment and, once started, the client of its manager.
 
     Args:
         config_or_platform: an `ExperimentConfig`, or the name (or names) of platforms for an empty one to be filled in.
-        id: of an experiment that exists already, to `resume` or `view` it, or for a new one.
+        id: of an experiment that exists already, to `resume` or `view` it, or for a new one; if none is given,
+            `id` is that of the experiment that `start` begins.
         quiet: whether `start` and `run` do not print the address and the progress.
+        former: arguments of NNI 2: `config`, `training_service`, `tuner`.
 
     Raises, in methods that need the manager: NotRunning (a RuntimeError) and the errors of `nnilite.errors`.
     """
@@ -93,11 +115,12 @@ class Experiment:
         id: str | None = None,
         *,
         quiet: bool = False,
+        **former: Any,
     ) -> None:
-        self._config = (
-            ExperimentConfig(config_or_platform) if isinstance(config_or_platform, (str, list)) else config_or_platform
-        )
-        self.id: str | None = id
+        self._config: ExperimentConfig | None
+        self._config, given = former_calls.read_arguments(config_or_platform, id, former)
+        self.id: str = given or launch.new_id()
+        self._is_known = given is not None  # whether the id may be that of an experiment that exists already
         self.quiet = quiet
         self.port: int | None = None
         self.url_prefix: str | None = None
@@ -116,9 +139,15 @@ class Experiment:
                 raise AttributeError(f"an Experiment has no {name!r}; set experiment.config.{field}")
             super().__setattr__(name, value)
 
+        def __getattr__(self, name: str) -> Any:
+            """Say what is there for a method of NNI 2, or for a misspelt one. Raises: AttributeError."""
+            known = [one for one in dir(type(self)) if not one.startswith("_")]
+            said = "" if name.startswith("_") else former_calls.explain_no_method(name, known)
+            raise AttributeError(f"an Experiment has no {name!r}{said}")
+
     def __repr__(self) -> str:
-        where = f" at {self.url}" if self._client is not None else ""
-        return f"<Experiment {self.id or 'that has not begun'}{where}>"
+        where = f" at {self.url}" if self._client is not None else "" if self._is_known else ", which has not begun"
+        return f"<Experiment {self.id}{where}>"
 
     def _repr_html_(self) -> str:
         """Return what notebooks show: progress, the best trial, and the latest trials."""
@@ -164,7 +193,7 @@ class Experiment:
         for warning in config.warnings:
             log.warning("%s", warning)
         detach = run_mode is RunMode.Detach
-        experiment = self.id or launch.new_id()
+        experiment = self.id
         try:
             entry = launch.create(config, options=self._options(port, debug), detach=detach, experiment=experiment)
         except KeyboardInterrupt:
@@ -282,24 +311,36 @@ class Experiment:
             return self._resume(port, wait_completion, debug)
         return self.run(port, wait_completion, debug)
 
-    def resume(self, port: int | None = None, wait_completion: bool = True, debug: bool = False) -> Any:
+    @_static_too
+    def resume(
+        self,
+        port: int | None = None,
+        wait_completion: bool = True,
+        debug: bool = False,
+        *,
+        experiment_id: str | None = None,
+    ) -> Any:
         """Resume a stopped experiment; returns as `run` does.
 
-        `Experiment.resume("<id>")` does it without an object, and returns one.
+        `Experiment.resume("<id>")`, as in NNI 2, does it without an object, and returns one.
         """
-        if isinstance(self, str):
-            found = Experiment(id=self)
+        found = _find_named(self, experiment_id)
+        if found is not None:
             found._resume(port, wait_completion, debug)
             return found
         return self._resume(port, wait_completion, debug)
 
-    def view(self, port: int | None = None, non_blocking: bool = False) -> Experiment:
+    @_static_too
+    def view(
+        self, port: int | None = None, non_blocking: bool = False, *, experiment_id: str | None = None
+    ) -> Experiment:
         """Open a stopped experiment read-only; blocks until Ctrl-C unless `non_blocking`.
 
-        `Experiment.view("<id>")` does it without an object, and returns one.
+        `Experiment.view("<id>")`, as in NNI 2, does it without an object, and returns one.
         """
-        if isinstance(self, str):
-            return Experiment(id=self).view(port, non_blocking)
+        found = _find_named(self, experiment_id)
+        if found is not None:
+            return found.view(port, non_blocking)
         self._attach(launch.view(self._known(), options=self._options(port, False)), keep=True)
         if not non_blocking:
             self._wait_until_interrupted()
@@ -314,7 +355,7 @@ class Experiment:
             experiment._attach(entry, keep=True)
             return experiment
         client = Client(url or f"http://127.0.0.1:{port}", token)
-        experiment.id = client.profile()["id"]
+        experiment.id, experiment._is_known = client.profile()["id"], True
         experiment.port = port
         experiment._client = client
         return experiment
@@ -352,7 +393,7 @@ class Experiment:
     def _attach(self, entry: RegistryEntry, *, keep: bool) -> None:
         self._close_folder()
         self._client = managers.connect(entry)
-        self._entry, self.id, self.port = entry, entry.id, entry.port
+        self._entry, self.id, self.port, self._is_known = entry, entry.id, entry.port, True
         if not keep:
             atexit.register(self.stop)
         self._tell(f"Experiment {entry.id} is at {managers.find_page_address(entry)}, kept in {entry.directory}")
@@ -365,7 +406,7 @@ class Experiment:
             sys.stderr.flush()
 
     def _known(self) -> RegistryEntry:
-        if self.id is None:
+        if not self._is_known:
             raise NotFound("Which experiment? Give its id: Experiment(id=...).")
         return registry.find(self.id, read_only=True)  # callers that cannot work with one of NNI say so
 
@@ -577,7 +618,7 @@ class Experiment:
 
     def import_data(self, data: Sequence[Mapping[str, Any]]) -> int:
         """Hand the tuner results from elsewhere, `{"parameter": ..., "value": ...}` each. Return how many were new."""
-        count, warning = self._manager.import_data(data)
+        count, _, warning = self._manager.import_data(data)
         if warning:
             log.warning("imported results: %s", warning)
         return count

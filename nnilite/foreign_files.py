@@ -9,6 +9,7 @@ and depth of entries, and to the bytes; each write leaves room on the disk (`nni
     save_stream(stream.read, path)                  one file as it comes
     open_below(root, "0/trial.stdout")              a file of a trial, to read
     list_below(root)                                what there is
+    open_log(path)                                  a log of one's own in a folder from elsewhere
 
 All of it blocks: call it in a thread. A trial that still writes may see any of its files copied as they were for a
 moment; a file that is being written is copied as far as it has come.
@@ -40,6 +41,7 @@ from nnilite._keeper.enclosed import (
     reader,
 )
 from nnilite._keeper.tar_stream import DamagedTar, TarMember, TarStream
+from nnilite._logging.log_file import open_log
 from nnilite.disk_room import DiskRoom
 from nnilite.errors import NotFound, ServiceError
 from nnilite.units import format_size
@@ -64,6 +66,7 @@ __all__ = [
     "listed",
     "listed_files",
     "open_below",
+    "open_log",
     "parts_of",
     "put_file",
     "read_small",

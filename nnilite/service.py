@@ -62,6 +62,7 @@ class JobStatus:
     started: float | None = None
     ended: float | None = None
     cost: float | None = None  # of the job so far, if the platform knows it; else it follows from the config's `cost`
+    image: str = ""  # the container image that it runs, with its digest, if the platform tells it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +240,8 @@ class TrainingService(ABC):
     """
     launchers: ClassVar[Sequence[str]] = ()
     """The launchers of `distributed` that work here; none: a trial is one process on one machine."""
+    elastic_launchers: ClassVar[Sequence[str]] = ()
+    """Those of them whose trials may change their number of nodes here: `nodes: {min: 1, max: 4}`."""
     submits_at_once: ClassVar[int] = 1
     """How many calls of `submit`, for different jobs, may be under way at a time."""
 
@@ -337,6 +340,15 @@ class TrainingService(ABC):
         from nnilite.errors import Conflict
 
         raise Conflict(f"{self.name} jobs have a fixed number of workers")
+
+    async def take_node(self, handle: Handle) -> None:
+        """Take one node of an elastic trial away, as a spot node is, for drills. The trial may grow again.
+
+        Raises: Conflict if trials have a fixed number of nodes, or this one has no node to spare now.
+        """
+        from nnilite.errors import Conflict
+
+        raise Conflict(f"trials of {self.name} have a fixed number of nodes")
 
     def share_slots(self, limit: int | None, priority: int | None) -> None:
         """Accept other terms for the slots that experiments share (`nnilite.services.slots`) than the config's.

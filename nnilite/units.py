@@ -47,6 +47,7 @@ __all__ = [
     "PositiveNumber",
     "Secret",
     "SecretText",
+    "TrialCount",
     "Unit",
     "cure_for_number",
     "format_csv_text",
@@ -282,6 +283,42 @@ def refuse_unfilled(value: object, base: Path) -> None:
         raise ValueError(f"{text!r} has {found[0]}, which is not replaced here; write the path itself")
 
 
+_LONGEST_NAME = 255
+_MOST_NAMES = 10_000
+
+
+def _refuse_odd_path(text: str, base: Path) -> None:
+    """Refuse addresses, paths of Windows and the like: a folder would get such a name. Raises: ValueError."""
+    if os.path.lexists(base / text):
+        return
+    if any(len(os.fsencode(name)) > _LONGEST_NAME for name in text.split("/")):
+        raise ValueError(f"'{text[:40]}...' has a name of more than {_LONGEST_NAME} bytes; shorten it")
+    if re.match(r"\.{1,2}\\", text):
+        raise ValueError(f"{text!r} is a path of Windows; write {text.replace(chr(92), '/')!r}")
+    if _OF_WINDOWS.match(text):
+        raise ValueError(f"{text!r} is a path of Windows; write one of this machine (in WSL, /mnt/d/x for D:\\x)")
+    if re.match(r"[a-z][a-z0-9+.-]*://|[\w.-]+@[\w.-]+:", text):
+        raise ValueError(f"{text!r} is an address; write the path of a folder or file on this machine")
+    # Folders that are there already may have any name.
+    new = (base / text).relative_to(next(folder for folder in (base / text).parents if os.path.lexists(folder)))
+    if any(sign in str(new) for sign in "\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}\n\t"):
+        raise ValueError(f"{text!r} has signs that hardly belong to a path; remove quotation marks and line ends")
+    if text != text.strip():
+        raise ValueError(f"{text!r} has spaces around it; write {text.strip()!r}")
+
+
+def expand_home(path: str | os.PathLike[str]) -> Path:
+    """Return a path with the home folder in place of `~`. Where no such user exists, it stays as it is.
+
+    >>> expand_home("~nobody-here/x")
+    PosixPath('~nobody-here/x')
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 class PathRule(Enum):
     """What must be at a path."""
 
@@ -294,19 +331,32 @@ class PathRule(Enum):
         """Return an absolute path, `~` and links resolved, relative to `base`. Raises: ValueError with a sentence."""
         if not isinstance(value, (str, os.PathLike)) or not str(value):
             raise ValueError(f"{value!r} is not a path; write it as text")
-        if _OF_WINDOWS.match(str(value)):
-            raise ValueError(f"{value!r} is a path of Windows; write one of this machine (in WSL, /mnt/d/x for D:\\x)")
+        _refuse_odd_path(str(value), base)
         try:
             path = Path(os.path.realpath(base / Path(value).expanduser()))
         except (RuntimeError, ValueError) as error:  # no such user, a null character
             raise ValueError(f"{value!r} is not a usable path: {error}") from error
         found = path.is_file() or (self is PathRule.KEY and path.with_name(f"{path.name}.pub").is_file())
         if self in (PathRule.FILE, PathRule.KEY) and not found:
-            raise ValueError(f"{str(path)!r} is no file" if path.exists() else f"the file {str(path)!r} does not exist")
+            raise ValueError(_describe_missing("file", path))
         if self is PathRule.DIRECTORY and not path.is_dir():
-            known = path.exists()
-            raise ValueError(f"{str(path)!r} is no folder" if known else f"the folder {str(path)!r} does not exist")
+            raise ValueError(_describe_missing("folder", path))
         return path
+
+
+def _describe_missing(what: str, path: Path) -> str:
+    """Return a sentence on a file or folder that is not there, with the name that was meant where one is much alike."""
+    if path.exists():
+        return f"{str(path)!r} is no {what}"
+    import difflib  # a config without a mistake does not wait for it
+
+    try:
+        there = [one.name for one in os.scandir(path.parent) if one.is_dir() == (what == "folder")]
+    except OSError:
+        there = []
+    names = {name.lower(): name for name in there[:_MOST_NAMES]}  # other systems know one name in any case
+    close = difflib.get_close_matches(path.name.lower(), names, 1, 0.8)
+    return f"the {what} {str(path)!r} does not exist" + (f"; did you mean {names[close[0]]!r}?" if close else "")
 
 
 def _spell_in_largest(units: Mapping[str, int], smallest: str) -> Callable[[int], str]:
@@ -389,6 +439,9 @@ PositiveNumber = Annotated[
 ]
 MAX_CONCURRENCY = 99_999
 """As in NNI."""
+TrialCount = Annotated[
+    int, Unit("integer > 0", _range(1, 1_000_000_000), {"type": "integer", "minimum": 1, "maximum": 1_000_000_000})
+]
 Concurrency = Annotated[
     int,
     Unit(
@@ -424,7 +477,7 @@ def cure_for_number(value: object, *, whole: bool = False) -> str:
     number = read_meant_number(value)
     if number is None or (whole and number != int(number)):
         return ""
-    if whole or number == int(number):
+    if whole or (number == int(number) and abs(number) < 1e15):
         return f"; write {int(number)}" + (" without quotes" if isinstance(value, str) else "")
     # YAML 1.1 reads 1e-05 as a text.
     return "; write " + re.sub(r"^(-?\d+)e([+-])0*", r"\1.0e\2", f"{number:.15g}") + " without quotes"

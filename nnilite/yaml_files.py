@@ -8,6 +8,7 @@ anything is made of it. Ordinary anchors and merges (`<<: *name`) stay far below
 from __future__ import annotations
 
 import codecs
+import re
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,15 @@ class TooMuchYaml(yaml.MarkedYAMLError):
         self.line = int(mark.line) + 1
 
 
+def _without_base_60(tag: str, rule: re.Pattern[str]) -> tuple[str, re.Pattern[str]]:
+    return tag, re.compile(f"(?!.*:){rule.pattern}", re.VERBOSE) if tag in _NUMBERS else rule
+
+
 class BoundedLoader(yaml.SafeLoader):
-    """Loads YAML 1.1 within the limits, and only what JSON has, too: no dates, sets or bytes."""
+    """Loads YAML 1.1 within the limits, and only what JSON has, too: no dates, sets or bytes.
+
+    1:30 is a text here; YAML 1.1 reads it as 90, a number in base 60.
+    """
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)
@@ -83,7 +91,7 @@ class BoundedLoader(yaml.SafeLoader):
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """Make the value of a node. Raises: yaml.YAMLError, also for a value that does not fit its tag."""
-        # A number in base 60 (1:30:00) is computed in a time that grows with the square of its length.
+        # A number is computed in a time that grows with the square of its length.
         if node.tag in _NUMBERS and len(node.value) > MAX_DIGITS:
             problem = f"a number has more than {MAX_DIGITS} digits"
             raise yaml.constructor.ConstructorError(problem=problem, problem_mark=node.start_mark)
@@ -95,7 +103,7 @@ class BoundedLoader(yaml.SafeLoader):
 
 
 BoundedLoader.yaml_implicit_resolvers = {
-    first: [rule for rule in rules if rule[0] in _JSON_TAGS or rule[0] == _TAG + "merge"]
+    first: [_without_base_60(*rule) for rule in rules if rule[0] in _JSON_TAGS or rule[0] == _TAG + "merge"]
     for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 BoundedLoader.yaml_constructors = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -20,10 +21,12 @@ from platforms.contract_cases import is_for_long_runs
 sys.path.insert(0, str(Path(__file__).parent / "manager"))  # simulation.py, fake_backend.py
 
 pytest_plugins = [
-    # What the run itself checks and reports.
+    # What the run itself checks, reports and makes cheaper.
     "harness.process_starts",
     "harness.left_processes",
     "harness.durations",
+    "harness.mixed_work",
+    "harness.ready_managers",
     # Fixtures that more than one folder uses.
     "e2e.running",
     "e2e.chaos_setting",
@@ -34,19 +37,14 @@ pytest_plugins = [
 ]
 
 _DEAR = (
-    "tests/platforms/hosts/",
     "tests/e2e/test_packages",
     "tests/e2e/test_ui_",
     "tests/e2e/test_verify",
-    "tests/manager/test_rest_schemathesis",
-    "tests/tuners/test_beside_nni",
-    "tests/unit/test_fields_in_dry_runs",
-    "tests/unit/test_import_contracts",
-    "tests/unit/test_layout",
-    "tests/unit/test_options_by_platform",
-    "tests/unit/test_plot",
+    "tests/platforms/gridengine/",
+    "tests/platforms/hosts/",
 )
-"""Files whose tests share something dear to make: all tests of one file run in one process of `pytest -n`."""
+"""Files whose tests share something dear to make: all tests of one file run in one process of `pytest -n`, as do those
+of the folders in `harness.mixed_work.COMPUTE`."""
 
 _WITH_PROCESSES = ("tests/e2e/", "tests/platforms/")
 """Folders whose tests all start processes, or share fixtures that do."""
@@ -61,6 +59,10 @@ settings.load_profile("long" if "NNILITE_SIMULATION_RUNS" in os.environ else "da
 
 # Whoever runs the tests over SSH would be told links that sign in, in the place of plain addresses.
 os.environ.pop("SSH_CONNECTION", None)
+
+# By the shims of pyenv a start of `python3` takes eight times as long, and jobs of tests start it again and again.
+if "shims" in Path(shutil.which("python3") or "").parts:
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.base_prefix, "bin")), os.environ["PATH"]])
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what runs in its background with Ctrl-C ignored, and programs under test would inherit that.

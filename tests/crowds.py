@@ -26,7 +26,7 @@ from waiting import pause
 log = logging.getLogger(__name__)
 
 CALLERS = 1000
-SECONDS = 2.0
+SECONDS = 1.0
 AGAIN_A_S = 500  # so many of those that were closed come again in a second
 MB = 1 << 20
 ANSWER_S = 2.0

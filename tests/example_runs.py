@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-_LIMIT_S = 110.0
+from nnictl_runs import LIMIT_S, nnictl
 
 
 def adapt(example: Path, target: Path, service: Mapping[str, Any], **fields: Any) -> Path:
@@ -22,10 +19,11 @@ def adapt(example: Path, target: Path, service: Mapping[str, Any], **fields: Any
     return target
 
 
-def create(config: Path, *more: str, code: int = 0, secret: str = "", limit_s: float = _LIMIT_S) -> str:
+def create(
+    config: Path, *more: str, code: int = 0, secret: str = "", limit_s: float = LIMIT_S, alone: bool = False
+) -> str:
     """Its standard output, or its complaint where it must end with another exit code; `secret` may be in neither."""
-    command = [sys.executable, "-m", "nnilite._cli", "create", "-c", str(config), *more]
-    ran = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, timeout=limit_s, check=False)
+    ran = nnictl("create", "-c", str(config), *more, limit_s=limit_s, alone=alone)
     assert ran.returncode == code, ran.stdout + ran.stderr
     assert not secret or secret not in ran.stdout + ran.stderr
     return ran.stderr if code else ran.stdout

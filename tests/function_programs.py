@@ -46,10 +46,8 @@ def start(program: Path, *words: str) -> subprocess.Popen[str]:
 def kill_all() -> None:
     """Kill what a test that has failed leaves."""
     while _started:
-        process = _started.pop()
-        if process.poll() is None:
+        with _started.pop() as process:
             process.kill()
-            process.communicate(timeout=60)
 
 
 def run(program: Path, *words: str, code: int = 0) -> tuple[str, str]:
@@ -58,10 +56,10 @@ def run(program: Path, *words: str, code: int = 0) -> tuple[str, str]:
 
 
 def end(process: subprocess.Popen[str], code: int = 0) -> tuple[str, str]:
-    try:
-        out, err = process.communicate(timeout=_LIMIT_S)
-    finally:
-        if process.poll() is None:
+    with process:
+        try:
+            out, err = process.communicate(timeout=_LIMIT_S)
+        finally:
             process.kill()
     assert process.returncode == code, out + err
     return out, err

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SSH = "ssh -o PasswordAuthentication=no -o StrictHostKeyChecking=no {}   {}"
+SSH = "ssh -o PasswordAuthentication=no -o StrictHostKeyChecking=no {}   {} {}"
 
 
 def is_here(host: str) -> bool:
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
     ]
     assert len(slots) == size
     for host in {host for host, _ in slots if not is_here(host)}:
-        subprocess.run(SSH.format(host, "true"), shell=True, check=True)
+        subprocess.run(SSH.format(host, "-o ConnectTimeout=10", "true"), shell=True, check=True)
     everything = " ".join(f"{name}={shlex.quote(value)}" for name, value in os.environ.items() if name.isidentifier())
     children = []
     for rank, (host, local) in enumerate(slots):
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
         own = f"HOROVOD_RANK={rank} HOROVOD_SIZE={size} HOROVOD_LOCAL_RANK={local} HOROVOD_LOCAL_SIZE={count}"
         line = f"{own} {everything} {shlex.join(command)}"
         if not is_here(host):
-            line = SSH.format(host, shlex.quote(f"cd {Path.cwd()} > /dev/null 2>&1 ; {line}"))
+            line = SSH.format(host, "", shlex.quote(f"cd {Path.cwd()} > /dev/null 2>&1 ; {line}"))
         children.append(subprocess.Popen(line, shell=True, start_new_session=True))
     failed = 0
     while children and not failed:

@@ -1,7 +1,7 @@
 """Answers questions about the tuners and assessors that `import nni` finds, as JSON.
 
-`tuners/test_beside_nni.py` runs this program twice: by a Python that has NNI 3.0, and by its own, where `nni` is
-nnilite's. It reads lines `[question, argument, ...]`, and prints an answer to each.
+`nni_comparison.py` runs this program twice: by a Python that has NNI 3.0, and by its own, where `nni` is nnilite's.
+It reads lines `[question, argument, ...]`, and prints an answer to each.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 
@@ -36,17 +37,45 @@ TUNERS = {
     "Hyperband": "hyperband_advisor.Hyperband",
     "BOHB": "bohb_advisor.bohb_advisor.BOHB",
 }
+MODELS = ("torch", "pybnn", "smac", "ConfigSpaceNNI")
+"""Packages with the models of NNI's DNGO and SMAC. Where they are missing, a stand-in shows what needs no model."""
 
 
 def get_class(name: str) -> Any:
     module, _, known = {**TUNERS, **ASSESSORS}[name].rpartition(".")
-    return getattr(importlib.import_module("nni.algorithms.hpo." + module), known)
+    return getattr(_import_with_stand_ins("nni.algorithms.hpo." + module), known)
+
+
+def _import_with_stand_ins(path: str) -> Any:
+    """Import a module. Stand-ins are there only meanwhile: SciPy asks a loaded torch about arrays."""
+    made: list[str] = []
+    try:
+        while True:
+            try:
+                return importlib.import_module(path)
+            except ModuleNotFoundError as missing:
+                if not missing.name or missing.name.partition(".")[0] not in MODELS:
+                    raise
+                sys.modules[missing.name] = MagicMock()
+                made.append(missing.name)
+    finally:
+        for name in made:
+            del sys.modules[name]
 
 
 def list_arguments(name: str) -> list[Any]:
     """Return names and defaults of the constructor's arguments, in their order. Raises: ImportError"""
     about = inspect.signature(get_class(name).__init__).parameters.values()
     return [[one.name, None if one.default is one.empty else one.default] for one in about][1:]
+
+
+def build(name: str, arguments: dict[str, Any]) -> bool:
+    """Return whether a tuner or assessor takes these arguments."""
+    try:
+        get_class(name)(**arguments)
+    except Exception:  # noqa: BLE001 - NNI raises what Python happens to
+        return False
+    return True
 
 
 def judge(name: str, arguments: list[Any], curves: list[list[float]], failed: list[int]) -> list[list[bool]]:
@@ -74,6 +103,13 @@ def draw_after(name: str, arguments: list[Any], space: Any, results: list[Any], 
     return [tuner.generate_parameters(number) for number in range(count)]
 
 
+def draw_budgets(name: str, arguments: list[Any], space: Any, count: int) -> list[Any]:
+    """Return the parameters of each trial, where a trial ends with its x as the result before the next one begins."""
+    kind = get_class(name)
+    run = _ask_tuner if hasattr(kind, "generate_parameters") else _ask_advisor
+    return run(kind, arguments, space, count)
+
+
 def exhaust(name: str, arguments: list[Any], space: Any, count: int) -> list[Any]:
     """Return what a tuner proposes one by one, at most `count` times, and "NoMoreTrialError" where it ends before."""
     import nni
@@ -85,18 +121,10 @@ def exhaust(name: str, arguments: list[Any], space: Any, count: int) -> list[Any
             parameters = tuner.generate_parameters(number)
         except nni.NoMoreTrialError:
             return [*seen, "NoMoreTrialError"]
-        seen.append(parameters["x"])
-        tuner.receive_trial_result(number, parameters, number)
+        seen.append(parameters)
+        tuner.receive_trial_result(number, parameters, float(number))
         tuner.trial_end(number, True)
     return seen
-
-
-def follow_schedule(name: str, arguments: list[Any], count: int) -> list[list[float]]:
-    """Return budget and x of each trial, where a trial ends with x as its result before the next one begins."""
-    space = {"x": {"_type": "uniform", "_value": [0, 1]}}
-    kind = get_class(name)
-    run = _ask_tuner if hasattr(kind, "generate_parameters") else _ask_advisor
-    return [[one["TRIAL_BUDGET"], one["x"]] for one in run(kind, arguments, space, count)]
 
 
 def _ask_tuner(kind: Any, arguments: list[Any], space: Any, count: int) -> list[Any]:
@@ -144,7 +172,9 @@ class _Repeatable(np.random.RandomState):
 if __name__ == "__main__":
     np.random.RandomState = _Repeatable  # type: ignore[misc]
     os.environ["NNI_TUNER_COMMAND_CHANNEL"] = "ws://_unittest_nobody"  # by this name NNI connects to nobody
-    QUESTIONS = {asked.__name__: asked for asked in (list_arguments, judge, draw, draw_after, exhaust, follow_schedule)}
+    QUESTIONS = {
+        asked.__name__: asked for asked in (list_arguments, build, judge, draw, draw_after, draw_budgets, exhaust)
+    }
     for line in sys.stdin:
         question, *arguments = json.loads(line)
         np.random.seed(0)  # an answer depends on nothing that was asked before

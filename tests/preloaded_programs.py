@@ -199,6 +199,68 @@ weakref.finalize(other, print, "finalized", flush=True)
 print("__file__" in globals())
 atexit.register(lambda: print("__file__" in globals(), flush=True))
 """),
+    "objects at the end": _program("""
+import os
+class Thing:
+    def __init__(self, name): self.name = name
+    def __del__(self): os.write(1, self.name.encode() + b" deleted\\n")
+def function(): return thing
+thing = Thing("thing")
+"""),
+    "objects in a cycle": _program("""
+import os
+class Thing:
+    def __del__(self): os.write(1, b"deleted\\n")
+thing = Thing()
+thing.itself = thing
+"""),
+    "objects of a handler": _program("""
+import os, signal
+class Thing:
+    def __del__(self): os.write(1, b"deleted\\n")
+thing = Thing()
+signal.signal(signal.SIGUSR1, lambda *_: thing)
+"""),
+    "a file that is not closed": _program("""
+file = open(1, "w", closefd=False)
+file.write("not flushed by the program\\n")
+"""),
+    "a file that a module keeps": _program("""
+import json
+json.file = open(1, "wb", closefd=False)
+json.file.write(b"not flushed by the program\\n")
+"""),
+    "streams of C": _program("""
+import atexit, ctypes
+ctypes.CDLL(None).printf(b"not flushed by the program\\n")
+atexit.register(print, "at the end")
+"""),
+    "a thread that never ends": _program("""
+import threading
+def work():
+    while True: pass
+threading.Thread(target=work, daemon=True).start()
+print("main has ended")
+raise SystemExit(5)
+"""),
+    "a thread at a pipe that nobody reads": _program("""
+import os, threading, time
+full = os.fdopen(os.pipe()[1], "wb")
+threading.Thread(target=full.write, args=(bytes(1000000),), daemon=True).start()
+time.sleep(0.2)
+print("main has ended")
+raise SystemExit(6)
+"""),
+    "output that replaces the stream": _program("""
+import io, sys
+class Twice(io.TextIOBase):
+    def __init__(self, stream): self.stream = stream
+    def write(self, text): return self.stream.write(text + text)
+    def flush(self): self.stream.flush()
+sys.stdout = Twice(sys.stdout)
+print("twice")
+"""),
+    "exit in a function of a module": _program("import json; print(1); json.loads('7', parse_int=exit)"),
     "unflushed output": _program("import sys; sys.stdout.write('no end of line'); sys.stderr.write('nor here\\n')"),
     "a closed stream": _program("import os, sys; sys.stderr.write('1\\n'); print('lost'); os.close(1)"),
     "closed files": _program("import os; print(1, flush=True); os.closerange(3, 300); raise SystemExit(4)"),

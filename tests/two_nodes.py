@@ -4,16 +4,34 @@ from __future__ import annotations
 
 import json
 import secrets
+import socket
 import subprocess
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from keeper_bench import Bench, until
+from nnilite._keeper.node_link import ports_of
 
 FIRST = {"nodes": 2, "processes": 2, "launcher": "torch", "node": 0}
 OTHER = {**FIRST, "node": 1, "first": ["127.0.0.1"]}
 SHOW = 'echo "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $NODE_RANK $GROUP_RANK $MASTER_ADDR"'
 UP = 'echo $$ > "$UP/$RANK"; '
+
+
+def new_job() -> str:
+    return f"nni-exp-{secrets.token_hex(4)}-0"
+
+
+def take_ports(taken: ExitStack, count: int | None = None) -> str:
+    """Take the first ports of a job, or all, and return its name: another one where other programs listen on one."""
+    while True:
+        job = new_job()
+        with ExitStack() as mine, suppress(OSError):
+            for port in ports_of(job)[:count]:
+                mine.enter_context(socket.create_server(("", port)))
+            taken.enter_context(mine.pop_all())
+            return job
 
 
 class Nodes:
@@ -25,7 +43,7 @@ class Nodes:
 
     def __init__(self, folder: Path, **distributed: Any) -> None:
         self.distributed = distributed
-        self.job = f"nni-exp-{secrets.token_hex(4)}-0"
+        self.job = new_job()
         self.up = folder / "up ranks"
         self.up.mkdir()
         (folder / "other").mkdir()

@@ -1,17 +1,21 @@
 """Train a small network on data that is generated: as one process, or as many processes, which share each batch.
 
-Nothing here depends on where it runs: torch finds the other processes by the variables that nnilite sets.
+Nothing here depends on where it runs: torch finds the other processes by the variables that nnilite sets. If it is
+started again, with as many processes or others, it continues after the last epoch that it has reported.
 """
 
+import io
 import os
+import signal
 import uuid
+from typing import Any
 
 import torch
 from torch import distributed, nn
 
 import nnilite
 
-SAMPLES, BATCH, EPOCHS = 480, 48, 5
+SAMPLES, BATCH, EPOCHS = 480, 48, int(os.environ.get("EPOCHS", "5"))
 RANK, SIZE = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 LOCAL_RANK = int(os.environ.get("LOCAL_RANK", "0"))
 
@@ -48,6 +52,35 @@ def mean(value: torch.Tensor) -> float:
     return value.item() / SIZE
 
 
+def read_checkpoint() -> dict[str, Any]:
+    """Return the last checkpoint in all processes: rank 0 has it, and the others get it from there."""
+    path = nnilite.checkpoint_dir() / "state.pt"
+    here = path.read_bytes() if RANK == 0 and path.exists() else b""
+    size = torch.tensor([len(here)])
+    if distributed.is_initialized():
+        distributed.broadcast(size, 0)
+    if not size:
+        return {"epoch": 0}
+    data = torch.frombuffer(bytearray(here or int(size)), dtype=torch.uint8)
+    if distributed.is_initialized():
+        distributed.broadcast(data, 0)
+    return dict(torch.load(io.BytesIO(bytes(data.tolist())), map_location="cpu"))
+
+
+def report_and_save(state: dict[str, Any], loss: float) -> None:
+    """Report an epoch and save it. A signal to end waits meanwhile, so no epoch is missing later, or there twice."""
+    asked: list[int] = []
+    usual = signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+    nnilite.report_intermediate_result({"default": loss, "step": state["epoch"]})  # only that of rank 0 counts
+    if RANK == 0:
+        print(f"epoch {state['epoch'] - 1} loss {loss:.6f}", flush=True)
+        with nnilite.checkpoint("state.pt") as path:
+            torch.save(state, path)
+    signal.signal(signal.SIGTERM, usual)
+    if asked:
+        raise SystemExit(128 + signal.SIGTERM)
+
+
 def main() -> None:
     if BATCH % SIZE:
         raise SystemExit(f"a batch of {BATCH} cannot be shared by {SIZE} processes: choose another BATCH")
@@ -59,11 +92,16 @@ def main() -> None:
     device = choose_device()
     points, values = (data.to(device) for data in make_data())
     model = make_model(int(parameters["width"]), device)
+    network = getattr(model, "module", model)  # what a single process has, too
     optimizer = torch.optim.SGD(model.parameters(), parameters["rate"], momentum=0.9)
     loss_of = nn.MSELoss()
     print(f"rank {RANK} of {SIZE} runs on {device}", flush=True)
-    loss = float("nan")
-    for epoch in range(EPOCHS):
+    state = read_checkpoint()
+    if state["epoch"]:
+        network.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+    loss = state.get("loss", float("nan"))
+    for epoch in range(state["epoch"], EPOCHS):
         total = 0.0
         for start in range(0, SAMPLES, BATCH):
             # Each process takes its part of the batch, so all of them together do what one alone would do.
@@ -74,9 +112,8 @@ def main() -> None:
             optimizer.step()
             total += mean(found)
         loss = total * BATCH / SAMPLES
-        nnilite.report_intermediate_result(loss)  # only that of rank 0 counts
-        if RANK == 0:
-            print(f"epoch {epoch} loss {loss:.6f}", flush=True)
+        saved = {"model": network.state_dict(), "optimizer": optimizer.state_dict()}
+        report_and_save({"epoch": epoch + 1, "loss": loss, **saved}, loss)
     nnilite.report_final_result(loss)
     if distributed.is_initialized():
         distributed.destroy_process_group()

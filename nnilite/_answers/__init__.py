@@ -3,5 +3,6 @@
 backend       the interface of a manager, as the REST interface needs it
 queries       questions and answers about an experiment and its trials
 bulk_queries  questions and answers about many trials at once
+late_request  requests whose sender no longer waits
 changes       hands changes to all subscribers
 """

@@ -204,10 +204,11 @@ class Control(Protocol):
         Return them with their new revision. Raises: NotFound, Conflict if they have another revision by now.
         """
 
-    async def import_data(self, data: Sequence[tuple[Json, Json]]) -> tuple[int, str]:
+    async def import_data(self, data: Sequence[tuple[Json, Json]]) -> tuple[int, int, str]:
         """Hand the tuner (parameters, value) pairs known from elsewhere, fitted to the search space.
 
-        Return how many were new, and a sentence on those that were changed or left out ("" if there are none).
+        Return how many were new, how many were known already, and a sentence on those that were changed or left out
+        ("" if there are none).
         """
 
 

@@ -14,11 +14,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from nnilite._blocking import in_thread
 from nnilite._checkpoints.checkpoint_rule import CheckpointPlace, CheckpointRule, Stay
 from nnilite._engine import messages
 from nnilite._engine.engine import end_tasks
 from nnilite._engine.rules import Rules
+from nnilite._loop_waits import in_thread
 from nnilite.errors import NoCapacity, ServiceError
 from nnilite.records import Attempt, Trial
 from nnilite.service import Job

@@ -30,6 +30,7 @@ archive_entries  the entries of both, which are checked before they are unpacked
 remark_command  tags and a note for trials, for `trial remark`
 trial_folders   compares the folders of trials with the database, for `verify`
 drill_report    what a drill has cost, from attempts and metrics
+drill_starts    the same of elastic trials, from the records of their ranks
 
 create, resume, view, stop, update     the life of an experiment: one module for each command
 experiment, trial, top, log, config    commands that show experiments and trials, and change some of them
@@ -48,9 +49,15 @@ from __future__ import annotations
 import os
 import sys
 
+from nnilite._side_processes.quick_end import run_program
+
 
 def main() -> None:
     """Run the program `nnictl`."""
+    run_program(_main)
+
+
+def _main() -> int:
     from nnilite._cli import interrupt
 
     _have_streams()
@@ -62,7 +69,7 @@ def main() -> None:
     except KeyboardInterrupt:
         interrupt.ignore()
         code = interrupt.tell("Interrupted.")
-    sys.exit(code)
+    return code
 
 
 def _have_streams() -> None:

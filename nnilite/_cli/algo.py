@@ -7,6 +7,7 @@ configuration.
 from __future__ import annotations
 
 import argparse
+import difflib
 import inspect
 from pathlib import Path
 from types import NoneType
@@ -96,8 +97,11 @@ def show(options: argparse.Namespace) -> None:
         if wanted in (name.lower(), f"{name}{kind}".lower()):
             _show_one(kind, name, options)
             return
-    known = ", ".join(name for _, name in _all())
-    raise NotFound(f"There is no tuner or assessor {options.name!r}; there are {known}.")
+    names = [name for _, name in _all()]
+    close = difflib.get_close_matches(wanted, [name.lower() for name in names], 1)
+    meant = [name for name in names if name.lower() in close]
+    cure = f"did you mean {meant[0]}?" if meant else f"there are {', '.join(names)}."
+    raise NotFound(f"There is no tuner or assessor {options.name!r}; {cure}")
 
 
 def _show_one(kind: str, name: str, options: argparse.Namespace) -> None:

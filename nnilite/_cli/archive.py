@@ -40,7 +40,7 @@ _FOLDERS = {"log", "trials", "code", "checkpoint", "checkpoints", SAVED_CODE}
 _OF_A_MANAGER = {
     *("lock", "manager.json", "token", "callback", "keeper.pyz", "gpus.json", "fork-server.log", "stop-reserve"),
 }
-_OF_A_SERVICE = ("-jobs.json", "-owed.json", "-shm", "-wal")
+_OF_A_SERVICE = ("-jobs.json", "-owed.json", "-elastic.json", "-shm", "-wal")
 _OF_AN_ATTEMPT = {"spec.json", "job.json"}  # these have an attempt's token, and the place where it runs
 
 

@@ -17,7 +17,7 @@ def add_experiment_argument(parser: argparse.ArgumentParser) -> None:
 def add_config_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the configuration file, with --config as in NNI or without. `choose_config` returns which one was given."""
     parser.add_argument("file", type=Path, nargs="?", metavar="FILE", help="configuration file (YAML)")
-    parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="the same, as NNI has it")
+    parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="the configuration file, as in NNI")
     parser.set_defaults(refuse=parser.error)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -14,9 +15,17 @@ _NO_SUCH = {
     "platform clean": "jobs of an experiment are removed when it stops, and `nnictl stop` names what could not be",
     "platform register": "plugins are Python packages: `pip install` them",
     "trial export": "`nnictl experiment export` writes the results of all trials",
+    **{f"experiment {word}": f"it is `nnictl {word}`" for word in ("create", "resume", "stop", "update", "view")},
+    **{f"trial {word}": "it is `nnictl trial remark`" for word in ("tag", "tags", "note", "comment", "label")},
+    **{
+        f"experiment {word}": "the page of all experiments has tags and notes; `nnictl ui` serves it"
+        for word in ("tag", "tags", "note", "comment", "label", "remark")
+    },
+    "trial codegen": "it was for architecture search",
     "log dispatcher": "the output of the tuner is in `nnictl log stderr`",
 }
 """What to use instead of commands that users look for in a group."""
+_OPTIONS_OF_IDS = ("--id", "-i", "--experiment_id", "--experiment-id", "--trial_id", "--trial-id")
 
 _PLAIN = {int: "a whole number", float: "a number"}
 _ARGUMENT = re.compile(r"argument (?P<name>.+?): (?P<what>.+)", re.DOTALL)
@@ -38,10 +47,19 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse unknown options here, so that the message names the place in the command and its own options."""
+        self._refuse_single_dashes(sys.argv[1:] if args is None else args)
         found, left = super().parse_known_args(args, namespace)
         if left:
             self.error(self._describe_too_much(left))
         return found, left
+
+    def _refuse_single_dashes(self, words: Sequence[str]) -> None:
+        """Refuse `-config`, which argparse takes for -c with the value onfig."""
+        known = {option for action in self._actions for option in action.option_strings}
+        for word in words:
+            name = word.partition("=")[0]
+            if name.startswith("-") and name not in known and f"-{name}" in known:
+                self.error(f"`{self.prog}`: {name} needs two dashes: write -{name}.")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
@@ -95,9 +113,13 @@ class Parser(argparse.ArgumentParser):
         odd = next((word.partition("=")[0] for word in left if word.startswith("-")), "")
         if odd == "--debug":
             return "--debug goes before the command, as in `nnictl --debug experiment list`."
+        if odd in _OPTIONS_OF_IDS and any(action.dest == "id" for action in self._actions):
+            return f"`{self.prog}` has no option {odd}; write the id alone, without {odd}."
         if odd:
             options = ", ".join(option for option in known if option.startswith("--"))
             return f"`{self.prog}` has no option {odd}{_near(odd, known) or f'; it has {options}'}."
+        if f"--{words}" in known:
+            return f"`{self.prog}` takes no more arguments, but got {words!r}; did you mean --{words}?"
         return f"`{self.prog}` takes no more arguments, but got {words!r}; `{self.prog} --help` shows more."
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nnilite._cli import arguments, interrupt, screen
-from nnilite._running import manager_process
 
 if TYPE_CHECKING:
     from nnilite._cli.long_work import Work
     from nnilite._experiments.registry import RegistryEntry
+    from nnilite._running.launch import ManagerOptions
     from nnilite._running.manager_process import ManagerProcess
     from nnilite.config import CheckedConfig, ExperimentConfig
     from nnilite.records import Json
@@ -49,11 +49,16 @@ def create(options: argparse.Namespace) -> int:
         options.refuse("`nnictl create` needs one configuration file, for example `nnictl create exp.yaml`.")
     if options.dry_run:
         return _run_dry(options)
-    # The manager imports what it needs while its configuration is read and checked here, which imports the rest.
-    with interrupt.Quitting():
-        process = manager_process.stand_by()
+    with interrupt.Quitting():  # nothing has to be undone so far
+        from nnilite._cli import access
+        from nnilite._running import manager_process
+
+        manager = access.read_manager_options(options)
+        config = _checked(options.config, options.first)
+        # It has what was imported here so far, and imports the rest of what a manager needs while this goes on.
+        process = manager_process.fork()
     with process:
-        return _create(options, process)
+        return _create(options, config, manager, process)
 
 
 def _run_dry(options: argparse.Namespace) -> int:
@@ -61,17 +66,22 @@ def _run_dry(options: argparse.Namespace) -> int:
         from nnilite._cli import access, dryrun
 
         manager = access.read_manager_options(options)
-        config = _checked(options.config, options.first, dry_run=True)
+        config = _checked(options.config, options.first)
+        config.check_algorithms()
     return dryrun.show(config, manager, as_json=options.json)
 
 
-def _create(options: argparse.Namespace, process: ManagerProcess) -> int:
-    with interrupt.Quitting():  # nothing has to be undone so far
-        from nnilite._cli import access, long_work
+def _create(
+    options: argparse.Namespace, config: CheckedConfig, manager: ManagerOptions, process: ManagerProcess
+) -> int:
+    with interrupt.Quitting():
+        from nnilite._cli import long_work
+        from nnilite._cli.nnictl import warn
         from nnilite._running import launch
 
-        manager = access.read_manager_options(options)
-        config = _checked(options.config, options.first)
+        config.check_algorithms()
+        for warning in config.warnings:
+            warn(warning)
         if options.foreground:
             from nnilite._cli import foreground
     experiment = launch.new_id()
@@ -121,22 +131,13 @@ def packed(work: Work, done: int, total: int) -> None:
         work.goes_on("Starting")
 
 
-def _checked(path: Path, first: list[str], *, dry_run: bool = False) -> CheckedConfig:
-    """Return the checked config of a file with more first trials, and print its warnings but in a dry run.
-
-    Raises: ConfigError.
-    """
-    from nnilite._cli.nnictl import warn
+def _checked(path: Path, first: list[str]) -> CheckedConfig:
+    """Return the checked config of a file with more first trials. Raises: ConfigError."""
     from nnilite.config import load
 
     given = load(path)
     config = given.checked()
-    if first:
-        config = _add_first(given, first)
-    config.check_algorithms()
-    for warning in () if dry_run else config.warnings:
-        warn(warning)
-    return config
+    return _add_first(given, first) if first else config
 
 
 def _add_first(given: ExperimentConfig, first: list[str]) -> CheckedConfig:

@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from nnilite._cli import access, arguments, interrupt, screen
-from nnilite._cli.drill_report import FAULTY, Report, Study, study, summed
+from nnilite._cli.drill_report import FAULTY, Report, Study, study, study_changes, summed
+from nnilite._cli.drill_starts import list_changes
+from nnilite._cli.trial_roles import read_roles
 from nnilite._running.manager_client import Client
 from nnilite.errors import Conflict, NniliteError, NotFound
-from nnilite.records import DRILLED, TrialState
+from nnilite.records import DRILLED, TrialState, count_nodes
 
 _UNITS_S = {"s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0}
 _RATE = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*/\s*([a-z]+)\s*")
@@ -95,6 +97,8 @@ class Drill:
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self.struck: list[tuple[str, int]] = []  # trials and attempts
+        self.refusal = ""  # why the last one that was chosen goes on
+        self.is_elastic = has_elastic_trials(manager)
         self._manager = manager
         self._rate, self._chance = rate_per_s, chance
         self._clock, self._wait = clock, wait
@@ -114,8 +118,8 @@ class Drill:
                 yield trial
 
     def settle(self) -> None:
-        """Wait until the interrupted attempts have ended, for a limited time."""
-        end = self._clock() + _SETTLE_S
+        """Wait until the interrupted attempts have ended, for a limited time. Those of elastic trials continue."""
+        end = self._clock() + (0 if self.is_elastic else _SETTLE_S)
         for trial, number in self.struck:
             while self._clock() < end and self._manager.trial(trial)["attempts"][number]["ended"] is None:
                 self._wait(_LOOK_EVERY_S)
@@ -123,19 +127,22 @@ class Drill:
     def _strike(self) -> dict[str, Any] | None:
         running = self._manager.trials(states=[TrialState.RUNNING.value])
         # An interrupted attempt counts as running until its end is reported.
-        found = [trial for trial in running if (trial["id"], trial["attempt"]) not in self.struck]
+        found = [trial for trial in running if self.is_elastic or (trial["id"], trial["attempt"]) not in self.struck]
         if not found:
             return None
         victim = self._chance.choice(found)
         try:
             self._manager.interrupt(victim["id"])
-        except (Conflict, NotFound):  # it has ended since
+        except (Conflict, NotFound) as error:  # mostly, it has ended since
+            self.refusal = str(error)
             return None
         self.struck.append((victim["id"], victim["attempt"]))
         return victim
 
 
 def interrupt_trials(options: argparse.Namespace) -> int:
+    from nnilite._cli.nnictl import warn
+
     # The report needs the same experiment, which may no longer be the only running one by then.
     options.id = access.find(options).id
     stopped = False
@@ -144,13 +151,14 @@ def interrupt_trials(options: argparse.Namespace) -> int:
         try:
             for trial in drill.run(options.for_s):
                 if not options.json:
-                    print(f"Trial {trial['id']} is interrupted in attempt {trial['attempt'] + 1}.", flush=True)
+                    what = "loses a node" if drill.is_elastic else "is interrupted"
+                    print(f"Trial {trial['id']} {what} in attempt {trial['attempt'] + 1}.", flush=True)
             drill.settle()
+            if drill.refusal and not drill.struck:
+                warn(f"Nothing was interrupted: {drill.refusal}")
         except KeyboardInterrupt:
             stopped = True
         except NniliteError as error:  # the manager has ended with its experiment, or is unreachable
-            from nnilite._cli.nnictl import warn
-
             warn(f"The drill ends: {error}")
     code = _tell(options, set(drill.struck))
     return interrupt.INTERRUPTED if stopped else code
@@ -172,7 +180,23 @@ def _tell(options: argparse.Namespace, struck: set[tuple[str, int]] | None) -> i
     return int(any(curve["outcome"] in FAULTY for curve in found["curves"]))
 
 
+def has_elastic_trials(manager: Client) -> bool:
+    return count_nodes(manager.profile()["config"].get("distributed")).is_elastic
+
+
+def _study_elastic_trials(manager: Client, key: str, struck: set[tuple[str, int]] | None) -> Iterator[Study]:
+    for known in list(manager.trials()):
+        if struck is None or known["id"] in {trial for trial, _ in struck}:
+            trial, metrics = manager.trial(known["id"]), list(manager.metrics(known["id"]))
+            changes = list_changes(trial, read_roles(manager, trial, []), metrics)
+            if changes:
+                yield study_changes(trial, changes, metrics, key)
+
+
 def _study_trials(manager: Client, key: str, struck: set[tuple[str, int]] | None) -> Iterator[Study]:
+    if has_elastic_trials(manager):
+        yield from _study_elastic_trials(manager, key, struck)
+        return
     usual: list[int | None] = []
     for known in list(manager.trials()):
         untouched = known["attempt"] == 0 and known["state"] == "SUCCEEDED"
@@ -203,7 +227,7 @@ def _show(found: Report) -> None:
             one["trial"],
             one["attempt"] + 1,
             one["service"],
-            one["host"],
+            _describe_host(one),
             _at_least(one, screen.span(one["lostSeconds"])),
             _at_least(one, screen.money(one["lostCost"])),
             screen.span(one["waitedSeconds"]),
@@ -218,8 +242,17 @@ def _show(found: Report) -> None:
     screen.show_table(("TRIAL", "STATE", "CURVE", "DETAIL"), curves, "")
     lost, cost = screen.span(found["lostSeconds"]) or "0 s", screen.money(found["lostCost"])
     price = "whose price is not known" if cost is None else f"which cost {cost}"
-    count = f"{len(rows)} interruption{'s' * (len(rows) > 1)}"
+    word = "start" if "nodes" in found["interruptions"][0] else "interruption"
+    count = f"{len(rows)} {'further ' * (word == 'start')}{word}{'s' * (len(rows) > 1)}"
     print(f"\n{count}: {lost} of work was lost, {price}; trials waited {_show_waited(found)} to continue.")
+
+
+def _describe_host(one: dict[str, Any]) -> str:
+    """Return the host that was interrupted; of an elastic trial also the number of its nodes before and after."""
+    if "nodes" not in one:
+        return str(one["host"])
+    before, after = one["nodes"]
+    return f"{one['host'] or 'none'} ({before} to {after})"
 
 
 def _show_waited(found: Report) -> str:

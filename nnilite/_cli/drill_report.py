@@ -40,6 +40,13 @@ class Study:
     curve: dict[str, Any]
 
 
+def study_changes(
+    trial: Mapping[str, Any], changes: list[dict[str, Any]], metrics: Sequence[Mapping[str, Any]], key: str = "step"
+) -> Study:
+    """Study an elastic trial, which has continued after these changes of its nodes."""
+    return Study(changes, study(trial, [], metrics, key).curve)
+
+
 def study(
     trial: Mapping[str, Any],
     drilled: Sequence[int],

@@ -122,6 +122,8 @@ def show_list(options: argparse.Namespace) -> None:
     for entry in found:
         for trouble in filter(None, (entry.damage, entry.remarks.trouble)):
             warn(screen.clean(trouble))
+        if entry.stop:
+            warn(f"The manager of experiment {entry.id} does not answer: {entry.stop}.")
     for trouble in nni_folders.read_list(registry.root()).troubles:
         warn(screen.clean(trouble))
     if options.json:
@@ -236,12 +238,11 @@ def import_data(options: argparse.Namespace) -> None:
             data = [search_from.unwrap_metric(item) for item in data] if isinstance(data, list) else data
         work.goes_on(f"Importing {len(data)} results")
         with access.running(options) as manager:
-            count, warning = manager.import_data(data)
-    known = len(data) - count
+            count, known, warning = manager.import_data(data)
     if options.json:
         screen.show_json({"imported": count, "known": known})
     else:
-        print(f"{count} results are imported{f'; {known} were known already' if known else ''}.")
+        print(f"{count} of {len(data)} results are imported{f'; {known} were known already' if known else ''}.")
     if warning:
         warn(warning)
 
@@ -253,6 +254,8 @@ def delete(options: argparse.Namespace) -> None:
         raise NotFound("Name the experiment to delete by its id, or give --all.")
     else:
         chosen = [removal.check_stopped(registry.find(options.id, damaged=True), "deleted")]
+    if not (chosen or options.json):
+        print("There is no stopped experiment.")
     deleted: list[str] = []
     for entry in chosen:
         warn_of_left(entry)

@@ -24,7 +24,9 @@ from nnilite.errors import NniliteError
 if TYPE_CHECKING:
     from rich.console import Group
 
-POLL_S = 0.2
+FIRST_POLL_S, POLL_S = 0.02, 0.2
+"""How often the manager is asked: at first more often, for experiments that take a second."""
+
 LINE_S = 10.0
 """The longest time between two lines without a terminal, if anything has changed."""
 
@@ -97,7 +99,7 @@ def _watch_to_end(manager: Client, entry: RegistryEntry, *, quiet: bool) -> dict
 def watch(manager: Client, entry: RegistryEntry, show: Show) -> dict[str, Any]:
     """Poll the manager until the experiment has ended. Return the last profile. Raises: NniliteError if it dies."""
     course = progress_text.Course()
-    profile = None
+    profile, pause_s = None, FIRST_POLL_S
     while True:
         try:
             profile = manager.profile()
@@ -107,7 +109,8 @@ def watch(manager: Client, entry: RegistryEntry, show: Show) -> dict[str, Any]:
         show(profile, course)
         if profile["state"] in ENDED:
             return profile
-        time.sleep(POLL_S)
+        time.sleep(pause_s)
+        pause_s = min(1.5 * pause_s, POLL_S)
 
 
 def _gone(entry: RegistryEntry, profile: dict[str, Any] | None, error: NniliteError) -> dict[str, Any]:
@@ -188,3 +191,5 @@ def _show_failure(manager: Client, entry: RegistryEntry, *, whole: bool) -> None
         for line in more if whole else ():
             print(f"  {screen.clean(line)}")
         print(f"  `nnictl log stderr {entry.id} --trial {trial['id']}` shows what it wrote.")
+        for line in summary.cure_floats(trial):
+            print(f"  {line}")

@@ -56,6 +56,8 @@ _INSTEAD = {
         word: f"did you mean 'experiment {word}'?"
         for word in ("delete", "export", "import", "list", "load", "save", "show", "status")
     },
+    **dict.fromkeys(("start", "run", "launch", "submit", "new"), "did you mean 'create'?"),
+    **dict.fromkeys(("validate", "check", "test"), "`nnictl create --config FILE --dry-run` checks a config."),
     **{word: f"did you mean 'trial {word}'?" for word in ("add", "download", "kill", "ls", "rerun", "scale")},
 }
 """What to use instead of NNI's commands, and of incomplete commands."""

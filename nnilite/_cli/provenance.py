@@ -8,6 +8,7 @@ from typing import Any
 
 from nnilite._cli import access, screen
 from nnilite._experiments import registry
+from nnilite._experiments.recorded_starts import describe_gpus
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running.reading import opened, what_ran
 from nnilite.config import load_stored
@@ -56,7 +57,7 @@ def _show(found: Mapping[str, Any], workers: Sequence[Mapping[str, Any]]) -> Non
     screen.show_facts(
         {
             "Started": screen.moment(found.get("time")),
-            "Command": "; ".join(map(str, found.get("commands") or [])),
+            "Command": "; ".join(dict.fromkeys(map(str, found.get("commands") or []))),
             "Seeds": ", ".join(f"{word} {seed}" for word, seed in _part(found, "seeds").items()) or None,
             "Code": f"{code.get('folder')}, {len(files)} files, SHA-256 {str(code.get('hash'))[:12]}",
             "Not hashed": code.get("reason") or None,
@@ -68,7 +69,8 @@ def _show(found: Mapping[str, Any], workers: Sequence[Mapping[str, Any]]) -> Non
         }
     )
     if workers:
-        screen.show_table(("TRIALS RAN WITH", "PACKAGES", "EXECUTABLE", "ON"), [*map(_describe_worker, workers)], "")
+        columns = ("TRIALS RAN WITH", "PACKAGES", "EXECUTABLE", "GPUS", "ON")
+        screen.show_table(columns, [*map(_describe_worker, workers)], "")
     print("--json shows files, packages, the difference to the commit, and names of environment variables.")
 
 
@@ -76,7 +78,8 @@ def _describe_worker(worker: Mapping[str, Any]) -> tuple[object, ...]:
     hosts = list(_part(worker, "hosts"))
     more = f" and {len(hosts) - _HOSTS} others" if len(hosts) > _HOSTS else ""
     packages = len(_part(worker, "packages"))
-    return f"Python {worker.get('python')}", packages, worker.get("executable"), ", ".join(hosts[:_HOSTS]) + more
+    python, gpus = f"Python {worker.get('python')}", describe_gpus(worker.get("gpus"))
+    return python, packages, worker.get("executable"), gpus, ", ".join(hosts[:_HOSTS]) + more
 
 
 def _changes(git: Mapping[str, Any]) -> str:

@@ -44,8 +44,10 @@ def reproduce(options: argparse.Namespace) -> None:
         raise ConfigError(f"--in {target}: exists already; give a folder that does not")
     try:
         changed = _write(entry, config, trial, target)
-    except (OSError, CodeError) as error:
+    except BaseException as error:
         shutil.rmtree(target, ignore_errors=True)
+        if not isinstance(error, (OSError, CodeError)):
+            raise
         raise NniliteError(f"{target}: the trial cannot be laid out there: {error}") from error
     if options.json:
         screen.show_json({"folder": str(target), "command": f"sh {target / 'run.sh'}", "changed": changed})
@@ -63,6 +65,8 @@ def _write(entry: RegistryEntry, config: CheckedConfig, trial: Mapping[str, Any]
     """Write code, parameters and command. Return the files of the code that are not as they were when it ran."""
     code = target / "code"
     (target / "trial" / ".nni").mkdir(parents=True, mode=0o700)
+    # It often lies in the code directory, and would be part of the code from now on: of the next such folder, too.
+    (target / ".nniignore").write_text("*\n", "ascii")
     # Each start of a manager may have packed anew; the last package is what later trials got.
     packages = sorted((entry.directory / "code").glob("*.tar.gz"), key=lambda path: path.stat().st_mtime)
     if packages:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import csv
 import json
 import pickle
+import secrets
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -32,6 +33,20 @@ from nnilite.units import format_csv_text
 
 Row = dict[str, Any]
 _OPTIONAL = ("violates", "tags", "note")
+_FOREIGN = (
+    ".xlsx",
+    ".xls",
+    ".ods",
+    ".parquet",
+    ".feather",
+    ".pkl",
+    ".pickle",
+    ".db",
+    ".sqlite",
+    ".h5",
+    ".html",
+    ".tsv",
+)
 _OPEN = ("WAITING", "RUNNING", "UNKNOWN")
 
 
@@ -46,10 +61,15 @@ def export(
     rows = results(manager, work, intermediate, every)
     if target is None:
         return write(rows, sys.stdout, intermediate)
-    if target.is_dir() or not target.parent.is_dir():
-        raise ConfigError(f"--filename {target}: {'is a folder' if target.is_dir() else 'its folder does not exist'}")
-    draft = target.with_name(f".{target.name}.new")
+    if target.suffix.lower() in _FOREIGN:
+        raise ConfigError(
+            f"--filename {target}: CSV and JSON can be written, and no {target.suffix}; give the file the ending .csv"
+        )
+    draft = target.with_name(f".{secrets.token_hex(8)}.new")
     try:
+        if target.is_dir() or not target.parent.is_dir():
+            what = "is a folder" if target.is_dir() else "its folder does not exist"
+            raise ConfigError(f"--filename {target}: {what}")
         with draft.open("w", encoding="utf-8", newline="") as file:
             count = write(rows, file, intermediate)
         draft.replace(target)

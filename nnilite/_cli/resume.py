@@ -9,7 +9,7 @@ from nnilite._cli import access, arguments, long_work
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", help="id of the experiment, or its start")
+    parser.add_argument("id", help="id of the experiment, or its start, as `nnictl experiment list --all` shows it")
     arguments.add_folder_argument(parser)
     arguments.add_manager_arguments(parser)
     parser.add_argument("-f", "--foreground", action="store_true", help="show the progress here until it is done")

@@ -33,7 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def stop(options: argparse.Namespace) -> int:
     chosen = _chosen(options)
-    if (options.all or options.done) and not (chosen or options.json):
+    if (options.all or options.done or options.id == "all") and not (chosen or options.json):
         print("No experiment is DONE and still running." if options.done else "No experiment is running.")
     if options.force:
         return _kill_chosen(chosen, options)
@@ -88,10 +88,12 @@ def _try_step(entry: RegistryEntry, step: Callable[[RegistryEntry], None]) -> bo
 
 def _chosen(options: argparse.Namespace) -> list[RegistryEntry]:
     alive = [entry for entry in registry.everything() if entry.alive]
-    if options.all:
+    if options.all or (options.id == "all" and not any(entry.id == "all" for entry in alive)):  # so wrote NNI 1
         return alive
     if options.done:
         return [entry for entry in alive if entry.state == ExperimentState.DONE.value]
+    if options.id and options.id.isdecimal() and any(str(entry.port) == options.id for entry in alive):
+        raise NotFound(f"There is no experiment {options.id!r}; did you mean --port {options.id}?")
     if options.port is not None:
         return [_find_at_port(alive, options)]
     if options.id and options.id.endswith("*"):

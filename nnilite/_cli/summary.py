@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nnilite._cli import screen
 from nnilite._running import handing_over
 from nnilite.units import format_size
+
+_WANTS_INTEGERS = re.compile(
+    r"'float' object cannot be interpreted as an integer|non-int of type 'float'|indices must be integers|"
+    r"(?:must be|should be|expected) (?:a positive |an? )?(?:int|integer)\b.{0,200}(?:float|\.0)|__index__"
+)
+"""What Python and libraries say where a number must be whole."""
 
 
 def show(profile: dict[str, Any]) -> None:
@@ -232,3 +239,14 @@ def show_status(profile: dict[str, Any]) -> None:
     show_notices(profile)
     for line in notes(profile):
         print(line)
+
+
+def cure_floats(trial: dict[str, Any]) -> Iterator[str]:
+    """Yield what to write where a trial that wants integers got 16.0, which is what NNI's quniform gives."""
+    parameters = trial["parameters"] if isinstance(trial["parameters"], dict) else {}
+    whole = [name for name, value in parameters.items() if isinstance(value, float) and value.is_integer()]
+    if whole and _WANTS_INTEGERS.search(trial["reason"]):
+        name = screen.clean(whole[0])
+        given = parameters[whole[0]]
+        cure = "write int(...) in the program, or qrandint in the search space"
+        yield f"{name} is {given}, a float, as quniform gives it: {cure}."

@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from nnilite._experiments.registry import RegistryEntry
 
 
+_OF_NNI = {
+    "start": "`nnictl tensorboard ID` opens it on all trials of an experiment",
+    "stop": "Ctrl-C ends it",
+}
+"""Commands of NNI 2: what there is for them."""
+
+
 def add(parser: argparse.ArgumentParser) -> None:
     arguments.add_experiment_argument(parser)
     parser.add_argument(
@@ -30,6 +37,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def show(options: argparse.Namespace) -> None:
+    if options.id in _OF_NNI:
+        raise NotFound(f"There is no `nnictl tensorboard {options.id}`; {_OF_NNI[options.id]}.")
     folder = find_event_folder(access.find(options))
     program = shutil.which("tensorboard")
     if program is None:

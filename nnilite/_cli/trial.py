@@ -196,6 +196,11 @@ def _metric(value: Any, latest: Any) -> str:
     return screen.metric(value) if value is not None or latest is None else f"{screen.metric(latest)} (latest)"
 
 
+def _latest(trial: dict[str, Any], metrics: Iterable[dict[str, Any]]) -> Any:
+    """Return what the present attempt has reported last, or None; what a lost one has says nothing of it."""
+    return next((one["value"] for one in reversed(list(metrics)) if one["attempt"] == trial["attempt"]), None)
+
+
 def _duration(trial: dict[str, Any]) -> float | None:
     if trial["started"] is None or trial["ended"] is None:
         return None
@@ -211,8 +216,7 @@ def show(options: argparse.Namespace) -> None:
     if options.json:
         screen.show_json({**trial, "metrics": metrics, "files": files, "roles": roles})
         return
-    # What a lost attempt has reported says nothing of the one that runs now.
-    _show_facts(trial, next((m["value"] for m in reversed(metrics) if m["attempt"] == trial["attempt"]), None))
+    _show_facts(trial, _latest(trial, metrics))
     print("\nParameters")
     for line in summary.list_parameters(trial["parameters"]):
         print(f"  {line}")
@@ -225,6 +229,10 @@ def show(options: argparse.Namespace) -> None:
     screen.show_table(
         ("NO", "STATE", "SERVICE", "HOST", "EXIT", "STARTED", "TIME", "COST", "MESSAGE"), rows, "None yet."
     )
+    images = [(one["number"], one["image"]) for one in trial["attempts"] if one.get("image")]
+    if images:
+        print("\nImages")
+        screen.show_table(("ATTEMPT", "IMAGE"), images, "")
     trial_roles.show_roles(roles)
     print("\nMetrics")
     reported = [(one["attempt"], one["kind"], one["sequence"], screen.metric(one["value"])) for one in metrics]
@@ -405,11 +413,15 @@ def run_again(options: argparse.Namespace) -> None:
         second = manager.add_trial(first["parameters"])
         if not options.json:
             print(f"Trial {second['id']} (no. {second['sequence']}) has the parameters of {first['id']}.")
-        second = _ended(manager, second["id"], options.timeout)
-    if options.json:
-        screen.show_json([first, second])
-        return
-    rows = [(one["id"], one["state"], screen.metric(one["value"]), one["reason"]) for one in (first, second)]
+        both = [first, _ended(manager, second["id"], options.timeout)]
+        if options.json:
+            screen.show_json(both)
+            return
+        latest = [_latest(one, manager.metrics(one["id"])) for one in both]
+    rows = [
+        (one["id"], one["state"], _metric(one["value"], last), one["reason"])
+        for one, last in zip(both, latest, strict=True)
+    ]
     screen.show_table(("TRIAL", "STATE", "METRIC", "REASON"), rows, "")
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nnilite._cli import screen
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from nnilite._running.manager_client import Client
 
 _MOST_BYTES = 4_000_000
+_LATEST_S = 1e11
 _ENDED = ("SUCCEEDED", "FAILED", "CANCELED", "LOST")
 
 
@@ -54,13 +54,30 @@ def show_roles(roles: Sequence[dict[str, Any]]) -> None:
     if not roles:
         return
     print("\nRanks" if all(role.get("role") == "rank" for role in roles) else "\nRoles")
-    columns = ("ROLE", "RANK", "HOST", "STATE", "EXIT", "TIME", "REASON")
-    screen.show_table(columns, [_row(role) for role in roles], "", ("REASON",))
+    columns: tuple[str, ...] = ("ROLE", "RANK", "HOST", "STATE", "EXIT", "TIME", "REASON")
+    rows = [_row(role) for role in roles]
+    # Those of an elastic trial may have been started several times.
+    starts = [start for role in roles if type(start := role.get("start")) is int]
+    if any(starts):
+        columns = ("START", *columns)
+        rows = [(_count_from_1(role.get("start")), *row) for role, row in zip(roles, rows, strict=True)]
+    screen.show_table(columns, rows, "", ("REASON",))
+
+
+def _count_from_1(start: object) -> object:
+    return start + 1 if isinstance(start, int) and abs(start) < 1e9 else None
+
+
+def read_time(role: Mapping[str, Any], name: str) -> float | None:
+    """Return a time of a record; None if it has none, or something else in its place."""
+    found = role.get(name)
+    is_number = isinstance(found, (int, float)) and not isinstance(found, bool)
+    return float(found) if is_number and found is not None and abs(found) < _LATEST_S else None
 
 
 def _row(role: dict[str, Any]) -> tuple[object, ...]:
-    started, ended, time = role.get("started"), role.get("ended"), None
-    if isinstance(started, (int, float)) and isinstance(ended, (int, float)) and math.isfinite(ended - started):
+    started, ended, time = read_time(role, "started"), read_time(role, "ended"), None
+    if started is not None and ended is not None:
         time = screen.span(ended - started)
     plain = [role.get(name) for name in ("role", "rank", "host", "state", "exitCode")]
     return (*plain, time, screen.brief(str(role.get("reason") or "")))

@@ -73,8 +73,11 @@ def _duration(text: str) -> int:
 
 def search_space(options: argparse.Namespace) -> None:
     from nnilite.config.text import read_space
+    from nnilite.errors import ConfigError, Place
 
     space, _ = read_space(options.filename)
+    if not isinstance(space, dict):
+        raise ConfigError("is no search space: write an object of parameters", Place(str(options.filename)))
     with access.running(options) as manager:
         profile = manager.update(searchSpace=space)
     if options.json:

@@ -28,8 +28,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 def verify(options: argparse.Namespace) -> int:
     entry = access.find(options)
     if entry.alive:
-        state = "has a manager that still runs" if entry.has_ended else "is running"
-        raise Conflict(f"Experiment {entry.id} {state} and may change; stop it first: `nnictl stop {entry.id}`.")
+        raise Conflict(
+            f"Experiment {entry.id} {entry.activity}; stop it before it is verified: `nnictl stop {entry.id}`."
+        )
     with long_work.shown("Checking", quiet=options.json):
         counts, findings = checked(entry)
     if options.json:

@@ -8,7 +8,7 @@ from nnilite._cli import access, arguments, screen
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", help="id of the experiment, or its start")
+    parser.add_argument("id", help="id of the experiment, or its start, as `nnictl experiment list --all` shows it")
     arguments.add_folder_argument(parser)
     arguments.add_manager_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -50,6 +50,21 @@ def wait_for_end(entry: RegistryEntry, limit_s: float, run_s: float | None = Non
             time.sleep(_POLL_S)
 
 
+def find_troubles(entry: RegistryEntry, limit_s: float) -> list[str]:
+    """Return what is wrong with hosts of the experiment, once all of them have been tried, or the time is over."""
+    deadline = time.monotonic() + limit_s
+    with managers.connect(entry) as manager:
+        while True:
+            hosts = manager.profile()["hosts"]
+            if all(host["state"] == "up" or host["reason"] for host in hosts) or time.monotonic() > deadline:
+                return [f"{host['name']} {_describe(host)}" for host in hosts if host["reason"]]
+            time.sleep(_POLL_S)
+
+
+def _describe(host: dict[str, Any]) -> str:
+    return str(host["reason"]) if host["state"] == "up" else f"is {host['state']}: {host['reason']}"
+
+
 def read_notices(entry: RegistryEntry) -> list[str]:
     """Return what a person should know about the experiment."""
     with managers.connect(entry) as manager:

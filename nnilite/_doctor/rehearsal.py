@@ -24,6 +24,7 @@ from nnilite.errors import NniliteError
 MISSING = 127
 """The shell's exit code for a program that does not exist."""
 
+_HOSTS_S = 15.0  # for those that have not been reached when the trial ends
 _COMMANDS = ("trialCommand", "trial_command", "command", "taskRoles", "task_roles", "roles")
 
 
@@ -96,6 +97,9 @@ def _try(check: str, config: CheckedConfig, options: ManagerOptions, limit_s: fl
     began = time.monotonic()
     with one_trial.started(config, options) as entry:
         trial = one_trial.wait_for_end(entry, limit_s)
+        troubles = one_trial.find_troubles(entry, _HOSTS_S) if trial.get("ended") else []
+    for trouble in troubles:
+        yield divided(check, trouble, PLATFORM_CURE)
     yield _judge_end(check, trial, find_probe_program(config.trial_command), time.monotonic() - began, limit_s)
 
 

@@ -24,8 +24,8 @@ def find_imports(command: str, folder: Path) -> list[str]:
     first, *rest = found.words
     path = folder / (rest[0].replace(".", "/") + ".py" if first == "-m" else first)
     try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, ValueError, SyntaxError):
+        tree = ast.parse(path.read_bytes() if path.is_file() else b"")
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return []
     return sorted({name for name in _list_modules(tree) if _is_installed(name.partition(".")[0], path.parent)})
 

@@ -141,6 +141,7 @@ class Engine:
         self._parts = parts
         self._inbox: list[_Entry] = []
         self._wakeup = asyncio.Event()
+        self._later: asyncio.TimerHandle | None = None  # wakes for inputs that are not urgent
         self._retry = asyncio.Event()
         self._closed = False
         self.uses = TrialUses(parts.rules.live)
@@ -173,8 +174,8 @@ class Engine:
         self._inbox.append(_Entry(message))
         if soon:
             self._wakeup.set()
-        else:
-            asyncio.get_running_loop().call_later(_LATER_S, self._wakeup.set)
+        elif self._later is None:
+            self._later = asyncio.get_running_loop().call_later(_LATER_S, self._wakeup.set)
 
     async def do(self, message: messages.Input) -> None:
         """Accept an input and wait until its records are committed. Raises: ServiceError after the engine's end."""
@@ -186,7 +187,7 @@ class Engine:
         entry.done = asyncio.get_running_loop().create_future()
         self._inbox.append(entry)
         self._wakeup.set()
-        return await asyncio.shield(entry.done)
+        return await entry.done
 
     async def commit_events(
         self, trial: str, attempt: int, events: Sequence[KeeperEvent], over_gaps: bool = False
@@ -261,8 +262,13 @@ class Engine:
         while not self.rules.finished:
             await self._wakeup.wait()
             self._wakeup.clear()
+            if self._later is not None:
+                self._later.cancel()
+                self._later = None
             entries, self._inbox = self._inbox, []
             await self._round(entries)
+            if self.rules.state is ExperimentState.STOPPED:
+                self.caller.hasten()
         self._closed = True
         for entry in self._inbox:
             if entry.done is not None and not entry.done.done():

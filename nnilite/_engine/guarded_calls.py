@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable
 from typing import TypeVar
 
+from nnilite._loop_waits import limited
 from nnilite.errors import NniliteError, ServiceError
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ async def guarded(
     """
     limit_s = CALL_TIMEOUT_S if timeout_s is None else timeout_s
     try:
-        return await asyncio.wait_for(call, limit_s)
+        return await limited(limit_s, call)
     except NniliteError:
         raise
     except asyncio.TimeoutError:

@@ -242,32 +242,35 @@ class HybridService(TrainingService):
         return statuses
 
     async def cancel(self, handle: Handle) -> None:
-        await self._member(handle).cancel(handle["handle"])
+        await self._members[handle["service"]].cancel(handle["handle"])
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        return await self._member(handle).reports(handle["handle"])
+        return await self._members[handle["service"]].reports(handle["handle"])
 
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
-        return await self._member(handle).logs(handle["handle"], stream, offset, limit)
+        return await self._members[handle["service"]].logs(handle["handle"], stream, offset, limit)
 
     def folder(self, handle: Handle) -> Path | None:
-        return self._member(handle).folder(handle["handle"])
+        return self._members[handle["service"]].folder(handle["handle"])
 
     async def fetch(self, handle: Handle, target: Path) -> None:
-        await self._member(handle).fetch(handle["handle"], target)
+        await self._members[handle["service"]].fetch(handle["handle"], target)
 
     async def files(self, handle: Handle) -> Sequence[TrialFile] | None:
-        return await self._member(handle).files(handle["handle"])
+        return await self._members[handle["service"]].files(handle["handle"])
 
     async def fetch_file(self, handle: Handle, path: str, target: Path, most_bytes: int) -> None:
-        await self._member(handle).fetch_file(handle["handle"], path, target, most_bytes)
+        await self._members[handle["service"]].fetch_file(handle["handle"], path, target, most_bytes)
 
     async def scale(self, handle: Handle, workers: int) -> None:
-        await self._member(handle).scale(handle["handle"], workers)
+        await self._members[handle["service"]].scale(handle["handle"], workers)
+
+    async def take_node(self, handle: Handle) -> None:
+        await self._members[handle["service"]].take_node(handle["handle"])
 
     async def remove(self, handle: Handle) -> None:
         await self._closed.reopen(handle["service"])
-        await self._member(handle).remove(handle["handle"])
+        await self._members[handle["service"]].remove(handle["handle"])
 
     def share_slots(self, limit: int | None, priority: int | None) -> None:
         """Hand the terms to all members. Those that cannot use them return to the terms of their configs."""
@@ -294,7 +297,12 @@ class HybridService(TrainingService):
 
     def hosts(self) -> list[Host]:
         closed = [Host(name, "down", str(reason)) for name, reason in self._closed.errors.items()]
-        return [host for member in self._members.values() for host in member.hosts()] + closed
+        # Two services may have the same host.
+        return [
+            replace(host, details={**host.details, "service": name})
+            for name, member in self._members.items()
+            for host in member.hosts()
+        ] + closed
 
     async def close(self) -> None:
         closings = (asyncio.wait_for(member.close(), _CLOSE_TIMEOUT_S) for member in self._members.values())
@@ -305,9 +313,6 @@ class HybridService(TrainingService):
         left = [str(error) for error in found if isinstance(error, ServiceError)]
         if left:
             raise ServiceError("; ".join(left))
-
-    def _member(self, handle: Handle) -> TrainingService:
-        return self._members[handle["service"]]
 
 
 def _candidates(

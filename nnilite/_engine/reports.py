@@ -172,11 +172,12 @@ class Reports:
         # The status may be of an attempt that has ended since the poll began.
         if live is None or live.phase is not Phase.SUBMITTED:
             return
-        if live.attempt and (status.url or status.host):
-            host, url = status.host or live.attempt.host, status.url or live.attempt.url
-            # Every poll brings host and URL, but only a change is recorded.
-            if (host, url) != (live.attempt.host, live.attempt.url):
-                self._recorder.put_attempt(live, host=host, url=url)
+        if live.attempt:
+            # Every poll may bring these, but only a change is recorded.
+            told = {"host": status.host, "url": status.url, "image": status.image}
+            changed = {name: value for name, value in told.items() if value and value != getattr(live.attempt, name)}
+            if changed:
+                self._recorder.put_attempt(live, **changed)
         if status.cost is not None:
             live.told_cost = status.cost
         if status.state.ended:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
 
 from nnilite._engine import messages
-from nnilite._engine.call_queue import CallQueue, Scaling, Waiting
+from nnilite._engine.call_queue import AskedCall, CallQueue, Waiting
 from nnilite._engine.guarded_calls import PluginFault, guarded
 from nnilite._engine.hybrid import HybridService
 from nnilite._engine.report_reader import ReportReader
@@ -96,6 +96,7 @@ class ServiceCaller:
         self._removing = asyncio.Lock()
         self._wake = wake
         self._open = False
+        self._hastens = False
         self._closing = False
         self._has_taken = False  # whether the service has taken a job of this experiment, so that its config can work
 
@@ -108,14 +109,14 @@ class ServiceCaller:
         self._calls.put(action, asyncio.get_running_loop().time())
         self._wake.event.set()
 
-    async def scale(self, handle: Handle, workers: int) -> None:
-        """Change the number of workers of a job, in its turn among the other calls. Only the platform keeps the number.
+    async def ask(self, make: Callable[[TrainingService], Awaitable[None]]) -> None:
+        """Make a call in its turn among the others, and wait for it: a change of a job for which a person asks.
 
         Raises: Conflict, NotFound, ServiceError, as the service says.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[None] = loop.create_future()
-        self._calls.put(Scaling(handle, workers, answer), loop.time())
+        self._calls.put(AskedCall(make, answer), loop.time())
         self._wake.event.set()
         try:
             await asyncio.wait_for(answer, ASKED_TIMEOUT_S)
@@ -137,6 +138,12 @@ class ServiceCaller:
             log.exception("the training service %s failed", self.service.name)
             raise ServiceError(f"{self.service.name} failed with {type(error).__name__}: {error}") from error
         self._wake.ring()
+
+    def hasten(self) -> None:
+        """Make removals as they come: the experiment has stopped, and its end waits for them."""
+        self._calls.hasten()
+        self._hastens = True
+        self._wake.event.set()
 
     def finish(self) -> None:
         """Let `run` end once all calls are made."""
@@ -222,7 +229,7 @@ class ServiceCaller:
             if self._may_change and self._refused:
                 await self._submit_again()
             elif self._may_change and (call := self._calls.other(loop.time())):
-                await self._changing.make([self._do(call)])
+                await self._changing.make([self._do_with_group(call)])
             elif submits := self._calls.submits(self._room):
                 await self._submitting.make([self._submit_in_turn(action) for action in submits])
             else:
@@ -230,9 +237,18 @@ class ServiceCaller:
         # What is left comes after the poll.
         self._wake.event.set()
 
+    async def _do_with_group(self, call: Waiting) -> None:
+        """Make a call, and after a removal those that wait, until something more urgent comes."""
+        await self._do(call)
+        while isinstance(call, messages.Remove) and not self._looking:
+            following = self._calls.next_of_group(asyncio.get_running_loop().time())
+            if following is None:
+                return
+            await self._do(following)
+
     async def _do(self, call: Waiting) -> None:
-        if isinstance(call, Scaling):
-            await self._scale(call)
+        if isinstance(call, AskedCall):
+            await self._answer(call)
             return
         attempt, handle = call.attempt, call.attempt.handle
         if handle is None:
@@ -246,7 +262,8 @@ class ServiceCaller:
     async def _remove(self, attempt: Attempt, handle: Handle) -> None:
         await self._reader.stop(attempt)
         done = await self._tell("clean up after", attempt.trial, self.service.remove(handle))
-        self._inbox.put(messages.Removed(attempt.trial, attempt.number, done, self._inbox.now()), soon=False)
+        is_last = self._hastens and not self._calls.has_removals
+        self._inbox.put(messages.Removed(attempt.trial, attempt.number, done, self._inbox.now()), soon=is_last)
 
     async def _remove_all(self) -> None:
         while call := self._calls.removal():
@@ -318,13 +335,13 @@ class ServiceCaller:
         self._has_taken = True
         return messages.Submitted(trial, attempt, self.service.name, known, self._inbox.now())
 
-    async def _scale(self, asked: Scaling) -> None:
+    async def _answer(self, asked: AskedCall) -> None:
         # The caller has given up waiting.
         if asked.answer.done():
             return
         error: NniliteError | None = None
         try:
-            await guarded(self.service.name, self.service.scale(asked.handle, asked.workers))
+            await guarded(self.service.name, asked.make(self.service))
         except NniliteError as refusal:
             error = refusal
         if asked.answer.done():

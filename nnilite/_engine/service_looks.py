@@ -21,6 +21,7 @@ from nnilite.service import Job, JobState, JobStatus, TrainingService
 log = logging.getLogger(__name__)
 
 _URL_MAX = 4096
+_IMAGE_MAX = 1000
 
 
 def storable_status(status: JobStatus) -> JobStatus:
@@ -32,6 +33,7 @@ def storable_status(status: JobStatus) -> JobStatus:
         "reason": _text(status.reason, MESSAGE_MAX),
         "host": _text(status.host, HOST_MAX),
         "url": _text(status.url, _URL_MAX),
+        "image": _text(status.image, _IMAGE_MAX),
         "exit_code": _number(status.exit_code, -EXIT_CODE_MAX, EXIT_CODE_MAX, int),
         "started": _number(status.started, 0, TIME_MAX),
         "ended": _number(status.ended, 0, TIME_MAX),

@@ -28,9 +28,9 @@ class SlowCalls:
         """
         tasks = [asyncio.create_task(call) for call in calls]
         self._tasks.update(tasks)
-        for task in tasks:
+        _, slow = await asyncio.wait(tasks, timeout=PATIENCE_S)
+        for task in slow:
             task.add_done_callback(lambda _: self._ended())
-        await asyncio.wait(tasks, timeout=PATIENCE_S)
         self.check()
 
     async def idle(self) -> None:

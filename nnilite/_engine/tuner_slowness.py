@@ -32,15 +32,21 @@ class TunerSlowness:
         if isinstance(action, Ask):
             self._asked = self._computing = None
 
-    def reason(self) -> str:
-        """Return a sentence; "" if no parameters are awaited, or not for long."""
+    def reason(self, find_stop: Callable[[], str] = str) -> str:
+        """Return a sentence; "" if no parameters are awaited, or not for long.
+
+        `find_stop`: returns that the tuner's process was stopped; "" if it was not. Few questions need it.
+        """
         if self._asked is None or self._now() - self._asked < _PATIENCE_S:
             return ""
         waited = f"new parameters were requested {self._now() - self._asked:.0f} s ago"
+        stop = find_stop()
+        if stop:
+            return f"{waited}, and the tuner does nothing: {stop}"
         others = {kind: count for kind, count in self._before.items() if count and kind is not Ask}
         if self._computing is not None or not others:
             return f"{waited}, and the tuner still computes them"
-        judged = others.pop(Assess, 0)
-        parts = [f"{judged} results to assess"] if judged else []
-        parts += [f"{sum(others.values())} other calls to make"] if others else []
+        judged, more = others.pop(Assess, 0), sum(others.values())
+        parts = [f"{judged} result{'s' * (judged > 1)} to assess"] if judged else []
+        parts += [f"{more} other call{'s' * (more > 1)} to make"] if more else []
         return f"{waited}, and the tuner's process still has {' and '.join(parts)}"

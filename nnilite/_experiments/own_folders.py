@@ -40,4 +40,4 @@ def name_and_platform(folder: Path) -> tuple[str, str]:
     each = services if isinstance(services, list) else [services]
     platforms = [platform for one in each if isinstance(one, dict) and isinstance(platform := one.get("platform"), str)]
     name = config.get("experimentName")
-    return name if isinstance(name, str) else "", ",".join(platforms)
+    return name if isinstance(name, str) else "", ",".join(dict.fromkeys(platforms))

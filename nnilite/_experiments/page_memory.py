@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from nnilite._experiments import registry
-from nnilite._experiments.documents import read_document, write_json
+from nnilite._experiments.documents import as_json, read_document, write_json
 from nnilite._experiments.locking import hold
 from nnilite.errors import ConfigError, Conflict, NniliteError, Place
 from nnilite.records import Json
@@ -28,6 +28,7 @@ NAME_MAX, KEY_MAX, ADDRESS_MAX = 80, 1000, 8000
 
 _PLACES_MAX = 200
 _TABLES_MAX = 100
+_MOST_BYTES = 8 << 20
 _CURE = "remove it: only the named views and the chosen columns of the pages are lost"
 
 
@@ -106,13 +107,24 @@ def _change(change: Callable[[PageMemory], None]) -> PageMemory:
         with hold(directory / "lock"):
             known = read()
             change(known)
-            content: dict[str, Json] = {"columns": {**known.columns}, "views": {**known.views}}
-            write_json(directory / "memory.json", content)
+            _shorten(known)
+            write_json(directory / "memory.json", _as_content(known))
     except BlockingIOError:
         raise Conflict("another page changes the views at this moment; try again") from None
     except OSError as error:
         raise NniliteError(f"{directory / 'memory.json'} cannot be written: {error.strerror}") from error
     return known
+
+
+def _as_content(known: PageMemory) -> dict[str, Json]:
+    return {"columns": {**known.columns}, "views": {**known.views}}
+
+
+def _shorten(known: PageMemory) -> None:
+    """Drop what was changed first while the file would grow too large, which could not be read again."""
+    while len(as_json(_as_content(known))) > _MOST_BYTES:
+        part: dict[str, list[str]] | dict[str, dict[str, str]] = known.views if len(known.views) > 1 else known.columns
+        del part[next(iter(part))]
 
 
 def _put_last(part: dict[str, Kept], key: str, value: Kept, most: int) -> None:

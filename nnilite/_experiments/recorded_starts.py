@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -68,6 +69,12 @@ def _changes(diff: Json) -> dict[str, Json] | None:
     return found
 
 
+def describe_gpus(gpus: Json) -> str:
+    """Return the GPUs of a host as one text, equal ones with their number: `2 x Tesla T4, 535.129.03`."""
+    counts = Counter(map(str, gpus)) if isinstance(gpus, list) else Counter()
+    return "; ".join(gpu if count == 1 else f"{count} x {gpu}" for gpu, count in counts.items())
+
+
 def _merge(workers: Iterable[Mapping[str, Json]]) -> dict[str, Json]:
     """Return what several workers have as one: where they differ, all their values."""
     values: dict[str, set[str]] = {}
@@ -75,6 +82,7 @@ def _merge(workers: Iterable[Mapping[str, Json]]) -> dict[str, Json]:
     for worker in workers:
         for name in ("python", "executable", "system"):
             values.setdefault(name, set()).add(str(worker.get(name, "")))
+        values.setdefault("gpus", set()).add(describe_gpus(worker.get("gpus")))
         for package, version in dict(worker.get("packages") or {}).items():
             versions.setdefault(package, set()).add(str(version))
     packages: dict[str, Json] = {package: ", ".join(sorted(found)) for package, found in versions.items()}

@@ -78,6 +78,20 @@ class RegistryEntry:
         return self.alive or (self.search and self.state == ExperimentState.RUNNING.value)
 
     @property
+    def stop(self) -> str:
+        """That its manager's process was stopped (SIGSTOP), so that it does not answer, with a cure; "" otherwise."""
+        from nnilite._keeper.ending import describe_stop  # few commands need it
+
+        return describe_stop(self.pid) if self.alive else ""
+
+    @property
+    def activity(self) -> str:
+        """What its process does, to be said after the experiment's name."""
+        if self.state == ExperimentState.VIEWED.value:
+            return "is open for viewing"
+        return "has a manager that still runs" if self.has_ended else "is running"
+
+    @property
     def has_ended(self) -> bool:
         """Whether its trials are over, though its manager may still serve the page."""
         return self.state in _FINAL
@@ -234,7 +248,22 @@ def find(
     if prefix is None:
         raise NotFound("There is no experiment running; `nnictl experiment list --all` shows all of them.")
     word = "running experiment" if running_only else "experiment"
-    raise NotFound(f"There is no {word} {prefix!r}; `nnictl experiment list --all` shows all of them.")
+    cure = _guess_meant(prefix, known) or "`nnictl experiment list --all` shows all of them."
+    raise NotFound(f"There is no {word} {prefix!r}; {cure}")
+
+
+def _guess_meant(given: str, known: list[RegistryEntry]) -> str:
+    """Return which id is meant by a name, an address, a port, or an id in capitals; "" if that is not clear."""
+    port = re.fullmatch(r"(?:https?://[^/:]+:)?(\d+)(?:/.*)?", given)
+    word = given.casefold()
+    meant = [
+        entry
+        for entry in known
+        if word in (entry.id.casefold(), entry.name.casefold())
+        or (port is not None and entry.alive and entry.port == int(port[1]))
+        or (len(word) > 1 and entry.id.casefold().startswith(word))
+    ]
+    return f"did you mean {meant[0].id}?" if len(meant) == 1 else ""
 
 
 def _check_usable(entry: RegistryEntry, damaged: bool) -> RegistryEntry:
@@ -343,10 +372,13 @@ def lock(directory: Path) -> Iterator[ManagerLock]:
     try:
         held.acquire()
     except BlockingIOError:
+        from nnilite._keeper.ending import describe_stop
+
         word = last_word(directory)
+        stop = describe_stop(word.pid)
         raise Conflict(
             f"experiment {directory.name} has a manager already (process {word.pid}, {word.url}); "
-            f"stop it first with `nnictl stop {directory.name}`."
+            f"stop it first with `nnictl stop {directory.name}`." + (f" It does not answer: {stop}." if stop else "")
         ) from None
     except OSError as error:
         raise NniliteError(

@@ -29,6 +29,7 @@ from nnilite.config import CheckedConfig, ExperimentConfig, read_stored, stored
 from nnilite.errors import Conflict, NniliteError, NotFound, ServiceError
 from nnilite.records import ExperimentState, Json, Trial, TrialState
 from nnilite.tuning.objectives import configured, front, signs
+from nnilite.units import expand_home
 
 log = logging.getLogger("nnilite.search")
 
@@ -124,7 +125,7 @@ def prepare(
     given = copy.copy(config)
     given.trial_command = _PROBE
     if code_directory is not None:
-        given.trial_code_directory = Path(code_directory).expanduser().absolute()
+        given.trial_code_directory = expand_home(code_directory).absolute()
     has_root = given.trial_code_directory != Path()
     probe = given.checked()
     settings = {service.name: probe.settings(service.name) for service in probe.services}

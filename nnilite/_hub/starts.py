@@ -13,11 +13,13 @@ from pathlib import Path
 import yaml
 
 from nnilite._experiments import registry
+from nnilite._experiments.documents import may_be_path
 from nnilite._running import launch
 from nnilite._running.launch import ManagerOptions
 from nnilite.config import CheckedConfig, ConfigErrors, from_dict, load_stored, parse
 from nnilite.errors import ConfigError, NniliteError, Place
 from nnilite.records import Json
+from nnilite.units import expand_home
 
 FILE = "this configuration"
 
@@ -36,10 +38,10 @@ class Draft:
         return config
 
     def _base(self) -> Path:
-        folder = Path(self.folder).expanduser()
-        if not self.folder or "\0" in self.folder or not folder.is_absolute():
+        folder = expand_home(self.folder)
+        if not folder.is_absolute():
             raise ConfigError("must be an absolute path, such as /home/me/project", Place(field="folder"))
-        if not folder.is_dir():
+        if not may_be_path(self.folder) or not folder.is_dir():
             raise ConfigError(f"there is no folder {folder}", Place(field="folder"))
         return folder
 

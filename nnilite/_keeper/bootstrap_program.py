@@ -52,6 +52,7 @@ _PAUSE_S = (0.2, 10.0)
 _TIMEOUT_S = 30.0
 _CHUNK_BYTES = 1 << 20
 _REFUSALS = (400, 401, 403, 404, 410)
+_SIGTERMS: List[int] = []  # Python drops the exception of a handler that it runs within a destructor
 _MESSAGE_BYTES = 4000  # Kubernetes keeps 4096 bytes
 _OPTIONS = ("message", "from", "work", "files", "role", "rank", "task", "checkpoints")
 
@@ -147,6 +148,7 @@ def _start(options: Mapping[str, str], words: Sequence[str]) -> int:
         raise Failed("the job's folder {} cannot be written: {}".format(options["work"], error.strerror)) from error
     # Until the keeper handles SIGTERM it is blocked, so that none is lost in between.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    _check_sigterm()
     sys.stdout.flush()
     if hidden:
         _be_replaced([keeper, "job", os.path.join(place, _START), *words], hidden)
@@ -264,6 +266,7 @@ def patiently(what: str, place: str, call: Callable[[], T], limit_s: float) -> T
             if str(error) != told:
                 told = str(error)
                 _say("{} cannot be fetched from {} yet: {}".format(what, place, told))
+        _check_sigterm()
         time.sleep(pause)
         pause = min(longest, 2 * pause)
 
@@ -348,7 +351,13 @@ def _say(sentence: str) -> None:
 
 def _stop(number: int, frame: Optional[FrameType]) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise Stopped("canceled before its command was started")
+    _SIGTERMS.append(number)
+    _check_sigterm()
+
+
+def _check_sigterm() -> None:
+    if _SIGTERMS:
+        raise Stopped("canceled before its command was started")
 
 
 if __name__ == "__main__":

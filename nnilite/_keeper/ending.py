@@ -30,6 +30,13 @@ def is_stopped(pid: int) -> bool:
     return process.stat_of(pid)[:1] in (["T"], ["t"])
 
 
+def describe_stop(pid: Optional[int]) -> str:
+    """Return that a process was stopped (SIGSTOP), with a cure; "" if it was not."""
+    if pid is None or not is_stopped(pid):
+        return ""
+    return "process %d is stopped; `kill -CONT %d` lets it continue" % (pid, pid)
+
+
 def kill_groups(
     job: str, directory: str, started: Optional[Mapping[str, Any]], keepers: Sequence[int], patience_s: float
 ) -> List[int]:

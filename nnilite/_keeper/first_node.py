@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import base64
 import re
-import socket
 import time
 
 from . import node_link
 from .agent_desk import AgentDesk
 from .launcher import explain
-from .node_link import Guest, LinkBroken, NodeConnection
+from .node_lines import NodeLines
+from .node_link import LinkBroken
 from .node_records import NodeRecords
 from .node_run import BEAT_S, GATHER_S, LOST_S, Ended, NodeRun, find_interface
 from .rank_variables import Layout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping, Optional
+    from typing import Any, Dict, Mapping, Optional
 
     from .folder import Folder
 
-_PART_S = 3.0
+PART_S = 3.0
 _ROOM_S = 60.0  # how long a full disk is waited for when all ranks have ended
 
 
@@ -35,13 +35,10 @@ class FirstNode(NodeRun):
     def __init__(self, plan: Mapping[str, Any], folder: Folder) -> None:
         super().__init__(plan, folder)
         self._others = range(1, int(plan["nodes"])) if int(plan["here"]) == 1 else range(0)
-        self._lines: Dict[int, NodeConnection] = {}
-        self._runs: Dict[int, str] = {}
+        self._lines = NodeLines(plan["secret"])
         self._silent_s = dict.fromkeys(self._others, 0.0)
         self._hello: Dict[int, Dict[str, Any]] = {}
         self._done: set[int] = set()
-        self._guests: List[Guest] = []
-        self._listener: Optional[socket.socket] = None
         self._layout: Optional[Layout] = None
         self._next_beat = 0.0
         self._records = NodeRecords(folder)
@@ -49,13 +46,14 @@ class FirstNode(NodeRun):
         self._desk = AgentDesk()
         # The launcher has failed, and so far that is the only reason; that of a rank or of a node would say more.
         self._by_launcher = False
+        self._failed_s: Optional[float] = None  # when the rank failed that is the reason
 
     def run(self) -> None:
         """Run the trial to its end. Raises: Ended."""
         own = self.own_node()
         if self._others:
             try:
-                self._listener = node_link.listen(self.plan["ports"])
+                self._lines.open(self.plan["ports"])
             except OSError as error:
                 raise Ended("the first node cannot listen: {}".format(error), "machine") from error
         while not (self.terminated or self.ending or len(self._hello) == len(self._others)):
@@ -77,7 +75,7 @@ class FirstNode(NodeRun):
             self._desk.name(nodes, [first.here if first else "", *(line.there if line else "" for line in lines)])
         self._layout = Layout(nodes, node_link.free_ports(1)[0])
         for node in self._others:
-            self._send(node, self._start_message())
+            self._lines.send(node, self._start_message())
         master = first.here if first else "127.0.0.1"
         self.start(self._layout, list(range(len(here))), master, find_interface(master))
         self._records.write(self.processes.records)
@@ -92,7 +90,7 @@ class FirstNode(NodeRun):
             ended = self.look()
             for record in ended:
                 if record["state"] == "FAILED":
-                    self._fail(record, self.processes.last_lines(record["rank"]))
+                    self._fail(record, self.processes.last_lines(record["rank"]), record["ended"])
             if ended:
                 self._records.write(self.processes.records)
             if self.terminated and not self.ending:
@@ -115,18 +113,26 @@ class FirstNode(NodeRun):
     def _part(self) -> None:
         """Tell the others that all is over, and stay until they have it: they close their connections then."""
         self._tell_all({"over": True})
-        deadline = time.monotonic() + _PART_S
+        deadline = time.monotonic() + PART_S
         while self._lines and time.monotonic() < deadline:
             self._hear()
 
-    def _fail(self, record: Mapping[str, Any], lines: str) -> None:
-        """End all, since a process has failed."""
-        why = "rank {} on {}: {}".format(record["rank"], record["host"], record["reason"])
-        self._decide("\n".join(part for part in (why, lines) if part), "", record["exitCode"])
+    def _fail(self, record: Mapping[str, Any], lines: str, ended_s: float) -> None:
+        """End all, since a process has failed. The first failure is the reason, even if others are reported sooner.
 
-    def _decide(self, why: str, cause: str = "", code: Optional[int] = None) -> None:
+        Processes that wait for one that has failed soon fail, too, and say no more than that it is gone. `ended_s`: by
+        the clock of this node.
+        """
+        is_earlier = self._failed_s is not None and ended_s < self._failed_s
+        if is_earlier or self._by_launcher or not self.ending:
+            self._failed_s = ended_s
+            why = "rank {} on {}: {}".format(record["rank"], record["host"], record["reason"])
+            said = "\n".join(part for part in (why, lines) if part)
+            self._decide(said, "", record["exitCode"], says_more=is_earlier)
+
+    def _decide(self, why: str, cause: str = "", code: Optional[int] = None, says_more: bool = False) -> None:
         """End all for this reason, unless they end for one already that says as much."""
-        if self._by_launcher:
+        if self._by_launcher or says_more:
             self.why, self.cause, self.code = why, cause, code
             self._by_launcher = False
         self.end_all(why, cause, code)
@@ -145,15 +151,19 @@ class FirstNode(NodeRun):
 
     def _hear(self) -> None:
         """Wait a moment for messages and take them."""
-        lines = [*self._lines.values(), *(guest.line for guest in self._guests), *self._desk.lines]
-        lived_s = self.wait(lines, [self._listener] if self._listener else [])
+        lived_s = self.wait([*self._lines.open_lines, *self._desk.lines], self._lines.listeners)
         self._welcome()
-        for node, line in list(self._lines.items()):
-            self._take_all(node, line)
+        for node, message in self._lines.read():
+            self._silent_s[node] = 0.0
+            try:
+                self._handle_message(node, message)
+            except (LinkBroken, KeyError, TypeError, ValueError) as error:
+                self.folder.add_to_log("a message of node {} cannot be read: {}".format(node, error))
+                self._lines.drop(node)
         self._desk.hear()
         while self._desk.changed:
             node = self._desk.changed.pop()
-            self._send(node, {"commands": self._desk.wanted(node)})
+            self._lines.send(node, {"commands": self._desk.wanted(node)})
         for node in self._others:
             self._silent_s[node] += lived_s
             if node in self._hello and node not in self._done and self._silent_s[node] > LOST_S:
@@ -167,54 +177,28 @@ class FirstNode(NodeRun):
             if not self._records.are_written:
                 self._records.write(self.processes.records)
 
-    def _take_all(self, node: int, line: NodeConnection) -> None:
-        try:
-            line.flush()
-            for message in line.read():
-                self._silent_s[node] = 0.0
-                self._handle_message(node, message)
-        except (LinkBroken, KeyError, TypeError, ValueError) as error:  # it connects again, or counts as lost
-            if not isinstance(error, LinkBroken):
-                self.folder.add_to_log("a message of node {} cannot be read: {}".format(node, error))
-            line.close()
-            self._lines.pop(node, None)
-
     def _welcome(self) -> None:
         """Take new connections, and those that have proven who they are."""
-        if self._listener is not None:
-            node_link.accept(self._listener, self._guests, self.plan["secret"])
-        for guest in list(self._guests):
-            try:
-                found = guest.proven()
-            except LinkBroken:
-                found = (-1, "")
-            if found is None and time.monotonic() < guest.deadline:
-                continue
-            self._guests.remove(guest)
-            node, run = found or (-1, "")
+        for node, line in self._lines.welcome():
             if node == node_link.AGENT and self.is_launched:
-                self._desk.welcome(guest.line)
-                continue
-            if node not in self._others or self._runs.setdefault(node, run) != run:
-                guest.line.close()
-                continue
-            if node in self._lines:
-                self._lines[node].close()
-            self._lines[node] = guest.line
-            self._silent_s[node] = 0.0
-            self._send(node, {"have": self._records.sizes(), "have_of_commands": self._desk.received(node)})
-            if self._layout is not None:
-                self._send(node, self._start_message())
-                self._send(node, {"commands": self._desk.wanted(node)})
+                self._desk.welcome(line)
+            elif node not in self._others:
+                line.close()
+            elif self._lines.add(node, line):
+                self._silent_s[node] = 0.0
+                self._lines.send(node, {"have": self._records.sizes(), "have_of_commands": self._desk.received(node)})
+                if self._layout is not None:
+                    self._lines.send(node, self._start_message())
+                    self._lines.send(node, {"commands": self._desk.wanted(node)})
 
     def _handle_message(self, node: int, message: Mapping[str, Any]) -> None:
         """Take a message of a node, which has proven that it belongs to the trial."""
         if "hello" in message and node not in self._hello:
-            self._hello[node] = _checked_hello(message["hello"])
+            self._hello[node] = checked_hello(message["hello"])
         for record in message.get("ranks") or []:
             self._records.take(record)
             if record.get("state") == "FAILED":
-                self._fail(record, str(record.get("lines") or ""))
+                self._fail(record, str(record.get("lines") or ""), time.time() - float(record["age_s"]))
         if "output" in message:
             rank, offset, data = message["output"]
             self._records.add_output(int(rank), int(offset), base64.b64decode(data))
@@ -237,22 +221,12 @@ class FirstNode(NodeRun):
         self._room_until = self._room_until or time.monotonic() + _ROOM_S
         return time.monotonic() > self._room_until
 
-    def _send(self, node: int, message: Dict[str, Any]) -> None:
-        line = self._lines.get(node)
-        if line is None:
-            return
-        try:
-            line.send(message)
-        except LinkBroken:
-            line.close()
-            self._lines.pop(node, None)
-
     def _tell_all(self, message: Dict[str, Any]) -> None:
         for node in self._others:
-            self._send(node, message)
+            self._lines.send(node, message)
 
 
-def _checked_hello(hello: Any) -> Dict[str, Any]:
+def checked_hello(hello: Any) -> Dict[str, Any]:
     """Return what a node has said of itself. A program of another version says something else. Raises: LinkBroken."""
     try:
         ports = [int(port) for port in hello["ports"]]

@@ -50,10 +50,10 @@ class LookResult(NamedTuple):
 
 
 class FolderLooks:
-    """Any thread may call any method. They block, for the limit and little more."""
+    """Any thread may call any method. `look` and `look_at_all` block, for the limit and little more."""
 
     def __init__(self, limit_s: float = _LIMIT_S, most_hanging: int = _MOST_HANGING) -> None:
-        self._limit_s = limit_s
+        self.limit_s = limit_s
         self._most_hanging = most_hanging
         self._lock = threading.RLock()
         self._idle: List[_IdleThread] = []
@@ -75,22 +75,41 @@ class FolderLooks:
         """Make these looks in their order. Any exception of theirs that is not an OSError is raised at the end."""
         row = _Row(looks, self._lock)
         first = row.go_on(self._known)
-        while first is not None:
-            try:
-                self._begin(row, first)
-            except RuntimeError:  # this process may have no more threads
-                row.refuse(OSError(errno.EAGAIN, "no thread can be started to look at it", looks[first].folder))
-                break
+        while first is not None and self._begin(row, first):
             first = self._await(row)
         return row.seen()
 
-    def _begin(self, row: _Row, first: int) -> None:
-        """Have a thread make the looks from this one on. Raises: RuntimeError if none can be started."""
+    def begin(self, look: FolderLook, ended: Callable[[], None]) -> Callable[[], LookResult]:
+        """Make a look without waiting for it. `ended` is called once, by any thread, when it is over.
+
+        Return what returns the result. Called earlier, such as after the limit, that gives the look up.
+        """
+        row = _Row([look], self._lock, ended)
+        first = row.go_on(self._known)
+        if first is not None:
+            self._begin(row, first)
+
+        def result() -> LookResult:
+            with self._lock:
+                stuck = row.await_end(0.0)
+                if stuck is not None:
+                    self._give_up(row, stuck)
+            return row.seen()[0]
+
+        return result
+
+    def _begin(self, row: _Row, first: int) -> bool:
+        """Have a thread make the looks from this one on. Return False if none can be started."""
         with self._lock:
             if self._idle:
                 self._idle.pop().give((row, first))
-                return
-        threading.Thread(target=self._work, args=(row, first), name="folder look", daemon=True).start()
+                return True
+        try:
+            threading.Thread(target=self._work, args=(row, first), name="folder look", daemon=True).start()
+        except RuntimeError:  # this process may have no more threads
+            row.refuse(OSError(errno.EAGAIN, "no thread can be started to look at it", row.looks[first].folder))
+            return False
+        return True
 
     def _work(self, row: _Row, first: int) -> None:
         """Make the looks of this row, and then those of others, until there have been none for a while."""
@@ -107,14 +126,20 @@ class FolderLooks:
     def _await(self, row: _Row) -> Optional[int]:
         """Wait for the thread at work; return the look where another one is to continue, None at the end."""
         while True:
-            stuck = row.await_end(self._limit_s)
+            stuck = row.await_end(self.limit_s)
             if stuck is None:
                 return None
-            look = row.looks[stuck]
             with self._lock:
-                if row.accept(stuck, LookResult(error=_slow(look.folder, self._limit_s))):
-                    self._hanging[look] = time.monotonic() - self._limit_s
+                if self._give_up(row, stuck):
                     return row.go_on(self._known)
+
+    def _give_up(self, row: _Row, stuck: int) -> bool:
+        """Set the folder aside. Return False if the look has ended after all."""
+        look = row.looks[stuck]
+        if not row.accept(stuck, LookResult(error=_slow(look.folder, self.limit_s))):
+            return False
+        self._hanging[look] = time.monotonic() - self.limit_s
+        return True
 
     def _make(self, row: _Row, first: int) -> None:
         """Make the looks from this one on, until one of them has been abandoned."""
@@ -167,8 +192,11 @@ class _IdleThread:
 class _Row:
     """Looks that are made one after the other, and how far that is."""
 
-    def __init__(self, looks: Sequence[FolderLook], lock: threading.RLock) -> None:
+    def __init__(
+        self, looks: Sequence[FolderLook], lock: threading.RLock, ended: Optional[Callable[[], None]] = None
+    ) -> None:
         self.looks = looks
+        self._ended = ended
         self._seen: List[Optional[LookResult]] = [None] * len(looks)
         self._changed = threading.Condition(lock)
         self._next = 0
@@ -196,6 +224,7 @@ class _Row:
                 if self._seen[place] is None:
                     self._at, self._since = place, time.monotonic()
             self._changed.notify_all()
+            self._tell_end()
             return self._at
 
     def accept(self, place: int, seen: LookResult) -> bool:
@@ -211,6 +240,12 @@ class _Row:
         with self._changed:
             self._seen = [one or LookResult(error=error) for one in self._seen]
             self._at, self._next = None, len(self.looks)
+            self._tell_end()
+
+    def _tell_end(self) -> None:
+        if self._at is None and self._ended is not None:
+            ended, self._ended = self._ended, None
+            ended()
 
     def await_end(self, limit_s: float) -> Optional[int]:
         """Wait until all are made, and return None; or until one is too slow, and return which."""

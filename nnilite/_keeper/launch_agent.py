@@ -26,6 +26,7 @@ _WITH_VALUE = "BDEFIJLOPQRSWbceilmopw"
 """The options of ssh that take a value, which may be the next word."""
 _CALL_S = 60.0
 _AGAIN_S = 0.2
+_TURN_S = 10.0
 
 
 def main(arguments: List[str]) -> int:
@@ -46,29 +47,37 @@ def main(arguments: List[str]) -> int:
 
 
 def split_words(words: List[str]) -> Tuple[str, str]:
-    """Return host and command of the arguments of ssh; "" for what is missing.
+    """Return host and command of the arguments of ssh; "" for what is missing. ssh also takes options after the host.
 
-    >>> split_words(["-x", "-p", "22", "-oBatchMode=yes", "me@host", "echo", "a  b"])
-    ('host', 'echo a  b')
+    >>> split_words(["-x", "-p", "22", "me@host", "-oBatchMode=yes", "echo", "-n", "a  b"])
+    ('host', 'echo -n a  b')
     """
+    before = _without_options(words)
+    return (before[0].rpartition("@")[2], " ".join(_without_options(before[1:]))) if before else ("", "")
+
+
+def _without_options(words: List[str]) -> List[str]:
+    """Return the words from the first one that is neither an option of ssh nor its value."""
     rest = list(words)
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
         if len(option) == 2 and option[1] in _WITH_VALUE and rest:
             rest.pop(0)
-    return (rest[0].rpartition("@")[2], " ".join(rest[1:])) if rest else ("", "")
+    return rest
 
 
 def _call(caller: Caller) -> NodeConnection:
     """Connect to the program of this node. Raises: LinkBroken."""
-    deadline = time.monotonic() + _CALL_S
+    left_s = _CALL_S
     while True:
+        before = time.monotonic()
         line = caller.connect()
         if line is not None:
             return line
-        if time.monotonic() > deadline:
-            raise LinkBroken(caller.trouble)
         time.sleep(_AGAIN_S)  # it takes only so many at once
+        left_s -= min(time.monotonic() - before, _TURN_S)  # not the time in which this program was stopped
+        if left_s < 0:
+            raise LinkBroken(caller.trouble)
 
 
 def _follow(line: NodeConnection, command: str) -> int:

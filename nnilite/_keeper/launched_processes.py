@@ -212,7 +212,7 @@ class LaunchedProcesses(NodeProcesses):
         """Let the launcher end, once there are no ranks. `failed`: one of them has failed.
 
         The launcher may be ending by itself then, after MPI_Abort, and Open MPI 4 crashes if a signal comes meanwhile.
-        So it is shown the rank that has failed, or any if that is elsewhere, and gets a signal only if it goes on.
+        So it is shown the rank that has failed, or any if that is elsewhere, and gets a signal only if it stays.
         """
         if self._launcher is None or self._launcher.returncode is not None:
             return
@@ -247,5 +247,6 @@ class LaunchedProcesses(NodeProcesses):
 
 def _is_record(told: Mapping[str, Any]) -> bool:
     """Return whether `rank_program` can have written this."""
-    numbers = type(told.get("node")) is int and type(told.get("pid")) is int and isinstance(told.get("started"), float)
-    return numbers and told["pid"] > 1 and isinstance(told.get("own"), dict) and type(told.get("code", 0)) is int
+    numbers = type(told.get("node")) is int and type(told.get("pid")) is int and type(told.get("code", 0)) is int
+    times = isinstance(told.get("started"), float) and isinstance(told.get("ended", 0.0), float)
+    return numbers and times and told["pid"] > 1 and isinstance(told.get("own"), dict)

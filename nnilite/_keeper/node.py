@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 
+from .elastic_first_node import ElasticFirstNode
 from .exit_code import status
 from .first_node import FirstNode
 from .folder import Folder
@@ -32,7 +33,8 @@ def main(arguments: List[str]) -> int:
     if plan is None:
         sys.stderr.write("the plan of the nodes is gone from {}\n".format(folder.path))
         return _NO_RANKS
-    node = FirstNode(plan, folder) if int(plan["node"]) == 0 else OtherNode(plan, folder)
+    leader = ElasticFirstNode if "min" in plan else FirstNode
+    node = leader(plan, folder) if int(plan["node"]) == 0 else OtherNode(plan, folder)
     try:
         node.run()
         ended = Ended()

@@ -15,7 +15,7 @@ import time
 from . import process
 from .exit_code import sentence
 from .output import OutputFile
-from .rank_variables import variables
+from .rank_variables import torch_variables, variables
 from .starting import find_shell
 
 TYPE_CHECKING = False
@@ -56,6 +56,8 @@ class NodeProcesses:
     def start(self, layout: Layout, nodes: List[int], master: str, more: Mapping[str, str]) -> None:
         """Start the processes of these nodes. Raises: OSError, and then some of them may run."""
         os.makedirs(os.path.join(self._folder, "roles"), mode=0o700, exist_ok=True)
+        if "start" in self._plan:
+            more = dict(more, TORCHELASTIC_RESTART_COUNT=str(self._plan["start"]))
         gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         shares = _shares(gpus.split(",") if gpus else [], len(nodes))
         for place, node in enumerate(nodes):
@@ -64,6 +66,8 @@ class NodeProcesses:
             count = 1 if self._plan["launcher"] == "none" else int(layout.nodes[node]["processes"])
             for local in range(count):
                 env = dict(own, **variables(layout, node, local, master, self._plan["launcher"]))
+                if self._plan["launcher"] == "torch":
+                    env.update(torch_variables(env, os.environ, self._plan["run"], int(self._plan.get("start", 0))))
                 self._start(int(env["RANK"]), node, str(layout.nodes[node]["host"]), env)
 
     def _start(self, rank: int, node: int, host: str, env: Dict[str, str]) -> None:
@@ -95,6 +99,7 @@ class NodeProcesses:
             "started": started,
             "ended": None,
             "log": "rank-{}.log".format(rank) if rank else None,
+            **({"start": self._plan["start"]} if "start" in self._plan else {}),
         }
 
     def _log_path(self, rank: int) -> str:
@@ -139,17 +144,22 @@ class NodeProcesses:
         """Send SIGTERM to all, what they have started included. This program gets it, too."""
         os.killpg(os.getpgrp(), signal.SIGTERM)
 
-    def kill(self) -> None:
-        """Kill all that is left in the group but this program."""
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Send a signal to all in the group but this program, which may start others."""
         for child in self._running.values():
-            child.kill()
-        group = str(os.getpgrp())
+            child.send_signal(number)
+        group, children = str(os.getpgrp()), [child.pid for child in self._running.values()]
         for name in os.listdir("/proc") if os.path.exists("/proc/self/stat") else []:
-            if name.isdigit() and int(name) != os.getpid() and process.stat_of(int(name))[2:3] == [group]:
+            known = not name.isdigit() or int(name) in (os.getpid(), *children)
+            if not known and process.stat_of(int(name))[2:3] == [group]:
                 try:
-                    os.kill(int(name), signal.SIGKILL)
+                    os.kill(int(name), number)
                 except ProcessLookupError:  # it has just ended
                     continue
+
+    def kill(self) -> None:
+        """Kill all that is left in the group but this program."""
+        self.stop(signal.SIGKILL)
 
     def close(self) -> None:
         """Leave nothing behind: all of them are in the group, which ends with this program."""

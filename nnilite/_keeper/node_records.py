@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from .folder import Folder
 
+_MOST_EARLIER = 2000
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # the trial may have put a pipe there
+_ONLY_TOLD = ("lines", "age_s")  # what a node tells of a rank, and is not kept
 _MORE_BYTES = 500  # by which the record of a rank may grow: its state, exit code, reason and time
 
 
@@ -30,12 +33,32 @@ class NodeRecords:
         self.are_written = True
         self._folder = folder
         self._elsewhere: Dict[int, Dict[str, Any]] = {}  # records by rank
+        self._earlier: List[Dict[str, Any]] = []  # of earlier starts of an elastic trial
+        self._bases: Dict[int, int] = {}  # how much output of earlier starts the log of a rank has
         self._path = os.path.join(folder.path, "roles.json")
         self._draft = os.path.join(folder.inner, "roles.new")
 
     @property
     def any_runs_elsewhere(self) -> bool:
         return any(record.get("state") == "RUNNING" for record in self._elsewhere.values())
+
+    def begin_start(self, own: Mapping[int, Dict[str, Any]], max_output_bytes: int) -> None:
+        """Keep the records of the ranks that have ended, before others begin. `own`: those on this node."""
+        known = {**self._elsewhere, **own}
+        self._earlier = [*self._earlier, *(known[rank] for rank in sorted(known))][-_MOST_EARLIER:]
+        self._elsewhere, self.lacking, self._bases = {}, set(), {}
+        place = os.path.join(self._folder.path, "roles")
+        for name in os.listdir(place) if os.path.isdir(place) else []:
+            rank = name[len("rank-") : -len(".log")]
+            if name != "rank-{}.log".format(rank) or not rank.isdecimal() or int(rank) in own:
+                continue
+            if 0 < max_output_bytes < self._written(int(rank)):  # there must be an end to it
+                os.unlink(os.path.join(place, name))
+            self._bases[int(rank)] = self._written(int(rank))
+
+    def state_of(self, rank: int) -> object:
+        """Return the last known state of a rank elsewhere; None if nothing is known of it."""
+        return self._elsewhere.get(rank, {}).get("state")
 
     def take(self, record: Dict[str, Any]) -> None:
         """Take how a rank elsewhere is now, as its node says. Raises: KeyError, TypeError, ValueError."""
@@ -56,7 +79,10 @@ class NodeRecords:
         return {str(rank): self.size(rank) for rank in self._elsewhere}
 
     def size(self, rank: int) -> int:
-        """Return how much of the output of a rank elsewhere is here."""
+        """Return how much of the output of a rank elsewhere is here, since it was last started."""
+        return max(0, self._written(rank) - self._bases.get(rank, 0))
+
+    def _written(self, rank: int) -> int:
         try:
             facts = os.lstat(self._log(rank))
         except OSError:
@@ -69,7 +95,8 @@ class NodeRecords:
             if offset > self.size(rank):
                 self.lacking.add(rank)
                 return
-            file = os.open(self._log(rank), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            offset += self._bases.get(rank, 0)
+            file = os.open(self._log(rank), _FLAGS, 0o600)
             try:
                 while data:
                     written = os.pwrite(file, data, offset)
@@ -85,9 +112,8 @@ class NodeRecords:
     def write(self, own: Mapping[int, Dict[str, Any]]) -> None:
         """Write the records of all ranks. If that fails, it can be tried again. `own`: those of ranks on this node."""
         known = {**self._elsewhere, **own}
-        entries: List[Any] = [
-            {key: known[rank][key] for key in known[rank] if key != "lines"} for rank in sorted(known)
-        ]
+        records = [*self._earlier, *(known[rank] for rank in sorted(known))]
+        entries: List[Any] = [{key: record[key] for key in record if key not in _ONLY_TOLD} for record in records]
         content = json.dumps(entries, indent=1).encode("ascii")
         try:
             plain_file.write(self._draft, content, flags=0, cut_at=len(content))

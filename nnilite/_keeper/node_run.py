@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 GATHER_S = 1800.0
 """Until all nodes are there: on some platforms each of them has an image to load."""
 
+ELASTIC_GATHER_S = 60.0
+"""How long an elastic trial waits at its beginning for more than its fewest nodes; twice that for these."""
+
 LOST_S = 75.0
 """Silence after which a node counts as lost."""
 
@@ -59,6 +62,7 @@ class NodeRun:
         self.is_told_to_end = False  # by the first node, which knows the reason
         self.lived_s = 0.0  # without the time in which this program was stopped
         self._kill_at: Optional[float] = None
+        self._stopped_by: Optional[float] = None  # when processes that others are to follow are killed
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         os.set_blocking(self._reader, False)
@@ -121,35 +125,53 @@ class NodeRun:
         """Whether the other nodes have had time to end, too."""
         return self._kill_at is not None and time.monotonic() > self._kill_at + _LATE_S
 
+    def stop_processes(self) -> None:
+        """Begin to end the processes of this node; it stays, and may start others."""
+        if self._stopped_by is None and not self.ending:
+            self._stopped_by = time.monotonic() + float(self.plan["grace_s"])
+            self.processes.stop()
+
+    def renew_processes(self, start: int) -> None:
+        """Prepare for further processes, after all earlier ones have ended. `start`: how often there were some."""
+        self.processes.kill()  # what they have left
+        self.processes = NodeProcesses(dict(self.plan, start=start), self.folder.path)
+        self._stopped_by = None
+
     def look(self) -> List[Dict[str, Any]]:
         """Look at the processes; kill those that outlast the grace. Return the records of those that have ended."""
-        ended = self.processes.reap(self.ending)
+        ended = self.processes.reap(self.ending or self._stopped_by is not None)
         try:
             self.processes.cut_logs()
         except OSError as error:
             self.folder.add_to_log("the output of a rank cannot be cut: {}".format(error))
-        if self._kill_at is not None and time.monotonic() >= self._kill_at:
+        if time.monotonic() >= min(self._kill_at or float("inf"), self._stopped_by or float("inf")):
             self.processes.kill()
         return ended
 
     def start(self, layout: Layout, nodes: List[int], master: str, interface: str) -> None:
         """Start the processes of this node. Raises: Ended."""
-        files = {"hosts": layout.host_file(), "discover_hosts.sh": layout.discovery_script()}
         more: Dict[str, str] = {}
         if interface and "GLOO_SOCKET_IFNAME" not in os.environ:
             more["GLOO_SOCKET_IFNAME"] = interface
         try:
-            for name, text in files.items():
-                path = os.path.join(self.folder.inner, name)
-                with open(path, "w", encoding="utf-8") as file:
-                    file.write(text)
-                os.chmod(path, 0o700)
+            write_hosts(self.folder, layout)
             more["NNILITE_HOST_FILE"] = os.path.join(self.folder.inner, "hosts")
             more["NNILITE_DISCOVER_HOSTS"] = os.path.join(self.folder.inner, "discover_hosts.sh")
             self.processes.start(layout, nodes, master, more)
         except OSError as error:
             text = "the processes cannot be started on {}: {}".format(_host(), error)
             raise Ended(text, "machine") from error
+
+
+def write_hosts(folder: Folder, layout: Layout) -> None:
+    """Write what lists the nodes for launchers, each file at once. Raises: OSError."""
+    files = {"hosts": layout.host_file(), "discover_hosts.sh": layout.discovery_script()}
+    for name, text in files.items():
+        path = os.path.join(folder.inner, name)
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path + ".new", 0o700)
+        os.replace(path + ".new", path)
 
 
 def _host() -> str:

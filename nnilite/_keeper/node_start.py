@@ -3,9 +3,12 @@
 `Spec.distributed` has
 
     nodes, processes (of each node, or "gpu"), launcher
+    min, max        of an elastic trial: the fewest and the most nodes; `nodes` is how many have been asked to come
     node            the number of this node, from 0; or
     node_variable   the environment variable with that number, on platforms that start the same job on all nodes: then
-                    only the first one reports
+                    only the first one reports. A node that joins an elastic trial later has its number in
+                    NNILITE_JOINED_NODE
+    count_variable  the environment variable with the number of nodes that begin, in the place of `nodes`
     node_offset     what to add to it; 0 if not set
     here            how many nodes this machine stands for; 1 unless it stands for all of them
     first           the addresses at which other nodes may reach the first one, or
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from .spec import Spec
 
 _RANK_LOG = re.compile(r"rank-[1-9][0-9]{0,3}\.log")
+_JOINED = "NNILITE_JOINED_NODE"
 _ASK_S = 30.0
 _IN_LOG_BYTES = 200_000  # of each rank, on platforms where a log of theirs takes it
 _MAIN = """import sys
@@ -50,10 +54,13 @@ def placed(spec: Spec) -> Spec:
     told = dict(spec.distributed)
     variable = told.get("node_variable")
     if variable:
-        number = os.environ.get(variable) or ""
+        number = os.environ.get(_JOINED) or os.environ.get(variable) or ""
         if not number.isdigit():
             raise SpecError("{} has no number of this node".format(variable))
         told["node"] = int(number) + int(told.get("node_offset") or 0)
+    count = os.environ.get(told.get("count_variable") or "", "")
+    if count.isdigit():
+        told["nodes"] = int(count)
     if told.get("first_variables"):
         values = [os.environ.get(name, "") for name in told["first_variables"]]
         told["first"] = [word for value in values for word in value.split(",") if word]
@@ -111,6 +118,7 @@ def command(spec: Spec, folder: Folder) -> str:
     """Write the plan of this node, and return the command that starts its processes. Raises: OSError."""
     told = spec.distributed
     plan = {
+        "run": spec.job,
         "nodes": told.get("nodes", 1),
         "node": told.get("node", 0),
         "here": told.get("here", 1),
@@ -123,6 +131,7 @@ def command(spec: Spec, folder: Folder) -> str:
         "grace_s": spec.grace_s,
         "max_output_bytes": spec.max_output_bytes,
     }
+    plan.update((name, told[name]) for name in ("min", "max") if name in told)
     path = os.path.join(folder.inner, "plan")
     if not folder.write("plan", plan):
         raise OSError("the plan of the nodes cannot be written to {}".format(path))

@@ -10,7 +10,7 @@ import os
 import time
 
 from .node_link import Caller, LinkBroken, NodeConnection
-from .node_run import BEAT_S, GATHER_S, LOST_S, Ended, NodeRun, find_interface
+from .node_run import BEAT_S, ELASTIC_GATHER_S, GATHER_S, LOST_S, Ended, NodeRun, find_interface
 from .rank_variables import Layout
 
 TYPE_CHECKING = False
@@ -42,6 +42,7 @@ class OtherNode(NodeRun):
         self._over = False
         self._leaving: Dict[str, Any] = {}
         self._begun = False
+        self._start = 0  # how often the processes of an elastic trial were started before
         self._tell_again = False
         self._next_beat = 0.0
 
@@ -52,6 +53,7 @@ class OtherNode(NodeRun):
         except Ended as error:
             self._hello = {"host": os.uname().nodename, "processes": 0, "ports": []}
             self._leaving = {"leaving": str(error), "cause": error.cause}
+        limit_s = 2 * ELASTIC_GATHER_S if "min" in self.plan else GATHER_S
         while not (self._over and self.processes.over):
             changed = bool(self.look())
             if self.terminated and not self.ending:
@@ -63,7 +65,7 @@ class OtherNode(NodeRun):
                 self.end_all("the first node was silent for {:g} s".format(LOST_S), "machine")
             if self.processes.over and self._is_left_alone():
                 break
-            if not self._begun and self.lived_s > GATHER_S:
+            if not self._begun and self._line is None and self.lived_s > limit_s:
                 raise Ended("the first node was not found: {}".format(self._caller.trouble), "machine")
         raise Ended(self.why, self.cause)
 
@@ -104,16 +106,19 @@ class OtherNode(NodeRun):
             self._line.send({"hello": self._hello, **self._leaving})
         if changed or self._tell_again or time.monotonic() > self._next_beat:
             self._next_beat = time.monotonic() + BEAT_S
-            ranks = [dict(record, lines=self._lines_of(record)) for record in self.processes.records.values()]
+            ranks = [{**record, **self._more_of(record)} for record in self.processes.records.values()]
             self._line.send({"ranks": ranks if changed or self._tell_again or over else []})
         whole = self._send_output(over)
         self._tell_states()
         if over and whole:
-            self._line.send({"done": True})
+            self._line.send({"done": True, "start": self._start})
         self._tell_again = False
 
-    def _lines_of(self, record: Mapping[str, Any]) -> str:
-        return self.processes.last_lines(record["rank"]) if record["state"] == "FAILED" else ""
+    def _more_of(self, record: Mapping[str, Any]) -> Dict[str, Any]:
+        """Return what a rank that has failed has printed last, and how long ago it ended, as clocks differ."""
+        if record["state"] != "FAILED":
+            return {}
+        return {"lines": self.processes.last_lines(record["rank"]), "age_s": time.time() - record["ended"]}
 
     def _tell_states(self) -> None:
         """Tell how the launcher's commands have ended, each after all of its output. Raises: LinkBroken."""
@@ -158,27 +163,20 @@ class OtherNode(NodeRun):
             if not data:
                 at = end  # there is no more to be had
                 break
-            self._line.send({kind: [number, at, base64.b64encode(data).decode("ascii")]})
+            self._line.send({kind: [number, at, base64.b64encode(data).decode("ascii")], "start": self._start})
             at += len(data)
         self._sent[kind, number] = at
         return at >= end
 
     def _handle_message(self, message: Mapping[str, Any]) -> None:
-        if "have" in message:
+        if "have" in message and message.get("of_start", self._start) == self._start:
             self._sent = {(_OF_RANK, int(rank)): int(size) for rank, size in message["have"].items()}
             received = message.get("have_of_commands") or {}
             self._sent.update({(_OF_COMMAND, int(number)): int(size) for number, size in received.items()})
-        if "start" in message and not self._begun and not self.ending:
-            self._begun = True
-            told = message["start"]
-            layout = Layout(told["nodes"], int(told["port"]))
-            assert self._line is not None
-            try:
-                self.start(layout, [self.number], self._line.there, find_interface(self._line.here))
-            except Ended as error:
-                self._leaving = {"leaving": str(error), "cause": error.cause}
-                self.end_all(str(error), error.cause)
-            self._tell_again = True
+        if "start" in message and not self.ending:
+            self._start_again(message["start"])
+        if message.get("stop") == self._start and self._begun:
+            self.stop_processes()
         if "commands" in message:
             self.processes.run_commands({int(number): text for number, text in message["commands"].items()})
         if message.get("end") and not self.ending:
@@ -188,3 +186,29 @@ class OtherNode(NodeRun):
             self._over = True
             if not self.processes.over:
                 self.end_all("")
+
+    def _start_again(self, told: Mapping[str, Any]) -> None:
+        """Start processes as the first node says, unless that has been done."""
+        number = int(told.get("number", 0))
+        if self._begun and (number <= self._start or not self.processes.over):
+            return
+        assert self._line is not None
+        layout, place = Layout(told["nodes"], int(told["port"])), int(told.get("place", self.number))
+        self._begun = True
+        try:
+            if "number" in told:
+                self._forget_output(number)
+            self.start(layout, [place], self._line.there, find_interface(self._line.here))
+        except (Ended, OSError) as error:
+            self._leaving = {"leaving": str(error), "cause": getattr(error, "cause", "machine")}
+            self.end_all(str(error), self._leaving["cause"])
+        self._tell_again = True
+
+    def _forget_output(self, number: int) -> None:
+        """Prepare for a further start: the first node has what there was before. Raises: OSError."""
+        self.renew_processes(number)
+        self._start = number
+        place = os.path.join(self.folder.path, "roles")
+        for name in os.listdir(place) if os.path.isdir(place) else []:
+            os.unlink(os.path.join(place, name))
+        self._sent = {}

@@ -1,8 +1,8 @@
 """The preloader: a Python that has imported modules once. Trials start as its forks.
 
-`preloader` starts it with the Python of the trials, gives it this text and no other file of nnilite, and reads on the
-lifeline what it says: `ready`, or `missing` or `refused` and why. The end of the lifeline is the end of the preloader,
-once its last trial has ended.
+`preloader` starts it with the Python of the trials, gives it this text with that of `preload_end`, and no other file of
+nnilite, and reads on the lifeline what it says: `ready`, or `missing` or `refused` and why. The end of the lifeline is
+the end of the preloader, once its last trial has ended.
 
 Each request is one packet (see `preloaded_start`) with a socket for the answers, which are packets, too:
 
@@ -12,7 +12,9 @@ Each request is one packet (see `preloaded_start`) with a socket for the answers
     preloader  ended CODE                   how it has ended, negative for a signal
 
 A fork becomes what a new Python would be. It leaves all frames of this program but the first ones, which its
-tracebacks do not show, so that the interpreter ends as it always does: threads, `atexit`, output, exit code.
+tracebacks do not show. A program that fails is left to the interpreter, which ends as it always does. After any other,
+the same is done but for the preloaded modules, which stay as they are (`Leaving`): threads, `atexit`, what the program
+has made, output, exit code.
 
 Python 3.8 and the standard library alone, and of this no more than the preloader needs.
 """
@@ -31,6 +33,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Dict, FrozenSet, List, Optional, Tuple
+
+    from .preload_end import Leaving  # its text runs before this one, with the same names
 
 _NAME = "<nnilite preloader>"  # that of this text in tracebacks
 _HIGH = 200  # files of ours have numbers from here, where no trial expects its own
@@ -140,9 +144,12 @@ def main(initial: Dict[str, Any], bare: FrozenSet[str]) -> None:
         _send(life, (said + " take it out of `preload`").format(refusal))
         sys.stderr.flush()
         os._exit(1)
+    leaving = Leaving()
     _send(life, "ready")
     request = _TrialForks(life, _moved(int(requests), _HIGH + 1), end).serve(texts, bare)
     _run(request, initial, end)
+    leaving.leave(end.code)
+    raise SystemExit(end.code)
 
 
 def _show_preloader(modules: List[str]) -> _ProcessTexts:
@@ -423,7 +430,8 @@ def _run(request: _Request, initial: Dict[str, Any], end: _OwnEnd) -> None:
             _run_script(request.words[0], names)
     except SystemExit as left:
         end.code = left.code & 255 if isinstance(left.code, int) else 0 if left.code is None else 1
-        raise
+        if left.code is not None and not isinstance(left.code, int):  # the interpreter prints it
+            raise
     except BaseException as error:
         end.code = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
         _show_without_preloader()

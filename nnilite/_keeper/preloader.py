@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _STUB = (
     "i=dict(globals());import sys;b=frozenset(sys.modules);n={'__name__':'nnilite_preloader'};"
-    "exec(compile(sys.argv[1],'<nnilite preloader>','exec'),n);del sys.argv[1];n['main'](i,b)"
+    "[exec(compile(sys.argv.pop(1),'<nnilite preloader>','exec'),n) for _ in (1,2)];n['main'](i,b)"
 )
 _ROOM = {"NNILITE_JOB": 300, "NNI_SYS_DIR": 4200, "NNI_EXP_ID": 300}  # how long these may be, for `_ProcessTexts`
 _SHORT_LIFE_S = 60.0
@@ -66,11 +66,12 @@ class Preloader:
     def start(self) -> None:
         """Start it. Raises: NotPreloaded."""
         loader: Any = globals()["__loader__"]
-        source = loader.get_data(os.path.join(os.path.dirname(__file__), "preload_program.py")).decode("ascii")
+        places = (os.path.join(os.path.dirname(__file__), name) for name in ("preload_end.py", "preload_program.py"))
+        texts = [loader.get_data(place).decode("ascii") for place in places]
         self._lifeline, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lifeline.setblocking(False)
         files = (its.fileno(), self._theirs.fileno())
-        words = [*self._command.python, "-c", _STUB, source, *map(str, files), self._code, *self._modules]
+        words = [*self._command.python, "-c", _STUB, *texts, *map(str, files), self._code, *self._modules]
         self._began = time.monotonic()
         try:
             # Its output is an ordinary file, as that of trials, so that Python makes the same streams for it.

@@ -9,7 +9,7 @@ import json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Sequence
+    from typing import Any, Dict, List, Mapping, Sequence
 
 
 class Layout:
@@ -36,6 +36,26 @@ class Layout:
         """Return the script that lists the hosts for elastic Horovod."""
         lines = ["echo {}:{}".format(node["host"], node["processes"]) for node in self.nodes]
         return "\n".join(["#!/bin/sh", *lines, ""])
+
+
+def torch_variables(found: Mapping[str, str], env: Mapping[str, str], run: str, start: int) -> Dict[str, str]:
+    """Return what torchrun sets as well, given the variables of a process and the environment that it inherits.
+
+    No agent has a store here, and no process that has failed by itself is started again. `run`: the name of the job.
+    """
+    defaults = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}
+    if found["LOCAL_WORLD_SIZE"] != "1":
+        defaults["OMP_NUM_THREADS"] = "1"  # each of them would have threads for all processors
+    return {
+        "ROLE_NAME": "default",
+        "ROLE_RANK": found["RANK"],
+        "ROLE_WORLD_SIZE": found["WORLD_SIZE"],
+        "TORCHELASTIC_RUN_ID": run,
+        "TORCHELASTIC_RESTART_COUNT": str(start),
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+        **{name: value for name, value in defaults.items() if name not in env},
+    }
 
 
 def variables(layout: Layout, node: int, local: int, master: str, launcher: str) -> Dict[str, str]:

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _-+=.,:/@%")
-_SHELL_WORDS = """
+_WORDS = """
 . : [ alias bg bind break builtin caller case cd command compgen complete compopt continue coproc declare dirs disown do
 done echo elif else enable esac eval exec exit export false fc fg fi for function getopts hash help history if in jobs
 kill let local logout mapfile popd printf pushd pwd read readarray readonly return select set shift shopt source suspend
 test then time times trap true type typeset ulimit umask unalias unset until wait while
 """
-_OF_THE_SHELL = frozenset(_SHELL_WORDS.split())
+SHELL_WORDS = frozenset(_WORDS.split())
 _OUT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC  # append, since the cap may cut the file
 _MAX_PROBLEM_BYTES = 4096
 _MOST_FILES = 1024
@@ -101,7 +101,7 @@ def find_shell() -> str:
 def split_plain_words(command: str, env: Mapping[str, str]) -> List[str]:
     """Return the words of a command that needs no shell; [] if it may need one."""
     words = command.split()
-    if not words or not _PLAIN.issuperset(command) or words[0] in _OF_THE_SHELL or "=" in words[0]:
+    if not words or not _PLAIN.issuperset(command) or words[0] in SHELL_WORDS or "=" in words[0]:
         return []
     # In these cases a shell does more: it runs a file first, has functions of its own, or its own idea of PATH.
     if not env.get("PATH") or "BASH_ENV" in env or any(name.startswith("BASH_FUNC_") for name in env):

@@ -41,6 +41,7 @@ from nnilite._nni import nni_taken
 from nnilite._plugins import lookup
 from nnilite._rest import CallbackSocket, Options, Premises, listen, make_application, new_page_name
 from nnilite._side_processes.keeping import Feeder, keep_fed
+from nnilite._side_processes.quick_end import run_program
 from nnilite._store.settings_of_config import is_maximizing
 from nnilite._store.writer import Store, open_store
 from nnilite._trackers import list_trackers
@@ -469,4 +470,4 @@ def begin(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(begin(sys.argv[1:]))
+    run_program(lambda: begin(sys.argv[1:]))

@@ -70,14 +70,19 @@ def take_results(config: CheckedConfig, store: Store) -> None:
     """Give a new experiment what its tuner is to learn first. Raises: NniliteError if a source cannot be read."""
     if not config.search_from:
         return
-    space = None if config.tuner.class_name else config.search_space
-    found = known_results.fit(search_from.collect(config.search_from), space)
+    found, sentence = read_known_results(config)
     if found.taken:
         store.write([messages.SaveCall(1, Call(CallKind.IMPORT, value=found.taken))])
-    teaches = "searchFrom" if found.taken else TEACHES_NOTHING
-    sentence = f"{teaches}: of {', '.join(config.search_from)}, {found.sentence}"
     log.log(logging.INFO if found.is_as_it_was and found.taken else logging.WARNING, "%s", sentence)
     store.add_remarks([sentence])
+
+
+def read_known_results(config: CheckedConfig) -> tuple[known_results.Fitted, str]:
+    """Return what the tuner learns from `searchFrom`, and the sentence on it. Raises: NniliteError."""
+    space = None if config.tuner.class_name else config.search_space
+    found = known_results.fit(search_from.collect(config.search_from), space)
+    teaches = "searchFrom" if found.taken else TEACHES_NOTHING
+    return found, f"{teaches}: of {', '.join(config.search_from)}, {found.sentence}"
 
 
 def add_first_trials(config: CheckedConfig, store: Store) -> None:
@@ -212,7 +217,10 @@ def nodes_of(config: CheckedConfig) -> Mapping[str, Json] | None:
     given = config.distributed
     if given is None:
         return None
-    return {"nodes": given.nodes, "processes": given.processes_per_node, "launcher": given.launcher}
+    told: dict[str, Json] = {"processes": given.processes_per_node, "launcher": given.launcher}
+    counts = given.counts
+    elastic = {"min": counts.fewest, "max": counts.most} if counts.is_elastic else {}
+    return {"nodes": counts.most, **elastic, **told}
 
 
 def count_ranks(config: CheckedConfig) -> int:
@@ -220,9 +228,8 @@ def count_ranks(config: CheckedConfig) -> int:
     given = config.distributed
     if given is None:
         return 0
-    nodes = given.nodes if isinstance(given.nodes, int) else given.nodes.max
     each = given.processes_per_node
-    return nodes * (each if isinstance(each, int) else _MOST_GPUS)
+    return given.counts.most * (each if isinstance(each, int) else _MOST_GPUS)
 
 
 def list_services_by_log(config: CheckedConfig) -> frozenset[str]:

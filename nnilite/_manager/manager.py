@@ -10,6 +10,7 @@ from nnilite._answers.backend import Listed, Profile, ServiceState, TrialUse, Wa
 from nnilite._answers.changes import Subscription
 from nnilite._engine.engine import Engine
 from nnilite._engine.hybrid import HybridService
+from nnilite._keeper.ending import describe_stop
 from nnilite._manager.keeper_callbacks import KeeperCallbacks
 from nnilite._manager.machinery import Machinery
 from nnilite._manager.manager_control import ManagerControl
@@ -57,7 +58,9 @@ class Manager:
         shown = replace(self._parts.publisher.progress, duration_s=rules.duration_s, spent=spent)
         if trouble:
             return replace(shown, reason=f"paused: {trouble}")
-        slow = self.engine.slowness.reason() if shown.state is ExperimentState.RUNNING else ""
+        if shown.state is not ExperimentState.RUNNING:
+            return shown
+        slow = self.engine.slowness.reason(lambda: describe_stop(self._parts.tuner.pid))
         return replace(shown, reason=slow) if slow else shown
 
     async def profile(self) -> Profile:

@@ -16,7 +16,7 @@ from nnilite._store.reader import Reader
 from nnilite._store.trial_remarks import write_remarks
 from nnilite._views.profile_maker import ProfileMaker
 from nnilite.errors import Conflict, Place, ServiceError
-from nnilite.records import ExperimentState, Json, Trial, TrialState
+from nnilite.records import ExperimentState, Json, Trial, TrialState, count_nodes
 from nnilite.space import SearchSpace
 from nnilite.tuning.learning import canonical
 
@@ -104,7 +104,10 @@ class ManagerControl:
         self._check_open()
         most = rules.settings.max_trials
         if most is not None and rules.next_sequence >= most:
-            raise Conflict(f"maxTrialNumber ({most}) is reached; raise it, then add the trial.")
+            raise Conflict(
+                f"maxTrialNumber ({most}) is reached; raise it with `nnictl update trialnum ID -v {most + 1}`, then "
+                "add the trial."
+            )
         trial = make_trial_id()
         await self._engine.do(messages.Customized(trial, parameters, self._engine.now()))
         return (await self._reader.trial(trial))[0]
@@ -122,9 +125,18 @@ class ManagerControl:
         if live is None or not live.may_be_drilled:
             state = "being ended" if found.state is TrialState.RUNNING else found.state.value
             raise Conflict(f"Trial {trial} is {state}; only running trials can be interrupted.")
+        if self._is_elastic and live.attempt is not None and live.attempt.handle is not None:
+            handle = live.attempt.handle
+            await self._engine.caller.ask(lambda service: service.take_node(handle))
+            log.info("trial %s loses a node by a drill", trial)
+            return found
         await self._engine.do(messages.Interrupt(trial, self._engine.now()))
         log.info("trial %s is interrupted by a drill", trial)
         return found
+
+    @property
+    def _is_elastic(self) -> bool:
+        return count_nodes(self._profiles.about.config.get("distributed")).is_elastic
 
     async def scale_trial(self, trial: str, workers: int) -> Trial:
         """Scale the running attempt only. The platform keeps the number, and a further attempt begins as configured."""
@@ -138,7 +150,8 @@ class ManagerControl:
             raise Conflict(
                 f"Trial {trial} is not on its platform yet; it starts with the number of workers in its config."
             )
-        await self._engine.caller.scale(live.attempt.handle, workers)
+        handle = live.attempt.handle
+        await self._engine.caller.ask(lambda service: service.scale(handle, workers))
         log.info("trial %s was asked to have %d workers", trial, workers)
         return found
 
@@ -155,7 +168,7 @@ class ManagerControl:
             await self._engine.do(messages.Rerun(trial, self._engine.now()))
         return [(await self._reader.trial(trial.id))[0] for trial in trials]
 
-    async def import_data(self, data: Sequence[tuple[Json, Json]]) -> tuple[int, str]:
+    async def import_data(self, data: Sequence[tuple[Json, Json]]) -> tuple[int, int, str]:
         self._check_open()
         space = (
             None if (self._profiles.about.config.get("tuner") or {}).get("className") else self._profiles.about.space
@@ -165,7 +178,7 @@ class ManagerControl:
         new = await asyncio.to_thread(_unknown, found.taken, known)
         if new:
             await self._engine.do(messages.Imported(new))
-        return len(new), "" if found.is_as_it_was else found.sentence
+        return len(new), len(found.taken) - len(new), "" if found.is_as_it_was else found.sentence
 
     def _check_open(self) -> None:
         rules = self._engine.rules

@@ -41,7 +41,7 @@ class Preview:
     jobs: Mapping[str, Json]
     # Why the platform or the storage could not be asked whether it would take trials; "" if it would.
     unchecked: str
-    notes: tuple[str, ...] = ()  # what the services remark on their machines
+    notes: tuple[str, ...] = ()  # what services remark on their machines, and results that no tuner learns from
 
 
 async def preview(directory: Path, config: CheckedConfig, address: Address) -> Preview:
@@ -54,6 +54,9 @@ async def preview(directory: Path, config: CheckedConfig, address: Address) -> P
         described = parts.service.describe(job)
         unchecked = await _explain_unchecked_platform(parts.service)
         notes = [note for host in parts.service.hosts() if isinstance(note := host.details.get("note"), str)]
+    if config.search_from:
+        found, sentence = await asyncio.to_thread(assembly.read_known_results, config)
+        notes += [] if found.is_as_it_was and found.taken else [sentence]
     unchecked = unchecked or await asyncio.to_thread(_explain_unchecked_storage, directory, config)
     names = [name for name, _, _ in config.services]
     return Preview(parameters, {names[0]: described} if len(names) == 1 else described, unchecked, tuple(notes))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 
 from nnilite._logging.log_file import open_log
@@ -12,8 +11,10 @@ from nnilite._logging.log_file import open_log
 
 def await_told_words() -> list[str]:
     """Return the words of the command line, a JSON line on standard input; none if the starter ended first."""
-    line = sys.stdin.readline()
-    return [str(word) for word in json.loads(line)] if line.endswith("\n") else []
+    # Where this process is a copy of its starter, so is `sys.stdin`: it may have read ahead, or be closed.
+    with open(0, "rb", closefd=False) as told:
+        line = told.readline()
+    return [str(word) for word in json.loads(line)] if line.endswith(b"\n") else []
 
 
 def write_to(log: Path) -> None:

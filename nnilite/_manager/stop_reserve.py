@@ -10,6 +10,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from nnilite._experiments.documents import write_content
+
 NAME = "stop-reserve"
 _BYTES = 1 << 20
 # It is made only where there is room for it several times.
@@ -31,12 +33,7 @@ class StopReserve:
             facts = os.statvfs(self._path.parent)
             if facts.f_bavail * facts.f_frsize < _ROOM * _BYTES:
                 return
-            draft = self._path.with_name(f".{NAME}.{os.getpid()}")
-            try:
-                draft.write_bytes(bytes(_BYTES))
-                draft.replace(self._path)
-            finally:
-                draft.unlink(missing_ok=True)
+            write_content(self._path, bytes(_BYTES))
 
     def release(self) -> None:
         """Remove the file finally: the experiment is to stop."""

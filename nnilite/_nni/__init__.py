@@ -4,6 +4,7 @@ nni_taken          copies the results of an experiment of NNI into an nnilite da
 nni_copy           makes that database
 nni_rows           makes records from rows of NNI's database
 nni_view           shows such an experiment
+former_calls       says what is there for calls of earlier versions of NNI's Python API
 nni_records        what NNI's Python API returns, made from the REST interface's answers
 annotations        makes calls and a search space of NNI's annotations
 annotation_calls   reads single annotations, and says what is wrong with one

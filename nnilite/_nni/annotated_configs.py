@@ -13,6 +13,7 @@ from nnilite._nni.annotations import expand_folder
 from nnilite.config.text import read_yaml
 from nnilite.errors import ConfigError, Conflict, Place
 from nnilite.records import Json
+from nnilite.units import expand_home
 
 _SPACE = "search_space.json"
 
@@ -40,7 +41,7 @@ def expand(file: Path, output: Path | None = None) -> Written:
     old = "trainingserviceplatform" in names
     trial = dict(document.get(names.get("trial"), {}) or {}) if old else {}
     given = trial.get("codeDir", ".") if old else document.get(names.get("trialcodedirectory"), ".")
-    code = Path(os.path.normpath(file.absolute().parent / Path(str(given)).expanduser()))
+    code = Path(os.path.normpath(file.absolute().parent / expand_home(str(given))))
     if not code.is_dir():
         raise ConfigError(f"the folder {str(code)!r} of the code does not exist", source.place(()))
     target = (output or code.with_name(f"{code.name}-expanded")).absolute()
@@ -49,6 +50,8 @@ def expand(file: Path, output: Path | None = None) -> Written:
         if path.exists():
             raise Conflict(f"{path} exists already; {cure}.")
     space = expand_folder(code, target)
+    if (target / _SPACE).is_symlink():  # what it leads to is not part of the copy
+        (target / _SPACE).unlink()
     (target / _SPACE).write_text(json.dumps(space, indent=2) + "\n", encoding="utf-8")
     place = Path(os.path.relpath(target, config.parent))
     left_out = ("useannotation", "searchspace", "searchspacefile", "searchspacepath", "trialcodedirectory")

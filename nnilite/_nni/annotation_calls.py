@@ -7,6 +7,7 @@ import difflib
 import math
 from dataclasses import dataclass, field
 
+from nnilite._nni.program_text import parse_python
 from nnilite.errors import SpaceError
 from nnilite.records import Json
 from nnilite.space import SearchSpace
@@ -57,9 +58,10 @@ def read_call(annotation: str) -> tuple[str, ast.Call]:
     """Return the name of the annotation, and its call. Raises: AnnotationError."""
     try:
         # In parentheses, lines may be broken and indented everywhere.
-        call = ast.parse(f"({annotation}\n)", mode="eval").body
+        parsed = parse_python(f"({annotation}\n)", "eval")
     except (SyntaxError, ValueError) as error:
         raise AnnotationError(f"is not Python: {getattr(error, 'msg', error)}") from None
+    call = parsed.body if isinstance(parsed, ast.Expression) else parsed
     if not isinstance(call, ast.Call):
         raise AnnotationError("is not a call")
     name = _find_function(call)

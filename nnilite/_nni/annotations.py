@@ -12,6 +12,7 @@ an expanded program uses the values that it had before.
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -35,6 +36,8 @@ from nnilite.records import Json
 
 _LINE_OF_ANNOTATION = re.compile(rb"""^[ \t]*('{1,3}|"{1,3})\s*@nni\.""", re.MULTILINE)
 
+_MOST_BYTES = 16 << 20  # no person has written a larger program
+
 
 def expand_folder(source: Path, target: Path) -> dict[str, Json]:
     """Copy a code directory, with all annotations expanded. Return the search space.
@@ -42,24 +45,46 @@ def expand_folder(source: Path, target: Path) -> dict[str, Json]:
     Raises: ConfigError if there are none, or with the place of one that cannot be expanded. Then nothing is left.
     """
     space: dict[str, Json] = {}
-    # The copy may be in the folder itself.
-    shutil.copytree(
-        source, target, symlinks=True, ignore=lambda at, _: [target.name] if Path(at) == target.parent else []
-    )
     try:
+        _copy(source, target)
         for path in sorted(target.rglob("*.py")):
             name = path.relative_to(target)
             module = ".".join(name.with_suffix("").parts)
-            expanded = expand(path.read_bytes(), module, str(source / name))
+            expanded = expand(_read(path, target), module, str(source / name))
             space.update(expanded.space)
             if expanded.is_changed:
+                if path.is_symlink():  # what that leads to is not part of the copy
+                    path.unlink()
                 path.write_bytes(expanded.text)
         if not space:
             raise ConfigError(f"no program in {str(source)!r} has an annotation with a parameter")
     except BaseException:
-        shutil.rmtree(target)
+        shutil.rmtree(target, ignore_errors=True)
         raise
     return space
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a code directory; the copy may be in the folder itself. Raises: ConfigError, for example for a pipe."""
+    try:
+        shutil.copytree(
+            source, target, symlinks=True, ignore=lambda at, _: [target.name] if Path(at) == target.parent else []
+        )
+    except shutil.Error as error:
+        place, _, reason = error.args[0][0]
+        raise ConfigError(f"{place} cannot be copied: {reason}") from error
+
+
+def _read(path: Path, folder: Path) -> bytes:
+    """Return a program.
+
+    Return nothing for a link within the copy, where the program has a name of its own, and for devices.
+    """
+    if path.is_symlink() and Path(os.path.normpath(path.parent / path.readlink())).is_relative_to(folder):
+        return b""
+    if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+        return b""
+    return path.read_bytes()
 
 
 @dataclass

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -147,6 +148,23 @@ def assessor_class(name: str) -> type[Assessor]:
     return _checked(ASSESSORS, name)
 
 
+def place(group: str, name: str) -> str:
+    """Return `module.Class` of an installed plugin, with which `class_at` finds it; "" for any other name."""
+    point = installed()[group].get(name.lower())
+    return "" if point is None else f"{point.module}.{point.attr}"
+
+
+def class_at(group: str, name: str, place: str) -> type:
+    """Return the class of a plugin whose `place` another process has looked up, which takes longer than its import.
+
+    Raises: PluginError if there is no such plugin, or its extra is not installed.
+    """
+    if place:
+        with suppress(PluginError):
+            return _load_of_group(group, name, import_class(place))
+    return _checked(group, name)
+
+
 def converter(name: str) -> Converter:
     """Return a converter. Raises: PluginError if there is no such converter, or its extra is not installed."""
     return cast("Converter", _import_function(CONVERTERS, name))
@@ -259,7 +277,8 @@ def _unknown(group: str, name: str) -> str:
     close = difflib.get_close_matches(name.lower(), [n.lower() for n in known], n=1)
     close = close or [n.lower() for n in known if n.lower().startswith(name.lower())][:1]
     hint = f"; did you mean {_found(group)[close[0]].name!r}?" if close else "."
-    return f"there is no {_WORD[group]} {name!r}{hint} Installed: {', '.join(known) or 'none'}."
+    own = "" if close or group not in (TUNERS, ASSESSORS) else " One of your own is named by className."
+    return f"there is no {_WORD[group]} {name!r}{hint} Installed: {', '.join(known) or 'none'}.{own}"
 
 
 def import_class(path: str) -> object:

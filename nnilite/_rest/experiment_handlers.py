@@ -58,8 +58,8 @@ class ImportHandler(ApiHandler):
 
     async def post(self) -> None:
         pairs = read_pairs(self.json())
-        imported, warning = await self.backend.control.import_data(pairs)
-        self.send_json({"imported": imported, "warning": warning})
+        imported, known, warning = await self.backend.control.import_data(pairs)
+        self.send_json({"imported": imported, "known": known, "warning": warning})
 
 
 class LogHandler(ApiHandler):

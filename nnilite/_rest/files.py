@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
 from urllib.parse import quote
 
-from nnilite._blocking import in_thread
 from nnilite._keeper.folder_looks import FolderLooks, SlowFolder
+from nnilite._loop_waits import in_thread
 from nnilite._rest.handler import Answering, prove
 from nnilite._rest.server_connections import hang_up
 from nnilite._sdk.artifact_values import find_image_ending

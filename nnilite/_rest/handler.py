@@ -16,6 +16,7 @@ from tornado.escape import utf8
 from tornado.iostream import StreamClosedError
 from tornado.web import Finish, HTTPError, RequestHandler, stream_request_body
 
+from nnilite._answers import late_request
 from nnilite._answers.backend import Backend
 from nnilite._keeper.proof import HEADER, digest
 from nnilite._logging.sparse_log import SparseLog
@@ -285,6 +286,8 @@ class RouteHandler(Answering):
         if operation is None:
             raise HTTPError(405)
         self.check_operation(operation)
+        if late_request.is_late(self.request.headers.get(late_request.HEADER, "")):
+            raise Conflict("this request came when its sender no longer waited for it, and nothing was done")
         self.query = read_query(operation.query, self.request.query_arguments)
         check_body(self.request, self.route.body_max)
         if self.route.access is Access.TRIAL and self.request.method in BODY_METHODS:

@@ -28,7 +28,8 @@ class Options:
     idle_timeout_s: float = 75.0  # so is one without a further request; keepers send one every 10 s
     body_timeout_s: float = 60.0  # any real worker sends 8 MB in a minute; slower clients are cut off
     reader_timeout_s: float = 60.0  # a reader that takes no data for this time loses its connection
-    stream_interval_s: float = 0.1  # the user interface gets changes in bunches
+    stream_interval_s: float = 0.1  # the user interface gets changes in bunches,
+    stream_silence_s: float = 10.0  # and after this time without any an empty one
     streams_max: int = 100  # how many live streams may be open
     ping_s: float = 20.0  # by pings, the end of a live stream's client is noticed within this time
 

@@ -11,9 +11,7 @@ A row is believed under these conditions:
         an inode        a row without one has no owner either
         still connected after the row was read, so that it cannot be that of a later connection with the same numbers
 
-User ids are those of this process's user namespace: a user who is root only in a namespace of their own has their real
-id here. A user without an id in this namespace is listed with the kernel's overflow id (65534), which is believed only
-if all users have an id here.
+A user who is root only in a user namespace of their own has their real id here.
 
 The program itself is looked for, too: one that forwards ports, or that cannot be found, proves nothing (see
 `forwarders`).
@@ -22,8 +20,6 @@ The program itself is looked for, too: one that forwards ports, or that cannot b
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import sys
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -33,15 +29,12 @@ from weakref import WeakKeyDictionary
 from tornado.httputil import HTTPServerRequest
 from tornado.iostream import IOStream
 
+from nnilite._network.socket_lists import TABLES, may_be_anybody, spell_as_listed
 from nnilite._rest.forwarders import Programs, forwards
 
-TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 TRIES = 3  # the list is not read at one moment, so a row may be missed while others come and go
 
 _ESTABLISHED = b"01"
-_OVERFLOW = Path("/proc/sys/kernel/overflowuid")
-_UID_MAP = Path("/proc/self/uid_map")
-_ALL_USERS = ["0", "0", "4294967295"]
 
 Ends = tuple[tuple[str, int], tuple[str, int]]
 """Address and port of a connection's other end, and of this end."""
@@ -127,14 +120,14 @@ def sockets_of(wanted: Iterable[Ends]) -> dict[Ends, TheirSocket]:
         for table in TABLES:
             sockets |= _listed(table, missing) if missing else {}
             missing = [ends for ends in missing if ends not in sockets]
-    return {ends: found for ends, found in sockets.items() if not _may_be_anybody(found.user)}
+    return {ends: found for ends, found in sockets.items() if not may_be_anybody(found.user)}
 
 
 def _listed(table: Path, wanted: Iterable[Ends]) -> dict[Ends, TheirSocket]:
     """Return the sockets by this table, without those that have no row that can be believed."""
     wide = table.name == "tcp6"
     fitting = [ends for ends in wanted if wide or ":" not in ends[0][0]]
-    keys = {" ".join(_spell_as_listed(*end, wide) for end in ends).encode("ascii"): ends for ends in fitting}
+    keys = {" ".join(spell_as_listed(*end, wide) for end in ends).encode("ascii"): ends for ends in fitting}
     length = len(next(iter(keys), b""))
     try:
         with table.open("rb", buffering=0) as file:
@@ -152,18 +145,6 @@ def _listed(table: Path, wanted: Iterable[Ends]) -> dict[Ends, TheirSocket]:
     return found
 
 
-def _spell_as_listed(address: str, port: int, wide: bool) -> str:
-    """Return an address and port as the kernel prints them: words of four bytes in the machine's order, in hex.
-
-    A program may reach an IPv4 address by an IPv6 socket, which is listed with ::ffff:127.0.0.1.
-    """
-    packed = ipaddress.ip_address(address.partition("%")[0]).packed
-    if wide and len(packed) == 4:
-        packed = b"\0" * 10 + b"\xff\xff" + packed
-    words = (int.from_bytes(packed[i : i + 4], sys.byteorder) for i in range(0, len(packed), 4))
-    return "".join(f"{word:08X}" for word in words) + f":{port:04X}"
-
-
 def _ends(stream: IOStream) -> Ends | None:
     """Return the two ends of a connection; None if it is gone."""
     try:
@@ -177,11 +158,3 @@ def _was_forwarded(request: HTTPServerRequest) -> bool:
     """Return whether a proxy says in a header that it forwards the request."""
     names = {name.lower() for name in request.headers}
     return bool(names & {"forwarded", "via", "x-real-ip"}) or any(name.startswith("x-forwarded") for name in names)
-
-
-def _may_be_anybody(user: int) -> bool:
-    """Return whether this id stands for all users that have none in this user namespace."""
-    try:
-        return user == int(_OVERFLOW.read_text("ascii")) and _UID_MAP.read_text("ascii").split() != _ALL_USERS
-    except (OSError, ValueError):
-        return True

@@ -169,7 +169,7 @@ EXPERIMENT_ROUTES = (
         {
             "POST": Operation(
                 "Give the tuner results from elsewhere",
-                Response("how many were new", s.record(imported=s.COUNT, warning=s.TEXT)),
+                Response("how many were new, and known", s.record(imported=s.COUNT, known=s.COUNT, warning=s.TEXT)),
                 body=s.IMPORT,
                 writes=True,
             )

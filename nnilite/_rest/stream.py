@@ -3,18 +3,21 @@
 Each message is `{"changes": [...]}`, and each change has a whole new state, as `{"type": "trial", "trial": {...}}`, so
 it is harmless to send one twice. A reader connects first, reads the state by the ordinary routes, and then applies the
 changes. After `{"type": "reset"}` changes are missing: read the state again (`afterRevision` gets the differences).
+While nothing changes, a message without changes comes every ten seconds: a manager that was stopped sends none.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 
 from tornado.web import HTTPError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from nnilite._answers.changes import Change, Subscription
+from nnilite._loop_waits import limited
 from nnilite._rest import wire
 from nnilite._rest.auth import STREAM_PROTOCOL
 from nnilite._rest.handler import Answering, Site
@@ -82,22 +85,32 @@ class StreamHandler(Answering, WebSocketHandler):
 
     async def _tell(self, subscription: Subscription) -> None:
         """Send changes until the reader leaves. Waiting for each write keeps at most one message in flight."""
+        sent = time.monotonic()
         try:
             while True:
-                changes = await subscription.next()
-                await self._send(changes)
+                due = sent + self.site.options.stream_silence_s
+                changes = await _take_until(due, subscription)
+                wanted = [change for change in changes if self.query["metrics"] or not isinstance(change, Metric)]
+                if wanted or time.monotonic() >= due:
+                    await self._send(wanted)
+                    sent = time.monotonic()
                 await asyncio.sleep(self.site.options.stream_interval_s)
         except WebSocketClosedError:
             log.debug("a reader of the live stream has gone")
 
     async def _send(self, changes: Sequence[Change]) -> None:
-        wanted = [change for change in changes if self.query["metrics"] or not isinstance(change, Metric)]
-        if not wanted:
-            return
-        message = wire.dumps({"changes": [wire.change(change) for change in wanted]})
+        message = wire.dumps({"changes": [wire.change(change) for change in changes]})
         try:
             await asyncio.wait_for(self.write_message(message), self.site.options.reader_timeout_s)
         except (TimeoutError, asyncio.TimeoutError):
             log.info("a reader of the live stream no longer reads; closing its connection")
             hang_up(self.request)
             raise WebSocketClosedError from None
+
+
+async def _take_until(due: float, subscription: Subscription) -> Sequence[Change]:
+    """Return the next changes; none if there are none until this time of `time.monotonic`."""
+    try:
+        return await limited(max(0.0, due - time.monotonic()), subscription.next())
+    except asyncio.TimeoutError:
+        return ()

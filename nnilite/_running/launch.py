@@ -104,7 +104,7 @@ def _make(config: CheckedConfig, experiment: str, directory: Path) -> None:
     make_folder(directory)
     directory.chmod(0o700)
     write_json(directory / "config.json", stored(config))
-    platform = ",".join(platform for _, platform, _ in config.services)
+    platform = ",".join(dict.fromkeys(platform for _, platform, _ in config.services))
     registry.add(experiment, config.experiment_name or "", directory, platform, time.time())
 
 

@@ -63,7 +63,14 @@ class Client(ManagerConnection):
         The last may take a while, since a new tuner has to accept it first.
         """
         timeout_s = max(self._timeout_s, _TUNER_TIMEOUT_S) if "searchSpace" in changes else self._timeout_s
-        with Client(self.url, self._token, timeout_s=timeout_s, certificate=self._certificate) as patient:
+        with Client(
+            self.url,
+            self._token,
+            timeout_s=timeout_s,
+            certificate=self._certificate,
+            process=self._process,
+            users=self._users,
+        ) as patient:
             profile: dict[str, Any] = patient.ask("PATCH", "/experiment", body=changes)
         return profile
 
@@ -87,13 +94,14 @@ class Client(ManagerConnection):
         """Hand all ended trials, as `json` or `csv`, to `write` piece by piece."""
         self.stream("/export", {"format": form}, write)
 
-    def import_data(self, data: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
+    def import_data(self, data: Sequence[Mapping[str, Any]]) -> tuple[int, int, str]:
         """Hand the tuner results from elsewhere, `{"parameter": ..., "value": ...}` each.
 
-        Return how many were new, and a sentence on those that were changed or left out ("" if there are none).
+        Return how many were new, how many were known already, and a sentence on those that were changed or left out
+        ("" if there are none).
         """
         answer = self.ask("POST", "/import", body=data)
-        return int(answer["imported"]), str(answer["warning"])
+        return int(answer["imported"]), int(answer.get("known", 0)), str(answer["warning"])
 
     # Trials
 

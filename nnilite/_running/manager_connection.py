@@ -5,14 +5,16 @@ from __future__ import annotations
 import http.client
 import json
 import logging
+import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
+from nnilite._answers import late_request
 from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, Place, ServiceError
 
 log = logging.getLogger(__name__)
@@ -39,7 +41,14 @@ class ManagerConnection:
     """Sends requests to the manager at `url`. Several threads may use it; their requests go one after the other."""
 
     def __init__(
-        self, url: str, token: str | None = None, *, timeout_s: float = 20.0, certificate: Path | None = None
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout_s: float = 20.0,
+        certificate: Path | None = None,
+        process: int | None = None,
+        users: Collection[int] = (),
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -51,6 +60,8 @@ class ManagerConnection:
         self._token = token
         self._timeout_s = timeout_s
         self._certificate = certificate
+        self._process = process  # of the manager, if it is known
+        self._users = users  # whose program the manager is; none if that is not known
         self._lock = threading.Lock()
         self._connection: http.client.HTTPConnection | None = None
 
@@ -127,18 +138,46 @@ class ManagerConnection:
             headers["Authorization"] = f"Bearer {self._token}"
         payload = None
         if method != "GET":
-            headers["Content-Type"] = "application/json"
+            headers |= {
+                "Content-Type": "application/json",
+                late_request.HEADER: late_request.spell_until(self._timeout_s),
+            }
             payload = b"" if body is None else json.dumps(replace_infinities(body), allow_nan=False).encode()
         self._connection.request(method, target, payload, headers)
         return self._connection.getresponse()
 
     def _connect(self) -> http.client.HTTPConnection:
         host, port = self._address
-        if not self._secure:
-            return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
-        return http.client.HTTPSConnection(
-            host, port, timeout=self._timeout_s, context=_make_tls_settings(self._certificate)
-        )
+        if self._secure:
+            settings = _make_tls_settings(self._certificate)
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                host, port, timeout=self._timeout_s, context=settings
+            )
+        else:
+            connection = http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+        connection.connect()
+        connection.auto_open = 0  # another connection would lead to whoever has the port then
+        if self._token and self._users:
+            try:
+                self._check_user(connection.sock)
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    def _check_user(self, link: socket.socket) -> None:
+        """Check that the token goes to the manager's user. Raises: Unreachable.
+
+        A manager that is starting has not replaced the address of an earlier one yet, whose port any user may have by
+        now.
+        """
+        from nnilite._network.socket_lists import users_at
+
+        if users_at(link.getpeername()[:2], link.getsockname()[:2]) - {0, *self._users}:
+            raise Unreachable(
+                f"The manager is not at {self.url}: a program of another user listens there, which gets nothing. "
+                "Try again when the manager has started."
+            )
 
     def _guarded(self, call: Callable[[], _T]) -> _T:
         try:
@@ -154,6 +193,11 @@ class ManagerConnection:
 
     def _describe_unreachable(self, error: Exception) -> Unreachable:
         if isinstance(error, TimeoutError):
+            from nnilite._keeper.ending import describe_stop  # few commands need it
+
+            stop = describe_stop(self._process)
+            if stop:
+                return Unreachable(f"The manager at {self.url} does not answer: {stop}.")
             return Unreachable(f"The manager at {self.url} did not answer within {self._timeout_s:g} s.")
         cause = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return Unreachable(f"The manager at {self.url} does not answer: {cause}.")

@@ -1,8 +1,7 @@
 """The process of a manager, from its start until it is ready or says why it cannot be.
 
-What a manager needs takes as long to import as a configuration takes to read and check. So the process is started
-before its task is known, and stands by until it receives one. If its starter ends before that, it ends, too, and
-nothing has begun. This module imports little, since all that it imports comes before the start of the process.
+The process imports what a manager needs while its starter writes the experiment's folder, and stands by until it
+learns its task. If its starter ends before that, it ends, too, and nothing has begun.
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ from collections.abc import Callable, Sequence
 from io import RawIOBase
 from typing import IO, Any
 
+from nnilite._running.forked_process import ForkedProcess, can_fork
+
 READY_TIMEOUT_S = 60.0
 """How long a manager may say nothing at its start."""
 
@@ -36,7 +37,9 @@ class ManagerProcess:
     are gone. `early_words`: the file of what it writes before it has its log.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], ready: RawIOBase, early_words: IO[bytes]) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes] | ForkedProcess, ready: RawIOBase, early_words: IO[bytes]
+    ) -> None:
         self._process = process
         self._ready = ready
         self._early_words = early_words
@@ -129,6 +132,18 @@ class ManagerProcess:
 
 def stand_by() -> ManagerProcess:
     """Start a process that can become a manager. Raises: OSError."""
+    return _stand_by(_start)
+
+
+def fork() -> ManagerProcess:
+    """Do the same in a copy of this process, if that is possible: it has imported much of what a manager needs.
+
+    Only for programs that have nothing else to do, and whose modules a manager may have: `nnictl`.
+    """
+    return _stand_by(_fork if can_fork() else _start)
+
+
+def _stand_by(start: Callable[[int, int], subprocess.Popen[bytes] | ForkedProcess]) -> ManagerProcess:
     with contextlib.ExitStack() as if_it_fails:
         early_words = if_it_fails.enter_context(_scratch())
         ready_read, low = os.pipe()
@@ -137,19 +152,32 @@ def stand_by() -> ManagerProcess:
         ready_write = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 3)
         os.close(low)
         try:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "nnilite._manager", "--stand-by", str(ready_write)],
-                bufsize=0,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=early_words,
-                pass_fds=[ready_write],
-                start_new_session=True,
-            )
+            process = start(ready_write, early_words.fileno())
         finally:
             os.close(ready_write)
         if_it_fails.pop_all()
     return ManagerProcess(process, ready, early_words)
+
+
+def _start(ready: int, early_words: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "nnilite._manager", "--stand-by", str(ready)],
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=early_words,
+        pass_fds=[ready],
+        start_new_session=True,
+    )
+
+
+def _fork(ready: int, early_words: int) -> ForkedProcess:
+    def program() -> int:
+        from nnilite._manager.__main__ import begin
+
+        return begin(["--stand-by", str(ready)])
+
+    return ForkedProcess(program, stderr=early_words, kept=ready)
 
 
 def _scratch() -> IO[bytes]:

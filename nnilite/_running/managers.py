@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from nnilite._experiments import registry, search_folder
@@ -24,6 +25,7 @@ _POLL_S = 0.02
 _ASK_EVERY_S = 3.0
 _KILLED_S = 10.0  # how long the system may take to remove a killed process
 _LAST_WORD_S = 3.0
+_STOPPED_TIMEOUT_S = 2.0  # a manager may be stopped for an instant only, as by a debugger
 
 
 class NotRunning(Conflict, RuntimeError):
@@ -39,9 +41,23 @@ def connect(entry: RegistryEntry, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Cli
         raise NniliteError(entry.damage)
     if entry.search and not entry.alive:
         raise NotRunning(search_folder.explain_no_resume_of_search(entry.id, entry.directory))
+    if entry.alive and entry.url is None:
+        raise NotRunning(f"The manager of experiment {entry.id} is starting; try again in a moment.")
     if not entry.alive or entry.url is None:
         raise NotRunning(f"Experiment {entry.id} is not running; `nnictl resume {entry.id}` resumes it.")
-    return Client(entry.url, launch.token(entry), timeout_s=timeout_s, certificate=_certificate(entry))
+    token, certificate = launch.token(entry), _certificate(entry)
+    users = _list_users(entry.directory)
+    if entry.stop:
+        timeout_s = min(timeout_s, _STOPPED_TIMEOUT_S)
+    return Client(entry.url, token, timeout_s=timeout_s, certificate=certificate, process=entry.pid, users=users)
+
+
+def _list_users(directory: Path) -> set[int]:
+    """Return the users whose program an experiment's manager may be: this one, and the one who has its folder."""
+    users = {os.geteuid()}
+    with contextlib.suppress(OSError):
+        users.add(directory.stat().st_uid)
+    return users
 
 
 def _certificate(entry: RegistryEntry) -> Path | None:
@@ -94,6 +110,9 @@ def ask_to_stop(entry: RegistryEntry) -> None:
 
     Raises: ServiceError if it cannot do so now.
     """
+    if entry.stop:
+        _terminate(entry)
+        return
     try:
         with connect(entry) as manager:
             manager.stop()
@@ -108,11 +127,15 @@ def ask_to_stop(entry: RegistryEntry) -> None:
 
 
 def _terminate(entry: RegistryEntry) -> None:
-    """Send SIGTERM. The process id that the last manager wrote down may be that of any process by now."""
+    """Send SIGTERM, which a stopped process obeys once it continues.
+
+    The process id that the last manager wrote down may be that of any process by now.
+    """
     process = _process(entry) if registry.is_alive(entry.directory) else None
     if process is not None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGTERM)
+            os.kill(process, signal.SIGCONT)
 
 
 def was_stopped(entry: RegistryEntry) -> bool:
@@ -162,19 +185,23 @@ def _process(entry: RegistryEntry) -> int | None:
     """Return the manager's process, found by its open files: on a full disk it may not have recorded its id."""
     import psutil
 
-    opened: dict[int, set[str]] = {}
+    folder = os.path.realpath(entry.directory)
+    # Some of them may have been deleted.
+    files = {f"{folder}/{name}" for name in ("lock", "log/manager.log", "nnilite.sqlite")}
+    opened: dict[int, int] = {}
     for process in psutil.process_iter(["cmdline", "uids"]):
         command, uids = process.info["cmdline"] or [], process.info["uids"]
-        if uids is not None and os.geteuid() in (0, uids.real) and "nnilite._manager" in command:
+        if uids is not None and os.geteuid() in (0, uids.real) and _may_be_manager(command):
             with contextlib.suppress(psutil.Error):
-                opened[process.pid] = {file.path for file in process.open_files()}
-    folder = os.path.realpath(entry.directory)
-    # Files may have been deleted. Another manager may have the database open, but only for a moment.
-    for name in ("lock", "log/manager.log", "nnilite.sqlite"):
-        for pid, paths in opened.items():
-            if f"{folder}/{name}" in paths:
-                return pid
-    return None
+                opened[process.pid] = len(files & {file.path for file in process.open_files()})
+    # Another manager or command may have one of them open, but only for a moment.
+    most = max(opened, key=lambda pid: opened[pid], default=None)
+    return most if most is not None and opened[most] else None
+
+
+def _may_be_manager(command: Sequence[str]) -> bool:
+    """Return whether this is the command line of a manager, or of `nnictl`, whose copy it may be."""
+    return not {"nnilite._manager", "nnilite._cli", "nnictl"}.isdisjoint(map(os.path.basename, command))
 
 
 def _check_not_paused(entry: RegistryEntry) -> None:

@@ -6,6 +6,7 @@ It takes no lock and writes nothing, so it affects neither a manager that is sta
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import threading
 import time
@@ -90,4 +91,8 @@ class _Serving:
             return nni_view.open_view(self._directory, self.token)
         config = load_stored(self._directory, paths=False)
         store = open_store(self._directory, False, time.time())
-        return assemble_view(self._directory, config, store, self.token), store
+        with contextlib.ExitStack() as if_it_fails:
+            if_it_fails.callback(store.close)
+            reading = assemble_view(self._directory, config, store, self.token)
+            if_it_fails.pop_all()
+        return reading, store

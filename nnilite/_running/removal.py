@@ -13,8 +13,9 @@ def check_stopped(entry: RegistryEntry, wish: str) -> RegistryEntry:
     if entry.is_running and not entry.alive:
         raise Conflict(f"{entry.id} is a search that a Python program runs; end that before it is {wish}.")
     if entry.alive:
-        state = "has a manager that still runs" if entry.has_ended else "is running"
-        raise Conflict(f"Experiment {entry.id} {state}; stop it before it is {wish}: `nnictl stop {entry.id}`.")
+        raise Conflict(
+            f"Experiment {entry.id} {entry.activity}; stop it before it is {wish}: `nnictl stop {entry.id}`."
+        )
     return entry
 
 

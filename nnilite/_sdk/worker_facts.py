@@ -1,4 +1,4 @@
-"""Says what trials run with on a host: the versions of Python and its packages, and how long the start took.
+"""Says what trials run with on a host: the versions of Python and its packages, GPUs, and how long the start took.
 
 The manager asks by a variable with the keys of the hosts that it knows: each host and Python says it once. With every
 other trial the SDK only looks for its key, without this module.
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 ASKED = "NNILITE_WORKERS_KNOWN"
 NAME = "nnilite.worker"  # of the attribute that carries it
-_KINDS = (".dist-info", ".egg-info")
 
 
 def tell(send: Callable[[str, int, str, str], None], asked: bool) -> None:
@@ -29,10 +28,11 @@ def tell(send: Callable[[str, int, str, str], None], asked: bool) -> None:
     host = os.uname()
     facts = {
         "host": host.nodename,
-        "system": " ".join([host.sysname, host.release, host.machine]),
+        "system": " ".join(host[::2]),  # its name, release and machine
         "executable": sys.executable,
         "python": sys.version.split()[0],
         "packages": list_packages(),
+        "gpus": name_gpus(),
         "startS": _age_s() if asked else None,
     }
     send("ATTRIBUTE", 0, dumps(facts, str), NAME)
@@ -43,17 +43,34 @@ def list_packages() -> dict[str, str]:
     found: dict[str, str] = {}
     for place in sys.path:
         for name in os.listdir(place) if os.path.isdir(place) else ():
-            if name.endswith(_KINDS):
+            if name.endswith((".dist-info", ".egg-info")):
                 package, version = (name.rpartition(".")[0] + "-").split("-")[:2]
                 found.setdefault(package.replace("_", "-").lower(), version)
     return found
 
 
+def name_gpus(folder: str = "/proc/driver/nvidia") -> list[str]:
+    """Return the files in which NVIDIA's driver names itself and then each GPU; none without it."""
+    found = []
+    for place, _, names in sorted(os.walk(folder)):
+        for name in names:
+            if name in ("version", "information"):
+                try:
+                    found.append(_read(place + "/" + name))
+                except OSError:  # a GPU that has failed
+                    found.append("")
+    return found
+
+
+def _read(path: str) -> str:
+    with open(path, errors="replace") as file:
+        return file.read()
+
+
 def _age_s() -> float | None:
     """Return for how many seconds this process has run; None where Linux does not say it."""
     try:
-        with open("/proc/self/stat") as file:
-            began = int(file.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
-        return round(time.clock_gettime(time.CLOCK_BOOTTIME) - began, 3)
-    except (OSError, AttributeError):
+        began = int(_read("/proc/self/stat").rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - began
+    except OSError:
         return None

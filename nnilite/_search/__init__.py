@@ -7,6 +7,7 @@ result_values     values of trials: as JSON, as results, and as calls of the tun
 search_result     what a search has found
 loop              runs the user's function, trial by trial
 function_arguments  how many arguments the function takes, and what cannot be called
+search_arguments  what arguments of `Search` of a wrong type should be
 optuna_words      what users of optuna would write, and the words here
 outcomes          how trials end
 worker_processes  worker processes for it, and their messages

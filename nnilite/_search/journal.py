@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import socket
 import sqlite3
@@ -21,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._engine import messages
-from nnilite._experiments import registry, search_folder
+from nnilite._experiments import own_folders, registry, search_folder
 from nnilite._experiments.documents import write_json
+from nnilite._experiments.locking import describe_holder
 from nnilite._experiments.search_folder import Presence
 from nnilite._running import launch
 from nnilite._search.plan import Plan
@@ -44,11 +46,15 @@ from nnilite.records import (
     TrialState,
 )
 from nnilite.tuner import Call
+from nnilite.units import expand_home
+
+log = logging.getLogger(__name__)
 
 TURN_TIMEOUT_S = 600.0
 """How long a process waits for its turn: the tuner of another one may think for long."""
 
 _POLL_S = 0.005
+_TELL_S = 20.0
 _LOCK = "search.lock"
 _ENDS = {
     TrialState.SUCCEEDED: JobState.SUCCEEDED,
@@ -61,12 +67,17 @@ class Journal:
     """The folder of one search, as one process uses it. `plan` has the tuner and the seed of all processes."""
 
     def __init__(self, folder: str | Path, plan: Plan) -> None:
+        if not str(folder).strip():
+            raise ConfigError("storage: an empty text names no folder; give the path of one, such as 'searches/first'")
         if "://" in str(folder):
             raise ConfigError(
                 f"storage: {folder} is a URL; give the path of a folder, such as 'searches/first'. "
                 "For Optuna's studies, see the page 'Come from Optuna' of the documentation"
             )
-        storage = self.folder = Path(folder).absolute()
+        expanded = expand_home(folder)
+        if str(expanded).startswith("~"):
+            raise ConfigError(f"storage: {str(folder)!r} is in the home folder of a user who does not exist here")
+        storage = self.folder = expanded.absolute()
         self._forget()
         self._seen = SharedCursor()
         try:
@@ -75,7 +86,7 @@ class Journal:
                 self.folder = _find_home(storage)
                 self._forget()
                 if not (self.folder / "config.json").exists():
-                    _make(self.folder, storage, plan.choose_tuner())
+                    _make(self.folder, storage, plan.choose_tuner().try_out())
                 _check_kind(self.folder)
                 self.config = load_stored(self.folder, paths=False)
                 self.plan = plan.agreed(self.config, self.folder)
@@ -247,7 +258,9 @@ class Journal:
     def _keep_others_out(self) -> Iterator[None]:
         """Keep all other processes of the search out. Raises: StoreError, OSError."""
         try:
-            lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            # A folder of another person may have a link here, and this would make a file where that leads.
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            lock = os.open(self.folder / _LOCK, flags, 0o600)
         except FileNotFoundError:
             raise StoreError(f"{self.folder}, the folder of the search, is gone (deleted or moved).") from None
         try:
@@ -258,16 +271,21 @@ class Journal:
             os.close(lock)
 
     def _wait_for(self, lock: int) -> None:
-        deadline = time.monotonic() + TURN_TIMEOUT_S
+        began, has_told = time.monotonic(), False
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if time.monotonic() > deadline:
+                waited_s = time.monotonic() - began
+                if waited_s > TURN_TIMEOUT_S:
                     raise StoreError(
-                        f"another process has kept {self.folder / _LOCK} locked for {TURN_TIMEOUT_S:.0f} s; end it.",
+                        f"{describe_holder(lock)} has kept {self.folder / _LOCK} locked for {TURN_TIMEOUT_S:.0f} s; "
+                        "end it.",
                         busy=True,
                     ) from None
+                if waited_s > _TELL_S and not has_told:
+                    has_told = True
+                    log.warning("waiting for %s, which works at the search in %s", describe_holder(lock), self.folder)
                 time.sleep(_POLL_S)
             else:
                 return
@@ -289,12 +307,13 @@ def _find_home(storage: Path) -> Path:
     """Return the folder of the search in this storage, whose name is the search's id.
 
     It is the storage itself. If its name cannot be an id, or is that of another experiment, it is a folder in there.
+    That one has the storage's name; any other search in there, such as `first` in `searches`, has a storage of its own.
     """
     if (storage / "config.json").exists():
         return storage
-    inner = [path for path in sorted(storage.iterdir()) if (path / "config.json").exists()]
-    if inner:
-        return inner[0]
+    for path in sorted(storage.iterdir()):
+        if search_folder.is_search(path) and own_folders.name_and_platform(path)[0] == storage.name != path.name:
+            return path
     known = registry.entry(storage.name) if registry.is_id(storage.name) else None
     is_taken = known is not None and known.directory != storage and known.directory.is_dir()
     return storage / launch.new_id() if is_taken or not registry.is_id(storage.name) else storage
@@ -311,7 +330,7 @@ def _make(folder: Path, storage: Path, plan: Plan) -> None:
     folder.chmod(0o700)
     registry.make_folders(folder)
     (folder / search_folder.PROCESSES).mkdir(mode=0o700, exist_ok=True)
-    platform = ",".join(platform for _, platform, _ in config.services)
+    platform = ",".join(dict.fromkeys(platform for _, platform, _ in config.services))
     write_json(folder / "config.json", stored(config))
     registry.add(folder.name, config.experiment_name or "", folder, platform, time.time())
 

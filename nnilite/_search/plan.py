@@ -123,6 +123,17 @@ class Plan:
         """Return this plan with the default tuner, if none is named."""
         return self if self.tuner != "" else replace(self, tuner=lookup.DEFAULT_TUNER)
 
+    def try_out(self) -> Plan:
+        """Return this plan once its tuner and assessor could be made: one that cannot begin would block its folder.
+
+        Raises: ConfigError, PluginError, SpaceError.
+        """
+        if isinstance(self.tuner, str):
+            self.make_tuner().update_search_space(dict(self.space))
+        if isinstance(self.assessor, str):
+            self.make_assessor()
+        return self
+
     def agreed(self, stored: CheckedConfig, folder: Path) -> Plan:
         """Return this plan with the tuner and the seed of the stored search, where it names none.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -54,6 +53,8 @@ def warn_of(space: Mapping[str, Any], parameters: Json) -> None:
 
     odd = SearchSpace.parse(dict(space)).contains(parameters)
     if odd:
+        import logging
+
         logging.getLogger("nnilite.search").warning("parameters that are not in the search space: %s", odd)
 
 

@@ -2,4 +2,5 @@
 
 keeping       the manager's side: starts these processes, and starts those that fail again
 side_process  what they share: config, log, lock and end
+quick_end     how they end, as managers and `nnictl` do
 """

@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import sys
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from nnilite._logging.log_file import open_log
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +71,7 @@ async def _within(over: asyncio.Event, work: Coroutine[Any, Any, object]) -> boo
 
 async def _started(feeder: Feeder) -> asyncio.subprocess.Process:
     with contextlib.ExitStack() as opened:
-        out = opened.enter_context(feeder.output.open("ab")) if feeder.output else None
+        out = opened.enter_context(os.fdopen(open_log(feeder.output), "ab")) if feeder.output else None
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", *feeder.command), stdin=asyncio.subprocess.PIPE, stdout=out, stderr=out
         )

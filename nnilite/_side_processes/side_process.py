@@ -8,8 +8,8 @@ import os
 import select
 import signal
 from pathlib import Path
-from typing import IO
 
+from nnilite._experiments.locking import describe_holder
 from nnilite._logging.secret_filter import SecretFilter
 from nnilite.config import CheckedConfig, load_stored
 
@@ -32,24 +32,29 @@ def prepared(directory: Path) -> CheckedConfig:
     return config
 
 
-def is_alone(lock: IO[str]) -> bool:
-    """Wait for the lock. Return whether this process has it: that of a killed manager may still send."""
-    while not _is_taken(lock):
+def is_alone(path: Path) -> bool:
+    """Wait for the lock, which this process then has until its end: that of a killed manager may still send.
+
+    Return whether it was obtained before the manager ended.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    lock = os.open(path, flags, 0o600)
+    known = ""
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = describe_holder(lock)
+            if holder != known:
+                log.info("waiting for the end of %s, which an earlier manager has left", holder)
+                known = holder
+        else:
+            return True
         if is_over():
             return False
-    return True
 
 
 def is_over() -> bool:
     """Wait a moment. Return whether the manager has closed this process's standard input meanwhile."""
     readable, _, _ = select.select([0], [], [], _EVERY_S)
     return bool(readable) and not os.read(0, 4096)
-
-
-def _is_taken(lock: IO[str]) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        log.info("waiting for the process of an earlier manager to end")
-        return False
-    return True

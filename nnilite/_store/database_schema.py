@@ -23,6 +23,8 @@ ALTER TABLE trials ADD COLUMN cost REAL;
 ALTER TABLE attempts ADD COLUMN cost REAL;
 UPDATE trials SET service = COALESCE(
   (SELECT a.service FROM attempts a WHERE a.trial = trials.sequence AND a.number = trials.attempt), '')"""
+# Results that break constraints are counted with each profile, which is asked for all the time.
+_VIOLATIONS = "CREATE INDEX trials_violates ON trials (state, violates) WHERE violates != ''"
 MIGRATIONS: dict[int, str] = {
     1: _REMOVALS,
     2: "ALTER TABLE attempts ADD COLUMN reported_end TEXT",
@@ -31,6 +33,8 @@ MIGRATIONS: dict[int, str] = {
     5: "ALTER TABLE attempts ADD COLUMN run TEXT NOT NULL DEFAULT ''",
     6: f"ALTER TABLE trials ADD COLUMN {TRIALS.declaration('attributes')}; {_ATTRIBUTES}",
     7: f"ALTER TABLE trials ADD COLUMN {TRIALS.declaration('violates')}",
+    8: f"ALTER TABLE attempts ADD COLUMN {ATTEMPTS.declaration('image')}",
+    9: _VIOLATIONS,
 }
 """By schema version, the statements that lead to the next.
 
@@ -45,6 +49,7 @@ CREATE TABLE trials (
 CREATE INDEX trials_state ON trials (state, score);
 CREATE INDEX trials_score ON trials (score);
 CREATE INDEX trials_revision ON trials (revision);
+{_VIOLATIONS};
 CREATE TABLE attempts (
   {", ".join(map(ATTEMPTS.declaration, ATTEMPTS.columns))},
   PRIMARY KEY (trial, number)) WITHOUT ROWID;

@@ -42,13 +42,13 @@ def _find_about_results(rows: Callable[..., list[Any]], objectives: Iterable[str
         for one in json.loads(text)
     ]
     succeeded = "SELECT COUNT(*) FROM trials WHERE state = 'SUCCEEDED'"
-    noted += _find_broken(rows, succeeded)
+    total = int(rows(succeeded)[0][0])
+    noted += _find_broken(rows, f"{succeeded} AND violates != ''", total)
     if list(objectives) != ["default"]:
         return noted
     without = int(rows(f"{succeeded} AND score IS NULL")[0][0])
     if not without:
         return noted
-    total = int(rows(succeeded)[0][0])
     have = "has" if without == 1 else "have"
     return [
         *noted,
@@ -57,12 +57,12 @@ def _find_about_results(rows: Callable[..., list[Any]], objectives: Iterable[str
     ]
 
 
-def _find_broken(rows: Callable[..., list[Any]], succeeded: str) -> Iterator[str]:
-    """Yield what a person should know about results that break constraints."""
-    total, broken = (int(rows(query)[0][0]) for query in (succeeded, f"{succeeded} AND violates != ''"))
+def _find_broken(rows: Callable[..., list[Any]], violating: str, total: int) -> Iterator[str]:
+    """Yield what a person should know about results that break constraints, which the query `violating` counts."""
+    broken = int(rows(violating)[0][0])
     if broken and broken == total:
         yield f"all results so far break resultConstraints ({total}), so no trial is the best"
-    silent = int(rows(f"{succeeded} AND violates LIKE ?", f"%{NOT_REPORTED}%")[0][0])
+    silent = int(rows(f"{violating} AND violates LIKE ?", f"%{NOT_REPORTED}%")[0][0])
     if silent:
         have, they = ("lacks", "it is") if silent == 1 else ("lack", "they are")
         yield (

@@ -1,8 +1,9 @@
-"""Finds what trials ran with on their hosts: Python and packages, as each host and Python has said once."""
+"""Finds what trials ran with on their hosts: Python, packages and GPUs, as each host and Python has said once."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,7 +14,9 @@ from nnilite.records import Json
 _MOST_ROWS = 2000
 _MOST_CHARS_READ = 20_000_000  # in all rows: a trial may report any number of texts, of megabytes each
 _MOST_PACKAGES = 5000
+_MOST_GPUS = 64
 _MOST_CHARS = 300
+_VERSION = re.compile(r"\d+(\.\d+)+")
 _TEXTS = ("python", "executable", "system")
 _KEYS = (
     "SELECT x.trial, x.attempt, x.idx, a.host, x.time, LENGTH(x.value) AS size FROM attributes x "
@@ -49,7 +52,17 @@ def _check_facts(value: Json) -> dict[str, Json] | None:
         return None
     pairs = sorted(value["packages"].items())[:_MOST_PACKAGES]
     packages = {_shorten(name): _shorten(version) for name, version in pairs}
-    return {**{name: _shorten(value.get(name, "")) for name in _TEXTS}, "packages": packages}
+    gpus = _parse_gpus(value.get("gpus"))
+    return {**{name: _shorten(value.get(name, "")) for name in _TEXTS}, "packages": packages, "gpus": gpus}
+
+
+def _parse_gpus(lines: Json) -> list[Json]:
+    """Return model and driver of each GPU, such as "Tesla T4, 535.129.03", by what its driver's files begin with."""
+    if not isinstance(lines, list) or not lines:  # earlier versions did not say them
+        return []
+    about, *models = (_shorten(line).partition("\n")[0] for line in lines[: _MOST_GPUS + 1])
+    driver = next((word for word in about.split() if _VERSION.fullmatch(word)), "unknown driver")
+    return [f"{model.partition(':')[2].strip()}, {driver}" for model in models if model.startswith("Model:")]
 
 
 def _shorten(value: Json) -> str:

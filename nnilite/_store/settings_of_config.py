@@ -38,8 +38,12 @@ def make_settings(config: CheckedConfig, maximize: bool) -> messages.Settings:
 
 
 def is_maximizing(tuner: Mapping[str, Json]) -> bool:
-    """Return whether larger metrics are better, by the tuner's arguments or else by its own default."""
-    mode = (tuner.get("classArgs") or {}).get("optimize_mode")
+    """Return whether larger metrics are better, by the tuner's arguments or else by its own default.
+
+    Where `default` is one of several objectives, its own direction says it.
+    """
+    class_args = tuner.get("classArgs") or {}
+    mode = configured(class_args).get("default") or class_args.get("optimize_mode")
     if mode is None and tuner.get("name"):
         try:
             mode = default_of(lookup.tuner_class(str(tuner["name"])), "optimize_mode")

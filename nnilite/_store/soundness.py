@@ -71,6 +71,9 @@ class SoundnessCheck:
             self._db = sqlite3.connect(f"file:{quote(str(self._path))}?mode=ro", uri=True, isolation_level=None)
             self._db.execute("PRAGMA trusted_schema = OFF")
             version = self._rows("PRAGMA user_version")[0][0]
+        if version > SCHEMA_VERSION:
+            self.__exit__()
+            raise StoreError(f"{self._path} was written by a newer nnilite (schema {version}); update nnilite.")
         if version != SCHEMA_VERSION:
             self.__exit__()
             raise StoreError(

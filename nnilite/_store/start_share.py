@@ -31,7 +31,8 @@ def find_start_share(rows: Callable[..., list[Any]]) -> str:
         if not isinstance(start_s, (int, float)) or not _LEAST_S <= start_s <= took_s:
             continue
         # Where imports came from a cold disk, only the first trials have started slowly.
-        usual_s = statistics.median(duration for (duration,) in rows(_DURATIONS, _FIRST))
+        # A canceled trial whose command has ended with 0 has a successful attempt, and is none of these.
+        usual_s = statistics.median([duration for (duration,) in rows(_DURATIONS, _FIRST)] or [took_s])
         if start_s < _LEAST_SHARE * max(took_s, usual_s):
             return ""
         return (

@@ -7,6 +7,7 @@ it for sorting; `revision` counts the writes, so that a client can ask for later
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import re
@@ -59,7 +60,8 @@ class Store(Recall):
         if path.exists():
             raise StoreError(f"{path} exists already; each experiment has a database of its own.")
         store = cls(path)
-        with translated(path):
+        with contextlib.ExitStack() as if_it_fails, translated(path):
+            if_it_fails.callback(store.close)
             store._db = store._connect()
             # In one transaction: it is there as a whole or not at all, and the disk is waited for once.
             numbers = f"PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}"
@@ -68,6 +70,7 @@ class Store(Recall):
             store._db.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
             store._db.execute("COMMIT")
             store._place = PlaceOf(path)
+            if_it_fails.pop_all()
         return store
 
     def open(self) -> None:
@@ -93,15 +96,14 @@ class Store(Recall):
         # One thread at a time uses the connection, but not always the same one.
         # If another program holds the lock for longer, the write fails as busy, and the engine tries again.
         db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=2.0)
-        try:
+        with contextlib.ExitStack() as if_it_fails:
+            if_it_fails.callback(db.close)
             # The file may come from a stranger, and its schema must not call functions of this process.
             db.execute("PRAGMA trusted_schema = OFF")
             db.execute("PRAGMA journal_mode = WAL")
             # Acknowledged events must be on the disk, even after a power cut.
             db.execute("PRAGMA synchronous = FULL")
-        except sqlite3.Error:
-            db.close()
-            raise
+            if_it_fails.pop_all()
         return db
 
     def _check_origin(self) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import argparse
 import logging
 import signal
-import sys
 from pathlib import Path
 
+from nnilite._side_processes.quick_end import run_program
 from nnilite._side_processes.side_process import is_alone, is_over, prepared
 from nnilite._store.writer import FILE_NAME
 from nnilite._trackers.feed import FOLDER, Feed, find_position_file
@@ -51,8 +51,7 @@ def main() -> int:
     tracker = config.trackers[options.number]
     (options.directory / FOLDER).mkdir(exist_ok=True)
     position = find_position_file(options.directory, options.number, tracker.name)
-    lock = position.with_suffix(".lock").open("w")
-    if not is_alone(lock):
+    if not is_alone(position.with_suffix(".lock")):
         return 0
     runs = make_runs(tracker, config, options.directory)
     feed = Feed(options.directory / FILE_NAME, position, options.directory.name, runs)
@@ -68,4 +67,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program(main)

@@ -21,7 +21,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nnilite._keeper import SHIM
 from nnilite._plugins import lookup
 from nnilite._tuner_host import LONGEST_LINE
 from nnilite._tuner_host.hearing import Hearing
@@ -35,6 +34,7 @@ from nnilite.tuning.obeying import obeying
 Message = dict[str, Any]
 
 _PACKAGE = Path(__file__).parents[1]
+_SHIM = _PACKAGE / "_nni_shim"  # that of `nnilite._keeper`, which imports much that a tuner does not need
 
 
 class Child:
@@ -84,13 +84,13 @@ class Child:
 
     def _open(self, request: Message) -> bool:
         """Make the algorithms. Return whether the tuner, an advisor, wants intermediate results."""
-        self._tuner = _make(request["tuner"], lookup.tuner_class, Tuner)
+        self._tuner = _make(request["tuner"], lookup.TUNERS, Tuner)
         if wants_callback(self._tuner):
             self._tuner = LaterTrials(self._tuner)
         both = (request.get("constraints") or (), request.get("resultConstraints") or ())
         self._tuner = obeying(self._tuner, *both)
         if request.get("assessor"):
-            self._assessor = _make(request["assessor"], lookup.assessor_class, Assessor)
+            self._assessor = _make(request["assessor"], lookup.ASSESSORS, Assessor)
             self._copies = request["assessor"].get("className") is not None
         self._space = request["space"]
         try:
@@ -196,12 +196,12 @@ class Child:
         return self._tuner
 
 
-def _make(spec: Message, find: Callable[[str], type], base: type) -> Any:
+def _make(spec: Message, group: str, base: type) -> Any:
     """Make the algorithm that the config describes. Raises: PluginError, and whatever the user's code raises."""
     name, class_name = spec.get("name"), spec.get("className")
     arguments = spec.get("classArgs") or {}
     if class_name is None:
-        return _construct(find(str(name)), arguments, base)
+        return _construct(lookup.class_at(group, str(name), spec.get("place", "")), arguments, base)
     directory = spec.get("codeDirectory")
     if directory:
         sys.path.insert(0, str(Path(directory)))
@@ -285,7 +285,7 @@ def _keep_to_this_process(link: socket.socket) -> None:
 def main(arguments: list[str]) -> None:
     logging.basicConfig(level=logging.INFO, format="[%(asctime)s] %(levelname)s (%(name)s) %(message)s")
     # With this, `from nni.tuner import Tuner` works where no nni is installed.
-    sys.path.append(str(SHIM))
+    sys.path.append(str(_SHIM))
     child, own = Child(), os.getpid()
     with socket.socket(fileno=int(arguments[0])) as link, link.makefile("rwb") as lines:
         _keep_to_this_process(link)

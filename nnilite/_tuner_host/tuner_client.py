@@ -14,11 +14,13 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from nnilite._engine.messages import Ask, Assess, History, Tell, TunerCall
+from nnilite._loop_waits import limited
+from nnilite._plugins import lookup
 from nnilite._tuner_host.answer_check import Failure, WrongAnswer, read_answer, read_words
 from nnilite._tuner_host.tuner_process import TunerProcess
 from nnilite.errors import ConfigError, Place, StoreError, TunerError
@@ -48,6 +50,12 @@ class TunerPlan:
     constraints: Sequence[str] = ()  # on the parameters
     result_constraints: Sequence[str] = ()
     gpus: str = ""  # CUDA_VISIBLE_DEVICES
+
+
+def _placed(group: str, algorithm: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return an algorithm with the place of its class, if it is an installed one."""
+    name = algorithm.get("name")
+    return {**algorithm, "place": lookup.place(group, str(name))} if name else algorithm
 
 
 class _Broken(Exception):
@@ -137,7 +145,7 @@ class TunerHost:
         if self._process is None:
             return False
         try:
-            await asyncio.wait_for(self._send(*requests), self._plan.timeout_s)
+            await limited(self._plan.timeout_s, self._send(*requests))
         except (OSError, asyncio.TimeoutError) as error:
             log.debug("the tuner's process accepts no calls: %r", error)
             await self._end()
@@ -197,7 +205,7 @@ class TunerHost:
 
     async def _exchange(self, request: dict[str, Any], timeout_s: float) -> Any:
         try:
-            await asyncio.wait_for(self._send(request), timeout_s)
+            await limited(timeout_s, self._send(request))
         except asyncio.TimeoutError:
             raise _Broken(f"{_named(request)} was not accepted for {timeout_s:.0f} s (tunerTimeout)") from None
         except OSError as error:
@@ -228,7 +236,7 @@ class TunerHost:
         if self._process is None:
             raise _Broken("its process does not exist")
         try:
-            line = await asyncio.wait_for(self._process.line(), timeout_s)
+            line = await limited(timeout_s, self._process.line())
         except asyncio.TimeoutError:
             raise _Broken(f"{what} took longer than {timeout_s:.0f} s (tunerTimeout)") from None
         except (OSError, ValueError) as error:
@@ -274,7 +282,9 @@ class TunerHost:
     async def _revive(self, after: int) -> None:
         plan = self._plan
         limit_s = max(plan.timeout_s, _START_TIMEOUT_S)
-        opening = {"do": "open", "tuner": plan.tuner, "assessor": plan.assessor, "space": plan.space, "gpus": plan.gpus}
+        tuner = _placed(lookup.TUNERS, plan.tuner)
+        assessor = plan.assessor and _placed(lookup.ASSESSORS, plan.assessor)
+        opening = {"do": "open", "tuner": tuner, "assessor": assessor, "space": plan.space, "gpus": plan.gpus}
         opening["constraints"] = list(plan.constraints)
         opening["resultConstraints"] = list(plan.result_constraints)
         self._hears = bool(await self._exchange(opening, limit_s))
@@ -285,7 +295,8 @@ class TunerHost:
                 await self._exchange({"do": "remember", **about}, limit_s)
         calls = await self._calls(after) if after else []
         for start in range(0, len(calls), _CHUNK):
-            await self._exchange({"do": "calls", "calls": [asdict(c) for c in calls[start : start + _CHUNK]]}, limit_s)
+            chunk = [vars(call) for call in calls[start : start + _CHUNK]]
+            await self._exchange({"do": "calls", "calls": chunk}, limit_s)
         if calls:
             await self._exchange({"do": "replay"}, limit_s)
         if plan.assessor:
@@ -306,9 +317,9 @@ def _request(action: TunerCall) -> tuple[dict[str, Any], int]:
     if isinstance(action, Ask):
         return {"do": "generate", "ids": list(action.parameter_ids)}, action.after
     if isinstance(action, Tell):
-        return {"do": "call", "call": asdict(action.call)}, action.number - 1
+        return {"do": "call", "call": vars(action.call)}, action.number - 1
     if isinstance(action, Assess):
-        return {"do": "assess", **asdict(action)}, action.after
+        return {"do": "assess", **vars(action)}, action.after
     return {"do": "assess_end", "trial": action.trial, "success": action.success}, action.after
 
 

@@ -52,7 +52,7 @@ def collect_about(directory: Path, config: CheckedConfig, store: Store, maximize
         id=directory.name,
         directory=directory,
         config=config.json(),
-        platforms=tuple(platform for _, platform, _ in config.services),
+        platforms=tuple(dict.fromkeys(platform for _, platform, _ in config.services)),
         created=store.moment("created") or 0.0,
         maximize=maximize,
         space=store.last_space() or config.search_space,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 from collections.abc import Iterable, Sequence
 
 from nnilite._store.notices import find_notices
 from nnilite._store.reader import Reader
 from nnilite.errors import StoreError
+
+log = logging.getLogger(__name__)
 
 _PATIENCE_S = 2.0
 
@@ -19,6 +21,7 @@ class LatestNotices:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._known: Sequence[str] = ()
+        self._has_failed = False
         self._reading: asyncio.Task[None] | None = None  # at most one: on a disk that hangs, more would pile up
 
     async def find(self, objectives: Iterable[str], can_preload: bool) -> Sequence[str]:
@@ -29,5 +32,11 @@ class LatestNotices:
         return self._known
 
     async def _read(self, objectives: Iterable[str], can_preload: bool) -> None:
-        with contextlib.suppress(StoreError):  # what needs the database says so itself
+        try:
             self._known = await self._reader.ask(find_notices, objectives, can_preload)
+        except StoreError:  # what needs the database says so itself
+            return
+        except Exception:  # a mistake of ours, which no one would see in a task that is not awaited
+            if not self._has_failed:
+                log.exception("the notices of the experiment cannot be found; those known before stay")
+            self._has_failed = True

@@ -58,7 +58,7 @@ class ViewControl:
         self._changes.publish(kept)
         return kept
 
-    async def import_data(self, data: Sequence[tuple[Json, Json]]) -> tuple[int, str]:
+    async def import_data(self, data: Sequence[tuple[Json, Json]]) -> tuple[int, int, str]:
         raise self.refusal("changed")
 
     def refusal(self, what: str) -> Conflict:

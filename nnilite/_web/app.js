@@ -139,7 +139,7 @@ function StopButton({ known }) {
 }
 
 function Banner() {
-  const { state, since, retryAt } = connection.value;
+  const { state, since, retryAt, reason } = connection.value;
   const known = profile.value;
   if (state === "lost") {
     const stopped = known && ["STOPPED", "STOPPING"].includes(known.state);
@@ -147,7 +147,7 @@ function Banner() {
     const resume = known && !known.cannotResume && `nnictl resume ${known.id} --port ${location.port || 8080}`;
     return html`<div class=${`banner ${stopped ? "" : "bad"}`} role="alert">
       <span><b>${stopped ? "The experiment is stopped." : "The connection to the manager is lost."}</b>
-      ${stopped ? " This is its last state." : ` This is the state at ${new Date(since).toLocaleTimeString()}. Trying again${wait ? ` in ${wait} s` : " …"}`}</span>
+      ${stopped ? " This is its last state." : ` ${reason} This is the state at ${new Date(since).toLocaleTimeString()}. Trying again${wait ? ` in ${wait} s` : " …"}`}</span>
       ${resume && html`<span>To resume it: <code>${resume}</code></span><${Copy} text=${resume} what="Command" />`}
       <button class="small" onClick=${connect}><${Icon} name="retry" />Try now</button>
     </div>`;

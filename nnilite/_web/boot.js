@@ -27,7 +27,37 @@ async function start() {
   await enter();
   await import(new URL(document.body.dataset.app ?? "app.js", document.baseURI).href);
   await complete;
-  for (const sheet of document.styleSheets) sheet.cssRules; // throws for one that got lost
+  await restyle();
+}
+
+/** Loads stylesheets that got lost again, in place: whoever types already must not lose it to a new load of the page. */
+async function restyle() {
+  for (let count = 0; count < TRIES_MAX; count += 1) {
+    const lost = [...document.querySelectorAll('link[rel="stylesheet"]')].filter((link) => !isThere(link));
+    if (lost.length === 0) return;
+    await new Promise((done) => setTimeout(done, 1000));
+    await Promise.all(lost.map(loadAgain));
+  }
+  throw new Error("a stylesheet is missing");
+}
+
+/** @param {Element} link */
+function isThere(link) {
+  try {
+    return link instanceof HTMLLinkElement && link.sheet !== null && link.sheet.cssRules !== null;
+  } catch {
+    return false; // the browser refuses to show the rules of one that got lost
+  }
+}
+
+/** @param {Element} link */
+function loadAgain(link) {
+  const another = /** @type {Element} */ (link.cloneNode());
+  return new Promise((done) => {
+    another.addEventListener("load", done);
+    another.addEventListener("error", done);
+    link.replaceWith(another);
+  });
 }
 
 start().then(

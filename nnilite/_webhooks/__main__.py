@@ -8,10 +8,10 @@ from __future__ import annotations
 import argparse
 import logging
 import signal
-import sys
 import time
 from pathlib import Path
 
+from nnilite._side_processes.quick_end import run_program
 from nnilite._side_processes.side_process import is_alone, is_over, prepared
 from nnilite._store.writer import FILE_NAME
 from nnilite._webhooks.debts import FOLDER
@@ -81,8 +81,7 @@ def main() -> int:
     config = prepared(options.directory)
     folder = options.directory / FOLDER
     folder.mkdir(exist_ok=True)
-    lock = (folder / f"{options.number}.lock").open("w")
-    if not is_alone(lock):
+    if not is_alone(folder / f"{options.number}.lock"):
         return 0
     name, maximize = config.experiment_name or "", options.better == "maximize"
     news = NewsReader(options.directory / FILE_NAME, options.directory.name, name, maximize)
@@ -99,4 +98,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program(main)

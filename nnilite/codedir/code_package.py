@@ -80,7 +80,11 @@ class FileList:
     notes: tuple[str, ...] = ()  # what was left out or changed though no rule says so; one sentence each
 
     def copy(self, target: Path) -> None:
-        """Copy the files into a folder, which then has what workers would get. Raises: OSError."""
+        """Copy the files into a folder, which then has what workers would get. Raises: OSError, CodeDirError."""
+        try:
+            DiskRoom(target).need(self.total_bytes)
+        except NoRoom as error:
+            raise CodeDirError(f"cannot copy the code directory: {error}") from error
         for file in self.files:
             place = target / file.path
             place.parent.mkdir(parents=True, exist_ok=True)

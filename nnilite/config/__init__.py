@@ -9,13 +9,16 @@ only list of fields: reading, writing, JSON Schema and reference follow from the
 
 _experiment_config      every field of an experiment, with its type, default and description; the parsed config
 _nested_configs         the configs inside it: algorithms, limits, trackers, webhooks
-_fields                 the names of fields, and the base of config classes
+_fields                 the names of fields
+_filled_in              the base of config classes
 _former_fields          what became of fields of other formats
+_python_hints           what to write for a name that a config in Python has not
 _kinds                  what a field may hold, derived from its type hint
 _record                 dataclasses as kinds, with a field of the YAML for each field of the class
 _config_reading         the state of one check: the places of fields, and all faults so far
 _field_rules            rules between fields, and values that follow from other fields
 _command_hints          what in a trial command is hardly meant
+_program_hints          programs of a trial command, and files for them, that are missing
 _class_hints            what className is meant to be, where there is no such class
 _placeholders           values that were copied from an example and not filled in
 _environment_hints      variables in fields where they are not replaced
@@ -32,7 +35,8 @@ _source                 the line of each field
 _nni_form               the form in which NNI's programs expect a config
 secrets                 hides secrets, even in a config whose shape is wrong
 _v1                     from NNI's older format to today's
-_v1_leftovers            what no table of that takes: fields in a wrong place, or misspelt
+_v1_tables              which field became which
+_v1_leftovers           what no table of that takes: fields in a wrong place, or misspelt
 _nni_conversion         such a file, converted for people
 _schema                 JSON Schema for editors, and the reference page
 """
@@ -43,7 +47,7 @@ from typing import TYPE_CHECKING
 
 from nnilite.config._config_reading import ConfigErrors
 from nnilite.config._experiment_config import CheckedConfig, ExperimentConfig
-from nnilite.config._fields import Fields
+from nnilite.config._filled_in import Fields
 from nnilite.config._ignored_options import BY_MANAGER, BY_WORKERS, OptionWithoutEffect
 from nnilite.config._load import from_dict, load, parse
 from nnilite.config._nested_configs import (

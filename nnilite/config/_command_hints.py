@@ -8,12 +8,15 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import unicodedata
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
-_SCRIPTS = (".py", ".sh", ".r", ".jl", ".js", ".pl", ".rb")
+from nnilite.config._program_hints import SCRIPTS, find_program_faults
+from nnilite.services.trial_command import has_open_quote
+
 _CURLY_QUOTES = "\N{LEFT SINGLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}\
 \N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}"
 _ANNOTATION = re.compile(rb"^[ \t]*['\"]{1,3}@nni\.(variable|function_choice|report_)", re.MULTILINE)
@@ -22,21 +25,36 @@ _MOST_PARSED_BYTES = 200_000
 _DRIVE = re.compile(r"(?<![\w/:])[A-Za-z]:[\\/][^\s'\"]*")
 _BACKSLASHES = re.compile(r"(?<!\S)[\w.-]+(?:\\[\w.-]+)+\.\w+(?!\S)")
 _NOTEBOOK = re.compile(r"\s*(?:[%!]\w|get_ipython\(\))")
+_STAND_IN = re.compile(r"\$?\{{1,2}\s*([\w.]+)\s*\}{1,2}|\$(\w+)|%\((\w+)\)s|(?<=[\s=])<(\w+)>(?=\s|$)")
+"""Where other programs write the value of a parameter, as in --lr {lr}, ${trialParameters.lr}, $lr or %(lr)s."""
 # With any of these a shell may make the name, or look for it in another folder.
 _SHELL = set("$`*?[]{}~<>|&;()")
 
 
-def find_command_hints(command: str, code: Path) -> list[str]:
-    """Return sentences on a trial command that runs in a copy of the folder `code`."""
-    hints = []
+def find_command_hints(command: str, code: Path, parameters: Iterable[str] = ()) -> list[str]:
+    """Return sentences on a trial command that runs in a copy of the folder `code`, for a space of `parameters`."""
+    known = set(parameters)
+    found = {name: one[0] for one in _STAND_IN.finditer(command) if (name := _name_of(one, known)) in known}
+    written = {
+        name: text for name, text in found.items() if f"{name}=" not in command and f" {name} in " not in command
+    }
+    hints = [
+        f"trialCommand: {stand_in} is not replaced by the parameter {name}: the trial gets its parameters from "
+        "nni.get_next_parameter()"
+        for name, stand_in in written.items()
+    ]
+    hints += [f"trialCommand: {said}" for said in _find_early_ends(command)]
     curly = next((sign for sign in command if sign in _CURLY_QUOTES), None)
     if curly is not None:
         hints.append(
             f"trialCommand: no shell accepts {curly}, a quotation mark of word processors; type ' or \" instead"
         )
+    hints += [f"trialCommand: {said}" for said in _find_odd_signs(command)]
     hints += list(_find_windows_paths(command))
-    scripts = [] if hints else _scripts(command)
-    hints += [f"trialCommand: there is no {word} in {code}" for word in scripts if _is_missing(word, code)]
+    if hints:
+        return hints
+    hints = [f"trialCommand: {said}" for said in find_program_faults(command, code)]
+    scripts = _scripts(command)
     hints += [
         f"trialCommand: {word} has annotations of NNI, which do nothing by themselves; `nnictl config expand FILE` "
         "makes a program with calls of them"
@@ -45,6 +63,54 @@ def find_command_hints(command: str, code: Path) -> list[str]:
     ]
     hints += [f"trialCommand: {word}{fault}" for word in scripts if (fault := _find_fault(code / word))]
     return hints
+
+
+def _name_of(stand_in: re.Match[str], known: set[str]) -> str:
+    """Return the parameter that is meant: trialParameters.lr, as Katib writes it, means lr."""
+    name = next(name for name in stand_in.groups() if name)
+    return name if name in known else name.rpartition(".")[2]
+
+
+def _find_odd_signs(command: str) -> Iterator[str]:
+    """Yield sentences on signs that a shell does not take as they look."""
+    if has_open_quote(command):
+        yield "has a quotation mark without its counterpart, so no shell runs it; add the second one"
+    dash = next((word for word in command.split() if word[0] in _DASHES), "")
+    if dash:
+        yield f"{dash} begins with a dash of word processors; type -- instead"
+    space = next((sign for sign in command if sign in _ODD_SPACES), "")
+    if space:
+        yield f"has a {unicodedata.name(space, 'space').lower()}, which shells read as a letter; type a plain space"
+
+
+_DASHES = "\N{EN DASH}\N{EM DASH}\N{MINUS SIGN}\N{NON-BREAKING HYPHEN}\N{HORIZONTAL BAR}"
+_ODD_SPACES = (
+    "\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{IDEOGRAPHIC SPACE}\N{EM SPACE}\N{EN SPACE}\N{ZERO WIDTH SPACE}"
+)
+
+
+def _find_early_ends(command: str) -> Iterator[str]:
+    """Yield sentences on commands that end before their program does, or run another one than the trial's."""
+    if _BACKGROUND.search(command):
+        yield "the & at the end leaves the program in the background, so that the trial ends at once; remove it"
+    words = command.split()
+    first = PurePosixPath(words[0]).name if words else ""
+    if first in _SUBMITTERS:
+        yield f"{first} returns while its program still runs, so that the trial ends at once; {_SUBMITTERS[first]}"
+    if first == "nnictl":
+        yield "each trial would start an experiment; write the command of the program that trains"
+    notebook = next((word for word in words[1:] if word.endswith(".ipynb")), "")
+    if notebook and first.startswith("python"):
+        yield f"{notebook} is a notebook, which Python does not run; `jupyter nbconvert --to script` makes a program"
+
+
+_BACKGROUND = re.compile(r"(?<![&>])&\s*$")
+_SUBMITTERS = {
+    **dict.fromkeys(("sbatch", "salloc"), "write the program itself, with platform: slurm"),
+    **dict.fromkeys(("bsub", "qsub", "condor_submit"), "write the program itself, or wait for the job"),
+    **dict.fromkeys(("tmux", "screen"), "write the program itself: trials run in the background anyway"),
+}
+"""Programs that hand another one over and return, and what to write instead."""
 
 
 def _find_windows_paths(command: str) -> Iterator[str]:
@@ -62,9 +128,26 @@ def _find_fault(script: Path) -> str:
         facts = script.stat()
     except OSError:
         return ""
-    if script.suffix.lower() != ".py" or facts.st_size > _MOST_PARSED_BYTES:
+    if facts.st_size > _MOST_PARSED_BYTES:
+        return ""
+    if script.suffix.lower() == ".sh":
+        return _find_line_ends(script)
+    if script.suffix.lower() != ".py":
         return ""
     return _parse(script, facts.st_mtime_ns)
+
+
+def _find_line_ends(script: Path) -> str:
+    """Return that a script of a shell has line ends of Windows, which no shell accepts: the end of a sentence."""
+    try:
+        found = b"\r\n" in script.read_bytes()
+    except OSError:
+        return ""
+    return (
+        ": its lines end as on Windows (CRLF), which shells do not accept; `sed -i 's/\\r$//'` mends it"
+        if found
+        else ""
+    )
 
 
 def parse_program(source: bytes) -> ast.Module:
@@ -102,16 +185,9 @@ def _scripts(command: str) -> list[str]:
         words = shlex.split(command)
     except ValueError:  # a quote without its end, of which the shell complains
         return []
-    scripts = [word for word in words if word.lower().endswith(_SCRIPTS) and "=" not in word]
-    return [word for word in scripts if not PurePosixPath(word).is_absolute()]
-
-
-def _is_missing(script: str, code: Path) -> bool:
-    """Return whether a script is certainly not in the folder; False where that cannot be examined."""
-    try:
-        return code.is_dir() and not (code / script).exists()
-    except OSError:  # a name that is too long, or a folder of another user
-        return False
+    scripts = [word for word in words if word.lower().endswith(SCRIPTS) and "=" not in word]
+    # A word with spaces is rather a command for another shell.
+    return [word for word in scripts if not PurePosixPath(word).is_absolute() and " " not in word]
 
 
 def _is_annotated(script: Path) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -87,7 +86,7 @@ class At:
             own = path if path in source.origins or path[-1:] not in source.origins else path[-1:]
             place = source.place(own)
             if not source.has_section_of(own):
-                place = dataclasses.replace(place, field=dotted(path))
+                place = place._replace(field=dotted(source.older_place(path)))
         self.reading.errors.append(type(error)(source.spell(error.message), place) if _simple(error) else error)
         return INVALID
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from nnilite.config._command_hints import find_command_hints
 from nnilite.config._config_reading import At, ConfigReading
 from nnilite.config._environment_hints import environment_hints
-from nnilite.config._fields import Fields, did_you_mean
+from nnilite.config._fields import did_you_mean, normalize_name
+from nnilite.config._filled_in import Fields
 from nnilite.config._ignored_options import OptionWithoutEffect, find_options_without_effect
 from nnilite.config._kinds import Free, ListOf, Union
 from nnilite.config._nested_configs import (
@@ -25,6 +26,7 @@ from nnilite.config._nested_configs import (
 )
 from nnilite.config._nni_form import nni_form
 from nnilite.config._placeholders import find_placeholders
+from nnilite.config._python_hints import hint
 from nnilite.config._record import Record, record_of
 from nnilite.config._services import (
     CheckedServices,
@@ -53,6 +55,7 @@ from nnilite.units import (
     NonNegativeInt,
     NonNegativeNumber,
     PositiveInt,
+    TrialCount,
 )
 
 _MIB = 1024**2
@@ -96,7 +99,7 @@ class ExperimentConfig(Fields):
         DistributedConfig | None, "trials of several processes, on one machine or several; not set: one process"
     ] = None
     max_experiment_duration: Annotated[GivenDuration | None, "no new trials start after this running time"] = None
-    max_trial_number: Annotated[PositiveInt | None, "how many trials to run"] = None
+    max_trial_number: Annotated[TrialCount | None, "how many trials to run"] = None
     max_trial_duration: Annotated[GivenDuration | None, "a trial that runs longer is cancelled"] = None
     max_cost: Annotated[
         NonNegativeNumber | None, "no new trials start once this is spent, by the `cost` of the services"
@@ -183,7 +186,7 @@ class ExperimentConfig(Fields):
         elif platform is not None:
             self._assign("training_service", [ServiceConfig(name) for name in platform])
         for key, value in given.items():
-            self._fill(key, value)
+            self._fill(key, _replace_name(key, value))
 
     def _begin(self, source: ConfigSource, base: Path, warnings: tuple[str, ...] = ()) -> None:
         self._source = source
@@ -194,7 +197,7 @@ class ExperimentConfig(Fields):
         """Set a field, whatever the spelling of its name. Mappings become the objects that they describe."""
         entry = record_of(ExperimentConfig).entry(key)
         if entry is None:
-            raise AttributeError(f"ExperimentConfig has no field {key!r}{did_you_mean(key, _names())}")
+            raise AttributeError(f"ExperimentConfig has no field {key!r}{hint('ExperimentConfig', key, _names())}")
         if value is not None:
             setattr(self, entry.name, _read_object(entry.name, value))
 
@@ -205,8 +208,9 @@ class ExperimentConfig(Fields):
 
     def as_mapping(self) -> dict[str, Any]:
         """Return all fields that are set, under the names that YAML has."""
-        pairs = ((entry, getattr(self, entry.name)) for entry in record_of(ExperimentConfig).entries)
         unset = (None, "")
+        found = ((entry, getattr(self, entry.name)) for entry in record_of(ExperimentConfig).entries)
+        pairs = ((entry, entry.default if value is unset[1] else value) for entry, value in found)
         # By identity: compared with "", an array of numpy gives an array.
         given = ((entry.key, value) for entry, value in pairs if not any(value is item for item in unset))
         return {key: value for key, value in given if not isinstance(value, AlgorithmConfig) or value}
@@ -289,6 +293,8 @@ class ExperimentConfig(Fields):
         if not error.place.field:
             return ConfigError(self.spell(error.message)) if type(error) is ConfigError else error
         path = [int(part) if part.isdecimal() else part for part in re.findall(r"[^.\[\]]+", error.place.field)]
+        if record_of(ExperimentConfig).entry(str(path[0])) is None and isinstance(self.json()["trainingService"], dict):
+            path = ["trainingService", *path]  # the platform names a field of its own section
         return ConfigError(self.spell(error.message), self._source.place(tuple(path)))
 
     def spell(self, sentence: str) -> str:
@@ -390,11 +396,20 @@ class CheckedConfig(ExperimentConfig):
     def warnings(self) -> list[str]:
         """Sentences on fields that are set but have no effect, or another one, those of the services included."""
         said = [warning for service in self.services for warning in getattr(service.config, "warnings", ())]
-        hints = [hint for command, code in self._commands() for hint in find_command_hints(command, code)]
+        names = list(self.search_space) if isinstance(self.search_space, dict) else []
+        hints = [hint for command, code in self._commands() for hint in find_command_hints(command, code, names)]
+        hints += self._find_own_gpus()
         hints += environment_hints(self.json())
         hints += find_placeholders(self.json().get("trainingService"), "trainingService")
         found = [*super().warnings, *said, *hints, *(one.sentence for one in self.without_effect)]
         return list(map(self.spell, found))
+
+    def _find_own_gpus(self) -> list[str]:
+        own = any(one.gpus and "CUDA_VISIBLE_DEVICES=" in one.trial_command for one in self._services.settings.values())
+        cure = "write gpuIndices in trainingService instead"
+        return (
+            [f"trialCommand: sets CUDA_VISIBLE_DEVICES itself, so every trial gets these GPUs; {cure}"] if own else []
+        )
 
     def _commands(self) -> list[tuple[str, Path]]:
         """Return the distinct commands of trials, each with the code directory that it runs in."""
@@ -430,6 +445,13 @@ _OBJECTS = {
     "code_limits": CodeLimits,
     "distributed": DistributedConfig,
 }
+
+
+def _replace_name(key: str, value: Any) -> Any:
+    """Return the mapping that a name stands for in a call, such as `tuner="TPE"` or `training_service="local"`."""
+    name = normalize_name(key)
+    field = "platform" if name == "trainingservice" else "name" if name in ("tuner", "assessor", "advisor") else None
+    return {field: value} if field and isinstance(value, str) else value
 
 
 def _read_object(name: str, value: Any) -> Any:

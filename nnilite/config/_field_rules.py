@@ -29,6 +29,7 @@ from nnilite.config.secrets import masked_space, masked_text
 from nnilite.errors import ConfigError, PluginError, SpaceError
 from nnilite.records import Json
 from nnilite.space.space_checks import check, dotted, drop_repeats
+from nnilite.units import expand_home
 
 Values = dict[str, Any]
 """Checked values by field name. INVALID means that a fault was noted; fields that are not set are missing."""
@@ -71,6 +72,9 @@ def _working_folder(values: Values, at: At) -> None:
         here.fault(f"{str(nearest)!r} is a file; give a folder, or the path of a new one")
     elif not os.access(nearest, os.W_OK | os.X_OK):
         here.fault(f"you may not write to {str(nearest)!r}; give a folder of your own, such as ~/nni-experiments")
+    elif nearest != folder and os.statvfs(nearest).f_blocks == 0 and str(folder) != os.environ.get("NNILITE_HOME"):
+        # /proc and the like. The doctor has a better sentence on the folder of all experiments.
+        here.fault(f"no folder can be made in {str(nearest)!r}; give one of your own, such as ~/nni-experiments")
 
 
 def _checkpoints(values: Values, at: At) -> None:
@@ -93,6 +97,7 @@ def _convert_advisor(values: Values, at: At) -> None:
         at.below("advisor").fault("is the older name of tuner; give only one of the two")
     elif advisor:
         values["tuner"] = advisor
+        at.reading.source.note_move((*at.path, "advisor"), (*at.path, "tuner"))
     values["advisor"] = None
     values.setdefault("assessor", None)
     if "tuner" not in values:
@@ -159,7 +164,7 @@ def _source(text: str, base: Path) -> str:
 
     A new experiment checks that it exists when it reads it.
     """
-    path = base / Path(text).expanduser()
+    path = base / expand_home(text)
     return str(path.resolve()) if "/" in text or text.startswith("~") or path.exists() else text
 
 
@@ -250,26 +255,37 @@ def _services(values: Values, at: At) -> CheckedServices:
     _settle(values, list(settings.values()))
     classes = [lookup.training_service_class(section.platform) for section in sections]
     for service, cls in zip(services, classes, strict=True):
-        _make_distribution(values, service.platform, getattr(cls, "launchers", ()), settings[service.name].gpus, at)
+        _make_distribution(values, service.platform, cls, settings[service.name].gpus, at)
     reported = any(getattr(cls, "tells_cost", False) for cls in classes)
     _money(values, shares, reported, at)
     return CheckedServices(tuple(services), settings, shares)
 
 
-def _make_distribution(values: Values, platform: str, launchers: Sequence[str], gpus: int | None, at: At) -> None:
+def _make_distribution(values: Values, platform: str, cls: type, gpus: int | None, at: At) -> None:
     """Check that a platform can run the trials on several nodes."""
     given = values.get("distributed")
     if given in (None, INVALID):
         return
     here = at.below("distributed")
+    launchers, elastic = getattr(cls, "launchers", ()), getattr(cls, "elastic_launchers", ())
     if not launchers:
         here.fault(f"trials of {platform} are one process on one machine; remove it, or use another platform")
     elif given.launcher not in launchers:
         here.below("launcher").fault(f"{given.launcher} does not work on {platform}; set {' or '.join(launchers)}")
-    if launchers and not isinstance(given.nodes, int):
-        here.below("nodes").fault(f"trials of {platform} cannot change their number of nodes; set one number")
+    if launchers and given.counts.is_elastic and given.launcher not in elastic:
+        _refuse_elastic(platform, given.launcher, elastic, here)
     if given.processes_per_node == "gpu" and gpus == 0:
         here.below("processesPerNode").fault("gpu needs GPUs, and trialGpuNumber is 0; set a number of processes")
+
+
+def _refuse_elastic(platform: str, launcher: str, elastic: Sequence[str], here: At) -> None:
+    """Refuse a number of nodes that changes where that cannot be. `elastic`: the launchers with which it can."""
+    why = f"trials of {platform} cannot change their number of nodes"
+    if elastic:
+        why += f" with launcher {launcher}"
+        here.below("nodes").fault(f"{why}; set one number, or launcher to {', '.join(elastic[:-1])} or {elastic[-1]}")
+    else:
+        here.below("nodes").fault(f"{why}; set one number")
 
 
 def _money(values: Values, shares: dict[str, ServiceShare], reported: bool, at: At) -> None:
@@ -287,9 +303,10 @@ def _settings(section: ServiceConfig, values: Values, at: At) -> TrialSettings:
     for entry in SHORTCUTS.entries:
         own = getattr(section._settings, entry.name)
         found[entry.name] = values.get(entry.name) if own in (None, "") else own
+    is_blank = found["trial_command"] is not None and not str(found["trial_command"]).strip()
     if found["trial_command"] is None:
-        found["trial_command"] = _find_plugin_default(section)
-    if found["trial_command"] is None:
+        found["trial_command"] = _find_plugin_default(section)  # which may be empty
+    if found["trial_command"] is None or is_blank:
         at.fault("trialCommand is not set; it is what a trial runs, such as `python3 trial.py`")
     return TrialSettings(**found)
 

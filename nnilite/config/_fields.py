@@ -1,11 +1,11 @@
-"""Names of fields, and the base class of the config classes that people fill in from Python."""
+"""Names of fields, and what is near to a misspelt one."""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nnilite.records.shapes import camel
 
@@ -49,31 +49,6 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     if meant:
         return f"; did you mean {meant}?"
     return f"; the fields here are {', '.join(names)}" if names else ""
-
-
-class Fields:
-    """A dataclass that refuses unknown attributes, so that none is set by mistake. Names with `_` are internal."""
-
-    if not TYPE_CHECKING:  # type checkers know the fields, and would read these as permission for any others
-
-        def __new__(cls, *arguments: Any, **fields: Any) -> Fields:
-            known = [field.name for field in dataclasses.fields(cls)]
-            # A class with an `__init__` of its own decides itself which names it takes.
-            for name in fields if cls.__dataclass_params__.init else ():
-                if name not in known:
-                    raise TypeError(f"{cls.__name__} has no field {name!r}{did_you_mean(name, known)}")
-            return super().__new__(cls)
-
-    if not TYPE_CHECKING:  # type checkers know the fields, and would read this as permission to set any other
-
-        def __setattr__(self, name: str, value: Any) -> None:
-            known = [field.name for field in dataclasses.fields(self)]
-            if not name.startswith("_") and name not in known:
-                raise AttributeError(f"{type(self).__name__} has no field {name!r}{did_you_mean(name, known)}")
-            self._assign(name, value)
-
-    def _assign(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
 
 
 def as_mapping(value: Any) -> Any:

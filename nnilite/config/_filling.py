@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nnilite.config import _v1
+from nnilite.config import _v1, _v1_tables
 from nnilite.config._config_reading import At, ConfigReading
 from nnilite.config._field_rules import complete
 from nnilite.config._record import record_of
 from nnilite.config._services import shortcuts
 from nnilite.config._source import ConfigSource
 from nnilite.errors import ConfigError, Place
+from nnilite.units import expand_home
 
 if TYPE_CHECKING:
     from nnilite.config._experiment_config import ExperimentConfig
@@ -25,7 +26,7 @@ def fill_from_file(config: ExperimentConfig, path: str | Path) -> ExperimentConf
     """Fill an empty config with what a file says. Raises: ConfigError."""
     from nnilite.config.text import read_yaml
 
-    file = Path(path).expanduser()
+    file = expand_home(path)
     data, source = read_yaml(file)
     return filled(config, data, source, file.absolute().parent)
 
@@ -40,7 +41,8 @@ def filled(config: ExperimentConfig, data: Any, source: ConfigSource, base: Path
         kind: type = type(config)
         converted = _v1.convert(data, source, [entry.key for entry in record_of(kind).entries])
         data, warnings = converted.config, tuple(converted.warnings)
-        source = ConfigSource(source.file, source.root, converted.origins, _v1.list_older_names())
+        unset = _v1_tables.list_older_places(data.get("trainingService"))
+        source = ConfigSource(source.file, source.root, converted.origins, _v1_tables.list_older_names(), unset)
     _check_names(type(config), data, source, base)
     config._begin(source, base, warnings)
     for key, value in data.items():

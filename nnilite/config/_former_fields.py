@@ -5,11 +5,16 @@ A name in the wrong format is not a misspelling: the answer says which field of 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from nnilite._plugins import lookup
+from nnilite.config import _v1_tables
 from nnilite.config._fields import did_you_mean, normalize_name
+from nnilite.errors import PluginError
+from nnilite.records.shapes import camel
 
 _MOST_NAMED = 15
 """So many fields are listed at most where nothing resembles a wrong one."""
@@ -37,7 +42,10 @@ _TOP = {
     "adlconfig": _SERVICE % "adl",
     "kubeflowconfig": _SERVICE % "kubeflow",
     "frameworkcontrollerconfig": _SERVICE % "frameworkcontroller",
-    "hybridconfig": "write a section for each platform in trainingService: [{platform: local}, {platform: aml, ...}]",
+    **dict.fromkeys(
+        ("hybridconfig", "heterogeneousconfig", "trainingserviceplatforms"),
+        "write a section for each platform in trainingService: [{platform: local}, {platform: aml, ...}]",
+    ),
     "platform": "write it in trainingService, as in trainingService: {platform: local}",
     "clustermetadata": "write its fields in trainingService",
     **dict.fromkeys(
@@ -53,8 +61,22 @@ _TOP = {
         ("hyperparameters", "parameters", "parameterspace", "params", "space"),
         "write searchSpace, or searchSpaceFile for a file of its own",
     ),
+    **dict.fromkeys(
+        ("ntrials", "numtrials", "numsamples", "maxtrials", "maxevals", "trials"), "did you mean maxTrialNumber?"
+    ),
+    **dict.fromkeys(
+        ("njobs", "nworkers", "concurrency", "maxconcurrenttrials", "maxconcurrent", "parallelism"),
+        "did you mean trialConcurrency?",
+    ),
+    **dict.fromkeys(("program", "script", "entrypoint", "runorexperiment", "cmd"), "did you mean trialCommand?"),
+    **dict.fromkeys(("studyname", "expname", "jobname"), "did you mean experimentName?"),
+    **dict.fromkeys(("timeout", "timebudget", "timebudgets", "maxtime"), "did you mean maxExperimentDuration?"),
+    **dict.fromkeys(("sampler", "method", "searcher", "searchalg", "scheduler"), _TUNER),
+    **dict.fromkeys(("numgpus", "ngpus", "gpus"), "did you mean trialGpuNumber?"),
+    **dict.fromkeys(("workingdir", "workdir", "cwd"), "did you mean trialCodeDirectory?"),
     **dict.fromkeys(("earlystopping", "earlystop", "stopper"), "write assessor: {name: Medianstop}"),
 }
+_VARIABLES = "write variables in front of trialCommand, as in trialCommand: DATA=/data python3 trial.py"
 _ALGORITHM = {
     **dict.fromkeys(
         ("builtinoperatorname", "builtinname", "algorithmname", "tunername", "assessorname", "advisorname", "type"),
@@ -82,6 +104,15 @@ _ALGORITHM = {
         _ARGUMENT,
     ),
 }
+_STORAGE = "write it in sharedStorage, as in sharedStorage: {storageType: NFS, nfsServer: ...}"
+_OF_STORAGE = (
+    *("localmountpoint", "remotemountpoint", "localmounted", "nfsserver", "exporteddirectory"),
+    *("storageaccountname", "storageaccountkey", "containername"),
+)
+
+
+_NAMES_OF_VARIABLES = {"env", "envs", "envvars", "environment", "environments", "environmentvariables", "variables"}
+_NAMES_OF_VARIABLES |= {"trialenvironment", "trialenv", "trialenvironmentvariables", "environ"}
 
 
 def answer(path: Sequence[str | int], name: str, known: Iterable[str], value: Any = None) -> str:
@@ -97,7 +128,7 @@ def answer(path: Sequence[str | int], name: str, known: Iterable[str], value: An
         return "; it is a parameter: indent it below searchSpace"
     word = normalize_name(name)
     said = _TOP.get(word, "") if not path else _ALGORITHM.get(word, "") if _is_algorithm(path) else ""
-    said = _COMMAND if word == "precommand" else said
+    said = _find_place_in_command(word, names) or said or (_TOP.get(word, "") if _is_older_section(word) else "")
     if said:
         return f"; {'it ' if said.startswith(('has', 'is')) else ''}{said}"
     if "machineList" in names and "remote" in _list_platforms(word):
@@ -107,14 +138,48 @@ def answer(path: Sequence[str | int], name: str, known: Iterable[str], value: An
         return f"; did you mean {successor}?"
     if word in _list_dropped():
         return f"; it {_NO_MEANING}"
-    if not _is_algorithm(path) and word in _find_elsewhere():
-        found = [f"{new} ({', '.join(platforms)})" for new, platforms in _find_elsewhere()[word].items()]
-        if path[:1] == ("trainingService",):
-            return f"; another platform has {' or '.join(found)}"
-        return f"; in trainingService it is {' or '.join(found)}"
-    if len(names) <= _MOST_NAMED:
-        return did_you_mean(name, names)
-    return _shorten(did_you_mean(name, names))
+    if path[:1] == ("sharedStorage",) and word == "codedir":
+        return "; it has no meaning here: remove it"
+    if elsewhere := find_top_level_place(word):
+        return f"; {elsewhere}"
+    found = find_platforms_of(word)
+    near = did_you_mean(name, names)
+    if found and not (_is_algorithm(path) and near.endswith("?")):
+        return _send_elsewhere(found, names, path)
+    return near if len(names) <= _MOST_NAMED else _shorten(near)
+
+
+def _find_place_in_command(word: str, names: Iterable[str]) -> str:
+    """Return how to write in the trial command what has no field of its own."""
+    if word in _NAMES_OF_VARIABLES and not any(normalize_name(one) in _NAMES_OF_VARIABLES for one in names):
+        return _VARIABLES
+    return _COMMAND if word == "precommand" else ""
+
+
+def _is_older_section(word: str) -> bool:
+    """Return whether the older format had a section of this name, which means the same wherever it is put."""
+    return word.endswith("config") or word in ("trial", "trainingserviceplatforms")
+
+
+def _send_elsewhere(found: Mapping[str, list[str]], known: Iterable[str], path: Sequence[str | int]) -> str:
+    """Return where a field of a platform's section belongs."""
+    own = next((new for new in found if "." in new and new.partition(".")[0] in known), "")
+    if own:
+        return f"; write it in {own.rpartition('.')[0]}"
+    shown = " or ".join(f"{new} ({', '.join(platforms)})" for new, platforms in found.items())
+    return (
+        f"; another platform has {shown}" if path[:1] == ("trainingService",) else f"; in trainingService it is {shown}"
+    )
+
+
+def is_argument(word: str) -> bool:
+    """Return whether a name, in lower case without underscores, is mostly an argument of a tuner or assessor."""
+    return _ALGORITHM.get(word) == _ARGUMENT or word in ("maximize", "minimize")
+
+
+def is_field_of_a_platform(word: str) -> bool:
+    """Return whether sections of training services have a field of this name, in lower case without underscores."""
+    return bool(find_platforms_of(word))
 
 
 def _shorten(hint: str) -> str:
@@ -128,10 +193,8 @@ def _is_algorithm(path: Sequence[str | int]) -> bool:
 @cache
 def _list_successors() -> dict[str, list[str]]:
     """Return the present names of the older format's fields, by the last part of the older name."""
-    from nnilite.config import _v1
-
     found: dict[str, list[str]] = {}
-    for table in _v1.tables():
+    for table in _v1_tables.tables():
         for old, new in table.items():
             found.setdefault(normalize_name(old.rpartition(".")[2]), []).append(new.rpartition(".")[2])
     return found
@@ -145,21 +208,42 @@ def _list_platforms(word: str) -> set[str]:
 @cache
 def _find_elsewhere() -> dict[str, dict[str, list[str]]]:
     """Return the fields of platforms' sections by their older and present names: the present name, and platforms."""
-    from nnilite.config import _v1
-
     found: dict[str, dict[str, list[str]]] = {}
-    for platform, table in _v1.list_by_platform():
+    for platform, table in _v1_tables.list_by_platform():
         for old, new in table.items():
-            if "." in new:  # a name in a part of the section says little alone
-                continue
-            for word in {normalize_name(old.rpartition(".")[2]), normalize_name(new)}:
+            for word in {normalize_name(old.rpartition(".")[2]), normalize_name(new.rpartition(".")[2])}:
                 platforms = found.setdefault(word, {}).setdefault(new, [])
                 platforms += [platform] if platform not in platforms else []
     return found
 
 
+def _find_in_plugins() -> dict[str, dict[str, list[str]]]:
+    """Return the fields of the installed platforms' sections, as `_find_elsewhere` does."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for platform in lookup.names(lookup.SERVICES):
+        try:
+            section = lookup.training_service_class(platform).Config
+        except PluginError:  # which whoever uses that platform is told
+            continue
+        for field in dataclasses.fields(section) if dataclasses.is_dataclass(section) else ():
+            key = camel(field.name)
+            found.setdefault(normalize_name(key), {}).setdefault(key, []).append(platform)
+    return found
+
+
+def find_platforms_of(word: str) -> dict[str, list[str]]:
+    """Return the names of a platform's field, in lower case without underscores, today, each with its platforms."""
+    return _find_elsewhere().get(word) or _find_in_plugins().get(word) or {}
+
+
+def find_top_level_place(word: str) -> str:
+    """Return where a field belongs that both formats have at the same place; "" if that is not known.
+
+    `word` is the name in lower case without underscores.
+    """
+    return _STORAGE if word in _OF_STORAGE else ""
+
+
 @cache
 def _list_dropped() -> frozenset[str]:
-    from nnilite.config import _v1
-
-    return frozenset(map(normalize_name, _v1.list_without_meaning()))
+    return frozenset(map(normalize_name, _v1_tables.list_without_meaning()))

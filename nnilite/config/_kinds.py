@@ -12,6 +12,7 @@ kind.json_schema()            the schema for editors, from the same rules
 from __future__ import annotations
 
 import os
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -78,7 +79,10 @@ class Leaf(FieldKind):
 
 def _text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
-        raise ValueError(f"must be one text, not a list; join commands by &&, as in {' && '.join(map(str, value))}")
+        words = [str(one) for one in value]
+        if any(" " in word.strip() for word in words):
+            raise ValueError(f"must be one text, not a list; join commands by &&, as in {' && '.join(words)}")
+        raise ValueError(f"must be one text, not a list; write {shlex.join(words)}")
     if not isinstance(value, str):
         raise ValueError(f"must be text, not {value!r}; put it in quotes")
     return value
@@ -269,6 +273,8 @@ class ListOf(FieldKind):
     def read(self, raw: Any, at: At) -> Any:
         if not self.matches(raw):
             cure = "; begin it with a dash" if self.item.matches(raw) and isinstance(raw, Mapping) else ""
+            if isinstance(raw, str) and raw.strip() and self.item.matches(raw) and masked(raw, at.path) == raw:
+                cure = f"; write [{', '.join(part.strip() for part in raw.split(','))}]"
             return at.fault(f"must be a list, not {masked(raw, at.path)!r}{cure}")
         values = [self.item.read(item, at.below(k)) for k, item in enumerate(raw)]
         return INVALID if any(value is INVALID for value in values) else self.make(values)

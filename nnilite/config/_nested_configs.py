@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from nnilite.config._fields import Fields
+from nnilite.config._filled_in import Fields
 from nnilite.errors import ConfigError, Place
+from nnilite.records import NodeCounts, count_nodes
 from nnilite.units import AnyPath, GivenBytes, GivenDirPath, PositiveInt, Secret
 
 _MIB = 1024**2
@@ -66,6 +67,11 @@ class DistributedConfig(Fields):
         Literal["torch", "mpi", "horovod", "jax", "tensorflow", "none"],
         "whose variables the processes get; none: the command runs once on each node, and starts the rest itself",
     ] = "torch"
+
+    @property
+    def counts(self) -> NodeCounts:
+        nodes = self.nodes if isinstance(self.nodes, int) else {"min": self.nodes.min, "max": self.nodes.max}
+        return count_nodes({"nodes": nodes})
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Finds values that were copied from an example and not filled in: `${your_token}`, `<image_tag>`, `{server}`."""
+"""Finds values that were copied from an example and not filled in: `${your_token}`, `<tag>`, `{server}`, `x.x.x.x`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from nnilite.records import Json
 
-_PLACEHOLDER = re.compile(r"\$\{(?!env:)[^{}]*\}|\{[^{}]*\}|<[^<>]+>")
+_PLACEHOLDER = re.compile(r"\$\{(?!env:)[^{}]*\}|\{[^{}]*\}|<[^<>]+>|x+(\.x+){3}", re.IGNORECASE)
 _OF_TRIALS = ("command", "environmentvariables")
 """Fields that contain words like this are read on the worker, where a variable may stand in braces."""
 

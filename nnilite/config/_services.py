@@ -150,13 +150,15 @@ class ServiceConfig:
             raise AttributeError(name)
         if name in self._values:
             return self._values[name]
-        for entry in (*find_service_record(self.platform).entries, *SHORTCUTS.entries, *SHARE.entries):
+        entries = (*find_service_record(self.platform).entries, *SHORTCUTS.entries, *SHARE.entries)
+        for entry in entries:
             if entry.name == name and isinstance(entry.kind, ListOf) and entry.default is None:
                 # So that `machine_list.append(...)` works, as in NNI. What is still empty later is not set.
                 return self._lists.setdefault(name, [])
             if entry.name == name:
                 return entry.default
-        raise AttributeError(f"{self.platform} has no field {name!r}")
+        known = [entry.name for entry in entries]
+        raise AttributeError(f"{self.platform} has no field {name!r}{did_you_mean(name, known)}")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ServiceConfig) and self.as_mapping() == other.as_mapping()

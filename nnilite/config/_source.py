@@ -24,11 +24,13 @@ class ConfigSource:
         root: yaml.Node | None = None,
         origins: Mapping[tuple[str | int, ...], tuple[str | int, ...]] | None = None,
         older_names: Mapping[str, str] | None = None,
+        older_places: Mapping[tuple[str | int, ...], tuple[str | int, ...]] | None = None,
     ) -> None:
         self.file = file
         self.root = root
         self.origins = origins or {}
         self._older_names = older_names or {}
+        self._older_places = older_places or {}
 
     def spell(self, sentence: str) -> str:
         """Return a sentence with the names that its fields have in the file, by `older_names`."""
@@ -39,9 +41,18 @@ class ConfigSource:
 
     def place(self, path: tuple[str | int, ...]) -> Place:
         """Return the place of a field, or of the nearest field around it."""
-        path = self._origin(path)
+        path = self._origin(path if path in self.origins else self.older_place(path))
         line = _line(self.root, path) if self.root is not None else None
         return Place(self.file, line, masked_text(dotted(path)) or None)
+
+    def older_place(self, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
+        """Return where an older file would have a field that it has not set; for other files the path itself."""
+        return self._older_places.get(path, path)
+
+    def note_move(self, old: tuple[str | int, ...], new: tuple[str | int, ...]) -> None:
+        """Note that a section is read as another one, so that places in that are those of this one in the file."""
+        below = {(*new, *path[len(old) :]): place for path, place in self.origins.items() if path[: len(old)] == old}
+        self.origins = {**self.origins, new: old, **below}
 
     def has_section_of(self, path: tuple[str | int, ...]) -> bool:
         """Return whether the field, or a section around it, has a place of its own in an older file.

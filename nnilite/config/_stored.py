@@ -7,7 +7,6 @@ experiment gets the new one. A mark in the file distinguishes the old default fr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +46,7 @@ def load_stored(directory: Path, *, paths: bool = True) -> CheckedConfig:
     try:
         return read_stored(directory).checked(paths=paths)
     except ConfigError as error:
-        place = replace(error.place, file=error.place.file or str(directory / _FILE))
+        place = error.place._replace(file=error.place.file or str(directory / _FILE))
         raise ConfigError(error.message, place) from error
     except RecursionError:
         raise DamagedFile(directory / _FILE, "it is nested too deep", _CURE) from None

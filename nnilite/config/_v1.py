@@ -15,175 +15,26 @@ from nnilite._plugins import lookup
 from nnilite.config._fields import did_you_mean, normalize_name
 from nnilite.config._source import ConfigSource
 from nnilite.config._v1_leftovers import Leftovers, find_wrong_shape, list_leaves
+from nnilite.config._v1_tables import (
+    DROPPED,
+    DROPPED_BELOW,
+    INSTEAD,
+    MACHINE,
+    NO_MEANING,
+    NO_MORE,
+    PLATFORMS,
+    ROLE,
+    ROLE_PLATFORMS,
+    TASK,
+    TOP,
+    tables,
+)
 from nnilite.config.secrets import masked, masked_text
 from nnilite.errors import ConfigError
 from nnilite.records import Json
 from nnilite.space.space_checks import dotted
 
 Where = tuple[str | int, ...]
-
-_TOP = {
-    "experimentName": "experimentName",
-    "trialConcurrency": "trialConcurrency",
-    "maxExecDuration": "maxExperimentDuration",
-    "maxTrialNum": "maxTrialNumber",
-    "maxTrialDuration": "maxTrialDuration",
-    "nniManagerIp": "nniManagerIp",
-    "debug": "debug",
-    "logLevel": "logLevel",
-    "useAnnotation": "useAnnotation",
-    "searchSpacePath": "searchSpaceFile",
-    "logDir": "experimentWorkingDirectory",
-    "trial.command": "trialCommand",
-    "trial.codeDir": "trialCodeDirectory",
-    "trial.gpuNum": "trialGpuNumber",
-    "tuner.gpuIndices": "tunerGpuIndices",
-    "advisor.gpuIndices": "tunerGpuIndices",
-    "sharedStorage": "sharedStorage",
-}
-_DROPPED = ("authorName", "description", "multiThread", "multiPhase", "versionCheck", "logCollection")
-_DROPPED_BELOW = (
-    "includeIntermediateResults",
-    "checkpointDir",
-    "passWord",
-    "uploadRetryCount",
-    "dataDir",
-    "outputDir",
-    "authFile",
-    "portList",
-    "nasMode",
-    "privateRegistryAuthPath",
-    "shmMB",
-)
-_NFS = {"storage": "storage.storageType", "nfs.server": "storage.server", "nfs.path": "storage.path"}
-_KUBERNETES_STORAGE = {
-    **_NFS,
-    "keyVault.vaultName": "storage.keyVaultName",
-    "keyVault.name": "storage.keyVaultKey",
-    "azureStorage.accountName": "storage.azureAccount",
-    "azureStorage.azureShare": "storage.azureShare",
-    "azureStorage.azureKey": "storage.azureKey",
-    "azureStorage.azureSecret": "storage.azureSecret",
-    "reuse": "reuseMode",
-    "namespace": "namespace",
-    "apiVersion": "apiVersion",
-}
-_GPUS = {"gpuIndices": "gpuIndices", "maxTrialNumPerGpu": "maxTrialNumberPerGpu", "useActiveGpu": "useActiveGpu"}
-_ROLE = {
-    "command": "command",
-    "gpuNum": "gpuNumber",
-    "cpuNum": "cpuNumber",
-    "memoryMB": "memorySize",
-    "image": "dockerImage",
-}
-_MACHINE = {
-    "ip": "host",
-    "port": "port",
-    "username": "user",
-    "passwd": "password",
-    "sshKeyPath": "sshKeyFile",
-    "passphrase": "sshPassphrase",
-    "pythonPath": "pythonPath",
-    **_GPUS,
-}
-_POLICY = "frameworkAttemptCompletionPolicy"
-_TASK = {
-    "name": "name",
-    "taskNum": "taskNumber",
-    **_ROLE,
-    f"{_POLICY}.minFailedTaskCount": f"{_POLICY}.minFailedTaskCount",
-    f"{_POLICY}.minSucceededTaskCount": f"{_POLICY}.minSucceedTaskCount",
-}
-
-
-def _put_under(prefix: str, table: Mapping[str, str]) -> dict[str, str]:
-    return {f"{prefix}.{old}": new for old, new in table.items()}
-
-
-_PLATFORMS: dict[str, tuple[str, dict[str, str]]] = {
-    "local": ("local", _put_under("localConfig", _GPUS)),
-    "remote": ("remote", {"remoteConfig.reuse": "reuseMode"}),
-    "pai": (
-        "openpai",
-        {
-            "trial.nniManagerNFSMountPath": "localStorageMountPoint",
-            "trial.containerNFSMountPath": "containerStorageMountPoint",
-            "trial.cpuNum": "trialCpuNumber",
-            "trial.memoryMB": "trialMemorySize",
-            "trial.image": "dockerImage",
-            "trial.virtualCluster": "virtualCluster",
-            "trial.paiStorageConfigName": "storageConfigName",
-            "trial.paiConfigPath": "openpaiConfigFile",
-            "paiConfig.userName": "username",
-            "paiConfig.token": "token",
-            "paiConfig.passWord": "password",
-            "paiConfig.host": "host",
-            "paiConfig.reuse": "reuseMode",
-            "paiConfig.gpuNum": "trialGpuNumber",
-            "paiConfig.cpuNum": "trialCpuNumber",
-            "paiConfig.memoryMB": "trialMemorySize",
-        },
-    ),
-    "aml": (
-        "aml",
-        {
-            "trial.image": "dockerImage",
-            "amlConfig.subscriptionId": "subscriptionId",
-            "amlConfig.resourceGroup": "resourceGroup",
-            "amlConfig.workspaceName": "workspaceName",
-            "trial.computeTarget": "computeTarget",
-            "amlConfig.computeTarget": "computeTarget",
-            "amlConfig.maxTrialNumPerGpu": "maxTrialNumberPerGpu",
-        },
-    ),
-    "kubeflow": (
-        "kubeflow",
-        {"kubeflowConfig.operator": "operator", **_put_under("kubeflowConfig", _KUBERNETES_STORAGE)},
-    ),
-    "frameworkcontroller": (
-        "frameworkcontroller",
-        {
-            "frameworkcontrollerConfig.serviceAccountName": "serviceAccountName",
-            "frameworkcontrollerConfig.configPath": "configPath",
-            **_put_under("frameworkcontrollerConfig", _KUBERNETES_STORAGE),
-        },
-    ),
-    "dlts": (
-        "dlts",
-        {
-            "trial.image": "image",
-            **_put_under("dltsConfig", {name: name for name in ("dashboard", "cluster", "team", "email", "password")}),
-        },
-    ),
-    "adl": (
-        "adl",
-        {
-            "trial.image": "dockerImage",
-            "trial.cpuNum": "cpuNumber",
-            "trial.memorySize": "memorySize",
-            **_put_under(
-                "trial",
-                {name: name for name in ("namespace", "imagePullSecrets", "nfs", "adaptive", "checkpoint")},
-            ),
-        },
-    ),
-}
-_INSTEAD = {
-    "privateRegistryAuthPath": "name a Secret of the cluster by imagePullSecrets instead",
-    "multiThread": "one thread makes all calls of a tuner, one after the other",
-}
-_NO_MORE = {
-    "paiyarn": "is OpenPAI before 1.0, on YARN, which nnilite does not support. OpenPAI 1.0 and later is `pai`; "
-    "`nnictl config convert --from openpai` converts a job file of that time",
-    "dlc": "is supported only in configs of version 2, as in NNI: write `trainingService: {platform: dlc, ...}`",
-    "paik8s": "is called `pai` here, as in later versions of NNI",
-}
-"""Platforms of NNI that are not carried over, and what to do."""
-_ROLE_PLATFORMS = {"kubeflow": ("worker", "ps", "master")}
-_NO_MEANING = {  # by platform, the known fields that have no effect
-    "pai": ("paiConfig.maxTrialNumPerGpu", "paiConfig.useActiveGpu"),
-    "aml": ("amlConfig.useActiveGpu",),
-}
 
 
 @dataclass
@@ -193,29 +44,6 @@ class Converted:
     config: dict[str, Json] = field(default_factory=dict)
     origins: dict[Where, Where] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-
-
-def tables() -> list[Mapping[str, str]]:
-    """Return the tables from old places to new ones."""
-    return [_TOP, _MACHINE, _TASK, *(table for _, table in _PLATFORMS.values())]
-
-
-def list_older_names() -> dict[str, str]:
-    """Return the names in the older format of the fields that sentences name, by their present names."""
-    found = {new: old for old, new in [*_TOP.items(), *_GPUS.items()] if not old.startswith("advisor.")}
-    return {new: old for new, old in {**found, "sshKeyFile": "sshKeyPath"}.items() if new != old}
-
-
-def list_by_platform() -> list[tuple[str, Mapping[str, str]]]:
-    """Return the platforms by their present names, with tables of what their sections have."""
-    roles = {name: name for name in _ROLE_PLATFORMS["kubeflow"]}
-    lists = {"remote": _MACHINE, "kubeflow": roles, "frameworkcontroller": {"taskRoles": "taskRoles"}}
-    return [(name, {**table, **lists.get(name, {})}) for name, table in _PLATFORMS.values()]
-
-
-def list_without_meaning() -> tuple[str, ...]:
-    """Return the names of fields that had a meaning once."""
-    return (*_DROPPED, *_DROPPED_BELOW)
 
 
 def recognised(data: Mapping[Any, Any]) -> bool:
@@ -245,8 +73,8 @@ class _V1Converter:
         if wrong:
             self._fault(wrong.path, wrong.message)
         platform = self._platform()
-        self._drop(*_DROPPED)
-        for old, new in _TOP.items():
+        self._drop(*DROPPED)
+        for old, new in TOP.items():
             self._move(_split(old), _split(new))
         for name in present:
             self._take_present(name)
@@ -263,12 +91,12 @@ class _V1Converter:
     def _platform(self) -> str:
         given = self._get(("trainingServicePlatform",))
         if given is None:
-            self._fault(("trainingServicePlatform",), f"is empty; write {', '.join(_PLATFORMS)} or hybrid")
+            self._fault(("trainingServicePlatform",), f"is empty; write {', '.join(PLATFORMS)} or hybrid")
         platform = str(masked(given)).lower()
         platform = "hybrid" if platform == "heterogeneous" else platform  # its name in NNI 2.0
-        if platform in ("hybrid", *_PLATFORMS):
+        if platform in ("hybrid", *PLATFORMS):
             return platform
-        self._fault(("trainingServicePlatform",), _unknown(platform, (*_PLATFORMS, "hybrid")))
+        self._fault(("trainingServicePlatform",), _unknown(platform, (*PLATFORMS, "hybrid")))
         return platform
 
     def _fault(self, path: Where, message: str) -> None:
@@ -323,7 +151,7 @@ class _V1Converter:
             self._fault(("multiPhase",), "is not supported; a trial gets its parameters once: make each phase a trial")
 
     def _warn_dropped(self, path: str) -> None:
-        cure = _INSTEAD.get(path.rpartition(".")[2])
+        cure = INSTEAD.get(path.rpartition(".")[2])
         self.new.warnings.append(f"{path} no longer has an effect and was left out" + (f"; {cure}" if cure else ""))
 
     def _algorithm(self, word: str) -> None:
@@ -355,28 +183,29 @@ class _V1Converter:
             self._fault((section,), "needs trainingServicePlatforms, a list such as [local, remote]")
         for k, name in enumerate(names):
             place = (section, "trainingServicePlatforms", k)
-            if not isinstance(name, str) or name.lower() not in _PLATFORMS:
-                self._fault(place, _unknown(str(masked(name)), _PLATFORMS))
+            if not isinstance(name, str) or name.lower() not in PLATFORMS:
+                self._fault(place, _unknown(str(masked(name)), PLATFORMS))
             self._service(name.lower(), ("trainingService", k))
         return [name.lower() for name in names]
 
     def _service(self, old_name: str, to: Where) -> None:
-        name, table = _PLATFORMS[old_name]
+        name, table = PLATFORMS[old_name]
         self._put((*to, "platform"), name, ("trainingServicePlatform",))
         self.new.origins[to] = ("trainingServicePlatform",)
         for old, new in table.items():
             self._move(_split(old), (*to, *_split(new)))
-        self._drop(*_NO_MEANING.get(old_name, ()))
+        self._drop(*NO_MEANING.get(old_name, ()))
         if old_name == "remote":
-            self._list(("machineList",), (*to, "machineList"), _MACHINE)
+            self._list(("machineList",), (*to, "machineList"), MACHINE)
         if old_name == "frameworkcontroller":
-            self._list(("trial", "taskRoles"), (*to, "taskRoles"), _TASK)
+            self._list(("trial", "taskRoles"), (*to, "taskRoles"), TASK)
         # NNI's older format did not require this field, but a local service whose trials get GPUs does.
         if old_name == "local" and self._get(("trial", "gpuNum")):
             self._default((*to, "useActiveGpu"), False)
-        for role in _ROLE_PLATFORMS.get(old_name, ()):
+        for role in ROLE_PLATFORMS.get(old_name, ()):
             self._role(role, (*to, role))
-        for known, kind in (("server", "nfs"), ("azureShare", "azureStorage")):  # NNI did not require `storage`
+        # NNI did not require `storage`.
+        for known, kind in (("server", "nfs"), ("azureShare", "azureStorage"), ("path", "pvc")):
             if (*to, "storage", known) in self.new.origins:
                 self._default((*to, "storage", "storageType"), kind)
                 self.new.origins[(*to, "storage")] = self.new.origins[(*to, "storage", known)][:-1]
@@ -396,7 +225,7 @@ class _V1Converter:
             return
         self.taken.discard(("trial", role))
         self.new.origins[new] = ("trial", role)
-        for old_name, new_name in {"replicas": "replicas", **_ROLE}.items():
+        for old_name, new_name in {"replicas": "replicas", **ROLE}.items():
             self._move(("trial", role, old_name), (*new, new_name))
         # NNI had one folder for all roles; now each has its own.
         self._move(("trial", "codeDir"), (*new, "codeDirectory"))
@@ -407,38 +236,47 @@ class _V1Converter:
 
     def _report_leftovers(self, platforms: Sequence[str]) -> None:
         """Report fields that were not read; those known to have no meaning today only get a warning."""
-        tables = [_TOP, *(_PLATFORMS[name][1] for name in platforms)]
+        tables = [TOP, *(PLATFORMS[name][1] for name in platforms)]
         places = [*(old for table in tables for old in table)]
         if "remote" in platforms:
-            places += [f"machineList[0].{old}" for old in _MACHINE]
+            places += [f"machineList[0].{old}" for old in MACHINE]
         known = (str(part) for old in self._known() for part in old)
         leftovers = Leftovers(places, known, platforms)
+        found: dict[str, None] = {}  # without effect, each once, even if it is a list of fields
         for path in list_leaves(self.old):
             if any(path[: len(taken)] == taken for taken in self.taken):
                 continue
-            if normalize_name(str(path[-1])) in map(normalize_name, _DROPPED_BELOW):
-                self._warn_dropped(masked_text(dotted(path)))
+            dropped = next((k for k, part in enumerate(path) if _is_dropped(part)), None)
+            if dropped is not None:
+                found.setdefault(masked_text(dotted(path[: dropped + 1])), None)
                 continue
             said = leftovers.judge(path)
             if isinstance(said, str):
                 self.new.warnings.append(said)
             else:
                 self._fault(said.path, said.message)
+        for place in found:
+            self._warn_dropped(place)
 
     @staticmethod
     def _known() -> list[Where]:
-        roles = tuple(role for names in _ROLE_PLATFORMS.values() for role in names)
+        roles = tuple(role for names in ROLE_PLATFORMS.values() for role in names)
         words = "trainingServicePlatform builtinTunerName builtinAssessorName builtinAdvisorName classArgs codeDir"
-        more = (*_DROPPED, *words.split(), "classFileName", "className", "machineList", "replicas", "taskRoles", *roles)
+        more = (*DROPPED, *words.split(), "classFileName", "className", "machineList", "replicas", "taskRoles", *roles)
         return [(name,) for name in more] + [_split(old) for table in tables() for old in table]
 
 
 def _unknown(platform: str, known: Iterable[str]) -> str:
     """Return why a platform cannot be carried over."""
-    if platform.lower() in _NO_MORE:
-        return _NO_MORE[platform.lower()]
+    if platform.lower() in NO_MORE:
+        return NO_MORE[platform.lower()]
     why = lookup.explain_missing(lookup.SERVICES, platform)
-    return f"there is no {platform!r}" + (f": {why}" if why else did_you_mean(platform, known))
+    meant = did_you_mean(platform, known).replace("the fields here", "the platforms")
+    return f"there is no {platform!r}" + (f": {why}" if why else meant)
+
+
+def _is_dropped(part: str | int) -> bool:
+    return normalize_name(str(part)) in map(normalize_name, DROPPED_BELOW)
 
 
 def _split(path: str) -> Where:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnilite.config._fields import did_you_mean, normalize_name
+from nnilite.config._former_fields import find_platforms_of, find_top_level_place, is_argument
 from nnilite.config.secrets import masked, masked_text
 from nnilite.space.space_checks import dotted
 
@@ -29,7 +30,11 @@ _BECAME = {
     "trialcodedir": "codeDir has its meaning",
     "trialgpunum": "gpuNum has its meaning",
     "precommand": "write it in front of trial.command, as in command: PRECOMMAND && python3 trial.py",
-    **dict.fromkeys(("tuner", "assessor", "advisor", "trial"), "it is a section of its own: do not indent it"),
+    "codedirectory": "codeDir has its meaning",
+    "trainingserviceplatforms": "it is a field of hybridConfig",
+    **dict.fromkeys(
+        ("tuner", "assessor", "advisor", "trial", "hybridconfig"), "it is a section of its own: do not indent it"
+    ),
 }
 """What became of fields of NNI 0.x, and of some that NNI 1 and 2 had for a while."""
 _SECTIONS = ("tuner", "assessor", "advisor", "trial", "sharedStorage")
@@ -90,20 +95,33 @@ class Leftovers:
         # What is not in the section of a tuner is hardly meant for it.
         right = [place for place in right if not place.startswith(("tuner.", "advisor."))] or right
         own = section in self._own_sections and len(path) > 1
-        if own and not right:
+        if own and not right and name not in self._known:
             names = [place.rpartition(".")[2] for place in self._places if normalize_name(place).startswith(section)]
             return self._unknown(path, names)
         if right and (own or not section.endswith("config")):
             return f"{where} has no effect there and was left out; write it as {' or '.join(right)}"
         # A field of another platform, as in files that were made of an example for that.
-        if name in self._known or section.endswith("config"):
+        if name in self._known or (section.endswith("config") and not own):
             return f"{where} has no effect on this platform and was left out"
         return self._unknown(path, self._known.values())
 
     def _unknown(self, path: Where, names: Iterable[str]) -> Fault:
-        became, hint = _BECAME.get(normalize_name(str(path[-1]))), did_you_mean(str(path[-1]), names)
-        hint = f"; {became}" if became else hint if hint.endswith("?") else ""
+        sections = {*self._known, *map(normalize_name, _SECTIONS)}
+        if len(path) > 1 and normalize_name(str(path[0])) not in sections:
+            path = path[:1]  # such as one that only holds an anchor: it is the fault, not what is in it
+        word = normalize_name(str(path[-1]))
+        became, hint = _BECAME.get(word) or find_top_level_place(word), did_you_mean(str(path[-1]), names)
+        if len(path) > 1 and path[0] in ("tuner", "assessor", "advisor") and is_argument(word):
+            became = "it is an argument of the algorithm: indent it below classArgs"
+        hint = f"; {became}" if became else hint if hint.endswith("?") else _find_in_present(path[-1])
         return Fault(path, f"there is no such field in NNI's older format{hint}")
+
+
+def _find_in_present(name: str | int) -> str:
+    """Return where the present format has a field, for files that mix the two: the end of a sentence."""
+    found = find_platforms_of(normalize_name(str(name)))
+    shown = " or ".join(f"{new} ({', '.join(platforms)})" for new, platforms in found.items())
+    return f"; in trainingService it is {shown}, in a file of version 2" if shown else ""
 
 
 def list_leaves(value: Any, path: Where = ()) -> list[Where]:

@@ -18,7 +18,7 @@ from nnilite.errors import ConfigError, Place
 from nnilite.services.keeper_events import MAX_DEPTH, MAX_DIGITS, deeper
 from nnilite.yaml_files import BoundedLoader, TooMuchYaml, read_text
 
-_EXPONENT = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+")
+_EXPONENT = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+")
 _NO_YAML = "is not YAML"
 _TOO_DEEP = f"is nested too deep: at most {MAX_DEPTH} levels are read"
 _FREE_JSON = {"searchspace", "classargs"}  # fields in which 1e-5 can only be meant as a number
@@ -100,7 +100,7 @@ def _read_leniently(text: str, path: Path, error: json.JSONDecodeError) -> tuple
         is_yaml = not other.message.startswith(_NO_YAML) and not isinstance(other.__cause__, TooMuchYaml)
         if not is_json or is_yaml:
             raise
-    said = f"is not JSON: {error.msg}, column {error.colno}{cure}"
+    said = f"is not JSON: {error.msg}, column {error.colno}{cure or _cure_separator(text, error.pos)}"
     raise ConfigError(said, Place(str(path), error.lineno)) from error
 
 
@@ -113,6 +113,13 @@ def _cure_json(text: str, position: int) -> str:
     if text[position:].lstrip().startswith("{") and text[:position].strip():
         return "; put all parameters into one object, with commas between them"
     return ""
+
+
+def _cure_separator(text: str, position: int) -> str:
+    """Return what to do where a comma or a bracket is missing: the end of a sentence."""
+    if text[position:].startswith('"') and not text[:position].rstrip().endswith(","):
+        return "; write a comma at the end of the line before"
+    return "; a bracket before is not closed" if text[position : position + 1] in ("}", "]", "") else ""
 
 
 def _nodes(text: str) -> yaml.Node | None:
@@ -157,14 +164,40 @@ def _marked(error: yaml.MarkedYAMLError, file: str | None, text: str) -> ConfigE
         problem += "; write a space after each colon, as in `name: value`"
     if "double-quoted" in problem and ("escape" in problem):
         problem += "; in double quotes \\ begins a special sign: use single quotes, or / in paths"
+    written = text.splitlines()[mark.line : mark.line + 1] if mark else []
+    problem += _cure_characters(text, "".join(written), problem)
     if "unhashable key" in problem:
         problem += "; fill in {{ }} of a template first, or put it in quotes"
     line = mark.line + 1 if mark else None
     if "constructor" in problem and "python/" in problem:
-        told = "creates a Python object with a tag that begins with !!python; write its value, such as a path, as text"
+        cure = "write its value, such as a path, as text"
+        if "OrderedDict" in problem:
+            cure = "in the program that wrote it, write yaml.dump(json.loads(json.dumps(config))) for yaml.dump(config)"
+        told = f"creates a Python object with a tag that begins with !!python; {cure}"
         return ConfigError(told, Place(file, line))
-    written = text.splitlines()[mark.line : mark.line + 1] if mark else []
     return ConfigError(f"{_NO_YAML}: {masked_problem(problem, ''.join(written))}", Place(file, line))
+
+
+def _cure_characters(text: str, written: str, problem: str) -> str:
+    """Return what to do about signs that stand in for those of YAML, as chats and input methods make them."""
+    if text.lstrip().startswith("```") or written.startswith("```"):
+        return "; remove the lines that begin with ```"
+    if "another document" in problem:
+        return "; remove the line ---, and what belongs to another file"
+    before = text.partition(written)[0].splitlines()[-1:] if written else []
+    found = next((sign for sign in _STAND_INS if sign in "".join(before) + written), None)
+    return f"; write {_STAND_INS[found]} in place of {found!a}" if found else ""
+
+
+_STAND_INS = {
+    "\uff1a": "a colon (:) and a space",
+    "\uff0c": "a comma (,)",
+    "\u3000": "spaces",
+    "\xa0": "a plain space",
+    "\u201c": 'a plain quote (")',
+    "\u201d": 'a plain quote (")',
+}
+"""Signs that look like those of YAML and are none: full-width ones, hard spaces, quotes of a word processor."""
 
 
 class _Check:
@@ -201,6 +234,6 @@ class _Check:
 
 
 def _retag(node: yaml.ScalarNode) -> None:
-    """Read 1e-5 as a number: only YAML 1.1 reads it as a text, as it has no point."""
+    """Read 1e-5 and 1.5e3 as numbers: YAML 1.1 reads them as texts, for lack of a point or a sign."""
     if node.style is None and node.tag == "tag:yaml.org,2002:str" and _EXPONENT.fullmatch(node.value):
         node.tag = "tag:yaml.org,2002:float"

@@ -38,14 +38,15 @@ When a service opens, a wrong address, login or certificate can never work eithe
 
 client         the calls to a REST interface
 library_calls  the calls of a platform's own library
+_endable       connections that end with the time of a try
 _patience      how long they are tried, and the pause that a platform asks for
 _problems      their errors, and how they are worded
 """
 
 from __future__ import annotations
 
-from nnilite._blocking import in_thread
 from nnilite._logging.redaction import hide, redact
+from nnilite._loop_waits import in_thread
 from nnilite.platform_http._problems import (
     AccessRefused,
     CallRefused,

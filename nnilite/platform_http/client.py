@@ -18,10 +18,11 @@ from urllib.parse import urljoin, urlsplit
 import requests
 import urllib3
 
-from nnilite._blocking import in_thread
 from nnilite._logging.redaction import hide, redact
+from nnilite._loop_waits import in_thread
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import _patience
+from nnilite.platform_http._endable import EndableAdapter, Try
 from nnilite.platform_http._problems import (
     AccessRefused,
     Missing,
@@ -211,13 +212,19 @@ class PlatformHttp:
         """Make one try, in a thread. Raises: _NoAnswer."""
         timeout_s = request.timeout_s or float(self._config.request_timeout)
         deadline = time.monotonic() + timeout_s
+        tried = Try()
+
+        def exchange() -> HttpAnswer:
+            with tried.in_this_thread():
+                return self._exchange(request, token, deadline)
+
         async with self._turns:
             try:
-                answer = await asyncio.wait_for(
-                    in_thread(lambda: self._exchange(request, token, deadline)), timeout_s + 1
-                )
+                answer = await asyncio.wait_for(in_thread(exchange), timeout_s + 1)
             except asyncio.TimeoutError:
                 raise _NoAnswer(self._make_outage(request, f"has not answered within {timeout_s:g} s")) from None
+            finally:
+                tried.end()
         patience_s = retry_after_s(answer.headers.get("Retry-After", ""))
         if answer.status in (429, 503) and patience_s:
             self._requested_pause.begin(patience_s)
@@ -336,6 +343,8 @@ def as_config_error(config_field: str = "") -> Iterator[None]:
 
 def _session() -> requests.Session:
     session = requests.Session()
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, EndableAdapter())
     session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     session.headers["User-Agent"] = "nnilite"
     return session

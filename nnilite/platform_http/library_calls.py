@@ -14,8 +14,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
 
-from nnilite._blocking import in_thread
 from nnilite._logging.redaction import redact
+from nnilite._loop_waits import in_thread
 from nnilite.errors import NniliteError
 from nnilite.platform_http import _patience
 from nnilite.platform_http._problems import Outage, Problem, Throttled

@@ -12,7 +12,7 @@ import json
 import sqlite3
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -85,19 +85,19 @@ def write_study(study: Study, target: Path) -> None:
     draft = target.with_name(f".{target.name}.new")
     draft.unlink(missing_ok=True)
     try:
-        if target.suffix in _SQLITE:
-            sqlite3.connect(draft).close()  # a path may have what a URL may not
-            storage: Any = RDBStorage("sqlite://", engine_kwargs=_engine(draft))
-        else:
-            storage = JournalStorage(JournalFileBackend(str(draft)))
-        with _quiet():
+        with ExitStack() as opened:
+            if target.suffix in _SQLITE:
+                sqlite3.connect(draft).close()  # a path may have what a URL may not
+                storage: Any = RDBStorage("sqlite://", engine_kwargs=_engine(draft))
+                opened.callback(storage.engine.dispose)
+                opened.callback(storage.remove_session)
+            else:
+                storage = JournalStorage(JournalFileBackend(str(draft)))
+            opened.enter_context(_quiet())
             copied = optuna.create_study(storage=storage, study_name=study.study_name, directions=study.directions)
             if study.metric_names:
                 copied.set_metric_names(study.metric_names)
             copied.add_trials(study.get_trials(deepcopy=False))
-        if isinstance(storage, RDBStorage):
-            storage.remove_session()
-            storage.engine.dispose()
         draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)

@@ -4,6 +4,7 @@ This is the only description of a record's JSON: see `nnilite.records.shapes`.
 
 nouns   the records
 attributes  what the code of a trial sets about it, within limits
+node_counts  how many machines a distributed trial has
 dotted  dotted names for the parts of nested objects
 shapes  from a record's type hints to its JSON and its schema
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from nnilite._states import CallKind, EndCause, ExperimentState, JobState, MetricKind, TrialState
 from nnilite.records.attributes import set_within_limits
+from nnilite.records.node_counts import NodeCounts, count_nodes
 from nnilite.records.nouns import (
     ATTRIBUTE_NAME_MAX,
     COUNT,
@@ -73,12 +75,14 @@ __all__ = [
     "KeeperEvent",
     "Metric",
     "MetricKind",
+    "NodeCounts",
     "Output",
     "Reported",
     "Started",
     "Trial",
     "TrialState",
     "Used",
+    "count_nodes",
     "set_within_limits",
     "storable",
 ]

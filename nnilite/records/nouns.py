@@ -169,6 +169,7 @@ class Attempt:
     reported_end: Annotated[Exited | None, HIDDEN] = None
     # The run whose events were taken first; events of other runs are refused. "" before the first event.
     run: Annotated[str, HIDDEN] = ""
+    image: Annotated[str, "the container image that ran, with its digest; empty: unknown"] = ""
 
 
 @dataclass(frozen=True)

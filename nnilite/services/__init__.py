@@ -10,6 +10,7 @@ delivery          how jobs get keeper and code: with the job, from a storage, fr
 section_fields    fields that several sections have
 node_places       how the nodes of a distributed trial find their places
 preloading        modules that are imported once for all trials, and the field for them
+trial_command     which programs a trial command starts, for checks before it does
 
 All services use these:
 

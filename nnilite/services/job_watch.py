@@ -23,6 +23,7 @@ All that a watch remembers is a cache: the watch of another manager comes to the
 
 from __future__ import annotations
 
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -37,6 +38,8 @@ from nnilite.services.job_log import JobLog
 from nnilite.services.keeper_folder import end_status
 
 __all__ = ["JobWatch", "Patience", "SeenJob", "keeper_status"]
+
+log = logging.getLogger(__name__)
 
 JobT = TypeVar("JobT")
 
@@ -181,6 +184,11 @@ class JobWatch(ABC, Generic[JobT]):
         except NniliteError as problem:
             # This job's problem does not make the status of the other jobs unknown.
             return JobStatus(JobState.UNKNOWN, str(problem), url=self.url)
+        # A field of a platform's answer may have any type and value.
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            log.debug("%s: an answer about %s makes no sense", self.platform, self.name, exc_info=True)
+            reason = f"{self.platform} says of the job what makes no sense ({type(error).__name__}: {error})"
+            return JobStatus(JobState.UNKNOWN, reason, url=self.url)
         status = replace(status, url=status.url or self.url, host=status.host or self.host)
         if status.state.ended:
             self.over = status

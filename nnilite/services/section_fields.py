@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
 from nnilite.errors import ConfigError, Place
+from nnilite.records import count_nodes
 from nnilite.service import IgnoredOption, ServiceContext, Settings
 from nnilite.units import NonNegativeInt
 
@@ -30,6 +31,7 @@ __all__ = [
     "gpus_are_unused",
     "gpus_of",
     "nodes_of",
+    "nodes_place",
 ]
 
 TrialGpuNumber = Annotated[NonNegativeInt | None, "overrides the one at the top level"]
@@ -69,9 +71,15 @@ def gpus_of(config: Any, context: ServiceContext) -> int | None:
 
 
 def nodes_of(context: ServiceContext) -> int:
-    """Return the number of nodes of a trial."""
+    """Return the number of nodes of a trial, at most."""
+    return count_nodes(context.defaults.get("distributed")).most
+
+
+def nodes_place(context: ServiceContext) -> Place:
+    """Return the place of that number, for errors."""
     told = context.defaults.get("distributed")
-    return int(told["nodes"]) if isinstance(told, Mapping) else 1
+    is_range = isinstance(told, Mapping) and isinstance(told["nodes"], Mapping)
+    return Place(field="distributed.nodes.max" if is_range else "distributed.nodes")
 
 
 def gpus_are_unused(why: str, case: str = "", holds: Callable[[Any, Settings], bool] = _always) -> IgnoredOption:

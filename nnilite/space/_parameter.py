@@ -101,13 +101,15 @@ class Parameter:
 
     @property
     def log_ends(self) -> tuple[float, float] | None:
-        """The logarithms between which a whole number of a log kind is drawn: half a step beyond both ends.
+        """The logarithms between which a value of a rounded log kind is drawn, so that each has its share of the scale.
 
-        So each value has its share of the logarithmic scale. None for all other kinds.
+        For whole numbers they lie half a step beyond both ends; a qloguniform has half of a step there, as NNI's. None
+        for all other kinds, and for a single value.
         """
-        if not (self.kind.whole and self.log) or self.low is None or self.high is None or self.q is None:
+        if not self.log or self.low is None or self.high is None or self.q is None or self.count == 1:
             return None
-        return math.log(self.low - self.q / 2), math.log(self.high + self.q / 2)
+        beyond = self.q / 2 if self.kind.whole else 0.0
+        return math.log(self.low - beyond), math.log(self.high + beyond)
 
     @property
     def count(self) -> int | None:

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from nnilite.errors import SpaceError
 from nnilite.space._parameter import MOST_STEPS, Key, Parameter, ParameterKind, brief, write_canonical
-from nnilite.space.space_cures import cure_count, cure_object, cure_value, show, translate_type
+from nnilite.space.space_cures import (
+    cure_count,
+    cure_file_name,
+    cure_list,
+    cure_object,
+    cure_plain,
+    cure_value,
+    show,
+    translate_type,
+)
 from nnilite.units import cure_for_number
 
 if TYPE_CHECKING:
@@ -44,7 +53,11 @@ def check(space: Json) -> tuple[list[Parameter], list[Fault]]:
     """Return the flattened parameters, and what is wrong (then the parameters mean nothing)."""
     reader = _SpaceReader()
     if not isinstance(space, Mapping):
-        reader.faults.append(((), f"a search space is an object of parameters, such as {{'x': {_EXAMPLE}}}"))
+        cure = cure_list(space) or cure_file_name(space)
+        reader.faults.append(((), f"a search space is an object of parameters, such as {{'x': {_EXAMPLE}}}{cure}"))
+    elif isinstance(space.get("_type"), str) and "_value" in space:
+        cure = show("; give it a name, as in %s", {"x": dict(space)})
+        reader.faults.append(((), f"the search space is one parameter without a name{cure}"))
     elif not space:
         reader.faults.append(((), f"the search space is empty; give at least one parameter, such as 'x': {_EXAMPLE}"))
     else:
@@ -96,8 +109,10 @@ class _SpaceReader:
 
     def level(self, level: Mapping[Any, Json], path: Key, at: Key, parent: tuple[Key, int] | None) -> None:
         for name, given in level.items():
-            if not isinstance(name, str) or not name:
+            if not isinstance(name, str):
                 self.faults.append((at, f"the parameter name {name!r} is not text; put it in quotes"))
+            elif not name.strip():
+                self.faults.append((at, "a parameter has an empty name; give it the one that the trial uses"))
             elif parent is not None and name == "_name":
                 continue
             else:
@@ -130,7 +145,8 @@ class _SpaceReader:
 
     def kind(self, given: Json, at: Key) -> ParameterKind | None:
         if not isinstance(given, Mapping):
-            self.faults.append((at, f"must be an object such as {_EXAMPLE}, not {given!r}{_suggest_choice(given)}"))
+            cure = "" if _explain_not_json(given) else cure_plain(str(at[-1]), given)
+            self.faults.append((at, f"must be an object such as {_EXAMPLE}, not {given!r}{cure}"))
             return None
         for key in ("_type", "_value"):
             if key not in given:
@@ -237,15 +253,6 @@ class _SpaceReader:
             self.parameters.append(Parameter(path, kind, low=one, high=two, q=q, parent=parent))
 
 
-def _suggest_choice(given: Json) -> str:
-    """Return how to write a value, or a list of them, as a parameter: the end of a sentence."""
-    if isinstance(given, (str, int, float)):
-        return f'; for a value that stays the same, write {{"_type": "choice", "_value": [{json.dumps(given)}]}}'
-    if isinstance(given, (list, tuple)) and given and not _explain_not_json(given):
-        return show('; to choose one of them, write {"_type": "choice", "_value": %s}', given)
-    return ""
-
-
 def _explain_count(kind: ParameterKind, value: Sequence[Json]) -> str:
     """Return what to write for another number of values, such as earlier versions of NNI had: the end of a sentence."""
     if kind is ParameterKind.RANDINT and len(value) == 1 and not _explain_not_number(value[0], whole=True):
@@ -287,8 +294,14 @@ def _find_range_fault(kind: ParameterKind, low: float, high: float, q: float | N
     if kind is ParameterKind.RANDINT and low == high:
         return f"is empty: {kind.value} leaves out high, so [{low:g}, {low + 1:g}] is the number {low:g} alone"
     if kind.log and low <= 0:
-        return f"low must be above 0 for {kind.value}, not {low:g}: it works on the logarithm"
+        return f"low must be above 0 for {kind.value}, not {low:g}: it works on the logarithm{_cure_low(low, high)}"
     return _step_fault(q, max(abs(low), abs(high))) or _end_fault(kind, low, high, q)
+
+
+def _cure_low(low: float, high: float) -> str:
+    if -20 <= low < high <= 5 and low == round(low) and high == round(high) and low < 0:
+        return f"; if these are powers of ten, write {json.dumps([10.0**low, 10.0**high])}"
+    return f"; write a small number such as {min(high / 1000, 0.001):g}" if low == 0 < high else ""
 
 
 def _end_fault(kind: ParameterKind, low: float, high: float, q: float | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,9 @@ _LONGEST_SHOWN = 80
 _TYPES = {
     **dict.fromkeys(("float", "double", "real", "continuous", "range"), "uniform"),
     **dict.fromkeys(("logfloat", "logreal", "reciprocal"), "loguniform"),
-    **dict.fromkeys(("int", "integer"), "randint"),
+    **dict.fromkeys(("int", "integer", "intuniform", "uniformint"), "randint"),
+    **dict.fromkeys(("intquniform", "quniformint"), "qrandint"),
+    **dict.fromkeys(("intloguniform", "loguniformint"), "lograndint"),
     **dict.fromkeys(("logint", "loginteger"), "lograndint"),
     **dict.fromkeys(
         (
@@ -62,6 +65,9 @@ def cure_object(given: Mapping[str, Json]) -> str:
     if given and all(isinstance(value, Mapping) and "_type" in value for value in given.values()):
         return "; it holds parameters itself: write them one level up"
     kind = translate_type(parts["type"]) if "type" in parts else None
+    if len(given) == 1 and translate_type(next(iter(given))):  # {"grid_search": [1, 2]}
+        parts = {"type": next(iter(given)), "value": next(iter(given.values()))}
+        kind = translate_type(parts["type"])
     value = parts.get("value")
     if isinstance(value, (list, tuple)):
         return show("; write it as %s", {"_type": kind or "choice", "_value": value})
@@ -79,8 +85,56 @@ def _take_step(kind: str, bounds: Sequence[Json]) -> str:
     return f"q{kind}" if len(bounds) == 3 and not kind.startswith("q") else kind
 
 
+def cure_plain(name: str, given: Json) -> str:
+    """Return how to write what should be an object: a value, a list of values, a call, or a comment."""
+    if str(name).strip("_").lower() in _COMMENTS:
+        return "; JSON has no comments: remove it, or write it as YAML, after a #"
+    call = _CALL.fullmatch(given) if isinstance(given, str) else None
+    kind = translate_type(call[1].rpartition(".")[2]) if call else None
+    if call and kind:
+        value = _split(call[2])
+        return show(
+            "; write it as %s", {"_type": kind, "_value": value[0] if kind == "choice" and len(value) == 1 else value}
+        )
+    if given is None or isinstance(given, (str, int, float)):
+        return show('; for a value that stays the same, write {"_type": "choice", "_value": %s}', [given])
+    if isinstance(given, (list, tuple)) and given:
+        return show('; to choose one of them, write {"_type": "choice", "_value": %s}', given)
+    return ""
+
+
+def cure_list(given: Json) -> str:
+    """Return how to write a list of parameters with their names in them; "" if that cannot be guessed."""
+    if not isinstance(given, (list, tuple)) or not given or not isinstance(given[0], Mapping):
+        return ""
+    first = dict(given[0])
+    name = next((first.pop(key) for key in ("name", "_name", "parameter", "parameterName") if key in first), None)
+    if not isinstance(name, str):
+        return ""
+    return f"; write its name in front of each parameter, as in {json.dumps(name)}: {{...}}"
+
+
+_COMMENTS = ("comment", "comments", "note", "notes", "description", "doc", "//", "#")
+_CALL = re.compile(r"([\w.]+)\((.*)\)")
+"""A distribution as a call, such as `tune.uniform(0, 1)`."""
+
+
+_RANGE = re.compile(r"\s*(?:list\()?range\((-?\d{1,6})(?:,\s*(-?\d{1,6}))?(?:,\s*(-?[1-9]\d{0,5}))?\)\)?\s*")
+_MOST_OPTIONS = 50
+
+
+def cure_file_name(space: Json) -> str:
+    """Return what to write for the name of a file in place of a search space; "" for anything else."""
+    is_name = isinstance(space, str) and space.lower().endswith((".json", ".yaml", ".yml"))
+    return f"; the name of a file is written as searchSpaceFile: {space}" if is_name else ""
+
+
 def cure_value(kind: ParameterKind, value: Json) -> str:
     """Return how to write a `_value` that is not a list; "" if that cannot be guessed."""
+    numbers = _RANGE.fullmatch(value) if isinstance(value, str) else None
+    if numbers is not None:
+        options = list(range(*(int(one) for one in numbers.groups() if one)))
+        return show("; write %s", options) if 0 < len(options) <= _MOST_OPTIONS else ""
     if isinstance(value, str) and value.lstrip().startswith("("):
         return "; write it in [ ], not in ( )"
     if isinstance(value, str):
@@ -91,13 +145,15 @@ def cure_value(kind: ParameterKind, value: Json) -> str:
         parts = {_KEYS.get(_plain(key)): item for key, item in value.items()}
         bounds = [parts[name] for name in ("low", "high", "q") if name in parts]
         return show("; write %s", bounds) if len(bounds) > 1 else ""
+    if kind is ParameterKind.RANDINT and isinstance(value, int) and value > 0:
+        return f"; did you mean [0, {value}]?"
     return show("; write %s", [value]) if kind is ParameterKind.CHOICE else ""
 
 
 def _split(text: str) -> list[Json]:
     """Return the numbers of a text such as "0, 1", or the text itself as the only part."""
     try:
-        return [json.loads(part) for part in text.strip(" []").split(",")]
+        return [json.loads(part.replace("'", '"')) for part in text.strip(" []").split(",")]
     except (ValueError, RecursionError):
         return [part.strip() for part in text.split(",")]
 
@@ -111,8 +167,10 @@ def cure_count(kind: ParameterKind, value: Sequence[Json]) -> str:
         return ""
     if kind.quantised and len(value) == 2:
         return f"; q is the step between values, as in {json.dumps([*value, 1])}"
+    if not more and first > 0 and not (kind.normal or kind.log):
+        return f"; did you mean {json.dumps([0, first, 1] if kind.quantised else [0, first])}?"
     if not more:
-        return f"; did you mean {json.dumps([0, first])}?" if not kind.normal else ""
+        return ""
     stepped = f"q{kind.value}"
     if len(value) == 3 and stepped in {one.value for one in ParameterKind}:
         return f"; with a step it is called {stepped}"

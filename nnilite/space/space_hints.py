@@ -39,6 +39,9 @@ def space_hints(space: SearchSpace, *, tuner: str = "", max_trials: int | None =
 
 def _find_hints(parameter: Parameter, max_trials: int | None) -> Iterator[Hint]:
     name = format_path(parameter.path)
+    plain = parameter.name.strip(" :\t")
+    if plain != parameter.name:
+        yield Hint(f"the name {parameter.name!r} has a sign too many, with which trials get it", f"write {plain!r}")
     if parameter.kind is ParameterKind.CHOICE:
         yield from _find_choice_hints(parameter, name, max_trials)
     elif parameter.low is not None and parameter.high is not None:
@@ -52,7 +55,7 @@ def _find_choice_hints(parameter: Parameter, name: str, max_trials: int | None) 
             f"{name} has only one option, so there is nothing to choose", "write it into the trial, or add options"
         )
     if max_trials is not None and len(options) > max_trials:
-        what = f"{name} has {len(options)} options, and there are {max_trials} trials, so not all can be reached"
+        what = f"{name} has {len(options)} options, more than maxTrialNumber ({max_trials}), so not all can be reached"
         yield Hint(what, "raise maxTrialNumber, or remove options")
     yield from _find_quoted_options(parameter, name)
     # The parameters of a nested choice are all reached: anything else in its options is refused.
@@ -64,6 +67,9 @@ def _find_choice_hints(parameter: Parameter, name: str, max_trials: int | None) 
 def _find_quoted_options(parameter: Parameter, name: str) -> Iterator[Hint]:
     """Yield a hint on options that are texts in YAML, and are hardly meant so."""
     texts = [one for one in parameter.values if isinstance(one, str)]
+    if texts and any(isinstance(one, bool) for one in parameter.values):
+        what = f"{name} has texts and true or false as options, and YAML reads no, off, yes and on as these"
+        yield Hint(what, "put them in quotes if they are meant as texts")
     if "None" in texts:
         yield Hint(f"{name} has the text 'None' as an option", "write null if you mean Python's None")
     if texts and all(read_meant_number(one) is not None for one in texts):

@@ -20,6 +20,7 @@ from paramiko.ssh_exception import SSHException
 from nnilite.ssh.errors import MachineError
 from nnilite.ssh.known_hosts import host_name
 from nnilite.ssh.settings import SshMachine, SshSettings
+from nnilite.units import expand_home
 
 _MOST_HOPS = 8
 _USUAL_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
@@ -103,7 +104,7 @@ class RouteMap:
         files = (given,) if given else self._list_key_files(options)
         known = self._config.known_hosts_file
         listed = str(options.get("userknownhostsfile", "")).split()
-        usual = tuple(Path(name).expanduser() for name in listed) or (self._config.ssh_folder / "known_hosts",)
+        usual = tuple(expand_home(name) for name in listed) or (self._config.ssh_folder / "known_hosts",)
         return Hop(
             address=address,
             port=port,
@@ -119,7 +120,7 @@ class RouteMap:
 
     def _list_key_files(self, options: Mapping[str, Any]) -> tuple[Path, ...]:
         listed = options.get("identityfile") or [str(self._config.ssh_folder / name) for name in _USUAL_KEYS]
-        return tuple(path for path in (Path(name).expanduser() for name in listed) if path.is_file())
+        return tuple(path for path in (expand_home(name) for name in listed) if path.is_file())
 
 
 def _split(text: str, target: str) -> tuple[str | None, str, int | None]:

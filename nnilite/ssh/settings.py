@@ -10,6 +10,7 @@ from nnilite.errors import ConfigError, Place
 from nnilite.ssh.known_hosts import HostKeyPolicy
 from nnilite.units import AnyPath, KeyFile, Port, Secret
 
+_NO_HOST = re.compile(r"[\s*?/,;'\"]")  # what neither a name nor a Host of ~/.ssh/config can have
 _ADDRESS = re.compile(r"(?:(?P<user>[^@\s]+)@)?(?P<host>[^:@\s]+)(?::(?P<port>\d{1,5}))?")
 
 
@@ -40,6 +41,10 @@ class SshMachine:
     def __post_init__(self) -> None:
         for name in ("host", "user", "proxy_jump"):
             check_word(name, getattr(self, name))
+        if _NO_HOST.search(self.host):
+            found = re.match(r"\w+://([^/:\s]+)", self.host)
+            cure = f"write {found[1]}" if found else "write its name or address, and list several machines one by one"
+            raise ConfigError(f"{self.host!r} is neither a name nor an address; {cure}", Place(field="host"))
         parts = _ADDRESS.fullmatch(self.host)
         if parts is not None and (parts["user"] or parts["port"]):
             given = {"user": parts["user"], "host": parts["host"], "port": parts["port"]}

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from nnilite.errors import ConfigError, Place
-from nnilite.units import cure_for_number
 
 __all__ = ["check_names", "construct", "default_of", "number", "one_of", "whole_number", "without_effect"]
 
@@ -83,6 +82,9 @@ def whole_number(name: str, value: Any, low: int | None = None, high: int | None
 
 
 def _unquote(value: Any, *, whole: bool = False) -> str:
+    # `from nnilite import Search` needs no units, whose import takes as long as half a start of Python.
+    from nnilite.units import cure_for_number
+
     return "" if isinstance(value, float) and not whole else cure_for_number(value, whole=whole)
 
 

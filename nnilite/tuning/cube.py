@@ -41,7 +41,7 @@ class Cube:
     def __init__(self, space: SearchSpace) -> None:
         self.parameters = space.parameters
         self._column = {p.path: k for k, p in enumerate(self.parameters)}
-        # Whole numbers on a log scale have cells of different widths, and count as continuous here.
+        # Steps and whole numbers on a log scale have cells of different widths, and count as continuous here.
         self._counts = [p.count if p.log_ends is None else None for p in self.parameters]
         self.continuous = np.array([count is None for count in self._counts], dtype=bool)
         self._choice = np.array([p.unordered for p in self.parameters], dtype=bool)

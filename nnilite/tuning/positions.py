@@ -1,8 +1,8 @@
 """Where a raw value lies between 0 and 1, and back: for tuners that work in a unit cube.
 
 The position is the quantile of the parameter's own distribution, so that a uniform draw of positions is a draw from
-the search space. A finite parameter of n values has n cells of equal width; its values lie in their middles. Whole
-numbers on a log scale have cells as wide as their shares of that scale.
+the search space. A finite parameter of n values has n cells of equal width; its values lie in their middles. Steps
+and whole numbers on a log scale have cells as wide as their shares of that scale.
 `raw_at(p, position(p, raw))` is `raw`, but for rounding.
 """
 

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
+from nnictl_runs import nnictl
 from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
 from nnilite._experiments.documents import write_json
@@ -102,21 +104,29 @@ def _only() -> registry.RegistryEntry:
     return entry
 
 
-def _nnictl(*arguments: object) -> subprocess.Popen[str]:
+@contextmanager
+def _nnictl(*arguments: object) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "nnilite._cli", *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def _done(*arguments: object) -> tuple[int, str, str]:
-    """In a process of its own, as all that leaves a manager behind should be."""
-    process = _nnictl(*arguments)
-    out, err = process.communicate(timeout=60)
+    """In a process of its own, if it leaves a manager behind."""
+    if "--dry-run" in arguments:
+        ran = nnictl(*map(str, arguments))
+        return ran.returncode, ran.stdout, ran.stderr
+    with _nnictl(*arguments) as process:
+        out, err = process.communicate(timeout=60)
     return process.returncode, out, err
 
 
 def _create(config: Path, *options: str) -> registry.RegistryEntry:
-    code, _, err = _done("create", "-c", config, "--port", "0", *options)
-    assert (code, err) == (0, "")
+    created = nnictl("create", "-c", str(config), "--port", "0", *options)
+    assert (created.returncode, created.stderr) == (0, "")
     return _only()
 
 
@@ -144,10 +154,12 @@ def test_everything_can_be_read_after_the_end(write: Write, capsys: pytest.Captu
 
 
 def test_ctrl_c_stops_in_good_order_and_resume_goes_on(write: Write) -> None:
-    process = _nnictl("create", "-c", write(0.3, maxTrialNumber=8), "-p", 0, "-f")
-    _until(lambda: bool(registry.entries()) and _only().url is not None and _ended(_only()) > 0, "a trial has ended")
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    with _nnictl("create", "-c", write(0.3, maxTrialNumber=8), "-p", 0, "-f") as process:
+        _until(
+            lambda: bool(registry.entries()) and _only().url is not None and _ended(_only()) > 0, "a trial has ended"
+        )
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "")
     assert "nnictl resume" in out
     assert (_only().alive, _only().state) == (False, "STOPPED")
@@ -156,22 +168,22 @@ def test_ctrl_c_stops_in_good_order_and_resume_goes_on(write: Write) -> None:
 
 
 def test_when_the_terminal_dies_the_experiment_is_stopped_too(write: Write) -> None:
-    process = _nnictl("create", "-c", write(5), "-p", 0, "-f")
-    _until(lambda: bool(registry.entries()) and _only().alive, "the manager runs")
-    process.kill()
-    process.communicate(timeout=60)
+    with _nnictl("create", "-c", write(5), "-p", 0, "-f") as process:
+        _until(lambda: bool(registry.entries()) and _only().alive, "the manager runs")
+        process.kill()
+        process.communicate(timeout=60)
     _until(lambda: not _only().alive, "the manager has ended")
 
 
 def test_a_manager_that_dies_is_told_with_what_to_do(write: Write) -> None:
-    process = _nnictl("create", "-c", write(5), "-p", 0, "-f")
-    assert process.stdout is not None
-    # Of a manager that dies before `nnictl` says that the experiment has begun nothing is left.
-    assert any("http://" in line for line in iter(process.stdout.readline, ""))
-    pid = _only().pid
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
-    _, err = process.communicate(timeout=60)
+    with _nnictl("create", "-c", write(5), "-p", 0, "-f") as process:
+        assert process.stdout is not None
+        # Of a manager that dies before `nnictl` says that the experiment has begun nothing is left.
+        assert any("http://" in line for line in iter(process.stdout.readline, ""))
+        pid = _only().pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        _, err = process.communicate(timeout=60)
     assert process.returncode in (1, 5)
     assert f"`nnictl resume {_only().id}` resumes it" in err
     assert "Traceback" not in err
@@ -370,9 +382,8 @@ def test_a_log_is_followed_until_the_trial_has_ended(write: Write) -> None:
     _until(lambda: _profile(entry)["counts"].get("RUNNING") == 1 or _ended(entry) == 1, "a trial runs")
     with managers.connect(entry) as manager:
         (trial,) = manager.trials()
-    process = _nnictl("log", "stdout", "--trial", trial["id"], "--follow")
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (0, "")
+    code, out, err = _done("log", "stdout", "--trial", trial["id"], "--follow")
+    assert (code, err) == (0, "")
     assert out == f"out {trial['parameters']['x']}\n"
 
 

@@ -359,6 +359,31 @@ def test_the_registry_tells_a_dead_manager_from_a_living_one(start: Any) -> None
     running.resume()
 
 
+def test_a_manager_that_was_stopped_is_named_with_the_cure_and_ends_when_asked(
+    start: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = start(WAITING, maxTrialNumber=1)
+    running.wait("RUNNING", "NO_MORE_TRIAL")
+    entry = registry.find(running.entry.id)
+    os.kill(entry.pid, signal.SIGSTOP)
+    eventually(lambda: psutil.Process(entry.pid).status() == psutil.STATUS_STOPPED)
+    try:
+        assert run(["experiment", "list"]) == 0
+        assert f"{entry.id} does not answer: process {entry.pid} is stopped; `kill" in capsys.readouterr().err
+        with pytest.raises(NniliteError, match=f"It does not answer: process {entry.pid} is stopped; `kill"):
+            launch.resume(entry)
+        with managers.connect(entry, timeout_s=0.1) as client:
+            with pytest.raises(
+                NniliteError, match=rf"process {entry.pid} is stopped; `kill -CONT {entry.pid}` lets it"
+            ):
+                client.profile()
+        managers.stop(entry)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(entry.pid, signal.SIGCONT)
+    assert registry.last_word(entry.directory).state == "STOPPED"
+
+
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, Path]:
     """A self-signed certificate for a name that nobody uses here, and its key."""

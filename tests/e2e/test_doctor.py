@@ -22,6 +22,7 @@ from nnilite._doctor.rehearsal import find_program, probe
 from nnilite._experiments import locking, registry
 from nnilite._manager import port_choice
 from nnilite.errors import ServiceError
+from nnilite.testing.ports import free_port
 
 Found = dict[str, Any]
 SOUND = {
@@ -61,8 +62,7 @@ def taken() -> Iterator[int]:
 @pytest.fixture
 def closed() -> int:
     """A port on which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    return free_port()
 
 
 class Doctor:

@@ -37,16 +37,16 @@ nnilite.report_final_result({"default": p["x"], "echo": p, "id": nnilite.get_tri
 SLOW = "import time, nnilite\nnnilite.report_intermediate_result(1.0)\ntime.sleep(60)\n"
 
 
-def test_recorded_is_what_ran_for_200_trials_side_by_side(start: Any) -> None:
-    running = start(ECHO_ALL, searchSpace=NESTED, trialConcurrency=8, maxTrialNumber=200, tuner={"name": "TPE"})
+def test_recorded_is_what_ran_for_100_trials_side_by_side(start: Any) -> None:
+    running = start(ECHO_ALL, searchSpace=NESTED, trialConcurrency=8, maxTrialNumber=100, tuner={"name": "TPE"})
     running.wait("DONE", timeout_s=110)
     trials = running.trials()
-    assert [t["sequence"] for t in trials] == list(range(200))
+    assert [t["sequence"] for t in trials] == list(range(100))
     assert [t for t in trials if t["value"]["echo"] != t["parameters"] or t["value"]["id"] != t["id"]] == []
     with urllib.request.urlopen(f"{running.entry.url}/api/v1/export", timeout=60) as answer:
         exported = json.load(answer)
     rows = exported["trials"] if isinstance(exported, dict) else exported
-    assert len(rows) == 200
+    assert len(rows) == 100
     assert [r for r in rows if r["value"]["echo"] != (r.get("parameters") or r.get("parameter"))] == []
 
 
@@ -84,6 +84,8 @@ def test_an_experiment_ends_with_the_best_trial(start: Any) -> None:
 def test_raising_the_number_of_trials_after_the_end_goes_on(start: Any) -> None:
     running = start(maxTrialNumber=2)
     running.wait("DONE")
+    with pytest.raises(NniliteError, match=r"raise it with `nnictl update trialnum ID -v 3`, then add the trial\."):
+        running.client.add_trial({"x": 0.5})
     running.client.update(maxTrialNumber=5)
     running.wait_for(lambda: running.client.profile()["counts"].get("SUCCEEDED") == 5)
     running.wait("DONE")

@@ -54,7 +54,11 @@ def nnictl(folder: Path, *words: str) -> subprocess.Popen[str]:
 
 
 def said_by(program: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = program.communicate(timeout=120)
+    with program:
+        try:
+            out, err = program.communicate(timeout=120)
+        finally:
+            program.kill()
     return program.returncode, out, err
 
 

@@ -68,15 +68,21 @@ def duration_s(config: Path) -> float:
     return time.monotonic() - began
 
 
+def delays_s(count: int, shortest_s: float, longest_s: float) -> list[float]:
+    """One in each of so many equal parts of the time."""
+    chance, part_s = random.Random(11), (longest_s - shortest_s) / count
+    return [shortest_s + part_s * (number + chance.random()) for number in range(count)]
+
+
 def interrupted(config: Path, delay_s: float, *arguments: str) -> Ended:
     """What Ctrl-C in a terminal does: SIGINT to all processes of the group."""
     command = [sys.executable, "-m", "nnilite._cli", "create", "--config", str(config), "--port", "0", *arguments]
-    process = subprocess.Popen(command, stdout=-1, stderr=-1, text=True, start_new_session=True)
-    try:
-        process.wait(delay_s)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, start_new_session=True) as process:
+        try:
+            process.wait(delay_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
     return Ended(process.returncode, out, err)
 
 
@@ -119,19 +125,17 @@ def until_none(home: Path) -> None:
 def test_a_start_that_is_interrupted_leaves_nothing_or_an_experiment_that_runs(
     config: Path, tmp_path: Path, record_property: pytest.RecordProperty
 ) -> None:
-    chance, longest = random.Random(11), duration_s(config)
     ends = []
-    for _ in range(12):
-        ended = interrupted(config, chance.uniform(0.03, longest))
+    for delay_s in delays_s(6, 0.03, duration_s(config)):
+        ended = interrupted(config, delay_s)
         ends.append(check(ended, tmp_path / "kept 'here' $HOME"))
     assert "nothing" in ends
     record_property("shown", f"create was interrupted {len(ends)} times: {', '.join(sorted(ends))}")
 
 
 def test_in_the_foreground_it_is_stopped_or_has_never_been(config: Path, tmp_path: Path) -> None:
-    chance, longest = random.Random(12), duration_s(config)
-    for _ in range(6):
-        ended = interrupted(config, chance.uniform(0.1, longest), "--foreground")
+    for delay_s in delays_s(3, 0.1, duration_s(config)):
+        ended = interrupted(config, delay_s, "--foreground")
         assert "Traceback" not in ended.err or ended.before_nnilite, ended
         known = registry.entries()
         assert ended.before_nnilite or ended.code == 130, ended

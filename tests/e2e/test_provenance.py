@@ -155,6 +155,28 @@ def test_code_that_has_changed_since_is_named(start: Any, answer: Answer, tmp_pa
     assert laid["changed"] == ["trial.py"]
 
 
+def test_a_trial_that_is_laid_out_is_no_part_of_the_code_from_then_on(start: Any, answer: Answer) -> None:
+    running = start(maxTrialNumber=1)
+    running.wait("DONE")
+    code = Path(running.client.profile()["config"]["trialCodeDirectory"])
+    before = codedir.list_files(code).total_bytes
+    for name in ("first", "second"):
+        answer("trial", "reproduce", running.entry.id, "0", "--in", str(code / name))
+        assert codedir.list_files(code).total_bytes == before
+    assert [path.name for path in (code / "second" / "code").rglob("*") if path.is_file()] == ["trial.py"]
+
+
+def test_a_trial_that_cannot_be_laid_out_leaves_nothing(
+    start: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = start(maxTrialNumber=1)
+    running.wait("DONE")
+    monkeypatch.setattr("nnilite.disk_room.reserve_bytes", lambda disk: 1 << 60)
+    assert run(["trial", "reproduce", running.entry.id, "0", "--in", str(tmp_path / "again")]) == 1
+    assert "cannot copy the code directory: the disk of" in capsys.readouterr().err
+    assert not (tmp_path / "again").exists()
+
+
 def test_the_same_parameters_run_as_a_new_trial(start: Any, answer: Answer) -> None:
     space = {"x": {"_type": "choice", "_value": [0.25, 0.5]}}
     running = start(maxTrialNumber=5, searchSpace=space, tuner={"name": "GridSearch"})

@@ -83,3 +83,12 @@ def test_later_pips_find_what_all_needs(
     taken_s = processor_time(pip_of(python, version), "install", "--dry-run", "--report", report, ".[all]")
     assert taken_s < CPU_LIMIT_S
     assert '"name": "azure-ai-ml"' in report.read_text()
+
+
+@pytest.mark.parametrize("python", ["3.10", "3.11", "3.12", "3.13"])
+def test_contributors_with_any_python_find_what_dev_needs(tmp_path: Path, python: str) -> None:
+    """Every version that is promised: `make check` installs them by uv."""
+    uv = Path(sys.executable).with_name("uv")
+    words = ("--quiet", "--python-version", python, "--extra", "dev", "--output-file", tmp_path / "found.txt")
+    run(uv, "pip", "compile", *words, "pyproject.toml")
+    assert "\npytest==" in (tmp_path / "found.txt").read_text()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from e2e.running import SPACE, Running, Start
+from nnictl_runs import nnictl
 from nnilite._cli.nnictl import run
 from nnilite._experiments.documents import read_document, write_json
 from schedulers import AUTOGROUP, first_of_this_user
@@ -46,9 +45,8 @@ def test_a_dry_run_says_so_before_anything_starts(tmp_path: Path) -> None:
     config = {"searchSpace": SPACE, "trialCommand": "true", "trialConcurrency": 1, "maxTrialNumber": 1}
     path = tmp_path / "config.json"
     write_json(path, {**config, "tuner": {"name": "Random"}, "trainingService": BACK})
-    command = [sys.executable, "-m", "nnilite._cli", "create", "--config", str(path), "--dry-run"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert NOTE in done.stderr
+    done = nnictl("create", "--config", str(path), "--dry-run")
+    assert (done.returncode, NOTE in done.stderr) == (0, True)
 
 
 def test_the_page_says_so_too(start: Start, open_page: Any) -> None:

@@ -20,6 +20,7 @@ from nnilite._experiments import registry
 from nnilite._running import launch, managers
 from nnilite._running.manager_client import Client
 from nnilite.testing import eventually
+from nnilite.testing.ports import free_port
 from other_user import STRANGER, ask_at, known_user
 
 REPORTS = """
@@ -116,11 +117,6 @@ def tunnel(tmp_path: Path) -> Iterator[Callable[[int], int]]:
             return near
 
         yield forward
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
 
 
 def answers(port: int) -> bool:

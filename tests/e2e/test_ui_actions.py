@@ -121,6 +121,18 @@ def test_a_new_trial_shows_by_itself_without_a_question_of_the_page(open_page: A
     assert [url for url in asked if "/api/" in url] == []
 
 
+def test_a_manager_that_was_stopped_is_not_taken_for_one_without_news(open_page: Any, running: Any) -> None:
+    page = open_page(f"{running.entry.url}/#/trials")
+    page.get_by_text("Live", exact=True).wait_for()
+    os.kill(running.entry.pid, signal.SIGSTOP)
+    try:
+        page.evaluate("(() => { const now = Date.now; Date.now = () => now() + 31000; })()")
+        page.get_by_text("The manager does not answer; it may have been stopped.").wait_for()
+    finally:
+        os.kill(running.entry.pid, signal.SIGCONT)
+    page.get_by_text("Live", exact=True).wait_for()
+
+
 def test_it_reconnects_and_catches_up_after_the_manager_was_killed(open_page: Any, running: Any) -> None:
     port = int(running.entry.url.rpartition(":")[2])
     page = open_page(f"{running.entry.url}/#/trials")

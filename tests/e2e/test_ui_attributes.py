@@ -87,6 +87,11 @@ def test_attributes_are_on_the_trials_page_and_in_columns(open_page: Any, experi
     assert faults(page) == []
 
 
+Y_SCALE = """(type) => import(new URL("parts/artifacts.js", document.baseURI)).then(({ figureOption }) => figureOption({
+  x: { type: "value" }, y: { type: "value" }, traces: [{ type, name: "a", mode: "lines", points: [[1, 7]] }],
+}).yAxis.scale)"""
+
+
 def test_artifacts_are_shown_by_their_kind_and_run_nothing(open_page: Any, experiment: Any) -> None:
     url, client, _ = experiment
     trial = first(client)
@@ -98,6 +103,7 @@ def test_artifacts_are_shown_by_their_kind_and_run_nothing(open_page: Any, exper
     assert table.get_by_text(EVIL).count() == 3
     page.get_by_role("region", name="words").get_by_text(f"plain {EVIL}").wait_for()
     page.get_by_role("region", name="curve").locator(".chart[data-ready]").wait_for()
+    assert [page.evaluate(Y_SCALE, kind) for kind in ("bar", "scatter")] == [False, True], "bars begin at 0"
     page.get_by_role("region", name="odd figure").get_by_text("draws no figures of the type scatter3d").wait_for()
     image = page.get_by_role("region", name="point").locator("img")
     eventually(lambda: image.evaluate("one => one.naturalWidth") == 1)

@@ -32,7 +32,7 @@ CONFIG = {
     "trialCodeDirectory": ".",
     "trialConcurrency": 1,
     "maxTrialNumber": 2,
-    "tuner": {"name": "Random"},
+    "tuner": {"name": "Random", "classArgs": {"seed": 4123456789}},
     "trainingService": {"platform": "local"},
 }
 
@@ -132,6 +132,11 @@ def test_a_running_experiment_is_opened_stopped_and_resumed(page: Any) -> None:
         page.get_by_role("button", name="Stop it").click()
     row(page, "running1").get_by_role("button", name="Resume").click()
     eventually(lambda: registry.is_alive(registry.root() / "running1"), 60)
+    row(page, "running1").get_by_role("checkbox").check()
+    page.get_by_role("button", name="Stop 1").click()
+    page.get_by_role("button", name="Stop them").click()
+    page.get_by_text("1 experiment stopping.").wait_for()
+    row(page, "running1").get_by_role("button", name="Resume").click()
     row(page, "running1").get_by_role("button", name="Stop").wait_for()
 
 
@@ -231,6 +236,18 @@ def test_the_best_are_sorted_within_one_direction(page: Any) -> None:
     page.get_by_text("The highest result is best").wait_for()
     values = [float(text) for text in page.locator("td.best-cell").all_inner_texts() if text.strip()]
     assert values == sorted(values, reverse=True)
+    results = [
+        {"objectives": {"size": "maximize", "default": "minimize"}, "best": {"default": 2, "size": 1}},
+        {"objectives": {"default": "minimize"}, "best": 1},
+        {"objectives": {"size": "minimize", "loss": "minimize"}, "best": None},
+        {"objectives": {"default": "minimize"}, "best": None},
+    ]
+    listed = [{"id": str(n), "digest": {**one, "counts": {"SUCCEEDED": 3}}} for n, one in enumerate(results)]
+    assert page.evaluate(GROUPS, listed) == [["minimize", ["1", "0"]], ["front", ["2"]], ["", ["3"]]]
+
+
+GROUPS = """(all) => import(new URL("hub/groups.js", document.baseURI)).then(({ groups }) =>
+  groups(all, "best", true, false).map(({ key, rows }) => [key, rows.map(({ id }) => id)]))"""
 
 
 def test_several_are_tagged_grouped_and_deleted_at_once(page: Any) -> None:
@@ -301,6 +318,7 @@ def test_the_differences_of_two_configurations_are_shown(page: Any) -> None:
     lines = {text.split("\t")[0]: text.split("\t")[1:] for text in table.locator("tbody tr").all_inner_texts()}
     assert lines["maxTrialNumber"] == ["100", "2"]
     assert lines["trialCommand"][0] == "sleep 60"
+    assert lines["tuner.classArgs.seed"][1] == "4123456789"
     assert "trialConcurrency" not in lines, "it is 1 in both"
     page.get_by_text(re.compile(r"\d+ fields are the same in all")).wait_for()
 

@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,11 +29,16 @@ layers = p["model"].get("layers", 1)
 nnilite.report_intermediate_result(p["x"])
 nnilite.report_final_result({"accuracy": 1 - (p["x"] - 0.5) ** 2, "size": p["n"] * layers * (1 + p["x"])})
 """
-LAYERS = {"_type": "randint", "_value": [2, 5]}
+DEEP = {
+    "layers": {"_type": "choice", "_value": [2, 3, 4], "_unit": "blocks"},
+    "decay": {"_type": "loguniform", "_value": [1e-5, 0.5]},
+}
+LONG = "probability_of_a_zero_in_the_last_fully_connected_layer"
 SPACE = {
     "x": {"_type": "quniform", "_value": [0, 1, 0.1]},
     "n": {"_type": "randint", "_value": [1, 9]},
-    "model": {"_type": "choice", "_value": [{"_name": "deep", "layers": LAYERS}, {"_name": "flat"}]},
+    "model": {"_type": "choice", "_value": [{"_name": "deep", **DEEP}, {"_name": "flat"}]},
+    LONG: {"_type": "uniform", "_value": [0, 0.5]},
 }
 OBJECTIVES = {"accuracy": "maximize", "size": "minimize"}
 
@@ -48,6 +54,7 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
         "trialConcurrency": 4,
         "maxTrialNumber": 40,
         "stopOnSameError": 0,
+        "resultConstraints": ["size <= 12"],
         "tuner": {"name": "NSGA2", "classArgs": {"seed": 1, "objectives": OBJECTIVES}},
         "trainingService": {"platform": "local"},
     }
@@ -60,9 +67,13 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
             client.stop()
 
 
+def feasible(client: Client) -> list[dict[str, Any]]:
+    return [trial for trial in client.trials(states=["SUCCEEDED"]) if not trial["violates"]]
+
+
 def front_of(client: Client) -> list[str]:
     """The front as `nnictl trial ls --front` has it."""
-    found = client.trials(states=["SUCCEEDED"])
+    found = feasible(client)
     return [trial["id"] for trial in front(((one, one["value"]) for one in found), signs(OBJECTIVES))]
 
 
@@ -77,6 +88,20 @@ def test_the_front_has_the_same_trials_as_on_the_command_line(open_page: Any, ex
     assert page.get_by_label("Goal of x").input_value() == "maximize"
     page.get_by_label("Goal of x").select_option("minimize")
     eventually(lambda: [text.partition(":")[0] for text in chips.all_inner_texts()] != expected)
+
+
+def test_results_that_violate_a_constraint_are_crosses_and_add_no_hypervolume(open_page: Any, experiment: Any) -> None:
+    url, client = experiment
+    page = open_page(f"{url}/#/charts/pareto")
+    page.get_by_text("Crosses violate a constraint.").wait_for()
+    with page.expect_download() as download:
+        page.get_by_role("region", name="Hypervolume").get_by_role("button", name="CSV").click()
+    rows = Path(download.value.path()).read_text().splitlines()[1:]
+    assert {row.split(",")[1] for row in rows} == {trial["id"] for trial in feasible(client)}
+    assert len(rows) < client.profile()["counts"]["SUCCEEDED"]
+    [wrong, *_] = [trial["id"] for trial in client.trials(states=["SUCCEEDED"]) if trial["violates"]]
+    [[_, sentence]] = of_module(page, "parts/crosses.js", f"it.violation('{wrong}')")
+    assert sentence.startswith("size <= 12")
 
 
 def test_the_overview_shows_each_objective_and_the_front(open_page: Any, experiment: Any) -> None:
@@ -103,6 +128,15 @@ def test_the_page_starts_although_a_file_of_it_gets_lost(open_page: Any, experim
     assert page.evaluate("getComputedStyle(document.body).margin") == "0px"
 
 
+def test_a_stylesheet_that_gets_lost_comes_without_a_new_load_of_the_page(open_page: Any, experiment: Any) -> None:
+    page = open_page()
+    page.route("**/style/parts.css", lambda route: route.abort("internetdisconnected"), times=2)
+    with page.expect_event("requestfinished", lambda request: request.url.endswith("parts.css")):
+        page.goto(f"{experiment[0]}/#/charts/pareto")
+        page.evaluate("document.body.dataset.kept = 'typed'")
+    assert page.evaluate("document.body.dataset.kept") == "typed"
+
+
 def test_failures_that_differ_in_numbers_only_are_one(open_page: Any, experiment: Any) -> None:
     url, client = experiment
     failed = client.profile()["counts"]["FAILED"]
@@ -115,12 +149,68 @@ def test_failures_that_differ_in_numbers_only_are_one(open_page: Any, experiment
 
 
 def test_numbers_are_written_as_people_write_them(open_page: Any, experiment: Any) -> None:
-    page = open_page(f"{experiment[0]}/#/charts/contour?x=p.n&y=p.x")
+    page = open_page(f"{experiment[0]}/#/charts/contour?x=p.n&y=p.model.decay")
     page.locator(".chart[data-ready]").wait_for()
-    ticks = "(file) => import(new URL(file, document.baseURI)).then((charts) => charts.wholeTicks(1, 30))"
-    assert page.evaluate(ticks, "charts/contour.js") == [1, 6, 11, 16, 21, 26]
-    exact = "(file) => import(new URL(file, document.baseURI)).then((it) => [0.1 + 0.2, 40, 1 / 3].map(it.exact))"
-    assert page.evaluate(exact, "lib/format.js") == ["0.3", "40", "0.3333333333333333"]
+    assert of_module(page, "parts/log_scale.js", "evenTicks(1, 30, true)") == [5, 10, 15, 20, 25, 30]
+    assert of_module(page, "parts/log_scale.js", "evenTicks(1, 3, true)") == [1, 2, 3]
+    assert of_module(page, "parts/log_scale.js", "logTicks(1.3e-5, 0.43)") == [1e-4, 1e-3, 1e-2, 1e-1]
+    exact = "[0.1 + 0.2, 40, 1 / 3].map((one) => it.exact(one))"
+    assert of_module(page, "lib/format.js", exact) == ["0.3", "40", "0.3333333333333333"]
+    short = "[508220.3, 16897.54, 1234.567, 0.00053731, 0.00000000099999999].map((one) => it.number(one))"
+    assert of_module(page, "lib/format.js", short) == ["508,220", "16,898", "1,234.6", "0.00053731", "1e-9"]
+
+
+def of_module(page: Any, file: str, expression: str) -> Any:
+    """What an expression is with the names of one of the page's modules, or with the module as `it`."""
+    code = f"({{ {', '.join(('evenTicks', 'logTicks', 'stairs'))} }}, it) => {expression}"
+    return page.evaluate(f"(file) => import(new URL(file, document.baseURI)).then((it) => ({code})(it, it))", file)
+
+
+def test_parameters_of_an_option_have_its_scale_its_unit_and_its_options(open_page: Any, experiment: Any) -> None:
+    page = open_page(f"{experiment[0]}/#/charts/slices")
+    page.get_by_role("heading", name="model.layers (blocks)").wait_for()
+    known = "['model.decay', 'model.layers', 'x', 'model.nothing', 'nothing'].map((one) => it.isLogarithmic(one))"
+    assert of_module(page, "lib/filtered.js", known) == [True, False, False, False, False]
+    text = "it.fields.value.parameters.filter(({ text }) => text).map(({ field }) => field)"
+    assert sorted(of_module(page, "lib/filtered.js", text)) == ["p.model", "p.model.layers"]
+    dotted = "it.spaceOf('a.b.c', { 'a.b': { _value: [{ _name: 'x', c: { _type: 'uniform' } }] } })"
+    assert of_module(page, "lib/filtered.js", dotted) == {"_type": "uniform"}
+    page.goto(f"{experiment[0]}/#/experiment/space")
+    rows = page.get_by_role("region", name="Search space").locator("tbody tr")
+    rows.first.wait_for()
+    assert rows.locator("td:first-child").all_inner_texts()[3:5] == ["model=deep.layers", "model=deep.decay"]
+    assert rows.nth(3).locator("td").all_inner_texts()[1:] == ["choice", "2, 3, 4", "in blocks"]
+
+
+def test_steps_of_less_than_a_pixel_are_no_slope(open_page: Any, experiment: Any) -> None:
+    page = open_page(f"{experiment[0]}/")
+    line = "stairs([[0, 5], [150, 4.9999], [300, 4.9999], [300.5, 4], [600, 4]])"
+    flat = [[0, 5], [2, 5], [150, 4.9999], [152, 4.9999], [300, 4.9999], [300.5, 4], [302.5, 4], [600, 4]]
+    assert of_module(page, "parts/stairs.js", line) == flat
+    assert of_module(page, "parts/stairs.js", "stairs([])") == []
+
+
+NARROW = (
+    "overview",
+    "charts/slices",
+    "charts/contour?x=p.n&y=p." + LONG,
+    "charts/rank?x=p." + LONG,
+    "experiment/space",
+)
+
+
+def test_names_of_any_length_leave_room_on_a_phone(open_page: Any, experiment: Any) -> None:
+    url, client = experiment
+    best = front_of(client)[:2]
+    page = open_page(viewport={"width": 400, "height": 844})
+    for view in (*NARROW, f"trials/{best[0]}", f"charts/compare?ids={','.join(best)}"):
+        page.goto(f"{url}/#/{view}")
+        page.locator("main .card :is(.chart[data-ready], dd, td)").first.wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400, view
+    assert page.locator(".compare td").first.bounding_box()["x"] < 250
+    page.goto(f"{url}/#/trials/{best[0]}")
+    value = page.get_by_role("region", name="Parameters").locator("dd").first
+    eventually(lambda: value.bounding_box()["width"] > 100)
 
 
 def test_no_trial_is_shown_to_run_on_a_host_after_the_end(open_page: Any, experiment: Any) -> None:
@@ -150,7 +240,7 @@ def test_j_and_enter_work_at_once(open_page: Any, experiment: Any) -> None:
 VIEWS = (
     *("overview", "trials", "charts/metric", "charts/parallel", "charts/slices", "charts/contour", "charts/curves"),
     *("charts/importance?method=pedAnova", "charts/duration", "charts/timeline", "charts/pareto", "charts/compare"),
-    *("charts/rank", "charts/edf?scale=log"),
+    *("charts/rank", "charts/edf?scale=log", "charts/groups"),
     *(
         "experiment/config",
         "experiment/space",
@@ -180,3 +270,8 @@ def test_axe_finds_nothing_in_any_view(open_page: Any, experiment: Any, scheme: 
         page.locator("main .card, main .grid").first.wait_for()
         page.get_by_text("Loading …").wait_for(state="detached")
         assert faults(page) == [], view
+
+
+def test_groups_say_that_trials_which_violate_a_constraint_are_not_counted(open_page: Any, experiment: Any) -> None:
+    page = open_page(f"{experiment[0]}/#/charts/groups")
+    page.get_by_text("Best and median are of succeeded trials that violate no constraint.").wait_for()

@@ -51,6 +51,20 @@ def test_what_a_trial_writes_into_these_records_breaks_no_page(start: Start, ope
     assert page.get_by_role("region", name="Roles").get_by_role("table").get_by_role("row").count() == 1001
 
 
+def test_the_page_says_how_often_an_elastic_trial_was_started_and_what_that_took(start: Start, open_page: Any) -> None:
+    running = start("print(1)", maxTrialNumber=1, distributed={"nodes": 1, "processesPerNode": 2})
+    running.wait("DONE")
+    [trial] = running.trials()
+    rank = {"role": "rank", "rank": 0, "state": "CANCELED", "host": "h"}
+    starts = [{**rank, "start": 0, "started": 10, "ended": 20}, {**rank, "start": 1, "started": 23, "ended": 30}]
+    path = running.directory / "trials" / trial["id"] / str(trial["attempt"]) / "roles.json"
+    path.write_text(json.dumps([*starts, {**rank, "start": 2, "started": 32, "ended": 40}]))
+    page = open_page(f"{running.entry.url}/#/trials/{trial['id']}")
+    page.get_by_text("Started 3 times. Between two starts rank 0 did not run: 5.0 s in all.").wait_for()
+    rows = page.get_by_role("region", name="Ranks").get_by_role("table").get_by_role("row").all_inner_texts()
+    assert [row.split("\t")[0].strip() for row in rows] == ["Start", "1", "2", "3"]
+
+
 def test_a_trial_of_one_process_has_no_such_table(start: Start, open_page: Any) -> None:
     running = start(maxTrialNumber=1)
     running.wait("DONE")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 import shlex
 import socket
+import statistics
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,6 +121,7 @@ def test_mistakes_of_trials_are_told_in_few_words_on_pages_of_usual_size(open_pa
         page.get_by_text("accuracy", exact=True).wait_for()
         assert page.evaluate("document.documentElement.scrollHeight") < 3000
         page.goto(f"{entry.url}/#/trials?state=FAILED")
+        page.locator(".grid-row").get_by_text("exit code 1: ValueError: no <b>data</b>", exact=True).wait_for()
         page.locator(".grid-row").get_by_role("link").click()
         page.get_by_role("region", name="Errors", exact=True).get_by_text("Traceback").wait_for()
         client.stop()
@@ -318,6 +322,32 @@ def test_chosen_trials_are_compared_side_by_side(open_page: Any, experiment: Any
     drawn(page)
 
 
+def test_the_best_trial_is_compared_with_the_one_in_the_middle(open_page: Any, experiment: Any) -> None:
+    url, client = experiment
+    page = open_page(f"{url}/")
+    page.get_by_role("link", name="Compare with the median trial").click()
+    page.locator(".compare thead a").nth(1).wait_for()
+    found = sorted(client.trials(states=["SUCCEEDED"]), key=lambda trial: -trial["value"]["default"])
+    middle = found[len(found) // 2]
+    assert page.locator(".compare thead a").all_inner_texts() == [found[0]["id"], middle["id"]]
+
+
+def test_groups_of_trials_tell_the_best_and_the_median_of_each(open_page: Any, experiment: Any) -> None:
+    url, client = experiment
+    page = open_page(f"{url}/#/charts/groups?by=p.kind&objective=loss")
+    page.get_by_role("heading", name="Groups of trials").wait_for()
+    rows = {row["kind"]: row for row in csv.DictReader(io.StringIO(saved(page, "CSV").decode()))}
+    for kind, row in rows.items():
+        trials = [trial for trial in client.trials() if trial["parameters"]["kind"] == kind]
+        losses = [trial["value"]["loss"] for trial in trials if trial["state"] == "SUCCEEDED"]
+        assert [int(row[name]) for name in ("trials", "succeeded")] == [len(trials), len(losses)]
+        if losses:
+            assert float(row["median metric"]) == pytest.approx(statistics.median(losses))
+        assert bool(row["best metric"]) == bool(losses)
+    page.get_by_role("link", name="bad", exact=True).click()
+    page.get_by_text(f"{rows['bad']['trials']} of 16 trials").wait_for()
+
+
 def test_brushing_an_axis_chooses_trials(open_page: Any, experiment: Any) -> None:
     page = open_page(f"{experiment[0]}/#/charts/parallel")
     drawn(page)
@@ -377,6 +407,13 @@ def test_a_phone_needs_no_sideways_scrolling(open_page: Any, experiment: Any) ->
         page.goto(f"{url}/#/{view}")
         page.locator("main .card, main .grid").first.wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
+
+
+def test_names_of_other_experiments_have_room_on_a_phone(open_page: Any, experiment: Any) -> None:
+    page = open_page(viewport={"width": 390, "height": 844})
+    page.goto(f"{experiment[0]}/#/experiment/others")
+    name = page.get_by_role("region", name="Experiments on this machine").get_by_role("row").nth(1).locator("td").nth(1)
+    assert name.evaluate("(cell) => cell.offsetWidth") >= 110
 
 
 def test_views_may_be_left_before_their_charts_and_searches_are_ready(open_page: Any, experiment: Any) -> None:

@@ -1,6 +1,8 @@
-"""What the test run itself checks and reports, as pytest plugins that `tests/conftest.py` loads.
+"""What the test run itself checks, reports and makes cheaper, as pytest plugins that `tests/conftest.py` loads.
 
 process_starts       only tests that are marked `process` start one
 left_processes       no process outlives the run
 durations            the table of durations per folder
+ready_managers       managers that tests start are forked from a process that has imported what they need
+mixed_work           the order in which the processes of `pytest -n` take the tests
 """

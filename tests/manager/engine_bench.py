@@ -31,6 +31,8 @@ from waiting import eventually_async
 class FakeTuner:
     """Proposes numbers; answers to the engine as the tuner host does."""
 
+    pid: int | None = None  # it has no process
+
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.assessed: list[tuple[str, tuple[Json, ...]]] = []

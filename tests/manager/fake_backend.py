@@ -302,9 +302,9 @@ class FakeBackend:
         finally:
             self.exports_closed += 1
 
-    async def import_data(self, data: Sequence[tuple[Any, Any]]) -> tuple[int, str]:
+    async def import_data(self, data: Sequence[tuple[Any, Any]]) -> tuple[int, int, str]:
         self.pairs.extend(data)
-        return len(data), self.import_warning
+        return len(data), 0, self.import_warning
 
     async def imported(self) -> Sequence[Sequence[tuple[Any, Any]]]:
         return [self.pairs]

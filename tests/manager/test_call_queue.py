@@ -61,6 +61,26 @@ def test_a_removal_that_has_waited_for_long_comes_before_submissions() -> None:
     assert [calls.other(70.0) for _ in range(3)] == [cancel(2), remove(0), None]
 
 
+def test_removals_are_made_in_groups_until_another_call_comes() -> None:
+    calls = queue(remove(0), remove(1), remove(2))
+    assert calls.other(10.1) is None
+    assert [calls.other(11.0), calls.next_of_group(11.0)] == [remove(0), remove(1)]
+    calls.put(submit(3), now=11.0)
+    assert calls.next_of_group(11.0) is None
+
+
+def test_a_removal_whose_moment_is_not_over_is_in_no_group() -> None:
+    calls = queue(remove(0))
+    calls.put(remove(1), now=11.0)
+    assert [calls.other(11.0), calls.next_of_group(11.0), calls.next_of_group(11.1)] == [remove(0), None, remove(1)]
+
+
+def test_in_a_hurry_removals_wait_for_their_moment_alone() -> None:
+    calls = queue(remove(0))
+    calls.hasten()
+    assert [calls.other(10.0), calls.other(10.1)] == [None, remove(0)]
+
+
 def test_when_no_submissions_will_come_removals_wait_for_none_but_still_come_after_cancellations() -> None:
     calls = queue(remove(0), cancel(1))
     calls.close(10.0)
@@ -178,3 +198,14 @@ async def test_a_poll_that_hangs_stops_no_submission_but_what_is_removed_then_wa
     assert "remove nni-e-t0-0" not in bench.fake.calls
     bench.fake.answers.set()
     await bench.until(lambda: "remove nni-e-t0-0" in bench.fake.calls)
+
+
+async def test_the_end_of_an_experiment_does_not_wait_for_more_removals(
+    start_bench: StartBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nnilite._engine.call_queue._GROUP_S", 3600.0)
+    bench = await start_bench(max_trials=2)
+    await bench.run_all(2)
+    await bench.manager.control.stop()
+    await asyncio.wait_for(bench.ended, 60.0)
+    assert sorted(call for call in bench.fake.calls if "remove" in call) == ["remove nni-e-t0-0", "remove nni-e-t1-0"]

@@ -231,7 +231,7 @@ def test_a_config_is_checked_with_the_lines_of_its_faults_and_nothing_is_started
     assert hub.post("/experiments", {"text": text, "folder": str(tmp_path)}).status == 400
 
 
-@pytest.mark.parametrize("folder", ["", "relative", "/nowhere/at/all", "/\0"])
+@pytest.mark.parametrize("folder", ["", "relative", "/nowhere/at/all", "/\0", "~nobody-here", "/" + "x" * 5000])
 def test_a_folder_that_is_none_is_a_fault_of_the_folder(hub: Client, folder: str) -> None:
     assert check(hub, "a: 1", folder).json["faults"][0]["field"] == "folder"
 

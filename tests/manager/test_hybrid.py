@@ -10,7 +10,7 @@ from hybrid_bench import hybrid_of, job
 
 from nnilite._engine.hybrid import HybridService, Member
 from nnilite.errors import ConfigError, NoCapacity, ServiceError
-from nnilite.service import Handle, JobState
+from nnilite.service import Handle, Host, JobState
 from nnilite.testing.fakes import BadService, FakeService, fake_context
 
 
@@ -185,3 +185,13 @@ def test_the_member_that_has_a_job_names_its_folder(tmp_path: Path) -> None:
     hybrid = HybridService("hybrid", members, context)
     found = [hybrid.folder({"service": name, "handle": {"job": "j"}}) for name in ("home", "far")]
     assert found == [Path("/here/j"), None]
+
+
+async def test_a_host_of_two_services_says_which_one_it_is_of(
+    hybrid: HybridService, members: tuple[FakeService, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for member in members:
+        monkeypatch.setattr(member, "hosts", lambda: [Host("vm", "up", details={"cpuPercent": 7})])
+    await hybrid.open()
+    found = [(host.name, dict(host.details)) for host in hybrid.hosts()]
+    assert found == [("vm", {"cpuPercent": 7, "service": member.name}) for member in members]

@@ -6,8 +6,12 @@ import math
 from typing import Any
 
 import pytest
+from simulation import EMPTY
 
+from nnilite._engine import messages
 from nnilite._engine.live_trial import find_error_kind, retry_delay_s
+from nnilite._engine.rules import Rules
+from nnilite.service import JobState, JobStatus
 from nnilite.tuner import scalar
 
 
@@ -52,3 +56,14 @@ def test_retries_wait_longer_and_longer_but_never_long() -> None:
     delays = [retry_delay_s(times) for times in range(1, 12)]
     assert delays[:3] == [1.0, 2.0, 4.0]
     assert max(delays) == 60.0
+
+
+def test_what_a_platform_tells_of_host_and_image_stays_with_the_attempt() -> None:
+    rules = Rules(messages.Settings(1), EMPTY, 0.0)
+    rules.step(messages.Customized("t", {}, 0.0))
+    rules.step(messages.Submitted("t", 0, "cluster", {}, 1.0))
+    for status in (JobStatus(JobState.RUNNING, host="h", image="some@sha256:0123"), JobStatus(JobState.RUNNING)):
+        rules.step(messages.Polled("t", 0, status, 2.0))
+    attempt = rules.live["t"].attempt
+    assert attempt is not None
+    assert (attempt.host, attempt.url, attempt.image) == ("h", "", "some@sha256:0123")

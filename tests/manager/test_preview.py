@@ -74,3 +74,43 @@ def test_the_ranks_of_trials_are_counted_by_their_config(
 ) -> None:
     config = {**CONFIG, **({"distributed": distributed} if distributed else {})}
     assert assembly.count_ranks(from_dict(config, folder).checked()) == ranks
+
+
+@pytest.mark.parametrize(
+    ("command", "notes"),
+    [
+        ("pyhton3 trial.py", ("trialCommand: this machine has no program pyhton3; did you mean python3?",)),
+        ("A=1 nice nosuchprogram", ("trialCommand: this machine has no program nosuchprogram",)),
+        ("/opt/nothere/bin/python trial.py", ("trialCommand: this machine has no /opt/nothere/bin/python",)),
+        ("module load tool && nosuchprogram", ()),
+        ("export PATH=$PATH:/opt/x; nosuchprogram", ()),
+        ("[ -e x ] || true", ()),
+    ],
+)
+async def test_a_program_that_this_machine_lacks_is_a_remark(
+    folder: Path, command: str, notes: tuple[str, ...]
+) -> None:
+    config = from_dict({**CONFIG, "trialCommand": command}, folder).checked()
+    assert (await preview(folder, config, assembly.Address(port=8080))).notes == notes
+
+
+@pytest.mark.parametrize(
+    ("results", "said"),
+    [
+        ('[{"parameter": {"x": 1}, "value": 0.5}]', ()),
+        ('[{"parameter": {"x": 2}, "value": 0.5}]', ("searchFrom teaches the tuner nothing: of ",)),
+    ],
+)
+async def test_results_that_teach_nothing_are_a_remark(folder: Path, results: str, said: tuple[str, ...]) -> None:
+    source = folder / "results.json"
+    source.write_text(results)
+    config = from_dict({**CONFIG, "searchFrom": [str(source)]}, folder).checked()
+    notes = (await preview(folder, config, assembly.Address(port=8080))).notes
+    assert len(notes) == len(said)
+    assert all(note.startswith(beginning) for note, beginning in zip(notes, said, strict=True))
+
+
+async def test_a_source_of_results_that_is_missing_is_an_error_of_the_dry_run(folder: Path) -> None:
+    config = from_dict({**CONFIG, "searchFrom": ["nothere"]}, folder).checked()
+    with pytest.raises(ConfigError, match="nothere"):
+        await preview(folder, config, assembly.Address(port=8080))

@@ -274,3 +274,11 @@ def test_without_a_token_only_this_machine_can_connect(tmp_path: Path, host: str
     application = make_application(FakeBackend(tmp_path), Options(bind=host, own_user=True))
     with pytest.raises(ConfigError, match="needs a token"):
         listen(application, host, 0)
+
+
+def test_only_the_patterns_that_a_request_may_match_are_compiled(client: Client) -> None:
+    """That of all takes a while at the start of each manager."""
+    assert client.get("/experiment").status == 200
+    matchers = [rule.matcher for rule in client.application.wildcard_router.rules]
+    compiled = [matcher for matcher in matchers if "_compiled" in vars(matcher)]
+    assert 0 < len(compiled) < len(matchers) / 4

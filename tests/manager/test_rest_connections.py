@@ -19,6 +19,7 @@ from nnilite._network import unproven_callers
 from nnilite._rest import Options, listen, make_application, server_connections
 from nnilite._rest.server_connections import room
 from nnilite.testing import eventually
+from nnilite.testing.ports import free_port
 
 MOST = 8
 
@@ -158,7 +159,8 @@ def test_a_kept_connection_that_asks_no_more_is_closed_too(tmp_path: Path) -> No
 
 async def test_a_server_that_ends_keeps_its_port_and_answers_nobody(tmp_path: Path) -> None:
     """Programs that take it for alive send the token there: nobody else may have the port so long."""
-    server = listen(make_application(filled(tmp_path)), "127.0.0.1", 0)
+    # no system gives such a port to a program that asks for any
+    server = listen(make_application(filled(tmp_path)), "127.0.0.1", free_port())
     server.turn_away()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     assert await asyncio.wait_for(reader.read(), 20) == b""

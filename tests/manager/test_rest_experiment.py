@@ -15,6 +15,8 @@ import pytest
 
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
+from nnilite._answers.late_request import HEADER, is_late, spell_until
+from nnilite._keeper.process import boot_id
 from nnilite._rest import Options
 from nnilite._rest.changeable_fields import CHANGEABLE
 from nnilite.errors import ServiceError, StoreError
@@ -110,6 +112,21 @@ def test_a_wrong_query_is_refused_with_its_field(client: Client, query: str) -> 
     assert (reply.status, reply.json["field"]) == (400, query.partition("=")[0])
 
 
+@pytest.mark.parametrize(("waits_s", "status"), [(-0.1, 409), (60.0, 201)])
+def test_what_comes_when_its_sender_no_longer_waits_is_not_done(client: Client, waits_s: float, status: int) -> None:
+    before = client.get("/trials").json["total"]
+    answer = client.post("/trials", {"parameters": {"x": 0.25}}, **{HEADER: spell_until(waits_s)})
+    assert answer.status == status, answer
+    assert client.get("/trials").json["total"] == before + (status == 201)
+
+
+@pytest.mark.parametrize(
+    "until", ["", "x", "an-earlier-boot 1.0", f"{boot_id()} x", f"{boot_id()} nan", f"{boot_id()}"]
+)
+def test_a_time_that_says_nothing_here_refuses_nothing(until: str) -> None:
+    assert not is_late(until)
+
+
 def test_a_trial_can_be_added_and_cancelled(client: Client) -> None:
     added = client.post("/trials", {"parameters": {"x": 0.125}})
     assert (added.status, added.json["parameters"], added.json["warning"]) == (201, {"x": 0.125}, "")
@@ -203,7 +220,7 @@ def test_logs_are_read(client: Client) -> None:
 
 def test_results_from_elsewhere_are_imported(client: Client) -> None:
     reply = client.post("/import", [{"parameter": {"x": 1}, "value": 0.5}])
-    assert reply.json == {"imported": 1, "warning": ""}
+    assert reply.json == {"imported": 1, "known": 0, "warning": ""}
     assert client.backend.pairs == [({"x": 1}, 0.5)]
     assert client.post("/import", [{"parameter": 1, "value": 0.5}]).json["field"] == "[0]"
 

@@ -17,6 +17,7 @@ import pytest
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
 from nnilite._keeper.proof import code
+from nnilite._network import socket_lists
 from nnilite._rest import Options, forwarders, listen, make_application, peers
 from nnilite._rest.page_name import new_page_name
 from nnilite._rest.peers import Peers, TheirSocket, sockets_of
@@ -216,9 +217,9 @@ def test_the_overflow_user_is_anybody_where_not_all_users_have_a_number(
     _, ours = connected("127.0.0.1")
     (tmp_path / "overflow").write_text(f"{os.geteuid()}\n")
     (tmp_path / "map").write_text("         0       1000          1\n")
-    monkeypatch.setattr(peers, "_OVERFLOW", tmp_path / "overflow")
+    monkeypatch.setattr(socket_lists, "_OVERFLOW", tmp_path / "overflow")
     assert user_of(ends_of(ours)) == os.geteuid()
-    monkeypatch.setattr(peers, "_UID_MAP", tmp_path / "map")
+    monkeypatch.setattr(socket_lists, "_UID_MAP", tmp_path / "map")
     assert user_of(ends_of(ours)) is None
 
 

@@ -21,7 +21,7 @@ from nnilite._rest.routes import ROUTES
 
 TOKEN = "manager-token-1234"
 JOB = "nni-exp12345-Run01-0"
-EXAMPLES = 30 if "NNILITE_SIMULATION_RUNS" in os.environ else 4
+EXAMPLES = 30 if "NNILITE_SIMULATION_RUNS" in os.environ else 2
 THERE = {"id": "End02", "path": "trial.stdout", "digest": "a" * 64, "job": JOB}
 # A list that is longer than its `maxItems` is too large: 413, which schemathesis does not expect of refusals by itself.
 REFUSALS = ["400", "401", "403", "404", "405", "406", "409", "413", "415", "422", "428", "429"]

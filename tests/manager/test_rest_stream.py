@@ -84,6 +84,18 @@ def test_changes_are_told_as_they_happen(client: Client) -> None:
     assert (trial["type"], trial["trial"]["value"]) == ("trial", "Infinity")
 
 
+@pytest.mark.parametrize("query", ["", "?metrics=false"])
+def test_where_nothing_changes_the_stream_says_so(tmp_path: Path, query: str) -> None:
+    async def watch(client: Client) -> list[list[dict[str, Any]]]:
+        connection = await connect(client, query)
+        heard = [await told(connection) for _ in range(3)]
+        await leave(connection)
+        return heard
+
+    with serving(filled(tmp_path, TOKEN), Options(stream_interval_s=0.01, stream_silence_s=0.02)) as client:
+        assert in_time(watch(client)) == [[], [], []]
+
+
 def test_metrics_can_be_left_out(client: Client) -> None:
     async def watch() -> list[dict[str, Any]]:
         connection = await connect(client, "?metrics=false")

@@ -9,7 +9,7 @@ import sqlite3
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -20,6 +20,7 @@ from nnilite._rest.nni_api import records
 from nnilite._store.database_schema import SCHEMA, SCHEMA_VERSION
 from nnilite._store.notices import find_notices
 from nnilite._store.reader import Reader
+from nnilite._store.soundness import SoundnessCheck
 from nnilite._store.writer import Store
 from nnilite.errors import StoreError
 from nnilite.records import Attempt, EndCause, Exited, ExperimentState, JobState, Metric, MetricKind, Trial, TrialState
@@ -95,6 +96,19 @@ async def test_what_breaks_a_result_constraint_is_never_the_best(store: Store) -
         store.write([messages.SaveTrial(ended[0])])
         assert store.snapshot(maximize=True).best == ended[0]
         assert len(await reader.ask(find_notices, ["accuracy", "loss"])) == 1
+
+
+def test_notices_are_found_without_a_look_at_every_trial(store: Store) -> None:
+    """A page asks for them each second, of 100,000 trials as well."""
+    with contextlib.closing(sqlite3.connect(store.path)) as db:
+
+        def rows(query: str, *values: object) -> list[Any]:
+            plan = [str(step[3]) for step in db.execute(f"EXPLAIN QUERY PLAN {query}", values)]
+            assert all("COVERING INDEX" in step or "PRIMARY KEY" in step for step in plan), plan
+            return db.execute(query, values).fetchall()
+
+        store.write([messages.SaveTrial(trial(0, state=TrialState.SUCCEEDED, value=None, violates="a < 1 (a 2)"))])
+        assert len(find_notices(rows, ["default"], True)) == 2
 
 
 @pytest.mark.parametrize(("objectives", "found"), [(["default"], 1), (["accuracy", "loss"], 0)])
@@ -185,6 +199,8 @@ def test_a_database_of_a_newer_nnilite_is_refused(path: Path) -> None:
     other.close()
     with pytest.raises(StoreError, match="newer nnilite"):
         reopened(path)
+    with pytest.raises(StoreError, match=r"newer nnilite \(schema 99\); update nnilite"), SoundnessCheck(path):
+        pass
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,18 @@ def test_results_before_the_request_are_counted(clock: Clock) -> None:
     clock.time = 30.0
     assert slowness.reason() == (
         "new parameters were requested 30 s ago, and the tuner's process still has 2 results to assess and "
-        "1 other calls to make"
+        "1 other call to make"
+    )
+
+
+def test_a_tuner_whose_process_was_stopped_is_named(clock: Clock) -> None:
+    slowness = TunerSlowness(clock)
+    slowness.queued(ASK)
+    stop = "process 7 is stopped; `kill -CONT 7` lets it continue"
+    assert slowness.reason(lambda: stop) == ""
+    clock.time = 30.0
+    assert (
+        slowness.reason(lambda: stop) == f"new parameters were requested 30 s ago, and the tuner does nothing: {stop}"
     )
 
 

@@ -81,9 +81,11 @@ def test_a_thousand_strangers_take_little_of_a_server_and_its_user_is_answered(
     tmp_path: Path, server: str, kind: str
 ) -> None:
     known_user(STRANGER)
+    # A hub takes no batch, and some kinds of callers send nothing of the request.
+    different = HTTP_HEADS if server == "manager" and kind in ("head", "body") else ("a batch",)
     with served(server, tmp_path) as apart:
-        for head in HTTP_HEADS.values():
-            attack = crowd(("127.0.0.1", apart.port), kind, head.format(job=apart.job), user=STRANGER)
+        for head in different:
+            attack = crowd(("127.0.0.1", apart.port), kind, HTTP_HEADS[head].format(job=apart.job), user=STRANGER)
             check(burden(apart.pid, attack, apart.ask))
 
 

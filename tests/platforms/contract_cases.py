@@ -50,6 +50,17 @@ PLATFORM_MATTERS = KIND_MATTERS | {
 }
 """And those that a platform can break by the way in which it hands over specification, code and variables."""
 
+BATCH_MATTERS = PLATFORM_MATTERS - {
+    # The middle tells jobs apart, and keeps their handles.
+    "test_canceling_one_job_leaves_the_others_alone",
+    "test_statuses_come_in_the_order_of_the_handles",
+    "test_a_job_of_an_earlier_manager_can_be_canceled",
+    "test_submitting_again_after_a_restart_finds_the_running_job",  # by the name, as after a lost answer
+    # The core packs the code once for all platforms, and the keeper writes and sends reports.
+    "test_what_is_ignored_is_not_sent",
+    "test_a_metric_right_before_a_violent_end_arrives",
+}
+"""The same for plugins that are built on `BatchService`, of which one, that of DLTS, runs all of `PLATFORM_MATTERS`."""
 
 MIDDLE_MATTERS = {
     "test_a_state_that_is_not_known_is_no_end",

@@ -11,14 +11,13 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
 import pytest
 import yaml
 
+import nnictl_runs
 from platforms.aml import azurite as azurite_program
 from platforms.aml.bench import GIVEN as GIVEN_WORKSPACE
 from platforms.aml.cloud import StandInCloud
@@ -108,8 +107,7 @@ def nnictl(tmp_path, monkeypatch):
     monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
 
     def run(*words: str, code: int = 0) -> str:
-        command = [sys.executable, "-m", "nnilite._cli", *words]
-        ran = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, timeout=100, check=False)
+        ran = nnictl_runs.nnictl(*words)
         assert ran.returncode == code, ran.stdout + ran.stderr
         return ran.stdout + ran.stderr if code else ran.stdout
 

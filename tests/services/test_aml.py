@@ -9,6 +9,7 @@ import pytest
 
 from nnilite.testing import ServiceContract
 from platforms.aml.bench import GIVEN, MARKS, AmlBench
+from platforms.contract_cases import BATCH_MATTERS
 
 pytestmark = MARKS
 
@@ -16,6 +17,7 @@ pytestmark = MARKS
 @pytest.mark.skipif(bool(GIVEN), reason="nodes of Azure cannot reach this machine")
 class TestAml(ServiceContract):
     every_case = False
+    matters = BATCH_MATTERS
     has_logs = False
 
     @pytest.fixture

@@ -357,3 +357,29 @@ def test_no_answer_of_grid_engine_takes_long_to_read():
     assert reader.read_past_jobs(record * 2000) == {}
     assert list(reader.read_past_jobs(f"{record * 2000}exit_status 0\n")) == ["5"]
     assert reader.jobs("<job_list " * 20_000) == {}
+
+
+# ---------------------------------------------------------------- jobs of other users
+
+_JOB = (
+    "==============\njob_number:                 {}\nexec_file:      x\nowner:                      {}\nuid:       1\n"
+)
+
+
+@pytest.mark.process
+def test_a_job_of_another_user_with_the_same_name_is_not_found(tmp_path):
+    me = subprocess.run(["id", "-un"], check=True, capture_output=True, text=True).stdout.strip()
+    listed = tmp_path / "listed"
+    listed.write_text(_JOB.format(7, f"{me}x") + _JOB.format(8, me) + _JOB.format(9, f"x{me}"))
+    qstat = tmp_path / "qstat"
+    qstat.write_text(f"#!/bin/sh\ncat '{listed}'\n")
+    qstat.chmod(0o755)
+    command = BatchConfig(scheduler="gridengine").command("find", "nni-x")
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    found = subprocess.run(["/bin/sh", "-c", command], check=True, capture_output=True, text=True, env=env)
+    assert found.stdout == "8\n"
+
+
+@pytest.mark.parametrize("scheduler", ["pbs", "torque"])
+def test_pbs_is_asked_for_the_own_jobs_of_a_name_alone(scheduler):
+    assert '-u "$(id -un)" -N nni-x' in BatchConfig(scheduler=scheduler).command("find", "nni-x")

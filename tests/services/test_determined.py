@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nnilite.testing import ServiceContract
+from platforms.contract_cases import BATCH_MATTERS
 from platforms.determined.bench import DeterminedBench, maker
 
 pytestmark = pytest.mark.process
@@ -12,6 +13,7 @@ pytestmark = pytest.mark.process
 
 class TestDetermined(ServiceContract):
     every_case = False
+    matters = BATCH_MATTERS
     has_logs = False  # what trials print comes with their events
 
     @pytest.fixture

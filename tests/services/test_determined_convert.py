@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -24,10 +26,15 @@ HUGE = {"type": "log", "minval": 0, "maxval": 9999, "base": 10}
 SINGLE = {"name": "x", "entrypoint": "python3 train.py", "searcher": {"name": "single", "metric": "loss"}}
 
 
+@functools.cache
+def _read(path: Path) -> list[dict[str, Any]]:
+    return list(yaml.load(path.read_text(), Loader=yaml.CSafeLoader))
+
+
 def _cases(kind: str) -> list[pytest.ParameterSet]:
     found = []
     for path in CASES:
-        for case in yaml.safe_load(path.read_text()):
+        for case in _read(path):
             found += [
                 pytest.param(url, case.get("case"), id=f"{path.stem}: {case['name']}")
                 for url in case.get(kind) or []

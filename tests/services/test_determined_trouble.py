@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
 from nnilite.errors import ConfigError
+from nnilite.platform_http import HttpAnswer, Outage
 from nnilite.service import JobState
 from nnilite.testing import BatchContract, eventually
 from nnilite_determined import _context as contexts
+from nnilite_determined._api import DeterminedApi
+from nnilite_determined._config import DeterminedConfig
+from nnilite_determined._status import in_queue
 from platforms.determined.bench import DeterminedBench, maker
 from platforms.determined.cluster import MISSING_IMAGE
 from platforms.determined.master import Master
@@ -182,3 +187,33 @@ def test_a_trial_without_a_way_to_the_manager_ends_softly_by_determined(open_det
     bench.call(bench.service.cancel(bench.handles[name]))
     assert bench.finish(name).output["stdout"].startswith(b"begun\nsaved\n")
     assert bench.status(name).state is JobState.CANCELED
+
+
+# ------------------------------------------------------------ answers that make no sense
+
+
+def _saying(monkeypatch, content):
+    """An API whose master answers each question with this."""
+    api = DeterminedApi(DeterminedConfig(master="http://there", token="x"), 1.0)
+
+    async def get(path, query=None):
+        return HttpAnswer(200, {}, json.dumps(content).encode(), path)
+
+    monkeypatch.setattr(api, "_get", get)
+    return api
+
+
+async def test_a_list_without_an_end_is_an_outage(monkeypatch):
+    api = _saying(monkeypatch, {"experiments": [{"id": number} for number in range(200)]})
+    with pytest.raises(Outage, match="the same experiments again and again"):
+        await api.experiments({})
+
+
+@pytest.mark.parametrize("allocations", [True, "x", {"a": 1}, [1, None, "x"]])
+async def test_containers_that_are_none_are_left_out(monkeypatch, allocations):
+    assert await _saying(monkeypatch, {"task": {"allocations": allocations}}).allocations("t") == []
+
+
+@pytest.mark.parametrize("summary", [True, "x", [1], 5])
+def test_a_place_in_the_queue_that_makes_no_sense_is_left_out(summary):
+    assert in_queue({"summary": summary, "resourcePool": "gpu"}) == "queued in the resource pool gpu"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nnilite.testing import ServiceContract
+from platforms.contract_cases import BATCH_MATTERS
 from platforms.dlc.bench import DlcBench
 from platforms.dlc.server import NAS, DlcServer
 
@@ -20,6 +21,7 @@ def server(tmp_path):
 
 class TestDlc(ServiceContract):
     every_case = False
+    matters = BATCH_MATTERS
     most_characters = 100_000  # DLC limits a job to 64 kB, keeper included
     has_logs = False  # both streams are in one log, and files go with the pod
 

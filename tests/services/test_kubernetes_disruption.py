@@ -202,8 +202,12 @@ def test_a_pod_whose_node_does_not_answer_is_not_waited_for_for_ever(machinery, 
     run.frozen = False
 
 
+# The tests above read the words of each way; to the manager a pod is taken away with its job or without it.
+RARELY = [pytest.param(way, marks=pytest.mark.long) for way in (delete_pod, preempt, starve)]
+
+
 @only_job
-@pytest.mark.parametrize("way", [drain, delete_pod, preempt, starve, delete_object], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", [drain, delete_object, *RARELY], ids=lambda way: way.__name__)
 def test_an_experiment_tries_it_again_and_says_why(able, cluster, key, nnictl, experiment, way):
     """The whole manager, whose trials report by themselves: the keeper's word comes before the cluster's."""
     config = experiment('test "$NNILITE_ATTEMPT" = 1 || sleep 60; echo 1', maxTrialRetries=2)

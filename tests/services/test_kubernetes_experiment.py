@@ -31,7 +31,7 @@ def create(tmp_path, monkeypatch):
 
     def one(config: Path, kubeconfig: Path, *more: str, code: int = 0) -> str:
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-        return example_runs.create(config, *more, code=code)
+        return example_runs.create(config, *more, code=code, alone=True)
 
     return one
 

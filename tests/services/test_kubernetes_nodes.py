@@ -112,6 +112,13 @@ def test_mpirun_starts_the_ranks_in_both_pods(open_nodes):
     check_meeting(bench.finish(bench.run(words, distributed={**ON_TWO, "launcher": "mpi"}, parameters={"x": 3})))
 
 
+@pytest.mark.timeout(300)
+def test_a_ddp_training_in_two_pods_has_the_losses_of_one_process(start, monkeypatch, cluster, ddp):
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig()))
+    section = {"platform": "kubernetes", "namespace": cluster.namespace, "dockerImage": cluster.image}
+    ddp.check(start(**{**ddp.config(processesPerNode=1), "trainingService": {**section, "nniManagerIp": "127.0.0.1"}}))
+
+
 @EACH
 def test_a_rank_that_fails_in_another_pod_ends_all_and_is_the_reason(open_nodes, cluster):
     bench = open_nodes()

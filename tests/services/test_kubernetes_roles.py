@@ -211,6 +211,7 @@ def test_containers_that_never_ran_have_no_exit_code(open_bench):
     status = bench.wait(name)
     assert (status.state, status.exit_code) == (JobState.FAILED, None)
     assert "its init container early failed" in status.reason
+    eventually(lambda: records(bench, name))
     assert records(bench, name)["worker-0"]["exitCode"] is None
 
 

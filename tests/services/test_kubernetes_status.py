@@ -67,6 +67,13 @@ def test_a_container_without_its_keepers_word(terminated, state, text):
     assert text in found.reason
 
 
+@pytest.mark.parametrize("state", [{"running": {"startedAt": "2026-01-01T00:00:01Z"}}, ended(0), ended(137)])
+def test_the_image_that_a_container_ran_has_its_digest(state):
+    pod = a_pod(state, "Failed" if "terminated" in state else "Running")
+    pod["status"]["containerStatuses"][0]["imageID"] = "docker-pullable://some@sha256:0123"
+    assert of(pod).image == "some@sha256:0123"
+
+
 def test_a_pod_that_was_preempted_is_lost_whatever_its_exit_code():
     disrupted = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]
     assert of(a_pod(ended(143), "Failed", conditions=disrupted)).state is JobState.LOST

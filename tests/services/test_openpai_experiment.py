@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+import nnictl_runs
 from nnilite.config import from_dict
 
 pytestmark = pytest.mark.process
@@ -24,10 +22,10 @@ def nnictl(tmp_path, monkeypatch):
     monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "kept 'here'"))
 
     def one(*words: object, **env: str) -> str:
-        command = [sys.executable, "-m", "nnilite._cli", *map(str, words)]
-        ran = subprocess.run(
-            command, env={**os.environ, **env}, capture_output=True, text=True, timeout=100, check=False
-        )
+        with monkeypatch.context() as patch:
+            for name, value in env.items():
+                patch.setenv(name, value)
+            ran = nnictl_runs.nnictl(*map(str, words))
         assert ran.returncode == 0, ran.stdout + ran.stderr
         return ran.stdout
 

@@ -21,7 +21,7 @@ from nnilite_remote._worker.processes import WorkerRefusal
 # on a machine
 
 
-def attempt(root, number: int, ended: bool = True):
+def attempt(root, number: int | str, ended: bool = True):
     inner = root / "trials" / "t" / str(number) / ".nni"
     inner.mkdir(parents=True)
     if ended:
@@ -51,6 +51,15 @@ def packed(place, *members: tuple[str, bytes | str]) -> str:
                 info.size = len(content)
                 tar.addfile(info, io.BytesIO(content))
     return str(place)
+
+
+def test_a_machine_of_a_further_node_has_lost_it_but_saved_nothing_of_its_attempt(tmp_path):
+    attempt(tmp_path, 1)
+    save(tmp_path)
+    assert found(tmp_path) == (1, False, 1)
+    attempt(tmp_path, "2.1", ended=False)
+    (tmp_path / "trials" / "t" / ".hidden").mkdir()
+    assert found(tmp_path) == (2, True, 1)
 
 
 def test_a_machine_tells_what_it_has_of_a_trial(tmp_path):

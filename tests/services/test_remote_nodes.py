@@ -5,24 +5,36 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnilite.errors import ConfigError, NoCapacity, ServiceError
-from nnilite.service import Handle, Job, ServiceContext
+from nnilite.records import Json
+from nnilite.service import Handle, Job, JobState, ServiceContext
 from nnilite.services.gpu import Gpu
+from nnilite.services.node_places import nodes_of_job
 from nnilite_remote._bookings import Booking, Bookings
 from nnilite_remote._config import MachineConfig, RemoteConfig
+from nnilite_remote._machine import Machine
 from nnilite_remote._machine_choice import HostCandidate, choose_machines
-from nnilite_remote._nodes import LOST, MEMBERS, check_nodes, names_of, parts_of, start_nodes
+from nnilite_remote._machines import Machines
+from nnilite_remote._nodes import LOST, MEMBERS, check_nodes, name_of, parts_of, start_nodes
+from nnilite_remote._pending_commands import PendingCommands
+from nnilite_remote._service import RemoteService
 
 HOSTS = ("a", "b", "c")
 
 
 def find_job(name: str, nodes: int = 2) -> Job:
     return Job(name, "e", name, 0, 0, {"distributed": {"nodes": nodes, "processes": 1, "launcher": "torch"}})
+
+
+def names_of(job: Job) -> list[str]:
+    return [name_of(job.name, node) for node in range(nodes_of_job(job).most)]
 
 
 def hosts_now(bookings: Bookings, gpus: int = 4) -> list[HostCandidate]:
@@ -121,3 +133,33 @@ def test_more_nodes_than_machines_and_shared_slots_are_refused(tmp_path: Path) -
         check_nodes(RemoteConfig(machines), context_with(tmp_path, 4))
     with pytest.raises(ConfigError, match="cannot be used for trials of several nodes; set slots of each machine"):
         check_nodes(RemoteConfig(machines, max_slots=1), context_with(tmp_path, 2))
+
+
+def test_an_experiment_of_several_nodes_takes_no_shared_slots_later_either(tmp_path: Path) -> None:
+    machines = [MachineConfig(host=host, user="u") for host in HOSTS]
+    with pytest.raises(ConfigError, match="cannot be used for trials of several nodes"):
+        RemoteService("remote", RemoteConfig(machines), context_with(tmp_path, 2)).share_slots(2, None)
+    RemoteService("remote", RemoteConfig(machines), context_with(tmp_path, 1)).share_slots(2, None)
+
+
+@pytest.mark.parametrize(
+    "answer", [7, [], [7], [None], [{}], [{"state": "x"}], [{"state": []}], [{"state": "RUNNING"}] * 2]
+)
+async def test_a_machine_whose_answers_mean_nothing_concerns_no_other(tmp_path: Path, answer: list[Json]) -> None:
+    async def statuses(jobs: list[Json]) -> list[Json]:
+        return list(answer)
+
+    machine = SimpleNamespace(up=True, title="bad", attempts=SimpleNamespace(statuses=statuses))
+    config = RemoteConfig([MachineConfig(host="a", user="u")])
+    machines = Machines(config, context_with(tmp_path, 1), PendingCommands(tmp_path / "owed.json"))
+    machines._known["a"] = cast("Machine", machine)
+    found = await machines.statuses("a", [{"job": "j", "machine": "a"}])
+    assert (found["j"].state, found["j"].host) == (JobState.UNKNOWN, "bad")
+
+
+def test_an_elastic_job_begins_with_the_machines_that_are_free_if_they_are_enough(tmp_path: Path) -> None:
+    bookings = Bookings(tmp_path / "jobs.json")
+    assert begin(bookings, find_job("first", 1))
+    assert [one.key for one in choose_machines(hosts_now(bookings), 4, frozenset(), 3, fewest=1)] == ["b", "c"]
+    with pytest.raises(NoCapacity, match="has 2 of 3 machines"):
+        choose_machines(hosts_now(bookings), 4, frozenset(), 4, fewest=3)

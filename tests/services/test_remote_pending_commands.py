@@ -123,6 +123,23 @@ async def test_a_fault_of_ours_sets_a_machine_aside_and_it_is_tried_again(tmp_pa
     assert "KeyError" in caplog.text
 
 
+async def test_a_machine_that_loses_the_code_again_and_again_gets_no_trials_for_a_while(tmp_path, monkeypatch):
+    box, sent = machine(tmp_path), []
+
+    async def send(name, *_):
+        assert box.avoided
+        sent.append(name)
+
+    monkeypatch.setattr(box._session, "upload", send)
+    await box.send_code_again()
+    assert (box.avoided, sent) == ("", ["keeper", tmp_path.name])
+    await box.send_code_again()
+    assert (box.avoided, len(sent)) == ("has lost the code again and again", 4)
+    monkeypatch.setattr("nnilite_remote._machine._AVOID_S", 0.0)
+    await box.send_code_again()
+    assert box.avoided == ""
+
+
 async def test_the_command_that_cleans_up_by_hand_names_the_folder_as_the_shell_there_finds_it(tmp_path):
     command = machine(tmp_path, remote_directory="~/my trials").left_behind("EXP")
     assert "ssh box 'rm -r '\"'\"'my trials/EXP'\"'\"''" in command

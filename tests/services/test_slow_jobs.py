@@ -43,16 +43,18 @@ def _watch(handle: dict[str, Any]) -> SimpleNamespace:
     return SimpleNamespace(name=handle["job"], over=False, handle=handle, status=partial(_status, handle))
 
 
+_stop = threading.Event()  # until then a job of Kubernetes does not answer
+
+
 def _kubernetes() -> dict[str, Any]:
     known = SimpleNamespace(check_fresh=lambda _: None)
-    stop = threading.Event()
 
     async def in_thread(call: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.to_thread(call, *arguments)
 
     def status(opened: object, handle: dict[str, Any]) -> JobStatus:
         if handle["id"] == "0":
-            stop.wait(2)
+            _stop.wait(60)
         return RUNNING
 
     return {"_now": lambda: SimpleNamespace(known=known), "_in_thread": in_thread, "_status": status}
@@ -73,12 +75,14 @@ PLATFORMS: dict[type, dict[str, Any]] = {
 @pytest.mark.parametrize("platform", PLATFORMS, ids=lambda one: one.__name__)
 def test_a_job_that_does_not_answer_is_unknown_and_holds_up_no_other(platform: type) -> None:
     service = platform.__new__(platform)
-    vars(service).update(PLATFORMS[platform], _turns=JobTurns(limit_s=0.2))
+    vars(service).update(PLATFORMS[platform], _turns=JobTurns(limit_s=1.0))
+    _stop.clear()
 
     async def poll() -> list[JobStatus]:
         try:
-            return await asyncio.wait_for(service.poll(HANDLES), 1.5)
+            return await asyncio.wait_for(service.poll(HANDLES), 30)
         finally:
+            _stop.set()
             await service._turns.close()
 
     first, second = asyncio.run(poll())

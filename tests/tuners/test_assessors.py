@@ -350,6 +350,29 @@ def test_auto_waits_for_a_trial_that_could_still_gain_as_much_as_another_one_did
     assert stopped_at(assessor, "late", late) == 13
 
 
+def test_auto_waits_for_a_trial_that_gets_there_at_its_own_pace():
+    steady = [0.05 * (k + 1) for k in range(20)]
+    assert stopped_at(started_auto(), "steady", steady) is None
+    assert stopped_at(started_auto(), "too slow", [value / 2 for value in steady]) is not None
+
+
+def test_auto_trusts_the_largest_gain_of_many_trials_more_than_that_of_few():
+    few, many = made("Auto"), made("Auto")
+    for assessor, count in ((few, 4), (many, 40)):
+        for trial in range(count):
+            completed(assessor, str(trial), [0.5] * 10 + [1.0] * 10)
+    behind = [0.4] * 20
+    assert stopped_at(many, "behind", behind) == 2
+    assert stopped_at(few, "behind", behind) == 11
+
+
+def test_auto_judges_no_trial_before_a_twentieth_of_its_results():
+    assessor = made("Auto")
+    for trial in range(5):
+        completed(assessor, str(trial), [1.0] * 100)
+    assert stopped_at(assessor, "poor", [0.1] * 100) == 5
+
+
 def test_auto_minimizes_as_it_maximizes():
     up, down = started_auto(), made("Auto", optimize_mode="minimize")
     for trial in range(5):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from nnilite import Search
 from nnilite._plugins.lookup import tuner_class
@@ -17,9 +19,9 @@ from nnilite.space import SearchSpace
 from nnilite.tuner import Call, CallKind
 from nnilite.tuning.class_args import construct
 from nnilite.tuning.cube import Cube
-from nnilite_optuna import AutoTuner, _auto
+from nnilite_optuna import AutoTuner, _auto, _bayes, _belief
 from nnilite_optuna._auto import choose
-from nnilite_optuna._bayes import log_improvement
+from nnilite_optuna._bayes import BayesTuner, log_improvement
 from nnilite_optuna._fronts import find_front, make_gain
 from nnilite_optuna._matern import MaternProcess, likeliest
 from nnilite_optuna._success import Success, log_below
@@ -105,16 +107,76 @@ def test_it_says_what_it_chose_and_why(caplog):
     assert f"after 0 results, {tuner.explain_choice()}" in caplog.text
 
 
-@pytest.mark.parametrize("name", ["Auto", "GP", "Metis", "SMAC", "DNGO", "TPE"])
-def test_sixteen_at_once_are_not_nearly_alike(name):
-    tuner = construct(tuner_class(name), {"optimize_mode": "minimize", "seed": 3})
+@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("name", ["Auto", "GP", "Metis", "SMAC", "DNGO", "TPE", "CMAES"])
+def test_sixteen_at_once_are_not_nearly_alike_while_one_in_five_fails(name, seed):
+    tuner = construct(tuner_class(name), {"optimize_mode": "minimize", "seed": seed})
     tuner.update_search_space(NUMBERS)
-    searched(tuner, 25)
-    cube = Cube(tuner.space)
-    together = [tuner.generate_parameters(number) for number in range(25, 41)]
-    rows = cube.positions([tuner.space.flatten(parameters) for parameters in together])
-    gaps = [float(np.linalg.norm(one - other)) for one, other in itertools.combinations(rows, 2)]
-    assert min(gaps) > 0.01
+    luck, cube, running = random.Random(seed), Cube(tuner.space), {}
+    for number in range(60):
+        running[number] = tuner.generate_parameters(number)
+        if len(running) < 16:
+            continue
+        rows = cube.positions([tuner.space.flatten(parameters) for parameters in running.values()])
+        gaps = [float(np.linalg.norm(one - other)) for one, other in itertools.combinations(rows, 2)]
+        assert min(gaps) > 0.01
+        ended = luck.choice(sorted(running))
+        parameters = running.pop(ended)
+        if luck.random() > 0.2:
+            tuner.receive_trial_result(ended, parameters, loss(parameters))
+        tuner.trial_end(ended, True)
+
+
+@pytest.mark.parametrize("objectives", [None, {"a": "minimize", "b": "minimize"}])
+def test_what_many_begin_with_covers_each_parameter_evenly_and_does_not_crowd_at_the_ends(objectives):
+    space = {f"x{k}": {"_type": "uniform", "_value": [0, 16]} for k in range(6)}
+    for seed in range(4):
+        tuner = AutoTuner("minimize", seed=seed, objectives=objectives)
+        tuner.update_search_space(space)
+        begun = [tuner.generate_parameters(number) for number in range(16)]
+        for name in space:
+            cells = [int(parameters[name]) for parameters in begun[1:]]  # the first one runs alone
+            assert len(set(cells)) == 15
+        again = AutoTuner("minimize", seed=seed, objectives=objectives)
+        again.update_search_space(space)
+        assert [again.generate_parameters(number) for number in range(16)] == begun
+
+
+def test_what_many_begin_with_obeys_constraints_and_comes_once():
+    tuner = AutoTuner("minimize", seed=1)
+    tuner.constraints = ("x0 + x1 <= 3",)
+    tuner.update_search_space(CELLS)
+    begun = [tuner.generate_parameters(number) for number in range(30)]
+    assert all(one["x0"] + one["x1"] <= 3 for one in begun)
+    assert len({json.dumps(one, sort_keys=True) for one in begun}) == 30
+
+
+def test_the_process_computes_by_one_thread(monkeypatch):
+    _bayes._find_libraries.cache_clear()  # in a process of tests, others are loaded later
+    libraries, best = [], BayesTuner._best
+    monkeypatch.setattr(BayesTuner, "_best", lambda *args: libraries.extend(threadpool_info()) or best(*args))
+    tuner = AutoTuner("minimize", seed=1)
+    tuner.update_search_space(NUMBERS)
+    with threadpool_limits(limits=2):
+        searched(tuner, 8)
+    assert {library["num_threads"] for library in libraries} == {1}
+
+
+def test_no_proposal_waits_for_the_fits_of_all_objectives(monkeypatch):
+    goals = dict.fromkeys("abc", "minimize")
+    tuner = AutoTuner(objectives=goals, seed=1)
+    tuner.update_search_space(NUMBERS)
+    luck = random.Random(1)
+    known = [{name: luck.uniform(-5, 5) for name in NUMBERS} for _ in range(45)]
+    tuner.import_data([{"parameter": p, "value": dict(zip("abc", p.values(), strict=True))} for p in known])
+    tuner.generate_parameters(0)
+    fits = []
+    monkeypatch.setattr(_belief, "likeliest", lambda *args: fits.append(number) or likeliest(*args))
+    for number in range(1, 9):
+        parameters = tuner.generate_parameters(number)
+        tuner.receive_trial_result(number, parameters, dict(zip("abc", parameters.values(), strict=True)))
+        tuner.trial_end(number, True)
+    assert max(Counter(fits).values()) == 2  # losses bent, and not
 
 
 CELLS = {f"x{k}": {"_type": "randint", "_value": [0, 5]} for k in range(3)}

@@ -6,10 +6,7 @@ Where ours differ on purpose, docs/explanation/what-differs-from-nni.md says why
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,70 +15,17 @@ import pytest
 
 import nni_answers
 from learning_curves import SHAPES
-from nnilite._keeper import SHIM
+from nni_comparison import DRAWS, NUMBERS, SPACE, Answers, count_ends, find_far_columns
 from real_nni import need_python
 
 pytestmark = [pytest.mark.process, pytest.mark.real, pytest.mark.timeout(900)]
-DRAWS = 2000
-CHOICES = ["a", "b", "c", "d"]
-NUMBERS = {
-    "numbers": {"_type": "choice", "_value": [1, 2, 4, 8]},
-    "randint": {"_type": "randint", "_value": [-2, 9]},
-    "uniform": {"_type": "uniform", "_value": [-1.0, 3.0]},
-    "quniform": {"_type": "quniform", "_value": [0.0, 10.0, 2.5]},
-    "quniform with odd ends": {"_type": "quniform", "_value": [2.0, 10.0, 5.0]},
-    "loguniform": {"_type": "loguniform", "_value": [0.0001, 10.0]},
-    "qloguniform": {"_type": "qloguniform", "_value": [1.0, 100.0, 3.0]},
-}
-SPACE = {
-    **NUMBERS,
-    "texts": {"_type": "choice", "_value": CHOICES},
-    "normal": {"_type": "normal", "_value": [1.0, 2.0]},
-    "qnormal": {"_type": "qnormal", "_value": [1.0, 5.0, 2.0]},
-    "lognormal": {"_type": "lognormal", "_value": [0.0, 1.0]},
-    "qlognormal": {"_type": "qlognormal", "_value": [0.0, 1.0, 0.5]},
-}
 STEPPED = ("quniform", "quniform with odd ends", "qloguniform")
 FEW = {"Random": [0], "TPE": ["minimize", 0, {"n_startup_jobs": DRAWS + 1}], "Evolution": ["maximize", DRAWS]}
 
 
-class Answers:
-    """Asks NNI's program and ours the same questions."""
-
-    def __init__(self, python: Path) -> None:
-        self._theirs = self._start(str(python), {})
-        self._ours = self._start(sys.executable, {"PYTHONPATH": str(SHIM)})
-
-    @staticmethod
-    def _start(python: str, more: dict[str, str]) -> subprocess.Popen[str]:
-        variables = {**os.environ, **more}
-        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        return subprocess.Popen([python, nni_answers.__file__], **pipes, text=True, env=variables)
-
-    def ask(self, question: str, *arguments: Any) -> tuple[Any, Any]:
-        """Return NNI's answer and ours."""
-        for program in (self._theirs, self._ours):
-            assert program.stdin
-            program.stdin.write(json.dumps([question, *arguments]) + "\n")
-            program.stdin.flush()
-        return self._read(self._theirs), self._read(self._ours)
-
-    @staticmethod
-    def _read(program: subprocess.Popen[str]) -> Any:
-        assert program.stdout
-        for line in program.stdout:
-            if line.startswith(nni_answers.MARK):  # NNI prints, too
-                return json.loads(line.removeprefix(nni_answers.MARK))
-        raise AssertionError(f"{program.args} has ended")
-
-    def close(self) -> None:
-        for program in (self._theirs, self._ours):
-            program.communicate(timeout=60)
-
-
 @pytest.fixture(scope="module")
-def answers() -> Iterator[Answers]:
-    found = Answers(need_python())
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
+    found = Answers(need_python(), tmp_path_factory.mktemp("answers"))
     yield found
     found.close()
 
@@ -94,16 +38,72 @@ OTHER_DEFAULTS = {
     "Evolution": {"population_size": 16},
     "GP": {"selection_num_warm_up": 2000},
 }
-NOT_INSTALLED = ("DNGO", "SMAC")
-"""NNI's need packages that no present Python installs: pybnn, and NNI's own builds of SMAC and ConfigSpace."""
 
 
-@pytest.mark.parametrize("name", sorted({**nni_answers.TUNERS, **nni_answers.ASSESSORS}.keys() - set(NOT_INSTALLED)))
+@pytest.mark.parametrize("name", sorted([*nni_answers.TUNERS, *nni_answers.ASSESSORS]))
 def test_constructors_take_nnis_arguments_in_the_same_order_with_the_same_defaults(answers: Answers, name: str) -> None:
     theirs, ours = answers.ask("list_arguments", name)
     other = OTHER_DEFAULTS.get(name, {})
     assert ours[: len(theirs)] == [[known, other.get(known, default)] for known, default in theirs]
     assert {known for known, _ in ours[len(theirs) :]} <= {"seed", "optimize_mode"}
+
+
+DOCUMENTED: dict[str, list[dict[str, Any]]] = {
+    "TPE": [
+        {"optimize_mode": "minimize", "seed": 12345},
+        *(
+            {"tpe_args": {"constant_liar_type": liar, "n_startup_jobs": 10, "n_ei_candidates": 20}}
+            for liar in ("best", "worst", "mean", None)
+        ),
+        {"tpe_args": {"linear_forgetting": 100, "prior_weight": 0, "gamma": 0.5}},
+    ],
+    "Random": [{"seed": 3}, {"optimize_mode": "minimize", "seed": None}],
+    "GridSearch": [{}, {"optimize_mode": "maximize"}],
+    "Batch": [{}],
+    "Evolution": [{"optimize_mode": "minimize", "population_size": 100}],
+    "Hyperopt": [
+        {
+            "algorithm_name": "anneal",
+            "optimize_mode": "maximize",
+            "parallel_optimize": True,
+            "constant_liar_type": liar,
+        }
+        for liar in ("min", "max", "mean")
+    ],
+    "GP": [
+        {"utility": utility, "kappa": 5.0, "xi": 0.0, "nu": 2.5, "alpha": 1e-6, "cold_start_num": 10}
+        for utility in ("ei", "ucb", "poi")
+    ]
+    + [{"selection_num_warm_up": 100000, "selection_num_starting_points": 250}],
+    "Metis": [
+        {"no_resampling": False, "no_candidates": True, "selection_num_starting_points": 60},
+        {"cold_start_num": 5, "exploration_probability": 0.5, "optimize_mode": "minimize"},
+    ],
+    "PBT": [
+        {"all_checkpoint_dir": "/tmp", "population_size": 4, "factor": 0.3},
+        {"resample_probability": 0.5, "fraction": 0.3, "optimize_mode": "minimize"},
+    ],
+    "Hyperband": [
+        {"optimize_mode": "minimize", "R": 100, "eta": 3, "exec_mode": mode} for mode in ("serial", "parallelism")
+    ],
+    "BOHB": [
+        {"min_budget": 1, "max_budget": 27, "eta": 3, "min_points_in_model": 7, "top_n_percent": 15},
+        {"num_samples": 64, "random_fraction": 0.33, "bandwidth_factor": 3.0, "min_bandwidth": 0.001},
+    ],
+    "DNGO": [
+        {"optimize_mode": "minimize", "sample_size": 100, "trials_per_update": 10, "num_epochs_per_training": 50},
+    ],
+    "SMAC": [{"optimize_mode": "minimize", "config_dedup": True}],
+    "Medianstop": [{"optimize_mode": "minimize", "start_step": 5}],
+    "Curvefitting": [{"epoch_num": 20, "start_step": 6, "threshold": 0.9, "gap": 2}],
+}
+"""The classArgs that NNI's reference describes, with the values that it names."""
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_all_documented_arguments_are_taken(answers: Answers, name: str) -> None:
+    told = [answers.ask("build", name, arguments) for arguments in DOCUMENTED[name]]
+    assert told == [(True, True)] * len(told)
 
 
 # ------------------------------------------------------------ assessors
@@ -153,23 +153,6 @@ def test_curvefitting_stops_a_poor_curve_of_which_nnis_has_no_forecast(answers: 
 # ------------------------------------------------------------ draws
 
 
-def find_far_columns(theirs: list[Any], ours: list[Any], space: dict[str, Any]) -> dict[str, float]:
-    """By name, the columns whose distributions differ, by the test of Kolmogorov and Smirnov."""
-    from scipy.stats import ks_2samp
-
-    far = {}
-    for name, about in space.items():
-        columns = [[_as_number(about, one[name]) for one in draws] for draws in (theirs, ours)]
-        chance = ks_2samp(*columns, method="asymp").pvalue
-        if chance < 1e-4:
-            far[name] = chance
-    return far
-
-
-def _as_number(about: Any, value: Any) -> float:
-    return float(about["_value"].index(value)) if about["_type"] == "choice" else float(value)
-
-
 @pytest.mark.parametrize("name", ["Random", "Evolution"])
 def test_two_thousand_draws_of_each_kind_are_distributed_as_nnis(answers: Answers, name: str) -> None:
     theirs, ours = answers.ask("draw", name, FEW[name], SPACE, DRAWS)
@@ -186,8 +169,8 @@ def test_anneal_begins_with_draws_that_are_distributed_as_nnis(answers: Answers)
 @pytest.mark.long
 def test_anneal_goes_on_as_nnis_from_the_same_results(answers: Answers) -> None:
     """Where NNI's keeps the type: what-differs-from-nni.md names the others."""
-    space = {name: SPACE[name] for name in ("uniform", "loguniform", "texts")}
-    values = [(-0.9, 5.0, "a"), (2.9, 0.0002, "c"), (0.3, 0.1, "b")]  # near to both ends
+    space = {name: SPACE[name] for name in ("uniform", "loguniform", "qloguniform", "texts")}
+    values = [(-0.9, 5.0, 99.0, "a"), (2.9, 0.0002, 3.0, "c"), (0.3, 0.1, 12.0, "b")]  # near to both ends
     results = [
         {"parameter": dict(zip(space, one, strict=True)), "value": loss} for loss, one in enumerate(values, start=1)
     ]
@@ -195,17 +178,46 @@ def test_anneal_goes_on_as_nnis_from_the_same_results(answers: Answers) -> None:
     assert find_far_columns(theirs, ours, space) == {}
 
 
-def test_gp_begins_with_draws_that_are_distributed_as_nnis(answers: Answers) -> None:
-    theirs, ours = answers.ask("draw", "GP", [], NUMBERS, DRAWS)
+@pytest.mark.parametrize("name", ["GP", "DNGO"])
+def test_models_begin_with_draws_that_are_distributed_as_nnis(answers: Answers, name: str) -> None:
+    theirs, ours = answers.ask("draw", name, [], NUMBERS, DRAWS)
     assert find_far_columns(theirs, ours, NUMBERS) == {}
+
+
+def test_pbt_begins_with_draws_that_are_distributed_as_nnis(answers: Answers, tmp_path: Path) -> None:
+    theirs, ours = answers.ask("draw", "PBT", ["maximize", str(tmp_path), DRAWS], SPACE, DRAWS)
+    assert (len(theirs), len(ours)) == (DRAWS, DRAWS)
+    assert find_far_columns(theirs, ours, SPACE) == {}
+
+
+def test_metis_begins_with_draws_that_are_distributed_as_nnis_but_for_steps(answers: Answers) -> None:
+    space = {name: SPACE[name] for name in ("numbers", "randint", "uniform", "quniform")}
+    theirs, ours = answers.ask("draw", "Metis", [], space, DRAWS)
+    assert set(find_far_columns(theirs, ours, space)) <= {"quniform"}
+    assert count_ends(theirs, ours) == pytest.approx([2 / 5, 1 / 4], abs=0.05)
+
+
+def test_hyperband_draws_as_nnis(answers: Answers) -> None:
+    theirs, ours = answers.ask("draw_budgets", "Hyperband", ["maximize", 1, 3], {**SPACE, "x": SPACE["uniform"]}, DRAWS)
+    assert find_far_columns(theirs, ours, SPACE) == {}
+
+
+# NNI's goes through all earlier trials at each draw: twice as many draws take it four times as long.
+@pytest.mark.parametrize("count", [DRAWS // 2, pytest.param(DRAWS, marks=pytest.mark.long)])
+def test_bohb_begins_with_draws_that_are_distributed_as_nnis(answers: Answers, count: int) -> None:
+    """Of the types that NNI's BOHB takes; it fails with the normal ones, and with steps that do not fit the range."""
+    space = {name: SPACE[name] for name in ("texts", "numbers", "randint", "uniform", "quniform", "loguniform")}
+    all_at_random = ["maximize", 1, 1, 3, 7, 15, 64, 1.0]
+    theirs, ours = answers.ask("draw_budgets", "BOHB", all_at_random, {**space, "x": SPACE["uniform"]}, count)
+    assert set(find_far_columns(theirs, ours, space)) <= {"quniform"}
+    assert count_ends(theirs, ours) == pytest.approx([2 / 5, 1 / 4], abs=0.05)
 
 
 @pytest.mark.long  # both go through all trials that run at each draw
 def test_tpe_draws_as_nnis_but_for_steps_which_are_equally_likely(answers: Answers) -> None:
     theirs, ours = answers.ask("draw", "TPE", FEW["TPE"], SPACE, DRAWS)
     assert set(find_far_columns(theirs, ours, SPACE)) <= set(STEPPED)
-    ends = [sum(one["quniform"] in (0.0, 10.0) for one in draws) / DRAWS for draws in (theirs, ours)]
-    assert ends == pytest.approx([1 / 4, 2 / 5], abs=0.05)  # of five steps, two are ends
+    assert count_ends(theirs, ours) == pytest.approx([1 / 4, 2 / 5], abs=0.05)
 
 
 @pytest.mark.parametrize(
@@ -216,6 +228,7 @@ def test_tpe_draws_as_nnis_but_for_steps_which_are_equally_likely(answers: Answe
         ("Evolution", ["maximize", 4], True),
         ("GP", [], True),
         ("Metis", [], True),
+        ("DNGO", [], True),
         ("Hyperopt", ["anneal"], True),
     ],
 )
@@ -224,7 +237,32 @@ def test_a_finite_space_ends_where_some_of_nnis_repeat(
 ) -> None:
     theirs, ours = answers.ask("exhaust", name, arguments, {"x": {"_type": "choice", "_value": [1, 2, 3]}}, 8)
     assert (len(theirs) == 8, theirs[-1] == "NoMoreTrialError") == (repeats, not repeats)
-    assert (sorted(ours[:-1]), ours[-1]) == ([1, 2, 3], "NoMoreTrialError")
+    assert (sorted(one["x"] for one in ours[:-1]), ours[-1]) == ([1, 2, 3], "NoMoreTrialError")
+
+
+def test_batch_proposes_the_same_one_after_the_other(answers: Answers) -> None:
+    known = [{"x": 1, "y": "a"}, {"x": 1, "y": "b"}, {"x": 2}]
+    space = {"combine_params": {"_type": "choice", "_value": known}}
+    assert answers.ask("exhaust", "Batch", [], space, 8) == ([*known, "NoMoreTrialError"],) * 2
+
+
+def test_grid_search_proposes_the_same_points_round_by_round(answers: Answers) -> None:
+    space = {name: SPACE[name] for name in ("texts", "uniform", "loguniform", "normal", "lognormal")}
+    theirs, ours = answers.ask("exhaust", "GridSearch", [], space, 4 * 3**4)
+    first = [sorted(map(_as_text, told[:4])) for told in (theirs, ours)]
+    second = [sorted(map(_as_text, told[4:])) for told in (theirs, ours)]
+    assert (first[0], second[0]) == (first[1], second[1])
+
+
+def test_grid_search_lists_a_finite_space_in_nnis_order(answers: Answers) -> None:
+    space = {name: SPACE[name] for name in ("texts", "numbers", "randint")}
+    theirs, ours = answers.ask("exhaust", "GridSearch", [], space, 200)
+    assert ours == theirs
+    assert len(ours) == 4 * 4 * 11 + 1
+
+
+def _as_text(parameters: dict[str, Any]) -> str:
+    return json.dumps({name: round(one, 9) if isinstance(one, float) else one for name, one in parameters.items()})
 
 
 # ------------------------------------------------------------ schedules
@@ -244,12 +282,12 @@ def test_a_finite_space_ends_where_some_of_nnis_repeat(
     ids=str,
 )
 def test_budgets_come_in_nnis_order_and_the_best_go_on(answers: Answers, name: str, arguments: list[Any]) -> None:
-    theirs, ours = answers.ask("follow_schedule", name, arguments, 120)
-    assert [budget for budget, _ in ours] == [budget for budget, _ in theirs]
+    theirs, ours = answers.ask("draw_budgets", name, arguments, {"x": SPACE["uniform"]}, 120)
+    assert [one["TRIAL_BUDGET"] for one in ours] == [one["TRIAL_BUDGET"] for one in theirs]
     assert [_find_repeats(trials) for trials in (theirs, ours)] == [_find_repeats(theirs)] * 2
 
 
-def _find_repeats(trials: list[list[float]]) -> list[bool]:
+def _find_repeats(trials: list[Any]) -> list[bool]:
     """Whether the parameters of each trial have run before, with a smaller budget."""
-    values = [value for _, value in trials]
+    values = [one["x"] for one in trials]
     return [value in values[:place] for place, value in enumerate(values)]

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
+from optuna.samplers import TPESampler
 
 from call_counts import count_calls
 from nnilite._plugins.lookup import tuner_class
@@ -21,6 +22,7 @@ from nnilite.errors import ConfigError, NoMoreTrialError, SpaceError
 from nnilite.tuner import Call
 from nnilite.tuning.class_args import construct
 from nnilite.tuning.learning import PointState
+from nnilite_optuna import _tpe
 from nnilite_sklearn._surrogate import SurrogateTuner
 
 NESTED = {
@@ -280,7 +282,7 @@ def test_a_finite_space_is_explored_once_and_then_ends(name):
     assert tuner.generate_multiple_parameters([21, 22]) == []
 
 
-@pytest.mark.parametrize("trials", [300, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("trials", [100, pytest.param(10_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_replay_of_thousands_of_trials_thinks_of_none_of_them(name, trials):
     """To propose anew for each would take a model minutes."""
@@ -467,3 +469,30 @@ def test_anneal_keeps_its_window_as_wide_at_an_end_of_the_range():
 def test_arguments_that_nni_once_had_are_answered_with_what_became_of_them(name: str, answer: str) -> None:
     with pytest.raises(ConfigError, match=f"TPETuner has no such argument; .*{answer}"):
         construct(tuner_class("TPE"), {name: "min"})
+
+
+def proposals_of_tpe(space: dict, args: dict) -> list[dict]:
+    """Of a search with six at once, in which trials fail, have no number, equal another one, and break a limit."""
+    tuner = construct(tuner_class("TPE"), {"seed": 4, "tpe_args": args})
+    tuner.result_constraints = ("delay <= 0.8",)
+    tuner.update_search_space(space)
+    luck, found, running = random.Random(1), [], []
+    for number in range(60):
+        found.append(tuner.generate_parameters(number))
+        running.append((number, found[-1]))
+        if len(running) == 6:
+            ended, parameters = running.pop(luck.randrange(6))
+            value = round(abs(parameters["x"]), luck.choice([0, 9])) if luck.random() > 0.1 else math.nan
+            if luck.random() > 0.1:
+                tuner.receive_trial_result(ended, parameters, {"default": value, "delay": luck.random()})
+            tuner.trial_end(ended, True)
+    return found
+
+
+@pytest.mark.parametrize("args", [{}, {"multivariate": False}, {"gamma": 0.5, "constant_liar_type": None}], ids=str)
+@pytest.mark.parametrize("space", [NESTED, FLAT], ids=["nested", "flat"])
+def test_what_tpe_remembers_of_trials_changes_no_proposal(monkeypatch, space, args):
+    ours = proposals_of_tpe(space, args)
+    plain = lambda: lambda always, **arguments: TPESampler(**arguments)  # noqa: E731
+    monkeypatch.setattr(_tpe, "get_remembering_tpe", plain)
+    assert proposals_of_tpe(space, args) == ours

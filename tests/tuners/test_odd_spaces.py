@@ -72,9 +72,18 @@ def test_all_of_them_together_give_parameters_within_them(name: str, tmp_path: P
     assert [SearchSpace.parse(ODD).contains(parameters) for parameters in found] == [None] * COUNT
 
 
+LAYER = {"layer_choice": ["conv", "pool"], "optional_inputs": ["out1"], "optional_input_size": 1}
+
+
 @pytest.mark.parametrize("name", TUNERS)
-def test_a_range_without_any_value_is_refused(name: str) -> None:
-    with pytest.raises(SpaceError, match="randint leaves out high"):
-        construct(tuner_class(name), TUNERS[name]).update_search_space(
-            {"nothing": {"_type": "randint", "_value": [0, 0]}}
-        )
+@pytest.mark.parametrize(
+    ("parameter", "told"),
+    [
+        ({"_type": "randint", "_value": [0, 0]}, "randint leaves out high"),
+        ({"_type": "mutable_layer", "_value": {"layer_1": LAYER}}, "'mutable_layer' is for architecture search"),
+    ],
+    ids=["a range without any value", "layers of a network"],
+)
+def test_what_nnis_tuners_fail_with_is_refused(name: str, parameter: dict[str, Any], told: str) -> None:
+    with pytest.raises(SpaceError, match=told):
+        construct(tuner_class(name), TUNERS[name]).update_search_space({"nothing": parameter})

@@ -56,6 +56,25 @@ def test_only_installed_tuners_are_tried_out_before_the_start(folder: Path) -> N
     assert found == [True, True, False, False, False]
 
 
+@pytest.mark.parametrize(("name", "place"), [("random", "nnilite_basic.RandomTuner"), ("Lucky", ""), ("TPETuner", "")])
+def test_only_installed_tuners_have_a_place_by_their_own_names(folder: Path, name: str, place: str) -> None:
+    run(["algo", "register", "--meta", meta(folder)])
+    assert lookup.place(lookup.TUNERS, name) == place
+    assert lookup.class_at(lookup.TUNERS, name, place) is lookup.tuner_class(name)
+
+
+def test_a_class_is_found_at_its_place_without_a_look_at_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "installed", lambda: pytest.fail("it looks"))
+    assert lookup.class_at(lookup.TUNERS, "Random", "nnilite_basic.RandomTuner").__name__ == "RandomTuner"
+
+
+@pytest.mark.parametrize("place", ["nnilite_basic.Gone", "gone.Gone", "nnilite.tuner.Call"])
+def test_a_place_at_which_no_tuner_is_does_not_hide_the_installed_one(place: str) -> None:
+    assert lookup.class_at(lookup.TUNERS, "Random", place) is lookup.tuner_class("Random")
+    with pytest.raises(PluginError, match="no tuner 'Gone'"):
+        lookup.class_at(lookup.TUNERS, "Gone", place)
+
+
 def test_the_arguments_of_a_tuner_are_shown_with_their_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["algo", "show", "NSGA2", "--json"]) == 0
     arguments = json.loads(capsys.readouterr().out)["classArgs"]

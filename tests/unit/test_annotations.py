@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import yaml
 
 from nnilite._cli.nnictl import run
 from nnilite._nni.annotations import expand
+from nnilite._nni.program_text import ProgramText
 from nnilite.config import load
 from nnilite.errors import ConfigError
 from nnilite.space import SearchSpace
@@ -241,3 +243,56 @@ def test_a_config_of_that_name_is_not_replaced(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "code").mkdir()
     assert run(["config", "expand", str(tmp_path / "config.yml")]) == 4
     assert "config-expanded.yml exists already; rename or remove it." in capsys.readouterr().err
+
+
+def test_a_program_behind_a_link_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "config.yml").write_text(PRESENT)
+    (tmp_path / "own.py").write_text(PROGRAM)
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/trial.py").symlink_to("../own.py")
+    (tmp_path / "code/zero.py").symlink_to("/dev/zero")
+    (tmp_path / "own.json").write_text("{}")
+    (tmp_path / "code/search_space.json").symlink_to("../own.json")
+    (tmp_path / "code/again.py").symlink_to("trial.py")
+    assert run(["config", "expand", str(tmp_path / "config.yml")]) == 0
+    assert ((tmp_path / "own.py").read_text(), (tmp_path / "own.json").read_text()) == (PROGRAM, "{}")
+    made = tmp_path / "code-expanded"
+    assert "nni.report_final_result" in (made / "trial.py").read_text()
+    assert "@nni" not in (made / "trial.py").read_text()
+    assert (made / "again.py").read_text() == (made / "trial.py").read_text()
+
+
+def test_a_pipe_in_the_code_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.yml").write_text(PRESENT)
+    (tmp_path / "code").mkdir()
+    os.mkfifo(tmp_path / "code/pipe")
+    assert run(["config", "expand", str(tmp_path / "config.yml")]) == 1
+    assert f"{tmp_path / 'code/pipe'} cannot be copied: " in capsys.readouterr().err
+    assert not (tmp_path / "code-expanded").exists()
+
+
+REPORTS = '"""@nni.report_final_result(x)"""\n'
+
+
+_TAKEN_BY_310 = pytest.mark.skipif(sys.version_info < (3, 11), reason="the parser of Python 3.10 takes it")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(f"x={'1+' * 100_000}1\n{REPORTS}", id="sum", marks=_TAKEN_BY_310),
+        pytest.param(f"x=a{'.b' * 100_000}\n{REPORTS}", id="attributes", marks=_TAKEN_BY_310),
+        pytest.param(f'"""@nni.variable(nni.choice({"-" * 20_000}1), name=x)"""\nx=1\n', id="minus"),
+        pytest.param(f"# coding: zip\n{REPORTS}", id="coding"),
+    ],
+)
+def test_a_program_that_no_parser_takes_is_named(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^t\.py"):
+        expand(text.encode(), "t", "t.py")
+
+
+def test_many_annotations_are_read_in_proportion_to_their_number() -> None:
+    pair = '"""@nni.variable(nni.uniform(0,1), name=x)"""\nx=1\n'
+    lines = ProgramText.parse((pair * 3).encode())
+    assert lines._starts is lines._starts  # they are found once, not once for each annotation
+    assert expand((pair * 3).encode(), "t", "t.py").text.count(b"get_next_parameter") == 3

@@ -43,12 +43,13 @@ def test_equal_values_can_be_drawn() -> None:
 
 
 SMALL = {
-    "packing": (2, 4, 8),
-    "proposals": (2, 4, 8),
-    "startup": (1, 2, 4),
-    "trials": (3, 4, 8),
-    "intake": (500, 1000, 2000),
-    "scale": (2, 4, 8),
+    "packing": (2, 8),
+    "proposals": (2, 8),
+    "startup": (1, 2),
+    # Fewer may have ended on a busy machine before anybody has begun to count what they take.
+    "trials": (10, 20),
+    "intake": (500, 1000),
+    "scale": (2, 4),
     "heartbeats": (5, 20),
 }
 

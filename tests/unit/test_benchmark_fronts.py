@@ -1,12 +1,16 @@
-"""What the benchmarks of several objectives and of constraints on results measure with."""
+"""What the benchmarks of several objectives and of constraints on results measure with, and how they report."""
 
 from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.search_fronts import PROBLEMS, goal, hypervolume
+from benchmarks.search_fronts import BASELINE, OPTUNA_GP, OURS, PROBLEMS, goal, hypervolume, list_jobs, report
 from benchmarks.search_limits import PROBLEMS as LIMITED
+from benchmarks.search_shares import find_notes
 
 
 @pytest.mark.parametrize(
@@ -37,3 +41,34 @@ def test_no_feasible_random_point_is_below_the_best_value(problem) -> None:
     feasible = np.all(np.array(limits) <= 0.0, axis=0)
     assert feasible.any()
     assert value[feasible].min() > problem.best - 1e-3 * abs(problem.best)
+
+
+def test_the_report_has_optunas_gp_if_it_has_run_by_its_own_seeds() -> None:
+    ours = {
+        (label, problem.name, seed): [0.4, 0.2, 0.1]
+        for label in (BASELINE, OURS)
+        for problem in PROBLEMS
+        for seed in (0, 1)
+    }
+    assert OPTUNA_GP not in report(ours)
+    gp = {(OPTUNA_GP, problem.name, 1): [0.2, 0.1] for problem in PROBLEMS}
+    found = report({**ours, **gp})
+    assert "GP: 2.00 [2.00, 2.00] after 25 results, 1.99 [1.99, 1.99] after 50 results (seeds: 1)." in found
+    assert f"| {PROBLEMS[0].name} | 0.2000 | 0.4000 | 0.1000 | 0.2000 |" in found
+
+
+def test_the_slow_gp_of_optuna_has_seeds_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = Namespace(solvers=f"{OURS},{OPTUNA_GP}", seeds=3, gp_seeds=1)
+    for found, seeds in ((None, set()), (True, {0})):
+        monkeypatch.setattr("importlib.util.find_spec", lambda name, found=found: found)
+        jobs = list_jobs(options)
+        assert {seed for label, _, seed in jobs if label == OPTUNA_GP} == seeds
+        assert {seed for label, _, seed in jobs if label == OURS} == {0, 1, 2}
+
+
+def test_notes_on_a_run_stay_on_its_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\n| 1 |\n\nWhat this run shows:\n\n- It is level.\n", "utf-8")
+    assert find_notes(page) == "\nWhat this run shows:\n\n- It is level.\n"
+    page.write_text("# Page\n", "utf-8")
+    assert find_notes(page) == ""

@@ -29,6 +29,13 @@ def test_workers_spend_the_time_of_so_many_whole_trials(monkeypatch: pytest.Monk
         assert 10 <= outcome.trials <= 40
 
 
+def test_the_regret_is_the_same_where_a_run_ends_with_the_best_loss() -> None:
+    job = stopping.Job(WHOLE, "boosting cancer", 4, 0)
+    whole, short = stopping.run(job), stopping.run(job, to_best=True)
+    assert short.trials < whole.trials
+    assert short[:3] == whole[:3]
+
+
 def test_a_trial_of_asha_goes_on_from_its_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stopping, "WHOLE_TRIALS", 20)
     names = ("nnilite ASHA", "nnilite ASHA, without checkpoints")

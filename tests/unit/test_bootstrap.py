@@ -17,7 +17,7 @@ import zlib
 import pytest
 
 from keeper_bench import HOSTILE, JOB, TOKEN, Bench, pythons, zipapp
-from nnilite._keeper import bootstrap_shell
+from nnilite._keeper import bootstrap_program, bootstrap_shell
 from nnilite.codedir import pack as pack_code
 from nnilite.records import EndCause, Exited, Output, Reported
 from nnilite.services.bootstrap import (
@@ -224,6 +224,29 @@ def test_a_job_that_is_ended_while_it_waits_for_the_keeper_says_so(bench, store)
     [end] = read_log(job.stdout.read())
     assert (end.code, end.message) == (None, "canceled before its command was started")
     assert bench.word["message"] == end.message
+
+
+class EndedWithin(Exception):
+    """Whose destructor runs when the platform ends the job."""
+
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.getpid()  # so that the handler runs in here
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_job_that_is_ended_while_python_drops_exceptions_ends_all_the_same(monkeypatch):
+    def fetch():
+        EndedWithin()
+        raise OSError("busy")
+
+    monkeypatch.setattr(bootstrap_program, "_SIGTERMS", [])
+    before = signal.signal(signal.SIGTERM, bootstrap_program._stop)
+    try:
+        with pytest.raises(bootstrap_program.Stopped, match="canceled before"):
+            bootstrap_program.patiently("the code", "storage", fetch, 60)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_keeper_for_one_job_that_is_packed_tightly_runs_it(bench):

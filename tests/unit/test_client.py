@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import math
+import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nnilite._answers.late_request import is_late
+from nnilite._network.socket_lists import users_at
 from nnilite._running.manager_client import Client
 from nnilite._running.manager_connection import ManagerError, Unreachable
 from nnilite.errors import ConfigError, Conflict, NotFound, ServiceError
+from other_user import STRANGER, known_user, shared_python
 from stand_in_manager import StandIn, stand_in_manager
 
 
@@ -40,6 +47,7 @@ def test_the_token_and_a_json_content_type_go_with_every_change(client: Client, 
     assert json.loads(asked.body) == {"trialConcurrency": 3}
     assert asked.headers["Authorization"] == "Bearer secret"
     assert asked.headers["Content-Type"] == "application/json"
+    assert not is_late(asked.headers["X-Nnilite-Until"])
 
 
 def test_a_change_that_a_tuner_has_to_take_may_take_longer(manager: StandIn) -> None:
@@ -124,6 +132,52 @@ def test_a_manager_that_hangs_is_unreachable_after_the_time_limit() -> None:
             client.profile()
 
 
+LISTEN = """
+import socket, sys
+with socket.create_server(("127.0.0.1", 0)) as server:
+    print(server.getsockname()[1], flush=True)
+    link, _ = server.accept()
+    server.close()  # what listens is gone before anything is sent
+    print("ready", flush=True)
+    sys.stdout.write(link.recv(65536).decode())
+"""
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="the kernel lists no sockets here")
+def test_a_program_of_another_user_at_the_managers_port_gets_no_token() -> None:
+    account = known_user(STRANGER)
+    command = [shared_python(), "-I", "-S", "-c", LISTEN]
+    who: dict[str, Any] = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": [], "cwd": "/"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **who) as stranger:
+        assert stranger.stdout is not None
+        url = f"http://127.0.0.1:{int(stranger.stdout.readline())}"
+        with Client(url, "secret", timeout_s=20, users=[12345]) as client:
+            with pytest.raises(Unreachable, match="a program of another user listens there, which gets nothing"):
+                client.profile()
+        assert stranger.stdout.read() == "ready\n"
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="the kernel lists no sockets here")
+def test_who_has_accepted_a_connection_is_known_when_nobody_listens_any_more() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as ours:
+        ends = ours.getpeername(), ours.getsockname()
+        assert users_at(*ends) == {os.geteuid()}
+        with server.accept()[0]:
+            server.close()
+            assert users_at(*ends) == {os.geteuid()}
+
+
+def test_a_kept_connection_that_ends_is_not_replaced_unseen(client: Client, manager: StandIn) -> None:
+    manager.says("GET /version", {})
+    client.version()
+    assert client._connection is not None
+    client._connection.close()
+    with pytest.raises(http.client.NotConnected):
+        client._connection.request("GET", "/")
+    assert client.version() == {}
+
+
 @pytest.mark.parametrize("url", ["", "127.0.0.1:8080", "ftp://there", "http://"])
 def test_an_address_of_no_manager_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(ConfigError, match="looks like http"):
@@ -168,7 +222,7 @@ def test_numbers_that_json_cannot_carry_come_back_as_numbers(client: Client, man
 
 
 def test_numbers_that_json_cannot_carry_are_sent_as_text(client: Client, manager: StandIn) -> None:
-    manager.says("POST /import", {"imported": 1, "warning": ""})
+    manager.says("POST /import", {"imported": 1, "known": 0, "warning": ""})
     client.import_data([{"parameter": {"x": math.inf}, "value": -math.inf}])
     assert json.loads(manager.asked[0].body) == [{"parameter": {"x": "Infinity"}, "value": "-Infinity"}]
 

@@ -47,12 +47,62 @@ def test_a_script_that_is_not_there_is_named_with_its_folder(folder: Path, comma
         "python3 $SCRIPT.py",
         "echo 'print(1)' > made.py; python3 made.py",
         "python3 -m package",
-        "python3 'unended.py",
+        "git clone x && python3 x/train.py",
+        "python3 trial.py > out/log.json",
+        "source $HOME/x.sh && python3 trial.py --config $X.yaml",
+        "if true; then python3 nothere.py; fi",
+        "python3 trial.py --config out=made.yaml --out made.yaml",
+        "python3 -W ignore -u trial.py",
+        "~/bin/run.py",
+        "(cd src; python3 nothere.py)",
         f"python3 {'x' * 5000}.py",  # longer than any name on a disk
     ],
 )
 def test_what_may_be_there_is_no_warning(folder: Path, command: str) -> None:
     assert warned(folder, command) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("python3 trial.pyy", "there is no trial.pyy in FOLDER; did you mean trial.py?"),
+        ("python3 -u Trial", "there is no Trial in FOLDER"),
+        ("time python3 nothere.py; true", "there is no nothere.py in FOLDER"),
+        ("cd src && python3 trial.py", "there is no trial.py in FOLDER/src; did you mean train.py?"),
+        ("cd scr && python3 trial.py", "there is no folder scr in FOLDER"),
+        ("source venv/bin/activate && python3 trial.py", "there is no venv/bin/activate in FOLDER"),
+        ("bash -c 'python3 nothere.py'", "there is no nothere.py in FOLDER"),
+        ("python3 src", "src is a folder without __main__.py"),
+        ("python3 -m trial.py", "write python3 trial.py, or -m trial"),
+        ("trial.py", "write python3 trial.py"),
+        ("./run.sh --fast", "./run.sh may not be executed (it has no x in its mode); write bash run.sh"),
+        ("./nothere.sh", "there is no ./nothere.sh in FOLDER"),
+        ("./src", "./src is a folder"),
+        ("python3 trial.py --config nothere.yaml", "there is no nothere.yaml in FOLDER"),
+        ("python3 trial.py --model-cfg=conf/nothere.json", "there is no conf/nothere.json in FOLDER"),
+        ("python3 'my trial.py'", "there is no my trial.py in FOLDER"),
+        ("python3 'trial.py", "has a quotation mark without its counterpart"),
+        ("python3 trial.py \N{EN DASH}\N{EN DASH}fast", "begins with a dash of word processors; type -- instead"),
+        ("python3\N{NO-BREAK SPACE}trial.py", "has a no-break space, which shells read as a letter"),
+        ("python3 trial.py --x $x", "$x is not replaced by the parameter x"),
+        ("python3 trial.py --x ${trialParameters.x}", "${trialParameters.x} is not replaced by the parameter x"),
+        ("python3 trial.py --x %(x)s", "%(x)s is not replaced by the parameter x"),
+    ],
+)
+def test_what_cannot_start_is_named_with_its_cure(folder: Path, command: str, said: str) -> None:
+    [warning] = warned(folder, command)
+    assert said.replace("FOLDER", str(folder)) in warning
+
+
+@pytest.mark.parametrize("command", ["x=1 python3 trial.py $x", "for x in 1 2; do python3 trial.py $x; done"])
+def test_a_variable_that_the_command_sets_is_no_parameter(folder: Path, command: str) -> None:
+    assert warned(folder, command) == []
+
+
+def test_a_file_that_stands_before_the_sdk_is_named(folder: Path) -> None:
+    (folder / "nni.py").touch()
+    [warning] = warned(folder, "python3 trial.py")
+    assert f"{folder / 'nni.py'} is what `import nni` finds" in warning
 
 
 def test_quotes_of_a_word_processor_are_a_warning(folder: Path) -> None:
@@ -143,3 +193,52 @@ def test_a_script_that_python_does_not_run_is_named_with_its_line(folder: Path, 
 def test_a_script_that_python_runs_is_no_warning(folder: Path, source: bytes) -> None:
     (folder / "trial.py").write_bytes(source)
     assert warned(folder, "python3 trial.py") == []
+
+
+@pytest.mark.parametrize("written", ["{x}", "${x}", "{{ x }}"])
+def test_a_parameter_in_the_command_is_answered_with_where_trials_get_it(folder: Path, written: str) -> None:
+    [warning] = warned(folder, f"python3 trial.py --x {written} --y {{y}} --home ${{HOME}} --again {written}")
+    assert warning.startswith(f"trialCommand: {written} is not replaced by the parameter x: the trial gets its")
+
+
+@pytest.mark.parametrize(
+    ("command", "cure"),
+    [
+        ("python3 trial.py &", "leaves the program in the background, so that the trial ends at once; remove it"),
+        ("nohup python3 trial.py > log 2>&1 &", "leaves the program in the background"),
+        ("sbatch run.sh", "sbatch returns while its program still runs"),
+        ("tmux new -d 'python3 trial.py'", "write the program itself: trials run in the background anyway"),
+        ("nnictl create --config config.yml", "each trial would start an experiment"),
+        ("python3 train.ipynb", "train.ipynb is a notebook, which Python does not run"),
+    ],
+)
+def test_a_command_that_ends_before_its_program_is_named(folder: Path, command: str, cure: str) -> None:
+    [warning] = warned(folder, command)
+    assert cure in warning
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python3 trial.py > log 2>&1",
+        "a & b & wait",
+        "cd src && python3 train.py",
+        "jupyter nbconvert --execute t.ipynb",
+    ],
+)
+def test_commands_that_wait_for_their_program_are_not_complained_of(folder: Path, command: str) -> None:
+    assert warned(folder, command) == []
+
+
+def test_a_shell_script_from_windows_is_named(folder: Path) -> None:
+    (folder / "run.sh").write_bytes(b"#!/bin/bash\r\npython3 trial.py\r\n")
+    [warning] = warned(folder, "bash run.sh")
+    assert "run.sh: its lines end as on Windows (CRLF)" in warning
+
+
+def test_a_command_that_chooses_its_gpu_goes_not_with_assigned_ones(folder: Path) -> None:
+    service = {"platform": "local", "useActiveGpu": True}
+    config = {**CONFIG, "trainingService": service, "trialCommand": "CUDA_VISIBLE_DEVICES=0 python3 trial.py"}
+    assert not any("CUDA" in line for line in from_dict(config, folder).checked().warnings)
+    warnings = from_dict({**config, "trialGpuNumber": 1}, folder).checked().warnings
+    assert any("sets CUDA_VISIBLE_DEVICES itself, so every trial gets these GPUs" in line for line in warnings)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nnilite.config import _v1, from_dict
-from nnilite.errors import ConfigError
+from nnilite.config import _v1_tables, from_dict
+from nnilite.errors import ConfigError, Place
 
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 PRESENT: dict[str, Any] = {
@@ -94,11 +94,11 @@ def test_in_the_list_of_machines(name: str, new: str) -> None:
     assert said == [f"trainingService.machineList[0].{name}: there is no such field; did you mean {new}?"]
 
 
-PARTS = {part for table in _v1.tables() for old in table for part in old.split(".")}
+PARTS = {part for table in _v1_tables.tables() for old in table for part in old.split(".")}
 
 
 @pytest.mark.parametrize("place", ["", "tuner", "assessor", "trainingService"])
-@pytest.mark.parametrize("name", sorted(PARTS | set(_v1.list_without_meaning())))
+@pytest.mark.parametrize("name", sorted(PARTS | set(_v1_tables.list_without_meaning())))
 def test_no_field_of_the_older_format_is_answered_with_a_wall_of_names(name: str, place: str) -> None:
     config = {**PRESENT, "assessor": {"name": "Medianstop"}}
     section = {**(config[place] if place else config), name: {"no": "such"}}
@@ -200,6 +200,9 @@ def test_a_field_of_a_machine_is_sent_to_the_list_of_machines(name: str) -> None
         ({"host": "h", "user": "me", "password": "x"}, "; begin it with a dash"),
         ([{"host": "me@10.0.0.1:2222"}], "; write user: me, host: 10.0.0.1, port: 2222"),
         ([{"host": "10.0.0.1:22"}], "; write host: 10.0.0.1, port: 22"),
+        ([{"host": "http://10.0.0.1:8080/x"}], "is neither a name nor an address; write 10.0.0.1"),
+        ([{"host": "10.0.0.**"}], "; write its name or address, and list several machines one by one"),
+        ([{"host": "one, two"}], "; write its name or address, and list several machines one by one"),
     ],
 )
 def test_one_machine_in_another_form_is_answered_with_ours(machines: Any, cure: str) -> None:
@@ -211,3 +214,73 @@ def test_one_machine_in_another_form_is_answered_with_ours(machines: Any, cure: 
 def test_addresses_of_machines_are_taken_as_they_are(host: str) -> None:
     config = {**PRESENT, "trainingService": {"platform": "remote", "machineList": [{"host": host, "user": "me"}]}}
     assert from_dict(config).checked().services[0].config.machine_list[0].host == host
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("n_trials", "did you mean maxTrialNumber?"),
+        ("num_samples", "did you mean maxTrialNumber?"),
+        ("n_jobs", "did you mean trialConcurrency?"),
+        ("program", "did you mean trialCommand?"),
+        ("study_name", "did you mean experimentName?"),
+        ("timeout", "did you mean maxExperimentDuration?"),
+        ("sampler", "write tuner: {name: TPE"),
+        ("num_gpus", "did you mean trialGpuNumber?"),
+    ],
+)
+def test_at_the_top_of_a_file_for_another_program(name: str, answer: str) -> None:
+    [said] = faults({**PRESENT, name: 1})
+    assert answer in said
+
+
+@pytest.mark.parametrize("name", ["name", "builtinAdvisorName"])
+def test_arguments_of_an_advisor_are_named_in_its_section(name: str) -> None:
+    base = PRESENT if name == "name" else {**OLDER, "searchSpace": SPACE}
+    config = {key: value for key, value in base.items() if key != "tuner"}
+    checked = from_dict({**config, "advisor": {name: "Hyperband", "classArgs": {"STEPS": 1}}}).checked()
+    with pytest.raises(ConfigError, match=r"^advisor.classArgs.STEPS: HyperbandTuner has no such argument"):
+        checked.check_algorithms()
+
+
+UNSET = [
+    (
+        "dlts",
+        {"dltsConfig": {"dashboard": "http://d", "cluster": "c", "email": "a@b", "password": "p"}},
+        "dltsConfig.team",
+    ),
+    (
+        "kubeflow",
+        {"kubeflowConfig": {"operator": "tf-operator", "storage": "nfs", "nfs": {"server": "s", "path": "/"}}},
+        "trial.worker",
+    ),
+]
+
+
+@pytest.mark.parametrize(("platform", "sections", "field"), UNSET)
+def test_a_field_that_an_older_file_lacks_has_its_older_name(
+    monkeypatch: pytest.MonkeyPatch, platform: str, sections: dict[str, Any], field: str
+) -> None:
+    for name in ("DLTS_VC_NAME", "DLWS_VC_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    trial = {"command": "true", "codeDir": ".", "image": "i"}
+    config = {**OLDER, "trainingServicePlatform": platform, "searchSpace": SPACE, "trial": trial, **sections}
+    with pytest.raises(ConfigError) as error:
+        from_dict(config).checked()
+    assert str(error.value).startswith(f"{field}: ")
+
+
+def test_a_platform_s_own_error_has_the_place_of_the_field_in_its_section() -> None:
+    error = from_dict(PRESENT).checked().located(ConfigError("is odd", Place(field="useActiveGpu")))
+    assert error.place.field == "trainingService.useActiveGpu"
+    assert (
+        from_dict(PRESENT).checked().located(ConfigError("is odd", Place(field="trialCommand"))).place.field
+        == "trialCommand"
+    )
+
+
+def test_arguments_next_to_an_empty_classargs_of_an_older_file_are_named() -> None:
+    [said] = faults(
+        {**OLDER, "searchSpace": SPACE, "assessor": {"builtinAssessorName": "Curvefitting", "epoch_num": 20}}
+    )
+    assert said.endswith("it is an argument of the algorithm: indent it below classArgs")

@@ -246,6 +246,7 @@ def test_a_tuner_of_several_threads_is_told_that_it_has_one():
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
+        ({"base": {"optimize_mode": "maximize"}}, "base: there is no such field in NNI's older format"),
         ({"multiPhase": True}, "multiPhase: is not supported; a trial gets its parameters once"),
         ({"trainingServicePlatform": "locl"}, "did you mean local"),
         ({"trainingServicePlatform": "hybrid"}, "needs trainingServicePlatforms"),

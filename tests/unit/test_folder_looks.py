@@ -115,3 +115,30 @@ def test_where_no_thread_can_be_started_nothing_is_seen_now(monkeypatch: pytest.
     monkeypatch.setattr(threading.Thread, "start", none_left)
     with pytest.raises(OSError, match="no thread can be started"):
         FolderLooks().look("a", "", lambda: 1)
+
+
+def test_a_look_that_is_begun_tells_its_end_once_and_whoever_asks_earlier_gives_it_up(answers: threading.Event) -> None:
+    looks, ends = FolderLooks(), threading.Semaphore(0)
+    result = looks.begin(FolderLook("a", "", lambda: 1), ends.release)
+    assert ends.acquire(timeout=10)
+    assert (result().get(), ends.acquire(blocking=False)) == (1, False)
+    result = looks.begin(FolderLook("b", "x", hanging(answers, 2)), ends.release)
+    assert isinstance(result().error, SlowFolder)
+    known = looks.begin(FolderLook("b", "x", lambda: 7), ends.release)
+    assert ends.acquire(blocking=False)
+    assert isinstance(known().error, SlowFolder)
+    answers.set()
+    eventually(lambda: not looks.hanging())
+    assert looks.look("b", "x", lambda: 7) == 2
+
+
+def test_where_no_thread_can_be_started_a_look_ends_with_that_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    ends = threading.Semaphore(0)
+    result = FolderLooks().begin(FolderLook("a", "", lambda: 1), ends.release)
+    assert ends.acquire(blocking=False)
+    with pytest.raises(OSError, match="no thread can be started"):
+        result().get()

@@ -432,7 +432,7 @@ def test_a_folder_is_removed_however_deep_a_trial_has_nested_others_in_it(tmp_pa
     remove_tree(str(victim))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["outside"]
     assert (outside / "kept").exists()
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
 
 
 def test_what_cannot_be_removed_is_an_error_and_all_else_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,7 @@ def test_the_keeper_is_sent_without_docstrings_and_comments_and_with_all_lines_i
         sent = {
             name: keeper.read(name).decode()
             for name in keeper.namelist()
-            if name.startswith(("nnilite/_keeper", "nnilite/_cp"))
+            if name.startswith(("nnilite/_keeper", "nnilite/_cp")) and name.endswith(".py")
         }
     assert sent.pop("nnilite/_keeper/__init__.py")  # it is made for it
     folder = Path(keeper_sources.__file__).parent.parent.parent

@@ -163,6 +163,17 @@ def test_trouble_with_one_job_is_told_of_that_job(foo: Foo) -> None:
     assert watch.now().reason == "Foo alone"
 
 
+def test_an_answer_that_makes_no_sense_is_told_of_its_job(foo: Foo) -> None:
+    watch = FooWatch(foo)
+    foo.trouble, foo.state = AttributeError("'bool' object has no attribute 'get'"), JobState.FAILED
+    watch.ran, watch.patience = True, Patience()
+    assert watch.now().state is JobState.UNKNOWN
+    assert watch.now().reason.startswith("Foo says of the job what makes no sense (AttributeError: 'bool' object")
+    foo.trouble = None
+    watch.patience = HASTE
+    assert watch.now().reason == "Foo alone"
+
+
 def test_all_of_a_log_is_told_once_more_at_the_end(foo: Foo) -> None:
     watch = FooWatch(foo)
     foo.state, foo.log = JobState.RUNNING, b"a\n"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import processes
 from keeper_bench import HOSTILE, Bench, running, until
 from nnilite._keeper import process
 from nnilite.services import keeper_folder
@@ -62,14 +63,7 @@ def test_a_kill_around_the_start_leaves_nothing_running(tmp_path, number):
 
 
 def trials_of(bench):
-    mark = f"NNI_SYS_DIR={bench.folder}".encode()
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            found += [entry.name] if mark in (entry / "environ").read_bytes() and running(entry.name) else []
-        except OSError:
-            continue
-    return found
+    return [pid for pid in processes.with_variable(f"NNI_SYS_DIR={bench.folder}") if running(pid)]
 
 
 def test_the_trial_of_a_dead_keeper_is_ended_with_its_whole_group(tmp_path):

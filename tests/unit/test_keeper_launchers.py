@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import processes
 from keeper_bench import Bench, running, until
 from mpi_sum import SUM, library
 from nnilite._keeper.folder import Folder
@@ -56,25 +57,15 @@ def test_mpirun_starts_the_ranks_on_both_nodes_with_the_variables_of_each(nodes)
     ]
 
 
-def left(nodes: Nodes) -> list[str]:
+def left(nodes: Nodes) -> list[int]:
     """The processes of a trial that are left on this machine."""
-    mark = f"NNILITE_JOB={nodes.job}".encode()
-    return [entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit() and mark in variables_of(entry)]
+    return [pid for pid in processes.with_variable(f"NNILITE_JOB={nodes.job}") if running(pid)]
 
 
-def is_node(pid: str) -> bool:
-    """Whether a process is the program of a node itself."""
-    try:
-        return b"_keeper.node import" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
-
-
-def variables_of(entry: Path) -> list[bytes]:
-    try:
-        return (entry / "environ").read_bytes().split(b"\0") if running(int(entry.name)) else []
-    except OSError:
-        return []
+def is_node(pid: int, folder: str = "") -> bool:
+    """Whether a process is the program of a node itself; of that node which has this folder, if one is given."""
+    command = processes.read(pid, "cmdline")
+    return b"_keeper.node import" in command and folder.encode() in command
 
 
 def test_a_rank_that_fails_under_mpirun_gives_the_others_their_grace_and_is_the_reason(nodes):
@@ -90,6 +81,23 @@ def test_a_rank_that_fails_under_mpirun_gives_the_others_their_grace_and_is_the_
     until(lambda: not left(nodes))
 
 
+def test_the_rank_that_has_failed_first_is_the_reason_even_if_it_is_heard_of_later(nodes):
+    ends = 'while [ ! -e "$UP/end $RANK" ]; do sleep 0.1; done; exit $(($RANK + 5))'
+    first, other = nodes.start(f"{UP}{ends}")
+    nodes.pids()
+    [program] = [pid for pid in left(nodes) if is_node(pid, str(nodes.other.folder))]
+    os.kill(program, signal.SIGSTOP)
+    (nodes.up / "end 2").touch()
+    until(lambda: "ended" in (Folder(str(nodes.other.folder)).read("launched/2") or {}))
+    (nodes.up / "end 0").touch()
+    until(lambda: [one for one in nodes.roles() if one["rank"] == 0 and one["state"] == "FAILED"])
+    os.kill(program, signal.SIGCONT)
+    assert first.wait(40) == 7
+    other.wait(40)
+    assert nodes.first.callback.exits[0].message.startswith(f"rank 2 on {os.uname().nodename}: exit code 7")
+    until(lambda: not left(nodes))
+
+
 def test_a_cancellation_leaves_no_rank_of_mpirun_even_if_all_ignore_it(nodes):
     first, _ = nodes.start(f"trap '' TERM; {UP}while :; do sleep 0.1; done", grace_s=1)
     nodes.pids()
@@ -99,11 +107,43 @@ def test_a_cancellation_leaves_no_rank_of_mpirun_even_if_all_ignore_it(nodes):
     until(lambda: all(map(is_node, left(nodes))))  # that of the other one waits a while for the first
 
 
+def find_agent(nodes: Nodes) -> int:
+    """The process of `launch_agent` that stands for the other node's daemon."""
+
+    def find() -> list[int]:
+        return [pid for pid in left(nodes) if b"_keeper.launch_agent" in processes.read(pid, "cmdline")]
+
+    return until(find)[0]
+
+
+def test_an_agent_of_mpirun_that_is_stopped_while_the_trial_runs_and_ends_does_no_harm(nodes):
+    first, other = nodes.start(f'{UP}while [ ! -e "$UP/end" ]; do sleep 0.1; done; echo "$RANK ends"')
+    nodes.pids()
+    agent = find_agent(nodes)
+    os.kill(agent, signal.SIGSTOP)
+    (nodes.up / "end").touch()
+    log = nodes.first.folder / "roles" / "rank-3.log"
+    until(lambda: log.exists() and log.read_text() == "3 ends\n")
+    os.kill(agent, signal.SIGCONT)
+    assert (first.wait(40), other.wait(40)) == (0, 0)
+    until(lambda: not left(nodes))
+
+
+def test_a_stopped_agent_of_mpirun_does_not_keep_a_canceled_trial(nodes):
+    first, _ = nodes.start(f"{UP}exec sleep 60", grace_s=1)
+    nodes.pids()
+    os.kill(find_agent(nodes), signal.SIGSTOP)
+    first.terminate()
+    assert first.wait(40) in (137, 143)
+    assert nodes.first.callback.exits[0].cause == "interrupted"
+    until(lambda: all(map(is_node, left(nodes))))
+
+
 def test_a_launcher_that_is_killed_ends_the_trial_on_all_nodes(nodes):
     first, other = nodes.start(f"{UP}exec sleep 60")
     nodes.pids()
-    [launcher] = [pid for pid in left(nodes) if Path(f"/proc/{pid}/comm").read_text() == "mpirun\n"]
-    os.kill(int(launcher), signal.SIGKILL)
+    [launcher] = [pid for pid in left(nodes) if processes.read(pid, "comm") == b"mpirun\n"]
+    os.kill(launcher, signal.SIGKILL)
     first.wait(20)
     other.wait(20)
     host = os.uname().nodename
@@ -219,6 +259,8 @@ def test_the_agent_reads_the_arguments_of_ssh():
     words = ["-o", "BatchMode=yes", "-oLogLevel=ERROR", "-x", "-p", "22", "me@host", "cd /;", "echo a  b"]
     assert split_words(words) == ("host", "cd /; echo a  b")
     assert split_words(["-x", "host"]) == ("host", "")
+    assert split_words(["host", "-o", "ConnectTimeout=10", "-p", "22", "true", "-x"]) == ("host", "true -x")
+    assert split_words(["-x", "host", "-x"]) == ("host", "")
     assert split_words([]) == ("", "")
 
 

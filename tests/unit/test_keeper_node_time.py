@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from nnilite._keeper import node_run
+from nnilite._keeper import launch_agent, node_run
 from nnilite._keeper.first_node import FirstNode
 from nnilite._keeper.folder import Folder
 from nnilite._keeper.node_link import ports_of
@@ -64,7 +65,8 @@ def test_the_first_node_that_was_stopped_goes_on_waiting_for_the_others(stopped:
     first = node(FirstNode, 0)
     with pytest.raises(LastTurnError):
         stopped(first)
-    first._listener.close()
+    [listener] = first._lines.listeners
+    listener.close()
     assert first.lived_s < 2
 
 
@@ -74,3 +76,18 @@ def test_another_node_that_was_stopped_goes_on_looking_for_the_first(stopped: An
     with pytest.raises(LastTurnError):
         stopped(other)
     assert other.lived_s < 2
+
+
+def test_the_agent_of_a_launcher_that_was_stopped_goes_on_calling_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, answers = [0.0], iter([None, None, None, "connected"])
+
+    def connect() -> object:
+        clock[0] += 3600.0
+        return next(answers)
+
+    monkeypatch.setattr(launch_agent.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(launch_agent.time, "sleep", lambda _: None)
+    caller = SimpleNamespace(connect=connect, trouble="refused")
+    found = launch_agent._call(caller)  # type: ignore[arg-type]
+    monkeypatch.undo()
+    assert found == "connected"

@@ -69,6 +69,8 @@ CURES = [
         "goes without",
         "no longer has an effect",
         "has no effect",
+        "it is a field of",
+        "it is a section of its own",
     ),
 ]
 
@@ -153,9 +155,22 @@ def test_the_beginning_of_a_tuners_name_is_answered_with_the_name() -> None:
         from_dict({**PRESENT, "tuner": {"name": "grid"}}).checked()
 
 
+@pytest.mark.parametrize("word", ["tuner", "assessor"])
+def test_the_name_of_ones_own_class_is_answered_with_its_field(word: str) -> None:
+    with pytest.raises(ConfigError, match=r"One of your own is named by className\.$"):
+        from_dict({**PRESENT, word: {"name": "CUHKPrototype"}}).checked()
+
+
 @pytest.mark.parametrize(
     ("value", "told"),
-    [("${your_account}", True), ("<name>", True), ("{name}", True), ("plain", False), ("a${X}", False)],
+    [
+        ("${your_account}", True),
+        ("<name>", True),
+        ("{name}", True),
+        ("x.x.x.x", True),
+        ("plain", False),
+        ("a${X}", False),
+    ],
 )
 def test_a_placeholder_of_an_example_is_a_warning(value: str, told: bool) -> None:
     service: dict[str, Any] = {"platform": "openpai", "host": "h", "username": "u", "token": "t", "dockerImage": value}

@@ -140,6 +140,11 @@ def test_what_nni_1_had_elsewhere_is_named_with_its_present_place(imported: Impo
     imported(f"nni.algorithms.hpo.{first}")
 
 
+def test_the_client_of_nni_1_is_answered_with_what_is_here(imported: Imported) -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"ExperimentConfig.load\(FILE\)\)\.start\(port\) starts"):
+        imported("nnicli")
+
+
 def test_names_that_are_missing_stay_ordinary_attribute_errors(imported: Imported) -> None:
     assert not hasattr(imported("nni.utils"), "ClassType")
     assert not hasattr(imported("nni"), "choice")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nnilite._store.settings_of_config import is_maximizing
 from nnilite.errors import ConfigError
 from nnilite.tuning.objectives import front, gains, signs
 
@@ -40,3 +41,17 @@ def test_a_number_counts_as_the_default():
 def test_a_wrong_direction_gets_a_sentence():
     with pytest.raises(ConfigError, match=r"objectives.cost: must be one of 'maximize', 'minimize', not 'low'"):
         signs({"cost": "low"})
+
+
+@pytest.mark.parametrize(
+    ("class_args", "larger_is_better"),
+    [
+        ({}, True),
+        ({"optimize_mode": "minimize"}, False),
+        ({"objectives": {"default": "minimize", "size": "maximize"}}, False),
+        ({"objectives": {"default": "maximize", "size": "minimize"}, "optimize_mode": "minimize"}, True),
+        ({"objectives": {"size": "minimize"}}, True),
+    ],
+)
+def test_the_best_trial_is_best_in_the_direction_of_its_own_objective(class_args, larger_is_better):
+    assert is_maximizing({"className": "mine.Tuner", "classArgs": class_args}) is larger_is_better

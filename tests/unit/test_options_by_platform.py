@@ -340,3 +340,17 @@ def test_gpus_for_a_tuner_that_uses_none_are_told(tmp_path: Path, tuner: dict[st
         any("trialGpuNumber, and gpuIndices of the training service" in one.sentence for one in config.without_effect)
         is told
     )
+
+
+def test_a_number_of_nodes_that_changes_is_taken_where_it_works_and_refused_elsewhere(tmp_path: Path) -> None:
+    elastic = {"nodes": {"min": 1, "max": 2}}
+    taken = experiment(tmp_path, "remote", distributed=elastic).distributed
+    assert taken is not None
+    assert vars(taken.nodes) == {"min": 1, "max": 2}
+    experiment(tmp_path, "slurm", distributed=elastic)
+    with pytest.raises(ConfigError, match="trials of kubernetes cannot change their number of nodes; set one number"):
+        experiment(tmp_path, "kubernetes", distributed=elastic)
+    experiment(tmp_path, "kubernetes", distributed={"nodes": {"min": 2, "max": 2}})
+    cure = "of remote cannot change .* with launcher mpi; set one number, or launcher to torch, jax, tensorflow or none"
+    with pytest.raises(ConfigError, match=cure):
+        experiment(tmp_path, "remote", distributed={**elastic, "launcher": "mpi"})

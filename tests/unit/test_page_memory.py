@@ -68,6 +68,16 @@ def test_the_file_stays_small() -> None:
     keep_view("abc", "view 1", "charts")
 
 
+def test_the_file_never_grows_larger_than_it_can_be_read(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_memory, "_MOST_BYTES", 3000)
+    for number in range(4):
+        keep_columns(f"table {number}", ["c" * 500])
+        keep_view(f"place {number}", "best", "a" * 900)
+    assert list(read().views) == ["place 3"], "places that were changed first are dropped"
+    assert list(read().columns) == ["table 1", "table 2", "table 3"]
+    assert sum(path.stat().st_size for path in home.rglob("memory.json")) <= 3000
+
+
 @pytest.mark.parametrize("content", ["no JSON", "[]", '{"views": {"abc": {"a": 1}}}', '{"columns": {"t": ["a", 1]}}'])
 def test_a_damaged_file_is_named_with_its_cure_and_not_overwritten(content: str, home: Path) -> None:
     page_memory.folder().mkdir(parents=True)

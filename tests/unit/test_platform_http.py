@@ -19,6 +19,7 @@ from nnilite import platform_http as http
 from nnilite._network.waiting_person import patience_of_at_most
 from nnilite.errors import ConfigError, Conflict, JobRefused, NotFound, ServiceError
 from nnilite.platform_http import Credential, HttpConfig, HttpRequest, PlatformHttp
+from nnilite.testing import eventually
 from nnilite.testing.listener import Handler, Listener
 from nnilite.units import Secret, SecretText
 from waiting import pause_async
@@ -62,9 +63,9 @@ def hang_up(handler):
 def drip(handler):
     """One byte after the other: no single wait is long."""
     handler.send_response(200)
-    handler.send_header("Content-Length", "1000")
+    handler.send_header("Content-Length", "100000")
     handler.end_headers()
-    for _ in range(1000):
+    for _ in range(100000):
         handler.wfile.write(b" ")
         handler.wfile.flush()
         if handler.owner.closed.wait(0.1):
@@ -195,6 +196,33 @@ def test_a_call_ends_in_time_however_slow_the_platform_is(platform, step):
     problem = failure(platform, HttpRequest("GET", "/jobs", timeout_s=0.5, patience_s=0))
     assert isinstance(problem, http.Outage)
     assert time.monotonic() - begin < 20, "it lasts 100 s if it is waited for"
+
+
+def drip_head(handler):
+    """A header that does not end."""
+    for piece in (b"HTTP/1.1 200 OK\r\nX: ", *[b"x"] * 100000):
+        handler.wfile.write(piece)
+        handler.wfile.flush()
+        if handler.owner.closed.wait(0.05):
+            return
+
+
+@pytest.mark.parametrize("step", [drip, drip_head])
+async def test_a_platform_that_sends_a_byte_now_and_then_holds_no_thread(platform, step):
+    platform.steps += [step] * 3
+    client = PlatformHttp("Pai", platform.server.url, Config(), Credential(TOKEN))
+    for _ in range(3):
+        with pytest.raises(http.Outage, match="answer"):
+            await client.call(HttpRequest("GET", "/jobs", timeout_s=0.1, patience_s=0.0))
+    await asyncio.to_thread(eventually, lambda: not [one for one in threading.enumerate() if one.name == "blocking"])
+    await client.close()
+
+
+def test_a_connection_is_kept_from_one_call_to_the_next(platform):
+    ports = []
+    platform.steps += [lambda handler: (ports.append(handler.client_address), answer(200, b"{}")(handler))] * 3
+    run(platform, GET, GET, GET)
+    assert len(set(ports)) == 1
 
 
 @pytest.mark.parametrize("spell", [lambda: "1", lambda: email.utils.formatdate(time.time() + 2, usegmt=True)])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import optuna
@@ -142,6 +144,21 @@ def test_what_cannot_be_drawn_is_said_in_a_sentence(result: SearchResult) -> Non
         plot.edf(7)
 
 
+@contextmanager
+def loaded(path: Path) -> Iterator[optuna.Study]:
+    """The study of a file, as optuna loads it."""
+    if path.suffix != ".db":
+        journal = optuna.storages.journal.JournalFileBackend(str(path))
+        yield optuna.load_study(study_name="kept", storage=optuna.storages.JournalStorage(journal))
+        return
+    storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+    try:
+        yield optuna.load_study(study_name="kept", storage=storage)
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()  # optuna leaves its connections open
+
+
 @pytest.mark.parametrize("name", ["a 'study'.db", "study.log"])
 def test_an_export_is_a_study_that_optuna_loads(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
@@ -151,14 +168,11 @@ def test_an_export_is_a_study_that_optuna_loads(
     result = search.run(objective, trials=6)
     assert nnictl(["experiment", "export", "kept", "--type", "optuna", "--filename", str(tmp_path / name)]) == 0
     assert "6 trials are in" in capsys.readouterr().out
-    if name.endswith(".db"):
-        storage = f"sqlite:///{tmp_path / name}"
-    else:
-        storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(tmp_path / name)))
-    study = optuna.load_study(study_name="kept", storage=storage)
-    assert [trial.params for trial in study.trials] == [trial.params for trial in result.to_optuna().trials]
-    assert [trial.state for trial in study.trials] == [trial.state for trial in result.to_optuna().trials]
-    assert study.trials[0].intermediate_values == dict(enumerate(result.intermediate["0"]))
+    with loaded(tmp_path / name) as study:
+        trials = study.trials
+    assert [trial.params for trial in trials] == [trial.params for trial in result.to_optuna().trials]
+    assert [trial.state for trial in trials] == [trial.state for trial in result.to_optuna().trials]
+    assert trials[0].intermediate_values == dict(enumerate(result.intermediate["0"]))
     assert not list(tmp_path.glob("*.new"))
 
 

@@ -82,6 +82,23 @@ def test_whole_numbers_on_a_log_scale_have_their_shares_of_it():
     assert raw_at(parameter, 1.0) == 900
 
 
+def test_steps_on_a_log_scale_are_drawn_by_position_as_by_the_space():
+    parameter, rng = (
+        SearchSpace.parse({"x": {"_type": "qloguniform", "_value": [1, 1000, 1]}}).parameters[0],
+        random.Random(5),
+    )
+    by_place = [raw_at(parameter, (k + 0.5) / 1000) for k in range(1000)]
+    drawn = [parameter.sample(rng) for _ in range(4000)]
+    for bound in (3, 31, 300):
+        shares = [sum(raw <= bound for raw in raws) / len(raws) for raws in (by_place, drawn)]
+        assert shares[0] == pytest.approx(shares[1], abs=0.04)
+
+
+def test_a_step_on_a_log_scale_that_has_one_value_keeps_it():
+    parameter = SearchSpace.parse({"x": {"_type": "qloguniform", "_value": [2, 2, 1]}}).parameters[0]
+    assert (position(parameter, 2.0), raw_at(parameter, 0.9)) == (0.5, 2.0)
+
+
 def test_the_next_value_is_a_neighbour_however_narrow_the_step_is():
     parameter, rng = PARAMETERS["lograndint"], random.Random(3)
     assert {neighbour(parameter, 1, 1e-9, rng) for _ in range(9)} == {2}

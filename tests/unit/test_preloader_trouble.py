@@ -13,6 +13,7 @@ from subprocess import Popen
 
 import pytest
 
+import processes
 from nnilite._keeper.preloaded_start import PreloadedCommand
 from nnilite._keeper.starting import EndUnknown
 from nnilite.testing import eventually
@@ -44,9 +45,7 @@ def preload(server: Server) -> int:
 
 def pid_of_preloader(server: Server) -> int:
     children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
-    return next(
-        int(pid) for pid in children if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"nnilite preload")
-    )
+    return next(int(pid) for pid in children if processes.read(pid, "cmdline").startswith(b"nnilite preload"))
 
 
 def install(server: Server, name: str, text: str) -> str:
@@ -199,9 +198,7 @@ def test_a_trial_is_found_by_its_environment_and_ended(server: Server) -> None:
     server.order({"end": f"nni-e-{place.parent.name}-0"})
     assert server.event()["event"] == "told"
     assert server.end(place).code == -15
-    mark = f"NNI_SYS_DIR={place}".encode()
-    marked = [path for path in Path("/proc").glob("[0-9]*/environ") if mark in _read(path)]
-    assert marked == []
+    assert processes.with_variable(f"NNI_SYS_DIR={place}") == []
 
 
 def _read(path: Path) -> bytes:

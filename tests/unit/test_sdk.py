@@ -528,7 +528,29 @@ def test_merging_parameters_checks_names_and_types():
         merge_parameter(base, {"hidden": 160.5})
     with pytest.raises(ValueError, match="'momentum' is not among the arguments"):
         merge_parameter(base, {"momentum": 1})
+    base.batch_size = 3
+    with pytest.raises(ValueError, match=r"'batch-size' is not among .*; write 'batch_size' in the search"):
+        merge_parameter(base, {"batch-size": 1})
+    with pytest.raises(ValueError, match="'3', of type str; the argument is of type int: remove the quotes"):
+        merge_parameter(base, {"hidden": "3"})
+    with pytest.raises(ValueError, match="None, of type NoneType; the argument is of type int: remove null"):
+        merge_parameter(base, {"hidden": None})
     with pytest.raises(ValueError, match="'name' is 3, of type int; the argument is of type str: give the argument"):
         merge_parameter(base, {"name": 3})
     with pytest.raises(ValueError, match="the argument is of type bool: choose between true and false"):
         merge_parameter(base, {"bias": 0.5})
+
+
+def test_merging_parameters_takes_what_differs_in_form_alone():
+    numpy = pytest.importorskip("numpy")
+    sys.path.append(str(Path(nnilite.__file__).parent / "_nni_shim"))
+    try:
+        from nni.utils import merge_parameter
+    finally:
+        sys.path.pop()
+    given = {"shape": (1, 1), "width": numpy.int64(1), "rate": numpy.float32(1)}
+    merged = merge_parameter(given, {"shape": [2, 3], "width": 8, "rate": 0.1})
+    assert (merged["shape"], merged["width"], type(merged["width"])) == ((2, 3), 8, numpy.int64)
+    assert merged["rate"] == numpy.float32(0.1)
+    with pytest.raises(ValueError, match="the argument is of type int64"):
+        merge_parameter(given, {"width": 8.5})

@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,7 @@ SPACE = {"x": {"_type": "uniform", "_value": [-5, 5]}}
 PROGRAM = """
 import os, sys, threading
 from pathlib import Path
+from typing import Any
 from nnilite import Search
 
 folder, told, total, hang = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
@@ -341,3 +343,68 @@ def test_a_url_is_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     with pytest.raises(ConfigError, match=r"sqlite:///x\.db is a URL; give the path of a folder"):
         Search(SPACE, "Random", storage="sqlite:///x.db")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("named", ["", "  "])
+def test_an_empty_text_is_no_folder(named: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="storage: an empty text names no folder"):
+        Search(SPACE, storage=named)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_searches_is_none_of_them(tmp_path: Path) -> None:
+    Search(SPACE, tuner="Random", storage=tmp_path / "searches/first").run(lambda parameters: 1.0, trials=1)
+    with pytest.raises(Conflict, match=r"searches has other files \(first\) and no search"):
+        Search(SPACE, tuner="Random", storage=tmp_path / "searches")
+
+
+def test_a_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    monkeypatch.chdir(tmp_path)
+    Search(SPACE, tuner="Random", storage="~/searches/first").run(lambda parameters: 1.0, trials=1)
+    assert registry.find("first", read_only=True).directory == tmp_path / "me/searches/first"
+    assert not (tmp_path / "~").exists()
+
+
+@pytest.mark.process
+def test_waiting_for_a_stopped_process_names_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    Search(SPACE, tuner="Random", storage=folder)
+    hold = "import fcntl, os, signal, sys; f = open(sys.argv[1], 'r+'); fcntl.flock(f, fcntl.LOCK_EX); "
+    hold += "print(flush=True); os.kill(os.getpid(), signal.SIGSTOP)"
+    words = [sys.executable, "-c", hold, str(folder / "search.lock")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as other:
+        try:
+            os.waitid(os.P_PID, other.pid, os.WSTOPPED | os.WNOWAIT)
+            monkeypatch.setattr("nnilite._search.journal._TELL_S", 0.05)
+            monkeypatch.setattr("nnilite._search.journal.TURN_TIMEOUT_S", 0.2)
+            named = rf"process {other.pid} \(stopped; `kill -CONT {other.pid}` lets it continue\)"
+            with pytest.raises(StoreError, match=named):
+                Search(SPACE, tuner="Random", storage=folder)
+            assert f"waiting for process {other.pid}" in caplog.text
+        finally:
+            other.kill()
+
+
+@pytest.mark.parametrize("wrong", [{"seed": "x"}, {"no_such_argument": 1}, {"assessor": "Nobody"}])
+def test_a_search_that_cannot_begin_leaves_its_folder_to_one_that_can(folder: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(NniliteError):
+        Search(SPACE, tuner="TPE", storage=folder, **wrong)
+    assert Search(SPACE, tuner="TPE", storage=folder).run(lambda p: p["x"], trials=1).best.value is not None
+
+
+def test_a_space_that_the_tuner_refuses_leaves_the_folder_free(folder: Path) -> None:
+    with pytest.raises(NniliteError):
+        Search(SPACE, tuner="BatchTuner", storage=folder)
+    Search(SPACE, tuner="Random", storage=folder)
+
+
+def test_a_link_in_the_place_of_the_lock_makes_no_file_elsewhere(folder: Path, tmp_path: Path) -> None:
+    Search(SPACE, tuner="Random", storage=folder)
+    (folder / "search.lock").unlink()
+    (folder / "search.lock").symlink_to(tmp_path / "nologin")
+    with pytest.raises(NniliteError, match="cannot keep a search"):
+        Search(SPACE, tuner="Random", storage=folder)
+    assert not (tmp_path / "nologin").exists()

@@ -29,6 +29,7 @@ def fault(given: Any) -> str:
         ({"_Type": "Uniform", "_Value": [0, 1]}, ["uniform", [0, 1]]),
         ({"values": ["adam", "sgd"]}, ["choice", ["adam", "sgd"]]),
         ({"_type": "loguniform", "_value": [1e-4, 1e-3, 1e-2, 0.1]}, ["choice", [1e-4, 1e-3, 1e-2, 0.1]]),
+        ({"grid_search": [1, 2]}, ["choice", [1, 2]]),
     ],
 )
 def test_the_whole_parameter_is_written_out(given: Any, meant: list[Any]) -> None:
@@ -46,9 +47,14 @@ def test_the_whole_parameter_is_written_out(given: Any, meant: list[Any]) -> Non
         ("uniform", [[0, 1]], [0, 1]),
         ("uniform", [10], [0, 10]),
         ("quniform", [1, 5], [1, 5, 1]),
+        ("quniform", [5], [0, 5, 1]),
         ("choice", "adam", ["adam"]),
+        ("choice", "range(1, 5)", [1, 2, 3, 4]),
+        ("choice", "list(range(0, 10, 5))", [0, 5]),
         ("choice", 3, [3]),
         ("choice", {"a": 1, "b": 2}, ["a", "b"]),
+        ("loguniform", [-5, -1], [1e-5, 0.1]),
+        ("randint", 10, [0, 10]),
     ],
 )
 def test_the_right_list_is_written_out(kind: str, value: Any, meant: list[Any]) -> None:
@@ -71,6 +77,11 @@ def test_other_forms_are_answered_in_words(given: Any, cure: str) -> None:
     assert fault(given).endswith(cure)
 
 
+@pytest.mark.parametrize(("kind", "value"), [("quniform", [0]), ("uniform", [-1]), ("randint", 0), ("loguniform", [5])])
+def test_a_single_number_that_is_no_end_of_a_range_is_not_made_one(kind: str, value: Any) -> None:
+    assert "did you mean" not in fault({"_type": kind, "_value": value})
+
+
 def test_types_have_the_names_of_other_programs() -> None:
     names = ["float", "log-uniform", "categorical", "bool", "INT", "QUniform"]
     meant = ["uniform", "loguniform", "choice", "choice", "randint", "quniform"]
@@ -85,3 +96,49 @@ def test_no_value_of_any_kind_breaks_the_sentence(kind: str, value: Any) -> None
     if (kind, value) not in (("choice", [None]),):
         assert len(fault({"_type": kind, "_value": value})) < 1000
         assert len(fault({"type": kind, "value": value})) < 1000
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("uniform(0, 1)", {"_type": "uniform", "_value": [0, 1]}),
+        ("tune.loguniform(0.001, 1)", {"_type": "loguniform", "_value": [0.001, 1]}),
+        ("hp.choice(['a', 'b'])", {"_type": "choice", "_value": ["a", "b"]}),
+        ("relu", {"_type": "choice", "_value": ["relu"]}),
+        (None, {"_type": "choice", "_value": [None]}),
+        ([16, 32], {"_type": "choice", "_value": [16, 32]}),
+    ],
+)
+def test_what_is_no_object_is_written_as_one(given: Any, meant: dict[str, Any]) -> None:
+    assert json.loads("{" + fault(given).rpartition("{")[2]) == meant
+    SearchSpace.parse({"x": meant})
+
+
+@pytest.mark.parametrize("name", ["_comment", "//", "note"])
+def test_a_comment_is_no_parameter(name: str) -> None:
+    with pytest.raises(SpaceError, match="JSON has no comments: remove it"):
+        SearchSpace.parse({name: "the learning rate", "x": {"_type": "uniform", "_value": [0, 1]}})
+
+
+@pytest.mark.parametrize(
+    ("space", "cure"),
+    [
+        ({"_type": "choice", "_value": [1, 2]}, '; give it a name, as in {"x": {"_type": "choice", "_value": [1, 2]}}'),
+        ([{"name": "lr", "_type": "uniform", "_value": [0, 1]}], 'in front of each parameter, as in "lr": {...}'),
+    ],
+)
+def test_a_space_without_names_is_answered_with_where_they_stand(space: Any, cure: str) -> None:
+    with pytest.raises(SpaceError) as caught:
+        SearchSpace.parse(space)
+    assert str(caught.value).endswith(cure)
+
+
+def test_a_parameter_without_a_name_and_the_name_of_a_file_are_answered() -> None:
+    with pytest.raises(SpaceError, match="has an empty name; give it the one that the trial uses"):
+        SearchSpace.parse({" ": {"_type": "choice", "_value": [1]}})
+    with pytest.raises(SpaceError, match=r"; the name of a file is written as searchSpaceFile: space\.json"):
+        SearchSpace.parse("space.json")
+
+
+def test_a_huge_number_is_written_out_with_its_exponent() -> None:
+    assert fault({"_type": "uniform", "_value": [0, "1e300"]}).endswith("write 1.0e+300 without quotes")

@@ -29,6 +29,7 @@ def hints(_type: str, _value: list[Any], **more: Any) -> list[str]:
         ("choice", [0.1, "1e-2"], "look like numbers, such as '1e-2'"),
         ("choice", ["true", "False"], "Python takes any text but an empty one for true; remove the quotes"),
         ("choice", ["None", 5], "write null"),
+        ("choice", ["de", False, "se"], "YAML reads no, off, yes and on as these; put them in quotes"),
         ("choice", [{"layers": [{"_type": "uniform", "_value": [0, 1]}]}, 1], "none is reached"),
     ],
 )
@@ -60,7 +61,7 @@ def test_sound_parameters_are_not_complained_of(kind: str, value: list[Any]) -> 
 
 
 def test_options_beyond_the_number_of_trials_cannot_be_reached() -> None:
-    assert "10 options, and there are 4 trials" in hints("choice", list(range(10)), max_trials=4)[0]
+    assert "10 options, more than maxTrialNumber (4), so not all" in hints("choice", list(range(10)), max_trials=4)[0]
     assert hints("choice", list(range(10)), max_trials=None) == []
 
 
@@ -72,3 +73,9 @@ def test_a_grid_beyond_a_million_is_told_for_grid_search_alone() -> None:
     assert space_hints(parsed, tuner="TPE") == []
     small = SearchSpace.parse({name: space[name] for name in ("x0", "x1")})
     assert space_hints(small, tuner="GridSearch") == []
+
+
+@pytest.mark.parametrize("name", ["epochs:", " epochs", "epochs "])
+def test_a_sign_too_many_in_a_name_is_told(name: str) -> None:
+    found = space_hints(SearchSpace.parse({name: {"_type": "uniform", "_value": [0, 1]}}))
+    assert [str(hint).endswith("write 'epochs'.") for hint in found] == [True]

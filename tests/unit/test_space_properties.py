@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nnilite.space import SearchSpace
 
-NAMES = st.text("abcxyz_ '$\n\"é", min_size=1, max_size=4).filter(lambda name: name != "_name")
+NAMES = st.text("abcxyz_ '$\n\"é", min_size=1, max_size=4).filter(lambda name: name.strip() not in ("", "_name"))
 FINITE = st.floats(-1e6, 1e6)
 POSITIVE = st.floats(1e-3, 1e3)
 PLAIN = st.one_of(st.none(), st.booleans(), st.integers(-99, 99), FINITE, st.text(max_size=3), st.lists(st.integers()))

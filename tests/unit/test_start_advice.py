@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,9 @@ import pytest
 
 from nnilite._doctor import own_command
 from nnilite._doctor.script_imports import find_imports
+from nnilite._sdk.worker_facts import NAME
+from nnilite._store.database_schema import SCHEMA
+from nnilite._store.notices import find_notices
 from nnilite._views.experiment_view import _can_preload
 from nnilite.config import from_dict
 
@@ -61,3 +67,21 @@ def test_the_doctor_writes_the_field(tmp_path: Path) -> None:
 )
 def test_only_where_trials_can_start_so_it_is_said(changed: dict[str, Any], can: bool, tmp_path: Path) -> None:
     assert _can_preload(from_dict({**CONFIG, **changed}, tmp_path).checked(paths=False)) is can
+
+
+def test_a_canceled_trial_that_ends_well_hides_no_other_notice() -> None:
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(SCHEMA)
+        for table, known in (
+            ("trials", {"state": "USER_CANCELED", "started": 0, "ended": 9}),
+            ("attempts", {"state": "SUCCEEDED", "started": 0, "ended": 9}),
+            ("attributes", {"name": NAME, "value": json.dumps({"startS": 8.0})}),
+        ):
+            kinds = {row[1]: row[2] for row in database.execute(f"PRAGMA table_info({table})")}
+            row = {name: known.get(name, "" if kind == "TEXT" else 0) for name, kind in kinds.items()}
+            places = ", ".join("?" * len(row))
+            database.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})", list(row.values()))
+        database.execute("INSERT INTO meta VALUES ('notices', ?)", ('["noted at the start"]',))
+        found = find_notices(lambda query, *values: database.execute(query, values).fetchall(), ["default"], True)
+    assert found[0] == "noted at the start"
+    assert found[1].startswith("trial 0 took 9.0 s, 8.0 s of them before")

@@ -18,9 +18,11 @@ import pytest
 
 from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._manager.starter import Starter
 from nnilite._running import launch, manager_process, managers
 from nnilite._running.manager_process import ManagerProcess
+from nnilite._running.managers import NotRunning
 from nnilite.config import from_dict
 from nnilite.errors import NniliteError
 
@@ -248,13 +250,35 @@ def test_a_log_that_cannot_be_written_is_a_sentence(standing: Standing, tmp_path
     assert "Is a directory" in answer["error"]
 
 
+@pytest.mark.parametrize("fault", ["trialCommand: [", "tuner: {name: TPE, classArgs: {seed: many}}"])
 def test_a_config_with_faults_leaves_no_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fault: str
 ) -> None:
     monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
-    (tmp_path / "config.yml").write_text("trialCommand: [")
+    rest = json.dumps({key: value for key, value in CONFIG.items() if key not in fault})
+    (tmp_path / "config.yml").write_text(rest[1:-1].replace(', "', '\n"') + f"\n{fault}")
+    before = psutil.Process().children()  # some of other tests, perhaps
     assert run(["create", "--config", str(tmp_path / "config.yml")]) == 1
-    assert "config.yml:1: is not YAML" in capsys.readouterr().err
-    # One that has ended, of another test perhaps, has no command any more.
-    commands = [child.as_dict(["cmdline"])["cmdline"] or [] for child in psutil.Process().children()]
-    assert not any("nnilite._manager" in command for command in commands)
+    assert "config.yml:" in capsys.readouterr().err
+    assert [child for child in psutil.Process().children() if child not in before] == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="elsewhere a new Python is started")
+def test_the_manager_of_nnictl_is_a_copy_of_it_and_is_found_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
+    (tmp_path / "config.yml").write_text(json.dumps(CONFIG))
+    create = [sys.executable, "-m", "nnilite._cli", "create", "--config", f"{tmp_path}/config.yml", "--port", "0"]
+    subprocess.run(create, timeout=60, check=True)
+    [entry] = registry.entries()
+    try:
+        assert psutil.Process(entry.pid).cmdline() == create
+        assert managers._process(entry) == entry.pid
+    finally:
+        managers.stop(entry)
+
+
+def test_a_manager_without_an_address_yet_is_starting(tmp_path: Path) -> None:
+    with pytest.raises(NotRunning, match=r"^The manager of experiment abcd is starting; try again in a moment\.$"):
+        managers.connect(RegistryEntry("abcd", "", tmp_path, alive=True, pid=os.getpid()))

@@ -25,7 +25,8 @@ def programs(tmp_path: Path) -> Path:
     """A folder of programs: nothing is installed here, and the package lists are locked at the first try."""
     folder = tmp_path / "programs of 'this' machine"
     folder.mkdir()
-    for name, text in {"apt-get": APT, "which": "#!/bin/sh\nexit 1\n", "sudo": '#!/bin/sh\nexec "$@"\n'}.items():
+    no, yes, sudo = "#!/bin/sh\nexit 1\n", "#!/bin/sh\nexit 0\n", '#!/bin/sh\nexec "$@"\n'
+    for name, text in {"apt-get": APT, "apt-cache": yes, "which": no, "sudo": sudo}.items():
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
     return folder
@@ -34,9 +35,17 @@ def programs(tmp_path: Path) -> Path:
 def test_what_another_process_installs_is_waited_for(programs: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "LOG": str(tmp_path / "log")}
     subprocess.run(["scripts/system-packages", "test"], cwd=ROOT, env=environment, check=True, timeout=60)
-    first, second, installed = (tmp_path / "log").read_text().splitlines()
+    first, second, installed, browser = (tmp_path / "log").read_text().splitlines()
     assert first == second == "-o DPkg::Lock::Timeout=600 -qq update"
     assert installed.startswith("-o DPkg::Lock::Timeout=600 -qq install -y --no-install-recommends gcc ")
+    assert browser.endswith("install -y --no-install-recommends chromium-headless-shell")
+
+
+def test_where_the_smaller_browser_is_not_to_be_had_the_tests_use_chromium(programs: Path, tmp_path: Path) -> None:
+    (programs / "which").write_text('#!/bin/sh\ntest "$1" != chromium-headless-shell\n')
+    (programs / "apt-get").write_text('#!/bin/sh\ncase "$*" in *chromium*) exit 100 ;; esac\n')
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+    subprocess.run(["scripts/system-packages", "test"], cwd=ROOT, env=environment, check=True, timeout=60)
 
 
 def test_lint_needs_no_debian_package_but_that_of_venv() -> None:

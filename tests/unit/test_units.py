@@ -131,6 +131,17 @@ def test_a_missing_file_is_named(tmp_path):
         PathRule.FILE.resolve("gone", tmp_path)
 
 
+def test_a_name_that_is_much_alike_is_named_as_another_system_would_find_it(tmp_path):
+    (tmp_path / "Search_Space.json").touch()
+    (tmp_path / "src").mkdir()
+    with pytest.raises(ValueError, match=r"does not exist; did you mean 'Search_Space.json'\?"):
+        PathRule.FILE.resolve("search_space.json", tmp_path)
+    with pytest.raises(ValueError, match=r"does not exist; did you mean 'src'\?"):
+        PathRule.DIRECTORY.resolve("SRC", tmp_path)
+    with pytest.raises(ValueError, match=r"gone/src' does not exist$"):
+        PathRule.FILE.resolve("gone/src", tmp_path)
+
+
 def test_the_home_folder_is_known_in_paths(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert PathRule.ANY.resolve("~/x", Path("/")) == tmp_path.resolve() / "x"
@@ -142,10 +153,19 @@ def test_what_is_no_path_gets_a_sentence(value, tmp_path):
         PathRule.ANY.resolve(value, tmp_path)
 
 
-@pytest.mark.parametrize("value", ["D:\\work\\exps", "d:/work", "\\\\server\\share", ".\\exps", "..\\exps"])
+WINDOWS = {
+    "D:\\work\\exps": "one of this machine",
+    "d:/work": "one of this machine",
+    "\\\\server\\share": "one of this machine",
+    ".\\exps": "'./exps'",
+    "..\\exps": "'../exps'",
+}
+
+
+@pytest.mark.parametrize(("value", "written"), WINDOWS.items())
 @pytest.mark.parametrize("rule", PathRule)
-def test_a_path_of_windows_is_refused_with_what_to_write(tmp_path, rule, value):
-    with pytest.raises(ValueError, match="is a path of Windows; write one of this machine"):
+def test_a_path_of_windows_is_refused_with_what_to_write(tmp_path, rule, value, written):
+    with pytest.raises(ValueError, match=f"is a path of Windows; write {written}"):
         rule.resolve(value, tmp_path)
 
 

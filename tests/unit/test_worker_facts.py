@@ -16,7 +16,7 @@ import pytest
 import nnilite
 from nnilite._cli.provenance import differences
 from nnilite._engine.known_workers import MOST, KnownWorkers
-from nnilite._experiments.recorded_starts import comparable
+from nnilite._experiments.recorded_starts import comparable, describe_gpus
 from nnilite._sdk import worker_facts
 from nnilite._store.recorded_workers import find_workers
 from nnilite.records import Attributed
@@ -65,6 +65,35 @@ def test_a_trial_says_nothing_unasked_or_where_it_is_known(
     assert len(list(keeper_folder.read_metrics(trial))) == 1
 
 
+DRIVERS = [
+    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023\nGCC version: gcc 12.2",
+    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.129.03  Release Build  (root@b)",
+]
+
+
+@pytest.mark.parametrize("version", DRIVERS)
+def test_model_and_driver_of_each_gpu_of_a_host_are_known(tmp_path: Path, version: str) -> None:
+    assert worker_facts.name_gpus(str(tmp_path)) == []
+    (tmp_path / "version").write_text(version)
+    for place, model in (("0000:65:00.0", "Tesla T4"), ("0000:0a:00.0", "NVIDIA H100 80GB HBM3")):
+        (tmp_path / "gpus" / place).mkdir(parents=True)
+        (tmp_path / "gpus" / place / "information").write_text(f"Model: \t\t {model}\nIRQ:   \t\t 16\n")
+    (tmp_path / "gpus" / "0000:ff:00.0").mkdir()
+    (tmp_path / "gpus" / "0000:ff:00.0" / "information").symlink_to("nothing")  # as of one that has failed
+    said = worker_facts.name_gpus(str(tmp_path))
+    [found] = find_workers(lambda *_: [(json.dumps(facts(gpus=said)), "", 1.0)])
+    assert found["gpus"] == ["NVIDIA H100 80GB HBM3, 535.129.03", "Tesla T4, 535.129.03"]
+    assert describe_gpus([*found["gpus"], "Tesla T4, 535.129.03"]) == (
+        "NVIDIA H100 80GB HBM3, 535.129.03; 2 x Tesla T4, 535.129.03"
+    )
+
+
+@pytest.mark.parametrize("said", [None, 3, [], ["version 1.2"], [{"x": 1}, "Models: x", 4]])
+def test_hosts_that_name_no_gpus_in_the_drivers_words_have_none(said: Any) -> None:
+    [found] = find_workers(lambda *_: [(json.dumps(facts(gpus=said)), "", 1.0)])
+    assert found["gpus"] == []
+
+
 def test_no_trial_fails_for_it(trial: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "full")
@@ -106,6 +135,7 @@ def test_what_differs_between_workers_is_compared_with_all_values() -> None:
     assert found["workers"] == {
         "python": "3.12.1",
         "executable": "/a, /b",
+        "gpus": "",
         "system": "Linux",
         "packages": {"x": "1, 2"},
     }

@@ -114,7 +114,7 @@ def test_json_that_is_too_deep_or_has_an_endless_number_gets_a_sentence(tmp_path
     "value",
     [
         "1" * 5000,
-        "1:" + "1:" * 5000 + "1",
+        "!!int 1:" + "1:" * 5000 + "1",
         "!!int x",
         "!!int ''",
         "!!float x",

@@ -22,7 +22,9 @@ _GRID_ENGINE = Scheduler(
         "[[ -l {memoryResource}={memoryPerCpu}M]][[ -l {gpuResource}={gpus}]][[ -l h_rt={seconds}]]",
         submit="qsub -terse -N {name} -j y -o /dev/null -r n -S /bin/bash {options} script",
         try_out="qsub -w v -N {name} -S /bin/bash {options}",
-        find="qstat -j {name} 2>/dev/null | sed -n 's/^job_number: *//p'",
+        # The number comes before the owner. Any user may have a job of this name.
+        find="qstat -j {name} 2>/dev/null | sed -n -e '/^job_number: */{s///' -e h -e '}' "
+        """-e "/^owner: *$(id -un)\\$/{g" -e p -e '}' | tail -n 1""",
         status='qstat -xml -u "$(id -un)" && { qselect -qs u 2>/dev/null || :; }',
         reasons="qstat -j $(echo {ids} | tr ' ' ,)",
         history='for id in {ids}; do qacct -j "$id" 2>/dev/null; done; :',
@@ -65,7 +67,7 @@ _PBS_PRO = Scheduler(
         options="[[-q {queue}]][[ -A {account}]] -l select=1[[:ncpus={cpus}]][[:mem={memory}mb]][[:ngpus={gpus}]]"
         "[[ -l walltime={seconds}]]",
         submit="qsub -N {name} -j oe -o /dev/null -r n -S /bin/bash {options} script",
-        find="qselect -x -N {name} | tail -n 1",
+        find='qselect -x -u "$(id -un)" -N {name} | tail -n 1',
         status="qstat -x -f {ids}",
         cancel="qdel {id}",
         check="qstat --version && qstat -B >/dev/null",
@@ -103,7 +105,7 @@ _TORQUE = replace(
         _PBS_PRO.commands,
         options="[[-q {queue}]][[ -A {account}]] -l nodes=1[[:ppn={cpus}]][[:gpus={gpus}]][[ -l mem={memory}mb]]"
         "[[ -l walltime={seconds}]]",
-        find="qselect -N {name} | tail -n 1",
+        find='qselect -u "$(id -un)" -N {name} | tail -n 1',
         status="qstat -f {ids}",
         check="qstat --version 2>&1 && qstat -B >/dev/null",
     ),

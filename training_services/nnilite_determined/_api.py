@@ -51,6 +51,9 @@ class DeterminedApi:
         while True:
             page = {"sortBy": "SORT_BY_ID", "orderBy": "ORDER_BY_ASC", "limit": _PAGE, "offset": len(found), **query}
             items = _read_items(await self._get("/api/v1/experiments", page), "experiments")
+            # A proxy may answer each page with the same one.
+            if items and found and items[0].get("id") == found[-len(items)].get("id"):
+                raise Outage(f"{self._config.master} answers with the same experiments again and again")
             found += items
             if len(items) < _PAGE:
                 return found
@@ -73,8 +76,9 @@ class DeterminedApi:
 
     async def allocations(self, task: str) -> list[Mapping[str, Any]]:
         """Return the containers that a task has had, the latest last."""
-        found = _read_field(await self._get(f"/api/v1/tasks/{task}"), "task", dict).get("allocations") or []
-        return sorted(found, key=lambda one: str(one.get("startTime") or "~"))
+        found = _read_field(await self._get(f"/api/v1/tasks/{task}"), "task", dict).get("allocations")
+        known = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        return sorted(known, key=lambda one: str(one.get("startTime") or "~"))
 
     async def checkpoints(self, trial: int) -> list[Mapping[str, Any]]:
         """Return Determined's checkpoints that are complete."""

@@ -12,6 +12,7 @@ import yaml
 from nnilite.records import Json
 from nnilite.service import Job
 from nnilite.services.bootstrap import JobProcess, command, python_command
+from nnilite.services.node_places import nodes_of_job
 from nnilite_determined import _start
 from nnilite_determined._config import DeterminedConfig, DeterminedMount, DeterminedStorage
 from nnilite_determined._context import FOLDER
@@ -61,7 +62,7 @@ def request(conf: Mapping[str, Json], files: list[dict[str, Json]], activate: bo
 
 def entrypoint(job: Job) -> list[str]:
     """Return the command that starts the keeper in the folder of the context directory."""
-    nodes = count_nodes(job)
+    nodes = nodes_of_job(job).most
     about = json.dumps({"experiment": job.experiment, "trial": job.trial, "nodes": nodes})
     words = command(f"{FOLDER}/spec", _WORK, JobProcess(rank_variable=_start.NODE if nodes > 1 else ""))
     return python_command(Path(_start.__file__).read_text(encoding="utf-8"), about, *words)
@@ -88,15 +89,10 @@ def _show_hyperparameters(job: Job) -> dict[str, Json]:
     return {str(name): {"type": "const", "val": value} for name, value in parameters.items()}
 
 
-def count_nodes(job: Job) -> int:
-    """Return the number of nodes of a job: 1 for those that are not distributed."""
-    return int((job.spec.get("distributed") or {}).get("nodes") or 1)
-
-
 def slots(job: Job, config: DeterminedConfig) -> int | None:
     """Return the number of slots of a job on all its nodes; None: Determined's default, one."""
     found = job.gpus if config.slots is None else config.slots
-    return found and found * count_nodes(job)
+    return found and found * nodes_of_job(job).most
 
 
 def _resources(job: Job, config: DeterminedConfig) -> dict[str, Json]:
@@ -107,7 +103,7 @@ def _resources(job: Job, config: DeterminedConfig) -> dict[str, Json]:
         "weight": config.weight,
         "shm_size": f"{config.shm_size} MiB" if config.shm_size else None,
         # On several machines there are several containers: one for each node of a distributed trial.
-        "is_single_node": True if (slots(job, config) or 0) > 1 and count_nodes(job) == 1 else None,
+        "is_single_node": True if (slots(job, config) or 0) > 1 and nodes_of_job(job).most == 1 else None,
     }
     return {name: value for name, value in found.items() if value is not None}
 

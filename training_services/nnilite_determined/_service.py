@@ -190,7 +190,8 @@ class DeterminedService(BatchService[DeterminedApi, Experiment]):
 
 
 def _labels(experiment: Experiment) -> list[Any]:
-    return list(experiment.get("labels") or [])
+    labels = experiment.get("labels")
+    return labels if isinstance(labels, list) else []
 
 
 def _number(experiment: Experiment) -> int:

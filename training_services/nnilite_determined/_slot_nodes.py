@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from nnilite.errors import ConfigError, Place
 from nnilite.service import Job, ServiceContext
-from nnilite.services.node_places import on_its_nodes
+from nnilite.services.node_places import nodes_of_job, on_its_nodes
 from nnilite.services.section_fields import nodes_of
 from nnilite_determined._config import DeterminedConfig
-from nnilite_determined._convert import count_nodes
 from nnilite_determined._start import FIRST_NODE, NODE
 
 
@@ -24,4 +23,4 @@ def check_nodes(config: DeterminedConfig, context: ServiceContext, gpus: int | N
 
 def place_nodes(job: Job) -> Job:
     """Return the job with what its keepers need to know to find their places among the nodes."""
-    return on_its_nodes(job, NODE, [FIRST_NODE]) if count_nodes(job) > 1 else job
+    return on_its_nodes(job, NODE, [FIRST_NODE]) if nodes_of_job(job).most > 1 else job

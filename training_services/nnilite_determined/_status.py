@@ -120,7 +120,8 @@ def _judge_by_determined(facts: ContainerFacts, times: JobStatus) -> JobStatus:
 
 def in_queue(job: Mapping[str, Any]) -> str:
     """Return what Determined's job queue says of a job that waits."""
-    ahead = (job.get("summary") or {}).get("jobsAhead")
+    summary = job.get("summary")
+    ahead = summary.get("jobsAhead") if isinstance(summary, Mapping) else None
     wanted = job.get("requestedSlots")
     pool = job.get("resourcePool")
     words = [f"queued in the resource pool {pool}" if pool else "queued"]

@@ -99,10 +99,11 @@ def status(kind: OperatorKind, facts: Facts) -> JobStatus:
     pod, role = reporting(facts)
     outcome = kind.outcome(facts.content)
     end = judge_pod_end(pod, role.container) if pod is not None else None
+    image = _find_image(pod, role.container) if pod is not None else ""
     if end is not None and (kind.pod_end_counts or outcome.state):
         found = _judge_end(facts, pod, end)
         if found is not None:
-            return found
+            return replace(found, image=image)
     if outcome.state is not None and outcome.state.ended:
         return _judge_by_object(facts, outcome)
     host = find_node(pod) if pod is not None else ""
@@ -111,7 +112,7 @@ def status(kind: OperatorKind, facts: Facts) -> JobStatus:
         reason = (
             "it is being ended" if facts.canceled or end is not None else _describe_silent_node(pod) or outcome.message
         )
-        return JobStatus(JobState.RUNNING, reason, host=host, started=started)
+        return JobStatus(JobState.RUNNING, reason, host=host, started=started, image=image)
     reason = "it is being canceled" if facts.canceled else wait_of(facts).reason or outcome.message
     return JobStatus(JobState.WAITING, reason, host=host)
 
@@ -318,11 +319,20 @@ def find_container_start(pod: Json, container: str) -> float | None:
     return seconds((state.get("running") or state.get("terminated") or {}).get("startedAt"))
 
 
+def _find_image(pod: Json, container: str) -> str:
+    """Return the image that a container was started from, with its digest; "" before that."""
+    name = str(_find_container(pod, container).get("imageID") or "")
+    return name.rpartition("://")[2]  # Docker puts its own scheme before it
+
+
 def _find_container_state(pod: Json, container: str) -> Json:
-    for entry in (pod.get("status") or {}).get("containerStatuses") or []:
-        if entry.get("name") == container:
-            return entry.get("state") or {}
-    return {}
+    return _find_container(pod, container).get("state") or {}
+
+
+def _find_container(pod: Json, container: str) -> Json:
+    """Return what the status of a pod has on one of its containers."""
+    found = (pod.get("status") or {}).get("containerStatuses") or []
+    return next((entry for entry in found if entry.get("name") == container), {})
 
 
 def wait_of(facts: Facts) -> Wait:

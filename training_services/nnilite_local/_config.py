@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nnilite.errors import ConfigError, Place
-from nnilite.service import IgnoredOption
+from nnilite.service import IgnoredOption, ServiceContext
 from nnilite.services.preloading import PreloadedModules, check_modules
 from nnilite.services.section_fields import TrialGpuNumber
+from nnilite.services.trial_command import find_missing_program
 from nnilite.units import GpuIndices, Niceness, PositiveInt
 
 
@@ -98,6 +99,12 @@ def check_launcher(distributed: Any) -> None:
             f"is {launcher}, but this machine has no {program}; install it, or set another launcher",
             Place(field="distributed.launcher"),
         )
+
+
+def find_missing(context: ServiceContext) -> str:
+    """Return a sentence on the program of the trial command, if this machine has none of that name; else ""."""
+    said = find_missing_program(str(context.defaults.get("trialCommand") or ""), context.code_directory)
+    return f"trialCommand: {said}" if said else ""
 
 
 def _has_no_gpus(config: LocalConfig, settings: object) -> bool:

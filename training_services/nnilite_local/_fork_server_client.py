@@ -10,13 +10,16 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import secrets
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from nnilite.errors import ConfigError, ServiceError
+from nnilite.foreign_files import open_log
 from nnilite.services.preloading import PRELOAD_S, make_refusal
 from nnilite.services.worker_side import is_stopped
 
@@ -26,6 +29,7 @@ _START_S = 30.0
 _SOON_S = 3.0  # after which a server that has not answered is looked at
 _END_S = 5.0
 _TOLD_S = 2.0
+_MOST_LINE_BYTES = 1 << 20  # a preloader says up to 64 kB, which may be six times as long as JSON
 
 
 class ForkServerClient:
@@ -62,17 +66,12 @@ class ForkServerClient:
         if self.pid is not None and self._listener is not None and not self._listener.done():
             return
         await self.close()
-        pipe = asyncio.subprocess.PIPE
-        command = [sys.executable, "-I", "-S", str(self._keeper), "serve"]
         try:
-            with self._log_file.open("ab") as errors:
-                self._process = await asyncio.create_subprocess_exec(
-                    *command, stdin=pipe, stdout=pipe, stderr=errors, start_new_session=True
-                )
+            self._process, reader, writer = await _start_process(self._keeper, self._log_file)
         except OSError as error:
             raise ServiceError(f"no keeper can be started: {error}") from error
         self.name = secrets.token_hex(8)
-        self._listener = asyncio.create_task(self._listen(self._process), name="fork server")
+        self._listener = asyncio.create_task(self._listen(reader, writer), name="fork server")
         if self._preload is not None:
             try:
                 await self._write({"preload": self._preload})
@@ -100,27 +99,29 @@ class ForkServerClient:
         Raises: ConfigError if no keeper accepts this specification, ServiceError.
         """
         await self.start()
-        answer: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[tuple[int, str]] = loop.create_future()
         self._waiting[job] = answer
         self._jobs[str(spec)] = job
+        timers = [
+            loop.call_later(_SOON_S, self._refuse_if_stopped, answer),
+            loop.call_later(_START_S, _refuse, answer, f"no keeper was started within {_START_S:g} s"),
+        ]
         try:
             await self._write({"spec": str(spec), "again": True})
-            await asyncio.wait([answer], timeout=_SOON_S)
-            if not answer.done():
-                self._check_not_stopped()
-            return await asyncio.wait_for(answer, _START_S)
-        except asyncio.TimeoutError:
-            raise ServiceError(f"no keeper was started within {_START_S:g} s") from None
+            return await answer
         except OSError as error:
             raise ServiceError(f"the fork server has ended: {error}") from error
         finally:
+            for timer in timers:
+                timer.cancel()
             self._waiting.pop(job, None)
             self._jobs.pop(str(spec), None)
 
-    def _check_not_stopped(self) -> None:
+    def _refuse_if_stopped(self, answer: asyncio.Future[tuple[int, str]]) -> None:
         pid = self.pid
         if pid is not None and is_stopped(pid):
-            raise ServiceError(f"the fork server is stopped (SIGSTOP), and starts no keeper; `kill -CONT {pid}` helps")
+            _refuse(answer, f"the fork server is stopped (SIGSTOP), and starts no keeper; `kill -CONT {pid}` helps")
 
     def runs(self, job: str) -> bool:
         """Return whether the server has reported a keeper at work for the job."""
@@ -160,14 +161,14 @@ class ForkServerClient:
             stream.write(json.dumps(order).encode() + b"\n")
             await stream.drain()
 
-    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+    async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Read the server's messages until it ends."""
-        stream = process.stdout
-        while stream is not None and (line := await stream.readline()):
+        with contextlib.closing(writer):
             try:
-                self._handle_event(json.loads(line))
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
-                log.warning("the fork server reported %r: %s", line[:200], error)
+                while line := await reader.readline():
+                    self._read_event(line)
+            except (OSError, ValueError) as error:  # the next call starts another one
+                log.warning("the fork server is not understood any more: %s", error)
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(ServiceError(f"the fork server has ended: see {self._log_file}"))
@@ -177,6 +178,12 @@ class ForkServerClient:
         for job in list(self._asked):
             self._tell(job, False)
         self._heard("")
+
+    def _read_event(self, line: bytes) -> None:
+        try:
+            self._handle_event(json.loads(line))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            log.warning("the fork server reported %r: %s", line[:200], error)
 
     def _handle_event(self, event: dict[str, Any]) -> None:
         kind = event["event"]
@@ -234,3 +241,32 @@ class ForkServerClient:
             listener.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await listener
+
+
+async def _start_process(
+    keeper: Path, log_file: Path
+) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader, asyncio.StreamWriter]:
+    """Start the server, and connect its standard output. Raises: OSError."""
+    # The event loop takes what comes by a socket in one round, by a pipe of a subprocess in two.
+    ours, theirs = socket.socketpair()
+    with theirs:
+        reader, writer = await asyncio.open_connection(sock=ours, limit=_MOST_LINE_BYTES)
+        command = [sys.executable, "-I", "-S", str(keeper), "serve"]
+        try:
+            with os.fdopen(open_log(log_file), "ab") as errors:
+                process = await asyncio.create_subprocess_exec(
+                    *command,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=theirs.fileno(),
+                    stderr=errors,
+                    start_new_session=True,
+                )
+        except BaseException:
+            writer.close()
+            raise
+    return process, reader, writer
+
+
+def _refuse(answer: asyncio.Future[tuple[int, str]], reason: str) -> None:
+    if not answer.done():
+        answer.set_exception(ServiceError(reason))

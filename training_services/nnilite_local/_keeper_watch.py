@@ -7,6 +7,7 @@ reason, and nothing else waits for it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -33,8 +34,23 @@ class LocalWatch:
 
     async def read(self, folder: AttemptFolder, name: str, work: Callable[[], T]) -> T:
         """Return what `work` finds in the folder. Raises: ServiceError where the disk is in trouble, or hangs."""
+        # Each trial is looked at so, and a thread of its own to wait for the one that looks would cost more than that.
+        loop = asyncio.get_running_loop()
+        over = asyncio.Event()
+
+        def ended() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has been closed meanwhile
+                loop.call_soon_threadsafe(over.set)
+
+        result = self._looks.begin(FolderLook(str(folder.path), name, work), ended)
+        timer = loop.call_later(self._looks.limit_s, over.set)
         try:
-            return cast(T, await asyncio.to_thread(self._looks.look, str(folder.path), name, work))
+            await over.wait()
+        finally:
+            timer.cancel()
+            seen = result()
+        try:
+            return cast(T, seen.get())
         except OSError as error:
             raise ServiceError(f"{folder.path} cannot be read now: {error.strerror}") from error
 

@@ -31,13 +31,13 @@ from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 from nnilite.services.gpu import environment, use_of
 from nnilite.services.keeper_folder import check_stream, copy_attempt
-from nnilite.services.node_places import LAUNCHERS
+from nnilite.services.node_places import LAUNCHERS, nodes_of_job
 from nnilite.services.preloading import make_order, try_to_preload
 from nnilite.services.section_fields import GPU_PLACE, gpus_of, nodes_of
 from nnilite.services.slots import SlotDesk, SlotTerms, SlotTrouble
 from nnilite.services.worker_side import FolderLooks, HostMeter, SlowFolder, started_at, write_private
 from nnilite_local._attempt_folder import AttemptFolder
-from nnilite_local._config import IGNORED, LocalConfig, check_launcher
+from nnilite_local._config import IGNORED, LocalConfig, check_launcher, find_missing
 from nnilite_local._dismissals import Dismissals, tidy
 from nnilite_local._endings import Endings
 from nnilite_local._fork_server_client import ForkServerClient
@@ -88,7 +88,9 @@ class LocalService(TrainingService):
         self._meter = HostMeter()
         self._terms = SlotTerms(config.max_slots, config.priority)
         self._booking = asyncio.Lock()  # slots and GPUs are booked, and freed, for one job at a time
-        self._few_gpus = ""  # a note, if they are fewer than the trials at once need
+        self._remarks: list[
+            str
+        ] = []  # on this machine: a program that is missing, GPUs for fewer trials than run at once
         self._address = ""
         self._package: CodePackage | None = None
         self._second_keepers = SecondKeepers(context.keeper, context.wake)
@@ -105,8 +107,8 @@ class LocalService(TrainingService):
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._publish_address()
         await self.check()
-        if self._few_gpus:
-            log.warning("%s", self._few_gpus)
+        for note in self._remarks:
+            log.warning("%s", note)
         self._gpus.restore(self._runs)
         if self.config.isolate_code:
             await self._packed()
@@ -217,7 +219,8 @@ class LocalService(TrainingService):
         check_launcher(self.context.defaults.get("distributed"))
         wanted = (gpus_of(self.config, self.context) or 0) * nodes_of(self.context)
         concurrency = self.context.defaults.get("trialConcurrency")
-        self._few_gpus = await self._gpus.check(wanted, concurrency) if wanted else ""
+        few_gpus = await self._gpus.check(wanted, concurrency) if wanted else ""
+        self._remarks = [note for note in (find_missing(self.context), few_gpus) if note]
 
     async def check_for_dry_run(self) -> None:
         if self.config.preload:
@@ -233,7 +236,7 @@ class LocalService(TrainingService):
     def hosts(self) -> list[Host]:
         seen = self._gpus.seen
         details: dict[str, Json] = {**self._meter.read(), **({"gpuUse": use_of(seen)} if seen else {})}
-        notes = [note for note in (self.config.note, self._few_gpus) if note]
+        notes = [note for note in (self.config.note, *self._remarks) if note]
         if notes:
             details["note"] = "; ".join(notes)
         return [Host(self._host, "up", running=len(self._at_work), details=details)]
@@ -331,7 +334,7 @@ class LocalService(TrainingService):
             await _take_slot(self._slots, job, folder, self._terms)
             if job.gpus:
                 self._gpus.restore(self._runs)  # trials that have ended since the last poll
-                return code, await self._gpus.book(job.name, folder.path, job.gpus * _number_of_nodes(job))
+                return code, await self._gpus.book(job.name, folder.path, job.gpus * nodes_of_job(job).most)
             return code, None if job.gpus is None else ()
         except NoCapacity:
             await asyncio.to_thread(self._slots.give_back, job.name)
@@ -396,10 +399,6 @@ def _handle(
         "server": server,
         "gpus": None if gpus is None else list(gpus),
     }
-
-
-def _number_of_nodes(job: Job) -> int:
-    return int((job.spec.get("distributed") or {}).get("nodes") or 1)
 
 
 def _nodes_here(job: Job) -> Json:

@@ -14,13 +14,14 @@ from nnilite.errors import ConfigError
 from nnilite.records import EndCause, Exited, Json
 from nnilite.service import Job, JobState, JobStatus
 from nnilite.services.keeper_folder import end_status
+from nnilite.services.node_places import nodes_of_job
 from nnilite_ray._config import RayConfig
 from nnilite_ray._resources import named_resources
 
 START = "NNILITE_START"
 DRIVER = "nnilite-nodes.py"
 """The file of the package that starts a trial on several nodes."""
-NODE, FIRST_NODE = "NNILITE_NODE", "NNILITE_FIRST_NODE"
+NODE, NODES, FIRST_NODE = "NNILITE_NODE", "NNILITE_NODES", "NNILITE_FIRST_NODE"
 """The variables that it sets on each node: its number; the addresses of the first one."""
 PENDING, RUNNING, STOPPED, SUCCEEDED, FAILED = "PENDING", "RUNNING", "STOPPED", "SUCCEEDED", "FAILED"
 ENDED = (STOPPED, SUCCEEDED, FAILED)
@@ -91,7 +92,10 @@ def request(job: Job, config: RayConfig, package: str, instructions: Mapping[str
     entrypoint, metadata = "exec sh ./nnilite-start", _make_metadata(job)
     if job.spec.get("distributed"):
         # The driver reserves the nodes. It asks for nothing itself, so Ray runs it on the head node.
-        nodes = {"nodes": int(job.spec["distributed"]["nodes"]), "bundle": make_bundle(config, job)}
+        counts = nodes_of_job(job)
+        nodes = {"nodes": counts.fewest, "bundle": make_bundle(config, job)}
+        if counts.is_elastic:
+            nodes["most"] = counts.most
         entrypoint, wanted = f"exec python ./{DRIVER} {shlex.quote(json.dumps(nodes))}", {}
         metadata["nnilite_nodes"] = json.dumps(nodes)
     return {
@@ -144,15 +148,20 @@ def find_nodes(found: Mapping[str, Any]) -> tuple[int, dict[str, float]]:
 def _read_metadata(found: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return an object that the request has put into the metadata; {} if there is none."""
     try:
-        content = json.loads((found.get("metadata") or {}).get(name) or "{}")
-    except (ValueError, RecursionError):
+        content = json.loads(_read_object(found, "metadata").get(name) or "{}")
+    except (ValueError, TypeError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 
 
+def _read_object(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = found.get(name)
+    return value if isinstance(value, Mapping) else {}
+
+
 def find_package(body: Mapping[str, Any]) -> str:
     """Return the name of the package of a request, "" if it has none."""
-    uri = str((body.get("runtime_env") or {}).get("working_dir") or "")
+    uri = str(_read_object(body, "runtime_env").get("working_dir") or "")
     return uri.removeprefix("gcs://")
 
 
@@ -192,7 +201,10 @@ def page_url(address: str, name: str) -> str:
 
 def find_host(found: Mapping[str, Any]) -> str:
     """Return the node on which a job runs."""
-    return urlsplit(str(found.get("driver_agent_http_address") or "")).hostname or ""
+    try:
+        return urlsplit(str(found.get("driver_agent_http_address") or "")).hostname or ""
+    except ValueError:
+        return ""
 
 
 def seconds(value: object) -> float | None:

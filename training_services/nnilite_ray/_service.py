@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from nnilite.errors import ConfigError, NniliteError, Place
+from nnilite.errors import ConfigError, Conflict, NniliteError, Place
 from nnilite.platform_http import AccessRefused, Missing, Problem, RequestTooLarge, Untrusted, as_config_error
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.batch_service import BatchService
 from nnilite.services.callback_address import check_callback_address, reachable_callback_address
-from nnilite.services.node_places import LAUNCHERS, on_its_nodes
+from nnilite.services.node_places import ELASTIC_LAUNCHERS, LAUNCHERS, on_its_nodes
 from nnilite_ray import _convert as convert
 from nnilite_ray._api import RayApi
 from nnilite_ray._config import IGNORED, RayConfig
@@ -39,6 +39,7 @@ class RayService(BatchService[RayApi, Found]):
     Config = RayConfig
     ignores = IGNORED
     launchers = LAUNCHERS
+    elastic_launchers = ELASTIC_LAUNCHERS
     platform: ClassVar[str] = "Ray"
     patience: ClassVar[RayPatience] = RayPatience()
 
@@ -195,6 +196,9 @@ class RayService(BatchService[RayApi, Found]):
         """End a job. Ray itself ends it softly first."""
         await self.watched(handle).cancel(0.0)
 
+    async def take_node(self, handle: Handle) -> None:
+        raise Conflict("a drill takes no nodes of trials on Ray, which only their driver knows; end one by ray stop")
+
     async def remove(self, handle: Handle) -> None:
         """Remove an ended job from Ray's records; Ray keeps its log on the node."""
         watch = self.watched(handle)
@@ -217,7 +221,7 @@ class RayService(BatchService[RayApi, Found]):
 
 
 def _on_its_nodes(job: Job) -> Job:
-    return on_its_nodes(job, convert.NODE, [convert.FIRST_NODE])
+    return on_its_nodes(job, convert.NODE, [convert.FIRST_NODE], count_variable=convert.NODES)
 
 
 def _is_waiting(found: Found, watch: RayWatch) -> bool:

@@ -5,6 +5,7 @@ _config            the section `platform: remote` of a config
 _ssh_address       that section for an address such as `ssh://me@host`
 _machine_choice    which machine gets a job, and why none does
 _nodes             a trial on several machines, which are booked at once
+_elastic_jobs      such a trial whose number of machines changes while it runs
 _bookings          which job is on which machine
 _machines          all machines together: opens them, sends what they have missed, asks for their jobs, closes them
 _pending_commands  commands that unreachable machines have still to receive
@@ -19,6 +20,7 @@ _tunnel            the gate of the tunnel: lets only keepers through
 _tunnel_request    the requests of keepers through it
 _tunnel_upstream   passes their requests on to the manager
 _agent_link        starts the agent on a machine, sends it requests, and moves files through it
+_agent_answers     reads what agents say of their machines
 _worker            the agent itself, which runs there
 """
 

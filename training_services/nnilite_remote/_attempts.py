@@ -16,6 +16,7 @@ from nnilite.services.keeper_folder import copied_events
 from nnilite.services.slots import SlotTerms
 from nnilite.ssh.download import save, save_stream_below, unpack_stream
 from nnilite.ssh.errors import MachineError
+from nnilite_remote._agent_answers import read_start
 from nnilite_remote._machine_session import TRANSFER_S, MachineSession
 
 _START_S = 20.0
@@ -37,7 +38,7 @@ class Attempts:
 
         Raises: MachineError if none was started, OutcomeUnknown.
         """
-        return await self._session.ask("start", _START_S, spec=spec, terms=asdict(terms), again=again)
+        return read_start(await self._session.ask("start", _START_S, spec=spec, terms=asdict(terms), again=again))
 
     async def withdraw(self, job: str) -> None:
         """Withdraw a job that no longer needs or waits for a slot there."""

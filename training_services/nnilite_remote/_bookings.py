@@ -17,6 +17,8 @@ from nnilite.services.worker_side import open_ordinary, write_private
 
 log = logging.getLogger(__name__)
 
+_LONGEST_NUMBER = 12
+
 
 @dataclass(frozen=True)
 class Booking:
@@ -39,7 +41,7 @@ class Bookings:
         try:
             with open_ordinary(str(self._place)) as file:
                 found = json.load(file)
-            self._bookings = {job: _booking(fields) for job, fields in found.items()}
+            self._bookings = {_name(job): _booking(fields) for job, fields in found.items()}
         except FileNotFoundError:
             return
         # Without its booking, a job whose start was not answered would be started on another machine, too.
@@ -50,6 +52,15 @@ class Bookings:
 
     def get(self, job: str) -> Booking | None:
         return self._bookings.get(job)
+
+    def parts(self, job: str) -> list[tuple[str, Booking]]:
+        """Return the bookings of all nodes of a job, by their names and in the order of their numbers."""
+        found: list[tuple[int, str]] = []
+        for name in self._bookings:
+            own, _, number = name.partition("/")
+            if own == job and (not number or number.isdecimal()):
+                found.append((int(number or 0), name))
+        return [(name, self._bookings[name]) for _, name in sorted(found)]
 
     def on(self, machine: str) -> dict[str, tuple[int, ...]]:
         """Return the jobs on a machine, with their GPUs."""
@@ -83,6 +94,13 @@ class Bookings:
         except OSError as error:
             raise ServiceError(f"{self._place} cannot be written: {error.strerror}") from error
         self._bookings = bookings
+
+
+def _name(job: str) -> str:
+    number = job.partition("/")[2]
+    if len(number) > _LONGEST_NUMBER:
+        raise ValueError(f"{number!r:.60} is not the number of a part")
+    return job
 
 
 def _booking(fields: dict[str, object]) -> Booking:

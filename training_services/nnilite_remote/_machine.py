@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
 import shlex
 import time
@@ -24,6 +25,7 @@ from nnilite.errors import NniliteError
 from nnilite.records import Json
 from nnilite.services.gpu import Gpu
 from nnilite.ssh.errors import LinkLost, MachineError
+from nnilite_remote._agent_answers import read_gpus, read_use
 from nnilite_remote._attempts import Attempts
 from nnilite_remote._config import MachineConfig, RemoteConfig
 from nnilite_remote._machine_preload import MachinePreload
@@ -78,6 +80,7 @@ class Machine:
         self._heard_s = time.monotonic()
         self._reading = asyncio.Lock()
         self._looked_s = self._avoid_until_s = 0.0
+        self._sent_again_s = -math.inf
         self._session = MachineSession(config, service, self._away)
         self.attempts = Attempts(self._session)
         self._preload = MachinePreload(self._session, supply.preload)
@@ -203,11 +206,19 @@ class Machine:
         if not self.up:
             self.state = f"uploading, {part:.0%}"
 
-    async def upload_code(self) -> None:
-        """Upload the code package again, after it was removed there. Raises: MachineError."""
-        archive = await self._session.blocking(self._supply.archive)
-        await self._session.upload(self._supply.keeper_name, self._supply.keeper, self._show_progress)
-        await self._bring_code(archive)
+    async def send_code_again(self) -> None:
+        """Send what the machine has lost, without new trials meanwhile: for a while if it loses that again so soon."""
+        soon = time.monotonic() - self._sent_again_s < _AVOID_S
+        self.avoid("is being sent the code again")
+        try:
+            archive = await self._session.blocking(self._supply.archive)
+            await self._session.upload(self._supply.keeper_name, self._supply.keeper, self._show_progress)
+            await self._bring_code(archive)
+        except MachineError as error:
+            self.avoid(str(error))
+        else:
+            self.avoid("has lost the code again and again" if soon else "", _AVOID_S if soon else 0.0)
+        self._sent_again_s = time.monotonic()
 
     async def _bring_code(self, archive: Path) -> None:
         """Copy the code from the shared storage if that has it, else from here. Raises: MachineError."""
@@ -227,7 +238,7 @@ class Machine:
                 await asyncio.wait_for(broken.wait(), _PING_EVERY_S)
             if not broken.is_set():
                 try:
-                    self.use = (await self._session.ask("ping"))["use"]
+                    self.use = read_use(await self._session.ask("ping"))
                 except LinkLost as error:
                     log.warning("machine %s %s", self.title, error)
                     return
@@ -287,8 +298,7 @@ class Machine:
         """Return the machine's GPUs. Raises: MachineError, also if it has no driver."""
         async with self._reading:  # the agent refuses a second reading at the same time
             found = await self._session.ask("gpus", _GPUS_S)
-        self.own_pids = frozenset(pid for gpu in found for pid in gpu.pop("own", ()))
-        self.gpus = [Gpu(**{**gpu, "processes": tuple(gpu.get("processes", ()))}) for gpu in found]
+        self.gpus, self.own_pids = read_gpus(found)
         return self.gpus
 
 

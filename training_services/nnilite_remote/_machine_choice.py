@@ -36,9 +36,15 @@ class Choice:
 
 
 def choose_machines(
-    machines: Sequence[HostCandidate], gpus: int | None, labels: AbstractSet[str], nodes: int = 1
+    machines: Sequence[HostCandidate],
+    gpus: int | None,
+    labels: AbstractSet[str],
+    nodes: int = 1,
+    fewest: int | None = None,
 ) -> list[Choice]:
     """Choose the machines for one more job: of those that can take it, by rank, those least used for their size.
+
+    `fewest`: with how many the job can begin, if not only with all `nodes`.
 
     Raises: NoCapacity with a reason for each machine; ConfigError if no machine can ever take it.
 
@@ -64,12 +70,15 @@ def choose_machines(
                     return chosen
                 continue
             waits.setdefault(machine.slot_wait, []).append(machine.title)
+    least = nodes if fewest is None else fewest
+    if len(chosen) >= least:
+        return chosen
     parts = [f"on {', '.join(who)} it {why}" for why, who in waits.items()]
     parts += [f"{', '.join(who)} {why}" for why, who in reasons.items()]
-    if nodes == 1:
+    if least == 1:
         raise NoCapacity("waits for a machine: " + "; ".join(parts))
     missing = f" with {gpus} free GPUs" if gpus else ""
-    raise NoCapacity(f"has {len(chosen)} of {nodes} machines{missing}: " + "; ".join(parts))
+    raise NoCapacity(f"has {len(chosen)} of {least} machines{missing}: " + "; ".join(parts))
 
 
 def _load(machine: HostCandidate) -> float:

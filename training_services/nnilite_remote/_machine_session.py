@@ -18,6 +18,7 @@ from nnilite.records import Json
 from nnilite.ssh.connect import Connection, connect
 from nnilite.ssh.errors import LinkLost, MachineError, get_error_text
 from nnilite.ssh.route import RouteMap
+from nnilite_remote._agent_answers import read_facts
 from nnilite_remote._agent_link import AgentLink, AgentStream, fetch, upload
 from nnilite_remote._config import MachineConfig, RemoteConfig
 from nnilite_remote._tunnel import WINDOW_BYTES
@@ -65,7 +66,7 @@ class MachineSession:
     async def serve(self, settings: dict[str, Json], heard: Callable[[Json], None]) -> None:
         """Start the agent that stays, and pass on its unrequested messages. Raises: MachineError."""
         stream = await self.blocking(self._stream)
-        self.facts = await self.blocking(stream.greet, {**self._settings(), "mode": "serve", **settings})
+        self.facts = read_facts(await self.blocking(stream.greet, {**self._settings(), "mode": "serve", **settings}))
         self._link = AgentLink(stream, self.broken.set, heard)
 
     def drop(self) -> None:

@@ -17,8 +17,11 @@ from nnilite.service import Handle, JobState, JobStatus, ServiceContext
 from nnilite.services.gpu import GpuRules, impossible
 from nnilite.services.section_fields import GPU_PLACE
 from nnilite.ssh.errors import MachineError
+from nnilite_remote._agent_answers import refusing
+from nnilite_remote._bookings import Bookings
 from nnilite_remote._config import RemoteConfig
 from nnilite_remote._machine import Machine, MachineSupply
+from nnilite_remote._machine_choice import HostCandidate
 from nnilite_remote._pending_commands import CANCEL, FINISH, REMOVE, PendingCommands
 
 log = logging.getLogger(__name__)
@@ -207,14 +210,15 @@ class Machines:
 
     async def statuses(self, key: str, handles: list[Handle]) -> dict[str, JobStatus]:
         machine = self._known.get(key)
-        if machine is None:
-            reason, found = f"its machine {key} is no longer in machineList", None
-        else:
-            reason, found = await self._ask_machine(machine, handles)
-        title = machine.title if machine else key
-        if found is None:
-            return {str(handle["job"]): JobStatus(JobState.UNKNOWN, reason, host=title) for handle in handles}
-        return {str(h["job"]): _status(facts, title) for h, facts in zip(handles, found, strict=True)}
+        title, reason = machine.title if machine else key, f"its machine {key} is no longer in machineList"
+        try:
+            with refusing("jobs"):
+                reason, found = await self._ask_machine(machine, handles) if machine else (reason, None)
+                if found is not None:
+                    return {str(h["job"]): _status(facts, title) for h, facts in zip(handles, found, strict=True)}
+        except MachineError as error:
+            reason = f"{title} {error}"
+        return {str(handle["job"]): JobStatus(JobState.UNKNOWN, reason, host=title) for handle in handles}
 
     @staticmethod
     async def _ask_machine(machine: Machine, handles: list[Handle]) -> tuple[str, list[Json] | None]:
@@ -232,6 +236,32 @@ class Machines:
         if machine is None:
             raise NotFound(f"the machine {handle['machine']} is no longer in machineList")
         return machine
+
+
+async def list_candidates(machines: Machines, bookings: Bookings, gpus: bool) -> list[HostCandidate]:
+    """Return the machines as they are now. `gpus`: whether theirs are needed."""
+    if gpus:
+        await machines.read_gpus()
+    return [_make_candidate(machine, bookings, gpus) for machine in machines.all()]
+
+
+def _make_candidate(machine: Machine, bookings: Bookings, gpus: bool) -> HostCandidate:
+    trouble = machine.avoided
+    if not machine.up:
+        trouble = f"is {machine.state}" + (f": {machine.trouble}" if machine.trouble else "")
+    elif gpus and machine.gpus is None:
+        trouble = machine.trouble or "has not reported its GPUs yet"
+    return HostCandidate(
+        key=machine.config.key,
+        title=machine.title,
+        trouble=trouble,
+        slots=machine.config.slots,
+        labels=frozenset(machine.config.labels),
+        rules=make_gpu_rules(machine),
+        gpus=machine.gpus,
+        own_pids=machine.own_pids,
+        jobs=bookings.on(machine.config.key),
+    )
 
 
 def make_gpu_rules(machine: Machine) -> GpuRules:

@@ -15,7 +15,7 @@ from typing import Any
 from nnilite.errors import ConfigError, NniliteError, Place
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
-from nnilite.services.section_fields import nodes_of
+from nnilite.services.section_fields import nodes_of, nodes_place
 from nnilite_remote._bookings import Booking
 from nnilite_remote._config import RemoteConfig
 from nnilite_remote._machine import Machine
@@ -26,17 +26,42 @@ MEMBERS, LOST = "members", "lost"
 """In a handle: the handles of the job's other nodes; why the job was lost at its start."""
 
 
-def number_of_nodes(job: Job) -> int:
-    return int((job.spec.get("distributed") or {}).get("nodes") or 1)
+NO_KEEPER: Json = {"pid": 0, "start": "", "boot": ""}
 
 
-def names_of(job: Job) -> list[str]:
-    """Return the names under which the nodes of a job are booked, that of the first one first.
+def name_of(job: str, node: int) -> str:
+    """Return the name under which a node of a job is booked.
 
-    >>> names_of(Job("nni-e-t-0", "e", "t", 0, 0, {"distributed": {"nodes": 2}}))
-    ['nni-e-t-0', 'nni-e-t-0/1']
+    >>> name_of("nni-e-t-0", 0), name_of("nni-e-t-0", 1)
+    ('nni-e-t-0', 'nni-e-t-0/1')
     """
-    return [f"{job.name}/{node}" if node else job.name for node in range(number_of_nodes(job))]
+    return f"{job}/{node}" if node else job
+
+
+def name_of_folder(attempt: str, node: int) -> str:
+    """Return the folder of a node, given that of its attempt: machines may have a disk in common.
+
+    >>> name_of_folder("e/trials/t/0", 0), name_of_folder("e/trials/t/0", 1)
+    ('e/trials/t/0', 'e/trials/t/0.1')
+    """
+    return f"{attempt}.{node}" if node else attempt
+
+
+def handle_of(name: str, booking: Booking, keeper: Json) -> Handle:
+    """Return the handle of a node, which is booked under this name."""
+    return {
+        "job": name,
+        "machine": booking.machine,
+        "directory": booking.directory,
+        "gpus": None if booking.gpus is None else list(booking.gpus),
+        **{name: keeper[name] for name in ("pid", "start", "boot")},
+        "server": str(keeper.get("server") or ""),
+    }
+
+
+def unanswered(name: str, booking: Booking) -> Handle:
+    """Return the handle of a node whose start was not answered, or is not known any more."""
+    return handle_of(name, booking, NO_KEEPER)
 
 
 def parts_of(handle: Handle) -> list[Handle]:
@@ -51,23 +76,33 @@ def check_nodes(config: RemoteConfig, context: ServiceContext) -> None:
     fitting = [one for one in config.machine_list if set(config.machine_labels) <= set(one.labels)]
     if nodes > len(fitting):
         few = f"is {nodes}, but machineList has {len(fitting)} machines for trials; name more, or use fewer nodes"
-        raise ConfigError(few, Place(field="distributed.nodes"))
+        raise ConfigError(few, nodes_place(context))
     if nodes > 1 and config.max_slots is not None:
         # Each machine gives out its slots itself, so two experiments could each hold some and wait for the rest.
         why = "cannot be used for trials of several nodes; set slots of each machine instead"
         raise ConfigError(why, Place(field="maxSlots"))
 
 
-def node_job(job: Job, node: int, first: Machine) -> Job:
-    """Return the job of one node. Only the first node reports."""
+def find_lacking(machine: Machine, context: ServiceContext) -> str:
+    """Return a sentence on the launcher that a machine lacks for trials of this experiment; "" if it lacks none."""
+    launcher = str((context.defaults.get("distributed") or {}).get("launcher"))
+    program = {"mpi": "mpirun", "horovod": "horovodrun"}.get(launcher, "")
+    if not program or not machine.up or program in machine.facts.get("launchers", (program,)):
+        return ""
+    return f"has no {program}, which launcher {launcher} needs; install it there, or set another launcher"
+
+
+def node_job(job: Job, node: int, first: Machine, asked: int = 0) -> Job:
+    """Return the job of one node. Only the first node reports. `asked`: how many of an elastic job begin together."""
     told = job.spec.get("distributed")
     if not told:
         return job
     addresses = list(dict.fromkeys([first.config.host, str(first.facts.get("host") or first.config.host)]))
-    more: dict[str, Json] = {"distributed": {**told, "node": node, "first": addresses}}
+    begin = {"nodes": asked} if asked else {}
+    more: dict[str, Json] = {"distributed": {**told, **begin, "node": node, "first": addresses}}
     if node and job.spec.get("storage"):
         more["storage"] = {**job.spec["storage"], "read_only": True}
-    return replace(job, name=names_of(job)[node], spec={**job.spec, **more})
+    return replace(job, name=name_of(job.name, node), spec={**job.spec, **more})
 
 
 async def start_nodes(

@@ -18,6 +18,7 @@ import contextlib
 import logging
 import re
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -30,26 +31,30 @@ from nnilite.services.bootstrap import file_digest
 from nnilite.services.callback_address import callback_socket
 from nnilite.services.gpu import environment, use_of
 from nnilite.services.keeper_folder import check_stream, missing_output
-from nnilite.services.node_places import LAUNCHERS
+from nnilite.services.node_places import ELASTIC_LAUNCHERS, LAUNCHERS, nodes_of_job
 from nnilite.services.preloading import make_order
 from nnilite.services.section_fields import gpus_of
 from nnilite.services.slots import SlotTerms
 from nnilite.ssh.errors import MachineError, OutcomeUnknown
 from nnilite_remote._bookings import Booking, Bookings
 from nnilite_remote._config import IGNORED, RemoteConfig
+from nnilite_remote._elastic_jobs import ElasticJobs
 from nnilite_remote._host_checkpoints import HostCheckpoints, rank
 from nnilite_remote._machine import Machine, MachineSupply
-from nnilite_remote._machine_choice import HostCandidate, choose_machines
-from nnilite_remote._machines import Machines, make_gpu_rules
+from nnilite_remote._machine_choice import Choice, choose_machines
+from nnilite_remote._machines import Machines, list_candidates
 from nnilite_remote._nodes import (
     LOST,
     MEMBERS,
     check_nodes,
-    names_of,
+    find_lacking,
+    handle_of,
+    name_of,
+    name_of_folder,
     node_job,
-    number_of_nodes,
     parts_of,
     start_nodes,
+    unanswered,
 )
 from nnilite_remote._pending_commands import PendingCommands
 
@@ -63,7 +68,6 @@ _POLL_S = 12.0
 _CALL_S = 20.0
 _SETTLE_S = 30.0  # how long a job waits to hear from its machine whether it was started there
 _HIDDEN = "********"
-_NO_KEEPER: Json = {"pid": 0, "start": "", "boot": ""}
 LABELS = "_machineLabels"
 """The parameter with which a trial asks for labels, as on other platforms: a list of them, or one."""
 
@@ -85,6 +89,7 @@ class RemoteService(TrainingService):
     ignores = IGNORED
     reports_aside = True
     launchers = LAUNCHERS
+    elastic_launchers = ELASTIC_LAUNCHERS
 
     def __init__(self, name: str, config: RemoteConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
@@ -93,6 +98,9 @@ class RemoteService(TrainingService):
         self._package: CodePackage | None = None
         self._terms = SlotTerms(config.max_slots, config.priority)
         self.machines = Machines(config, context, PendingCommands(context.directory / f"{name}-owed.json"))
+        place = context.directory / f"{name}-elastic.json"
+        start = partial(self._start, False)
+        self._elastic = ElasticJobs(place, self._bookings, self.machines, self._choose_more, start)
 
     # ------------------------------------------------------------ opening and closing
 
@@ -100,6 +108,7 @@ class RemoteService(TrainingService):
         check_nodes(self.config, self.context)
         if not self.machines.are_running:
             self._bookings.load()
+            self._elastic.load()
             self._package = await asyncio.to_thread(self.context.package)
             self.machines.start(await asyncio.to_thread(self._supply))
         await self.machines.wait_for_one()
@@ -144,7 +153,8 @@ class RemoteService(TrainingService):
             return lost
         booking = self._bookings.get(job.name)
         machine = self.machines.get(booking.machine) if booking else None
-        if booking is not None and machine is not None and all(map(self._bookings.get, names_of(job))):
+        is_whole = len(self._bookings.parts(job.name)) >= nodes_of_job(job).fewest
+        if booking is not None and machine is not None and is_whole:
             placed = _placed(job, self._bookings, self.machines)
             if machine.up:
                 return await self._start_all(job, placed, again=True)
@@ -154,7 +164,8 @@ class RemoteService(TrainingService):
         waits: dict[str, str] = {}
         while True:
             placed = await self._choose(job, waits)
-            self._bookings.book_all(dict(zip(names_of(job), (booking for _, booking in placed), strict=True)))
+            self._elastic.keep(job, len(placed))
+            self._bookings.book_all({name_of(job.name, node): booking for node, (_, booking) in enumerate(placed)})
             try:
                 handle = await self._start_all(job, placed)
             except SlotsTaken as wait:
@@ -170,16 +181,16 @@ class RemoteService(TrainingService):
 
         Raises: NoCapacity, ServiceError, ConfigError.
         """
-        jobs = [node_job(job, node, placed[0][0]) for node in range(len(placed))]
+        jobs = _jobs_of_nodes(job, placed)
         booked = self._bookings.get
         try:
             return await start_nodes(
                 jobs, placed, partial(self._start, again), lambda name: booked(name) is not None, self.machines.cancel
             )
         except (NoCapacity, ServiceError, ConfigError):
-            if any(booked(name) is None for name in names_of(job)):  # nothing runs
-                for name in names_of(job):
-                    self._bookings.free(name)
+            if any(booked(one.name) is None for one in jobs):  # nothing runs
+                for one in jobs:
+                    self._bookings.free(one.name)
             raise
 
     async def _choose(self, job: Job, waits: Mapping[str, str]) -> list[tuple[Machine, Booking]]:
@@ -191,36 +202,27 @@ class RemoteService(TrainingService):
         """
         machines = self.machines.all()
         traces = await self._checkpoints.traces(job.trial, machines) if job.attempt else {}
-        if job.gpus:
-            await self.machines.read_gpus()
-        candidates = [self._make_candidate(machine, bool(job.gpus), rank(machine, traces)) for machine in machines]
-        candidates = [replace(candidate, slot_wait=waits.get(candidate.key, "")) for candidate in candidates]
-        labels = frozenset((*self.config.machine_labels, *read_labels(job)))
-        choices = choose_machines(candidates, job.gpus, labels, number_of_nodes(job))
+        found = await list_candidates(self.machines, self._bookings, bool(job.gpus))
+        ranks = {machine.config.key: rank(machine, traces) for machine in machines}
+        candidates = [replace(one, rank=ranks[one.key], slot_wait=waits.get(one.key, "")) for one in found]
+        labels = _labels(job, self.config)
+        with self._elastic.give_way():
+            counts = nodes_of_job(job)
+            choices = choose_machines(candidates, job.gpus, labels, counts.most, counts.fewest)
         if job.spec.get("checkpoint_dir"):
             self._checkpoints.bring(job.trial, self.machines[choices[0].key], traces)
         folder = f"{job.experiment}/trials/{job.trial}/{job.attempt}"
         chosen = [(self.machines[choice.key], choice) for choice in choices]
-        return [(machine, Booking(one.key, f"{machine.root}/{folder}", one.gpus)) for machine, one in chosen]
+        return [
+            (machine, Booking(one.key, f"{machine.root}/{name_of_folder(folder, node)}", one.gpus))
+            for node, (machine, one) in enumerate(chosen)
+        ]
 
-    def _make_candidate(self, machine: Machine, gpus: bool, rank: int) -> HostCandidate:
-        trouble = machine.avoided
-        if not machine.up:
-            trouble = f"is {machine.state}" + (f": {machine.trouble}" if machine.trouble else "")
-        elif gpus and machine.gpus is None:
-            trouble = machine.trouble or "has not reported its GPUs yet"
-        return HostCandidate(
-            key=machine.config.key,
-            title=machine.title,
-            trouble=trouble,
-            slots=machine.config.slots,
-            labels=frozenset(machine.config.labels),
-            rules=make_gpu_rules(machine),
-            gpus=machine.gpus,
-            own_pids=machine.own_pids,
-            jobs=self._bookings.on(machine.config.key),
-            rank=rank,
-        )
+    async def _choose_more(self, job: Job, used: AbstractSet[str]) -> Choice:
+        """Choose one more machine for an elastic job. Raises: NoCapacity, ConfigError."""
+        found = await list_candidates(self.machines, self._bookings, bool(job.gpus))
+        [choice] = choose_machines([one for one in found if one.key not in used], job.gpus, _labels(job, self.config))
+        return choice
 
     async def _start(self, again: bool, job: Job, machine: Machine, booking: Booking) -> Handle:
         spec = self._spec(job, machine, booking)
@@ -238,12 +240,12 @@ class RemoteService(TrainingService):
             raise ServiceError(f"{machine.title} could not start the trial: {error}") from error
         if "missing" in answer:
             self._bookings.free(job.name)
-            self.machines.do_aside(_upload_again(machine))
+            self.machines.do_aside(machine.send_code_again())
             raise ServiceError(f"{machine.title} has lost {answer['missing']}; it is being sent again")
         if "waits" in answer:
             self._bookings.free(job.name)
             raise SlotsTaken(answer["waits"])
-        return _handle_of(job, booking, answer)
+        return handle_of(job.name, booking, answer)
 
     def _spec(self, job: Job, machine: Machine, booking: Booking) -> dict[str, Json]:
         archive = f"{machine.root}/cache/{self._packed().archive.name}"
@@ -279,14 +281,21 @@ class RemoteService(TrainingService):
             self.machines.finish_later(key)
         for statuses in await asyncio.gather(*(self.machines.statuses(key, mine) for key, mine in by_machine.items())):
             found.update(statuses)
-        for handle in handles:
-            self._note(handle, found[str(handle["job"])])
-        return [found[str(handle["job"])] for handle in handles]
+        ordered = [found[str(handle["job"])] for handle in handles]
+        for handle, status in zip(handles, ordered, strict=True):
+            self._note(handle, status)
+        await self._elastic.look_after(handles, ordered)
+        return ordered
 
     def _note(self, handle: Handle, status: JobStatus) -> None:
         """Update the bookings to these statuses."""
         if status.state.ended and not handle.get(LOST):
             self.machines.settled(handle)
+        changes = str(handle["job"]) in self._elastic and not status.state.ended
+        if changes and self._bookings.get(str(handle["job"])) is not None:  # its parts come and go
+            return
+        if not changes:
+            self._elastic.end(handle)
         for part in parts_of(handle):
             job = str(part["job"])
             if status.state.ended:
@@ -298,8 +307,8 @@ class RemoteService(TrainingService):
                     self._bookings.book(job, booking)
 
     async def cancel(self, handle: Handle) -> None:
-        for part in parts_of(handle):
-            await self.machines.cancel(part)
+        self._elastic.grow_no_more(handle)
+        await asyncio.gather(*map(self.machines.cancel, [*parts_of(handle), *self._elastic.joined(handle)]))
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
         machine, directory = self.machines.find(handle), str(handle["directory"])
@@ -336,18 +345,23 @@ class RemoteService(TrainingService):
 
     async def remove(self, handle: Handle) -> None:
         """Remove secrets and large files now; the trial's folder goes when the experiment stops."""
-        for part in parts_of(handle):
+        parts = [*parts_of(handle), *self._elastic.joined(handle)]
+        for part in parts:
             self._bookings.free(str(part["job"]))
-            await self.machines.remove(part)
+        await asyncio.gather(*map(self.machines.remove, parts))
+
+    async def take_node(self, handle: Handle) -> None:
+        await self._elastic.take_node(handle)
 
     def share_slots(self, limit: int | None, priority: int | None) -> None:
         terms = SlotTerms(self.config.max_slots, self.config.priority).changed(limit, priority)
-        replace(self.config, max_slots=terms.limit, priority=terms.priority)  # it says what does not fit together
+        # These say what does not fit together.
+        check_nodes(replace(self.config, max_slots=terms.limit, priority=terms.priority), self.context)
         self._terms = terms
 
     def describe(self, job: Job) -> Json:
         """Return the keeper's specification, without secrets, and the machines that may get it."""
-        labels = {*self.config.machine_labels, *read_labels(job)}
+        labels = _labels(job, self.config)
         machines = [m.title for m in self.config.machine_list if labels <= set(m.labels)]
         place = f"~/{self.config.remote_directory}/{job.experiment}/trials/{job.trial}/{job.attempt}"
         gpus = {} if job.gpus is None else {"gpus": job.gpus}
@@ -355,33 +369,26 @@ class RemoteService(TrainingService):
         return {"name": job.name, "machines": machines, **gpus, **spec, "token": _HIDDEN}
 
     def hosts(self) -> list[Host]:
-        return [self._host(machine) for machine in self.machines.all()]
+        return [
+            _describe_host(machine, self._bookings, find_lacking(machine, self.context))
+            for machine in self.machines.all()
+        ]
 
-    def _host(self, machine: Machine) -> Host:
-        jobs = self._bookings.on(machine.config.key)
-        details: dict[str, Json] = {"slots": machine.config.slots, "labels": machine.config.labels}
-        details |= {name: machine.facts.get(name) for name in ("host", "python", "root")}
-        details |= machine.use
-        if machine.gpus is not None:
-            details["gpus"] = [gpu.name for gpu in machine.gpus]
-            details["gpuUse"] = use_of(machine.gpus)
-        return Host(machine.title, machine.state, machine.trouble, len(jobs), details)
+
+def _describe_host(machine: Machine, bookings: Bookings, lacking: str) -> Host:
+    jobs = bookings.on(machine.config.key)
+    details: dict[str, Json] = {"slots": machine.config.slots, "labels": machine.config.labels}
+    details |= {name: machine.facts.get(name) for name in ("host", "python", "root")}
+    details |= machine.use
+    if machine.gpus is not None:
+        details["gpus"] = [gpu.name for gpu in machine.gpus]
+        details["gpuUse"] = use_of(machine.gpus)
+    return Host(machine.title, machine.state, machine.trouble or lacking, len(jobs), details)
 
 
 def _make_preload_order(config: RemoteConfig, context: ServiceContext) -> dict[str, Json] | None:
     """Return what each machine is to import for its trials. Raises: ConfigError where that has no effect."""
     return make_order(config.preload, context) if config.preload else None
-
-
-def _handle_of(job: Job, booking: Booking, keeper: Json) -> Handle:
-    return {
-        "job": job.name,
-        "machine": booking.machine,
-        "directory": booking.directory,
-        "gpus": None if booking.gpus is None else list(booking.gpus),
-        **{name: keeper[name] for name in ("pid", "start", "boot")},
-        "server": str(keeper.get("server") or ""),
-    }
 
 
 def _check_names(job: Job) -> None:
@@ -397,12 +404,11 @@ def _withdraw(machines: Machines, job: Job, keys: Iterable[str]) -> None:
 
 async def _give_up_without_its_machine(job: Job, bookings: Bookings, machines: Machines) -> Handle | None:
     """Return the handle of a lost job if a machine on which a part of it may run is no longer in machineList."""
-    names = names_of(job)
-    booked = [one for one in map(bookings.get, names) if one is not None]
-    gone = [one.machine for one in booked if one.machine not in machines]
-    if len(names) == 1 or len(booked) < len(names) or not gone:
+    booked = bookings.parts(job.name)
+    gone = [one.machine for _, one in booked if one.machine not in machines]
+    if nodes_of_job(job).most == 1 or len(booked) < nodes_of_job(job).fewest or not gone:
         return None
-    parts = [_handle_of(replace(job, name=name), one, _NO_KEEPER) for name, one in zip(names, booked, strict=True)]
+    parts = [unanswered(name, one) for name, one in booked]
     for part in parts:
         await machines.cancel(part)
     reason = f"{gone[0]}, which may run a part of it, is no longer in machineList"
@@ -411,15 +417,24 @@ async def _give_up_without_its_machine(job: Job, bookings: Bookings, machines: M
 
 def _placed(job: Job, bookings: Bookings, machines: Machines) -> list[tuple[Machine, Booking]]:
     """Return the machines that are booked for a job; all of them are in machineList."""
-    booked = [one for one in map(bookings.get, names_of(job)) if one is not None]
-    return [(machines[one.machine], one) for one in booked]
+    return [(machines[one.machine], one) for _, one in bookings.parts(job.name)]
+
+
+def _jobs_of_nodes(job: Job, placed: Sequence[tuple[Machine, Booking]]) -> list[Job]:
+    """Return the jobs of the nodes with which a job begins."""
+    asked = len(placed) if nodes_of_job(job).is_elastic else 0
+    return [node_job(job, node, placed[0][0], asked) for node in range(len(placed))]
 
 
 def _unanswered(job: Job, placed: Sequence[tuple[Machine, Booking]]) -> Handle:
     """Return the handle of a job whose start was not answered."""
-    jobs = [node_job(job, node, placed[0][0]) for node in range(len(placed))]
-    first, *members = [_handle_of(one, placed[node][1], _NO_KEEPER) for node, one in enumerate(jobs)]
+    first, *members = [unanswered(name_of(job.name, node), one) for node, (_, one) in enumerate(placed)]
     return {**first, MEMBERS: members} if members else first
+
+
+def _labels(job: Job, config: RemoteConfig) -> frozenset[str]:
+    """Return the labels that the machines of a job must have."""
+    return frozenset((*config.machine_labels, *read_labels(job)))
 
 
 def read_labels(job: Job) -> list[str]:
@@ -448,12 +463,3 @@ def _name_machine(machine: Machine) -> Iterator[None]:
 async def _request_quietly(request: Awaitable[None]) -> None:
     with contextlib.suppress(MachineError):
         await request
-
-
-async def _upload_again(machine: Machine) -> None:
-    machine.avoid("is being sent the code again")
-    try:
-        await machine.upload_code()
-        machine.avoid("", 0.0)
-    except MachineError as error:
-        machine.avoid(str(error))

@@ -8,6 +8,7 @@ _api       the commands of Slurm
 _shell     the shell scripts that call them
 _script    the script that Slurm runs for a trial
 _arrays    trials that are submitted together, as a job array
+_joiners   further nodes of elastic trials
 _listing   what squeue and sacct answer
 _reasons   why a job waits and how it ended, in words
 """

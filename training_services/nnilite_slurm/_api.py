@@ -41,6 +41,7 @@ class SlurmApi(SchedulerApi):
         super().__init__(host, root)
         self.json = True  # whether squeue and sacct are asked for JSON
         self.accounting = True  # as far as is known
+        self.user: int | None = None  # the number of the user whose jobs these are, once it is known
         self._full = NoCapacity("")  # why it has accepted no job,
         self._full_until_s = 0.0  # and until when that counts
 
@@ -48,13 +49,15 @@ class SlurmApi(SchedulerApi):
 
     async def check(self) -> None:
         """Check that Slurm is available. Raises: ConfigError."""
-        answer = await self.host.run("sbatch --version </dev/null && squeue --version </dev/null")
+        answer = await self.host.run("sbatch --version </dev/null && squeue --version </dev/null && id -u")
         self.version = version_in(answer.text)
         if answer.status or not self.version:
             raise ConfigError(
                 _describe_no_slurm(answer, self.host.title), Place(field="login" if self.host.is_remote else None)
             )
         self.json = self.version >= _JSON_SINCE
+        user = answer.text.split()[-1]
+        self.user = int(user) if user.isascii() and user.isdecimal() else None
 
     async def try_out(self, script: str, gpus: int | None) -> None:
         """Have Slurm check a script without submitting it. Raises: ConfigError for what it will never accept."""
@@ -114,7 +117,7 @@ class SlurmApi(SchedulerApi):
                 return await self.look(prefix, ids, looked_at)
             return Look(None, listed.sizes, f"Slurm does not answer: {listed.reason}", listed.hanging)
         try:
-            jobs = self._read(listed.output)
+            jobs = self._read(listed.output, prefix)
         except ServiceError as error:
             said = listed.complaint.strip() or error
             return Look(None, listed.sizes, f"Slurm does not answer: {said}", listed.hanging)
@@ -128,11 +131,11 @@ class SlurmApi(SchedulerApi):
         user = 'exec squeue --states=all --noheader --array --user="$(id -u)" --format="$0"'
         return ["/bin/sh", "-c", user, SQUEUE_FORMAT]
 
-    def _read(self, listed: bytes) -> list[QueuedJob]:
+    def _read(self, listed: bytes, prefix: str) -> list[QueuedJob]:
         if not self.json:
             return parse_squeue_text(listed.decode("utf-8", "replace"))
-        jobs = from_json(listed)
         # squeue ignores the field list, and lists the jobs of all users.
+        jobs = from_json(listed, prefix, self.user)
         if len(listed) > _JSON_MAX_BYTES:
             log.info("squeue answered with %d bytes of JSON; using its text output from now on", len(listed))
             self.json = False
@@ -162,6 +165,39 @@ class SlurmApi(SchedulerApi):
         if answer.status:
             raise ServiceError(f"sacct does not answer: {answer.reason}")
         return answer.output
+
+    # ------------------------------------------------------------ nodes that come and go
+
+    async def join(self, folder: str, script: str, taken: Sequence[str]) -> str:
+        """Submit a job that joins a trial on a node other than these; return its id, "" if the trial is over.
+
+        Raises: ServiceError.
+        """
+        words = (self.files.root, folder, ",".join(taken))
+        answer = await self.host.run(shell.JOIN, *words, given=script.encode(), limit_s=_SUBMIT_S)
+        if answer.status:
+            raise ServiceError(f"sbatch: {answer.reason}")
+        return answer.text.strip().partition(";")[0]
+
+    async def end_joiners(self, name: str, only_waiting: bool = False) -> None:
+        """End all jobs of this name. Raises: ServiceError."""
+        which = "--state=PENDING" if only_waiting else ""
+        answer = await self.host.run('timeout 15 scancel ${1:+"$1"} --name="$2" </dev/null', which, name)
+        if answer.status and not _ENDED_ALREADY.search(answer.complaint):
+            raise ServiceError(f"scancel: {answer.reason}")
+
+    async def ask_to_end(self, job: str) -> None:
+        """Send SIGTERM to the keeper of a job, as before a spot node is taken away. Raises: ServiceError."""
+        await self._change('timeout 15 scancel --batch --signal=TERM "$1" </dev/null', job)
+
+    async def release(self, job: str, nodes: Sequence[str]) -> None:
+        """Leave a running job no other nodes than these. Raises: ServiceError."""
+        await self._change('timeout 15 scontrol update jobid="$1" nodelist="$2" </dev/null', job, ",".join(nodes))
+
+    async def _change(self, script: str, *words: str) -> None:
+        answer = await self.host.run(script, *words)
+        if answer.status:
+            raise ServiceError(f"Slurm refuses: {answer.reason}")
 
     # ------------------------------------------------------------ ending
 

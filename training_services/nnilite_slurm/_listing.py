@@ -18,7 +18,7 @@ from nnilite.records import Json
 from nnilite.services.cluster.queued_job import QueuedJob, QueuePhase
 from nnilite_slurm._reasons import explain_slurm_end, explain_slurm_wait
 
-SQUEUE_FORMAT = "%i|%j|%T|%S|%B|%r"
+SQUEUE_FORMAT = "%i|%j|%T|%S|%B|%N|%r"
 SACCT_FIELDS = "JobID,JobName,State,Start,NodeList,ExitCode"
 
 _WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
@@ -42,6 +42,7 @@ NAMELESS = "allocation"
 """The name that the accounting gives to a job whose name it has not kept."""
 _FLAGS = ("COMPLETING", "CONFIGURING", "STAGE_OUT", "SIGNALING", "RESIZING", "REQUEUED", "REQUEUE_HOLD")
 _RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+_NODES = re.compile(r"([\w.-]+)(?:\[(\d{1,9}(?:-\d{1,9})?(?:,\d{1,9}(?:-\d{1,9})?)*)\])?(?:,|$)", re.ASCII)
 _MOST_TASKS = 100_000
 
 
@@ -66,11 +67,13 @@ def parse_squeue_text(text: str) -> list[QueuedJob]:
 
 
 def _parse_fields(line: str) -> QueuedJob:
-    fields = line.split("|", 5)
-    if len(fields) != 6:
+    fields = line.split("|", 6)
+    if len(fields) != 7:
         raise ServiceError(f"squeue answered with an unexpected line: {line[:200]!r}")
-    number, name, state, started, host, reason = fields
-    return make_slurm_job(number, name, _state(state), reason, "" if host == "n/a" else host, _epoch(started))
+    number, name, state, started, host, nodes, reason = fields
+    where = "" if host == "n/a" else host
+    found = make_slurm_job(number, name, _state(state), reason, where, _epoch(started))
+    return replace(found, nodes=list_nodes(nodes))
 
 
 def parse_sacct_text(text: str) -> list[QueuedJob]:
@@ -90,21 +93,30 @@ def parse_sacct_text(text: str) -> list[QueuedJob]:
     return found
 
 
-def from_json(text: str | bytes) -> list[QueuedJob]:
-    """Parse the jobs in the JSON of squeue or sacct. Raises: ServiceError if it is not such JSON, or holds an error.
+def from_json(text: str | bytes, prefix: str = "", user: int | None = None) -> list[QueuedJob]:
+    """Parse the jobs in the JSON of squeue or sacct whose names begin so; `user`: those of this user alone.
+
+    Raises: ServiceError if it is not such JSON, or holds an error.
 
     While slurmctld is unavailable, squeue succeeds and returns an empty list of jobs together with an error. sacct
     reports errors that are harmless: that there are no such jobs, or that a job has not ended.
     """
     try:
         answer = json.loads(text)
-        jobs = [one for job in answer["jobs"] for one in _parse_object(job)]
+        wanted = [job for job in answer["jobs"] if _is_wanted(job, prefix, user)]
+        jobs = [one for job in wanted for one in _parse_object(job)]
         told = [str(error.get("error") or error.get("description") or error) for error in answer.get("errors") or ()]
-        if not jobs and any("Nothing found" not in words for words in told):
+        if not answer["jobs"] and any("Nothing found" not in words for words in told):
             raise ServiceError("; ".join(told))
         return jobs
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
         raise ServiceError(f"the JSON of Slurm cannot be read: {error!r}") from error
+
+
+def _is_wanted(job: Mapping[str, Any], prefix: str, user: int | None) -> bool:
+    """Return whether to parse a job. One of another user may have any name, and a hundred thousand tasks."""
+    owner = _number(job.get("user_id"))
+    return str(job.get("name") or "").startswith(prefix) and (user is None or owner is None or owner == user)
 
 
 def _parse_object(job: Mapping[str, Any]) -> Iterator[QueuedJob]:
@@ -120,6 +132,7 @@ def _parse_object(job: Mapping[str, Any]) -> Iterator[QueuedJob]:
         started=_moment(job.get("start_time", times.get("start"))),
         exit_code=_exit_code(job.get("exit_code")),
     )
+    plain = replace(plain, nodes=list_nodes(job.get("nodes")))
     array = job.get("array") or {}
     whole = _number(job.get("array_job_id", array.get("job_id")))
     task = _number(job.get("array_task_id", array.get("task_id")))
@@ -215,6 +228,28 @@ def _limit_s(limit: str) -> float:
     # Minutes and seconds; hours come before them, and after days all three are there.
     hours, minutes, seconds = ([0] * 3 + [int(part) for part in parts])[-3:]
     return float(86400 * int(days or 0) + 3600 * hours + 60 * minutes + seconds)
+
+
+def list_nodes(nodes: Json) -> tuple[str, ...]:
+    """Return the nodes of a list as Slurm writes it; none where it is written otherwise.
+
+    >>> list_nodes("n[1-2,08],login"), list_nodes("r[1-2]n[1-9]"), list_nodes("(null)")
+    (('n1', 'n2', 'n08', 'login'), (), ())
+    """
+    text, at = str((nodes.get("list") if isinstance(nodes, dict) else nodes) or ""), 0
+    found: list[str] = []
+    while at < len(text):
+        part = _NODES.match(text, at)
+        if part is None or len(found) > _MOST_TASKS:
+            return ()
+        at = part.end()
+        for one in (part.group(2) or "").split(","):
+            first, _, last = one.partition("-")
+            numbers = range(int(first), min(int(last or first), int(first) + _MOST_TASKS) + 1) if first else ()
+            found += [f"{part.group(1)}{number:0{len(first)}}" for number in numbers]
+            if not one:
+                found.append(part.group(1))
+    return tuple(found)
 
 
 def _find_first_node(nodes: Json) -> str:

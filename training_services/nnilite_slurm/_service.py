@@ -6,8 +6,9 @@ The id in a handle is "" for a task of a job array, which is submitted later; it
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from nnilite.errors import NoCapacity
 from nnilite.records import Json
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext
 from nnilite.services.cluster.login import login_host
@@ -15,13 +16,13 @@ from nnilite.services.cluster.queue_service import QueueService
 from nnilite.services.cluster.queue_watch import QueueWatch
 from nnilite.services.cluster.queued_job import QueuedJob
 from nnilite.services.cluster.scheduler_api import SchedulerApi
-from nnilite.services.node_places import LAUNCHERS, on_its_nodes
-from nnilite.services.section_fields import nodes_of
+from nnilite.services.node_places import ELASTIC_LAUNCHERS, LAUNCHERS, nodes_of_job, on_its_nodes
 from nnilite_slurm._api import SlurmApi
 from nnilite_slurm._arrays import JobArrays, make_array_name
 from nnilite_slurm._config import IGNORED, SlurmConfig
+from nnilite_slurm._joiners import Joiners, lost_first_node, name_joiners
 from nnilite_slurm._listing import NAMELESS
-from nnilite_slurm._script import FIRST_NODE, make_script
+from nnilite_slurm._script import COUNT_NODES, FIRST_NODE, TrialScripts
 
 _PASSED_ON = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")
 
@@ -32,26 +33,35 @@ class SlurmService(QueueService):
     Config = SlurmConfig
     ignores = IGNORED
     launchers = LAUNCHERS
+    elastic_launchers = ELASTIC_LAUNCHERS
     scheduler = "Slurm"
 
     def __init__(self, name: str, config: SlurmConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
         self._arrays: JobArrays | None = None
+        self._joiners: Joiners | None = None
+        self._scripts = TrialScripts(config, context)
 
     def _new_api(self) -> SlurmApi:
         return SlurmApi(login_host(self.config.login, self.config.slurm_path, "slurm", surroundings(os.environ)))
 
     async def open(self) -> None:
         await super().open()
+        self._scripts.keeper = self._keeper
         api = self._ensure_connected()
         assert isinstance(api, SlurmApi)
         size = self.config.job_array_size
-        self._arrays = JobArrays(api, self.context.experiment, self._make_task_script, size, self.context.wake)
+        self._arrays = JobArrays(api, self.context.experiment, self._scripts.task, size, self.context.wake)
+        nodes = self._scripts.nodes
+        self._joiners = Joiners(api, nodes, self._scripts.joiner) if nodes is not None and nodes.is_elastic else None
 
     async def close(self) -> None:
         arrays, self._arrays = self._arrays, None
         if arrays is not None:
             await arrays.close()
+        joiners, self._joiners = self._joiners, None
+        if joiners is not None:
+            await joiners.close()
         await super().close()
 
     async def _checked(self, api: SchedulerApi) -> None:
@@ -63,22 +73,45 @@ class SlurmService(QueueService):
     # ------------------------------------------------------------ scripts
 
     def _script(self, name: str, gpus: int | None) -> str:
-        return self._make_task_script(name, gpus, 0)
+        return self._scripts.task(name, gpus, 0)
 
     def _test_script(self, gpus: int | None) -> str:
         size = self.config.job_array_size
-        return self._make_task_script("nni-test", gpus, size if size > 1 else 0)
-
-    def _make_task_script(self, name: str, gpus: int | None, tasks: int) -> str:
-        comment = f"nnilite:{self.context.experiment}"
-        nodes = nodes_of(self.context) if self.context.defaults.get("distributed") else 0
-        return make_script(name, self.config, comment, self._keeper or "keeper", gpus, tasks, nodes)
+        return self._scripts.task("nni-test", gpus, size if size > 1 else 0)
 
     async def submit(self, job: Job) -> Handle:
-        return await super().submit(_on_its_nodes(job))
+        try:
+            return await super().submit(_on_its_nodes(job))
+        except NoCapacity:
+            if self._joiners is not None:
+                self._joiners.give_way()
+            raise
 
     def describe(self, job: Job) -> dict[str, Json]:
-        return super().describe(_on_its_nodes(job))
+        facts = super().describe(_on_its_nodes(job))
+        if nodes_of_job(job).is_elastic:
+            facts["joinerScript"] = self._scripts.joiner(name_joiners(job.name), job.gpus)
+        return facts
+
+    # ------------------------------------------------------------ nodes that come and go
+
+    async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
+        statuses = await super().poll(handles)
+        if self._joiners is not None:
+            listed, running = self._jobs.listed, []
+            for handle, status in zip(handles, statuses, strict=True):
+                watch = self._jobs.watch(handle)
+                if status.state is JobState.RUNNING and not watch.canceled and watch.id in listed:
+                    running.append((handle, listed[watch.id]))
+            self._joiners.look_after(running, statuses, listed)
+        return statuses
+
+    async def take_node(self, handle: Handle) -> None:
+        if self._joiners is None:
+            await super().take_node(handle)
+        else:
+            listed = self._jobs.listed
+            await self._joiners.take_node(handle, listed.get(self._jobs.watch(handle).id), listed)
 
     # ------------------------------------------------------------ job arrays
 
@@ -93,6 +126,9 @@ class SlurmService(QueueService):
         return (watch.name, make_array_name(self.context.experiment, watch.text("array")), NAMELESS)
 
     def _status(self, watch: QueueWatch, handle: Handle, job: QueuedJob | None) -> JobStatus:
+        lost = lost_first_node(job) if self._joiners is not None else ""
+        if lost and watch.exited is None:
+            return JobStatus(JobState.LOST, f"Slurm has lost {lost}, the first node of the job", host=lost)
         if watch.id or not watch.signs or watch.canceled:
             return super()._status(watch, handle, job)
         if self._arrays is None:
@@ -104,15 +140,20 @@ class SlurmService(QueueService):
         if self._arrays is not None and not watch.id:
             self._arrays.forget(_task(watch.folder))
         await super().cancel(handle)
+        if self._joiners is not None:  # those that run are ended by the first node
+            await self._joiners.end(str(handle["job"]), only_waiting=True)
 
     async def remove(self, handle: Handle) -> None:
         if self._arrays is not None:
             self._arrays.forget(_task(str(handle["folder"])))
+        if self._joiners is not None:
+            await self._joiners.end(str(handle["job"]))
         await super().remove(handle)
 
 
 def _on_its_nodes(job: Job) -> Job:
-    return on_its_nodes(job, "SLURM_NODEID", [FIRST_NODE, "SLURM_LAUNCH_NODE_IPADDR"], shared=True)
+    addresses = [FIRST_NODE, "SLURM_LAUNCH_NODE_IPADDR"]
+    return on_its_nodes(job, "SLURM_NODEID", addresses, shared=True, count_variable=COUNT_NODES)
 
 
 def surroundings(environment: Mapping[str, str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ _script = partial(shell_scripts.read_script, __file__)
 SUBMIT = _script("submit")
 WRITE_TASKS = _script("write_tasks")
 CANCEL = shell_scripts.MARK_CANCELED + _script("ask_to_end")
+JOIN = _script("join")
 REMOVE = _script("end") + shell_scripts.REMOVE
 
 JOB_OF_ARRAY = _script("job_of_array")

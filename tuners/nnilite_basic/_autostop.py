@@ -19,17 +19,24 @@ _MOST = 64
 _LEADERS = 1 / 3
 """This share of the completed trials are the best ones."""
 
-_FIRST_JUDGED = 2
-"""No trial is judged by its first result alone."""
+_FIRST_JUDGED = 1 / 20
+"""No trial is judged before this share of the results of the longest completed trial, nor by its first one alone."""
+
+_DOUBT = 2.0
+"""The largest gain of so few completed trials says little: it counts as larger by so many parts of their number."""
+
+_LATELY = 3 / 4
+"""The pace of a trial is measured over this share of its results."""
 
 
 class AutoAssessor(Assessor):
-    """Stops a trial that is behind, and could not catch up by as much as any completed trial did.
+    """Stops a trial that is behind, and could not catch up by as much as any completed trial did, nor at its own pace.
 
-    Two things must be true after a result, by the best results so far of trials. All of the best third of the
-    completed trials were ahead of this one after as many results. And no completed trial, whether good or poor, gained
-    enough from there until its end to bring this one to the best of all. So curves that cross late, or jump by chance,
-    make it stop less. Results without a finite number are left out.
+    Three things must be true after a result, by the best results so far of trials. All of the best third of the
+    completed trials were ahead of this one after as many results. No completed trial, whether good or poor, gained
+    enough from there until its end to bring this one to the best of all; of few trials the largest gain is enlarged.
+    And the trial would not get there by gaining until its end as fast as lately. So curves that cross late, jump by
+    chance or are slow and steady make it stop less. Results without a finite number are left out.
 
     Args:
         optimize_mode: "maximize" or "minimize".
@@ -69,19 +76,29 @@ class AutoAssessor(Assessor):
         """Return why a trial with these best results should end; "" if it should not."""
         count = len(curve)
         rivals = [rival for rival in self._completed if len(rival) >= count]
-        if count < _FIRST_JUDGED or len(rivals) < _FEWEST or not math.isfinite(curve[-1]):
+        if count < 2 or len(rivals) < _FEWEST or not math.isfinite(curve[-1]):
+            return ""
+        whole = max(map(len, rivals))
+        if count < whole * _FIRST_JUDGED:
             return ""
         leaders = sorted(rivals, key=lambda rival: rival[-1])[-math.ceil(len(rivals) * _LEADERS) :]
         level = min(leader[count - 1] for leader in leaders)
-        gain = max(rival[-1] - rival[count - 1] for rival in rivals)
+        gain = max(rival[-1] - rival[count - 1] for rival in rivals) * (1.0 + _DOUBT / len(rivals))
+        gain = max(gain, _find_pace(curve) * (whole - count))
         if curve[-1] >= level or curve[-1] + gain >= self._best:
             return ""
         best_ones = f"the best {len(leaders)} of {len(rivals)} completed trials"
         return (
             f"after {count} results its best is {self._show(curve[-1])}; {best_ones} "
-            f"had {self._show(level)} or better by then, and none gained more than {gain:.4g} from there, "
-            f"too little for {self._show(self._best)}"
+            f"had {self._show(level)} or better by then. By what others gained from there, and by its own pace, "
+            f"it gains {gain:.4g} more at most, too little for {self._show(self._best)}"
         )
 
     def _show(self, number: float) -> str:
         return f"{self._sign * number:.4g}"
+
+
+def _find_pace(curve: list[float]) -> float:
+    """Return how much a trial with these best results has gained by each of the last ones."""
+    back = max(int(len(curve) * _LATELY), 1)
+    return (curve[-1] - curve[-1 - back]) / back

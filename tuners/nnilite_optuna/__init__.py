@@ -3,11 +3,13 @@
 _auto      Auto, which chooses among the others
 _bayes     what it does while results are few: the point of the largest expected improvement
 _fronts    the same for several objectives: the point of the largest expected gain of hypervolume
+_design    the points that both begin with
 _belief    what is known of the objective, and the process that follows from it
 _success   where trials fail
 _feasible  where results satisfy the constraints on them
 _matern    a Gaussian process on numpy
 _tpe       TPE
+_remembering_tpe  optuna's TPE without what it repeats for each proposal
 _cmaes     CMA-ES
 _qmc       points that cover the space more evenly than chance would
 _nsga2     NSGA-II, for several objectives

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,13 +14,13 @@ from nnilite.tuning.learning import LearningTuner, Point, PointState, canonical
 
 if TYPE_CHECKING:
     import numpy as np
+    from threadpoolctl import ThreadpoolController
 
     from nnilite.tuning.cube import Cube, Matrix, Vector
     from nnilite_optuna._feasible import Feasible
 
 _FAR, _NEAR = 700, 300  # candidates of a proposal: anywhere, and near the best results
 _ROUNDS, _AROUND = 6, 120  # of the search around the best candidates
-_SPREAD = 4  # random points of which the farthest one is taken at the start
 _LEADERS = 6  # around which the search goes on
 _MOST_CHECKED = 200  # against constraints, each time
 _PRIOR_WEIGHT = 8.0  # results after which the logarithm of the prior counts as much as that of the improvement
@@ -64,6 +65,7 @@ class BayesTuner(LearningTuner):
 
     def _suggest(self, parameter_id: int, rng: random.Random) -> Json:
         from nnilite.tuning.cube import generator
+        from nnilite_optuna._design import draw_first
 
         if not self._cube.width:
             return self.space.sample(rng)
@@ -71,11 +73,17 @@ class BayesTuner(LearningTuner):
         begins = self._count < min(10, 2 + self._cube.width) or self._belief.results < 2
         if begins and self._prior is not None and rng.random() < 0.5:
             return self.space.build(self._prior.draw(rng))
-        row = (
-            _draw_apart(self._cube, (self._belief.tried, running), generator(rng))
-            if begins
-            else self._best(running, generator(rng))
-        )
+        if begins:
+            place, known = (self.seed, self._count), (self._belief.tried, running)
+
+            def allowed(row: Vector) -> bool:
+                return self._rules is None or self._rules.violated(self.space.build(self._cube.flat(row))) is None
+
+            row = draw_first(self._cube, place, known, generator(rng), allowed)
+            return self.space.build(self._cube.flat(row))
+        # Matrices are small: on a busy machine more threads take twenty times the processor.
+        with _find_libraries().limit(limits=1):
+            row = self._best(running, generator(rng))
         return self.space.build(self._cube.flat(row))
 
     def _best(self, running: Matrix, numbers: np.random.Generator) -> Vector:
@@ -133,16 +141,12 @@ class BayesTuner(LearningTuner):
         return list(islice(good, _LEADERS)) or order[:_LEADERS]
 
 
-def _draw_apart(cube: Cube, known: tuple[Matrix, Matrix], numbers: np.random.Generator) -> Vector:
-    """Return the one of some random points that is farthest from all that ran or runs."""
-    import numpy as np
+@cache
+def _find_libraries() -> ThreadpoolController:
+    """Return the libraries with threads of their own in this process; to find them takes a millisecond."""
+    from threadpoolctl import ThreadpoolController
 
-    drawn = cube.drawn(_SPREAD, numbers)
-    there = cube.features(np.vstack(known))
-    if not len(there):
-        return np.asarray(drawn[0])
-    apart = np.abs(cube.features(drawn)[:, None, :] - there[None, :, :]).sum(axis=2).min(axis=1)
-    return np.asarray(drawn[int(np.argmax(apart))])
+    return ThreadpoolController()
 
 
 def log_improvement(mean: Vector, deviation: Vector, lowest: float) -> Vector:

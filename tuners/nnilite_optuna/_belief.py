@@ -63,8 +63,11 @@ class Belief:
         return np.array([*self._rows, *self._failed]).reshape(-1, self._cube.width)
 
     def process(self, objective: int = 0) -> tuple[MaternProcess, Matrix]:
-        """Return the process of an objective, by its place, and the rows that it knows."""
-        until = _step(len(self._ended))
+        """Return the process of an objective, by its place, and the rows that it knows.
+
+        Each objective is fitted to a result less than the one before it, so that no proposal waits for all fits.
+        """
+        until = _step(max(len(self._ended) - objective, 2))
         if objective not in self._fits or self._fits[objective][0] != until:
             self._fits[objective] = (until, *self._find_likeliest(*self._known(until, objective)))
         _, scales, power = self._fits[objective]

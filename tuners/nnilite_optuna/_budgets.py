@@ -14,23 +14,27 @@ from typing import TYPE_CHECKING, Any
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.tuning.class_args import number, one_of, whole_number, without_effect
-from nnilite.tuning.learning import LearningTuner, Point, PointState
+from nnilite.tuning.learning import LearningTuner, Point, PointState, canonical
 from nnilite_optuna._brackets import AshaSchedule, HyperbandSchedule, Schedule, Slot
+from nnilite_optuna._remembering_tpe import get_remembering_tpe
 from nnilite_optuna._study import OptunaTuner
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
+    from nnilite.space import SearchSpace
+
 BUDGET = "TRIAL_BUDGET"
 LOAD, SAVE = "load_checkpoint_dir", "save_checkpoint_dir"
 _SLOT, _TAKEN, _COPY = "slot", "begun anew", "copy in the model"
+_TRIES = 20  # to draw parameters that no candidate has had
 
 
 class BudgetTuner(LearningTuner):
     """A tuner that follows a schedule. A subclass gives the schedule, and may give better than random parameters.
 
     The best `_eta` of the results that came from elsewhere, or that are older than the search space, start again as the
-    first candidates.
+    first candidates. Where the space is finite, a new candidate has parameters that none had, if there are some left.
     """
 
     distinct = False  # the same parameters come again, with a larger budget
@@ -52,6 +56,7 @@ class BudgetTuner(LearningTuner):
         self._plan = self._schedule()
         self._next = None
         self._older: list[Point] = []  # the best of the results that have no slot in the plan
+        self._tried = _Tried(self.space)
 
     def update_search_space(self, search_space: Any) -> None:
         self._planned = False
@@ -61,7 +66,7 @@ class BudgetTuner(LearningTuner):
     def _suggest(self, parameter_id: int, rng: random.Random) -> Json:
         slot = self._next = self._next or self._plan.next()
         if slot.candidate.flat is None:
-            parameters = self._fresh(parameter_id, rng)
+            parameters = self._tried.replace(self._fresh(parameter_id, rng), rng)
         else:
             parameters = self.space.build(slot.candidate.flat)
         return {**parameters, BUDGET: slot.budget, **self._checkpoints(slot)}
@@ -79,6 +84,7 @@ class BudgetTuner(LearningTuner):
         self._next = None
         if slot.candidate.flat is None:
             slot.candidate.flat = point.flat
+            self._tried.add(point)
             for older in self._older:
                 if older.flat == point.flat:
                     older.notes[_TAKEN] = True
@@ -88,8 +94,40 @@ class BudgetTuner(LearningTuner):
         slot = point.notes.get(_SLOT)
         if slot is not None:
             self._plan.record_end(slot, point.loss)
-        elif point.state is PointState.DONE:
+            if point.state is PointState.FAILED:
+                self._tried.discard(point)  # it may have been bad luck
+        elif point.state is PointState.DONE and point not in self._tried:
             self._older = nsmallest(self._eta, [*self._older, point], key=lambda older: older.loss or 0.0)
+
+
+class _Tried:
+    """The parameters that candidates have had, where the space is finite."""
+
+    def __init__(self, space: SearchSpace) -> None:
+        self._space = space
+        self._names: set[str] = set()
+
+    def __contains__(self, point: Point) -> bool:
+        return bool(self._names) and self._name(point) in self._names
+
+    def add(self, point: Point) -> None:
+        if self._space.size is not None:
+            self._names.add(self._name(point))
+
+    def discard(self, point: Point) -> None:
+        self._names.discard(self._name(point))
+
+    def replace(self, parameters: Json, rng: random.Random) -> Json:
+        """Return these or, if a candidate had them, random ones that none had, where a few tries find some."""
+        for _ in range(_TRIES):
+            if canonical(parameters) not in self._names:
+                break
+            parameters = self._space.sample(rng)
+        return parameters
+
+    def _name(self, point: Point) -> str:
+        """Return a text that is equal for equal parameters, whatever the budget."""
+        return canonical(self._space.build(point.flat or {}))
 
 
 def _has_budget(point: Point) -> bool:
@@ -172,15 +210,16 @@ class ASHATuner(BudgetTuner):
 class BOHBTuner(BudgetTuner):
     """NNI's BOHB (Falkner et al., 2018): Hyperband with a model in place of chance. All space types, nested too.
 
-    The model is optuna's multivariate TPE, on the results of the largest budget that has enough of them.
+    The model is optuna's multivariate TPE, on the results of the largest budget that has enough of them: as good ones
+    at least `min_points_in_model`, and of the others at least one more than there are parameters.
 
     Args:
         optimize_mode: "maximize" or "minimize".
         min_budget: the smallest budget of a trial.
         max_budget: the largest one.
         eta: one of this many trials continues, with eta times the budget; 2 or more.
-        min_points_in_model: results that a budget needs to be modelled; None: one more than there are parameters.
-        top_n_percent: which part of the results counts as good; 1 to 99.
+        min_points_in_model: results that count as good at least; None: one more than there are parameters.
+        top_n_percent: which part of many results counts as good; 1 to 99.
         num_samples: candidates among which the model chooses.
         random_fraction: share of parameters that are drawn at random nevertheless.
         bandwidth_factor, min_bandwidth: no effect but a warning: the estimator chooses its bandwidths itself.
@@ -210,7 +249,7 @@ class BOHBTuner(BudgetTuner):
         self._eta = whole_number("eta", eta, low=2)
         if min_points_in_model is not None:
             whole_number("min_points_in_model", min_points_in_model, low=1)
-        self._needed = min_points_in_model
+        self._least_good = min_points_in_model
         self._share = whole_number("top_n_percent", top_n_percent, 1, 99) / 100.0
         self._samples = whole_number("num_samples", num_samples, low=1)
         self._luck = number("random_fraction", random_fraction, 0.0, 1.0)
@@ -228,25 +267,29 @@ class BOHBTuner(BudgetTuner):
         self._results: dict[float, list[Point]] = {}
         self._shown: dict[int, Point] = {}  # to the model as running, by identity
         self._modelled: float | None = None
-        self._model = _Density(self._share, self._samples, self.seed)
+        others = len(self.space.parameters) + 1
+        good = others if self._least_good is None else self._least_good
+        self._needed = good + others
+        self._model = _Density(good, self._share, self._samples, self.seed)
         self._model.update_search_space(self.space.json)
 
     def _opened(self, point: Point) -> None:
         super()._opened(point)
-        self._shown[id(point)] = point
-        self._model.show(point)
+        slot = point.notes.get(_SLOT)
+        if slot is None or slot.rung == 0:  # a candidate that continues is one of the best, and repels no others
+            self._shown[id(point)] = point
+            self._model.show(point)
 
     def _closed(self, point: Point) -> None:
         super()._closed(point)
-        del self._shown[id(point)]
+        self._shown.pop(id(point), None)
         budget = read_budget(point, self._most)
         self._model.end(point, point.state is PointState.DONE and budget == self._modelled)
         if point.state is not PointState.DONE:
             return
         known = self._results.setdefault(budget, [])
         known.append(point)
-        needed = self._needed if self._needed is not None else len(self.space.parameters) + 1
-        if len(known) >= needed and (self._modelled is None or budget > self._modelled):
+        if len(known) >= self._needed and (self._modelled is None or budget > self._modelled):
             self._modelled = budget
             self._model.begin_again(known, list(self._shown.values()))
 
@@ -259,20 +302,19 @@ class BOHBTuner(BudgetTuner):
 class _Density(OptunaTuner):
     """The model of BOHB: multivariate TPE on the results of one budget."""
 
-    def __init__(self, share: float, samples: int, seed: int) -> None:
+    def __init__(self, good: int, share: float, samples: int, seed: int) -> None:
         super().__init__("minimize", seed)
-        self._share, self._samples = share, samples
+        self._good, self._share, self._samples = good, share, samples
 
     def _make_sampler(self, nested: bool) -> BaseSampler:
-        from optuna.samplers import TPESampler
-
-        return TPESampler(
+        return get_remembering_tpe()(
+            always=None if nested else self._always,
             n_startup_trials=1,
             n_ei_candidates=self._samples,
             multivariate=True,
             group=nested,
             constant_liar=True,
-            gamma=lambda count: max(1, int(self._share * count)),
+            gamma=lambda count: max(self._good, int(self._share * count)),
         )
 
     def begin_again(self, known: list[Point], running: list[Point]) -> None:
@@ -289,6 +331,8 @@ class _Density(OptunaTuner):
         self._opened(copy)
 
     def end(self, point: Point, counts: bool) -> None:
+        if counts and _COPY not in point.notes:
+            self.show(point)
         copy = point.notes.pop(_COPY, None)
         if copy is not None:
             copy.state = PointState.DONE if counts else PointState.FAILED

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnilite.errors import ConfigError, Place
 from nnilite.tuning.class_args import number, one_of, whole_number
+from nnilite_optuna._remembering_tpe import get_remembering_tpe
 from nnilite_optuna._study import OptunaTuner
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ _DEFAULTS: dict[str, Any] = {
     "gamma": None,
     "multivariate": True,
 }
+_LEAST_WEIGHT = 1e-9
+"""Of the prior where a user gives it none, as an example of NNI's does: options not yet tried stay possible."""
 
 
 class TPETuner(OptunaTuner):
@@ -62,11 +65,10 @@ class TPETuner(OptunaTuner):
         self._args = _checked(tpe_args or {})
 
     def _make_sampler(self, nested: bool) -> BaseSampler:
-        from optuna.samplers import TPESampler
-
         args = self._args
         together = args["multivariate"]
-        return TPESampler(
+        return get_remembering_tpe()(
+            always=None if nested else self._always,
             n_startup_trials=args["n_startup_jobs"],
             n_ei_candidates=args["n_ei_candidates"],
             multivariate=together,
@@ -89,7 +91,7 @@ def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
     one_of("tpe_args.multivariate", args["multivariate"], (True, False))
     for name, low in (("n_startup_jobs", 0), ("n_ei_candidates", 1), ("linear_forgetting", 1)):
         whole_number(f"tpe_args.{name}", args[name], low)
-    number("tpe_args.prior_weight", args["prior_weight"], low=1e-9)
+    number("tpe_args.prior_weight", args["prior_weight"], low=0.0)
     if args["gamma"] is not None:
         number("tpe_args.gamma", args["gamma"], low=1e-9)
     return args
@@ -100,7 +102,7 @@ def _changed(args: Mapping[str, Any]) -> dict[str, Any]:
     changed: dict[str, Any] = {}
     keep, share = args["linear_forgetting"], args["gamma"]
     if args["prior_weight"] != _DEFAULTS["prior_weight"]:
-        changed["prior_weight"] = args["prior_weight"]
+        changed["prior_weight"] = max(args["prior_weight"], _LEAST_WEIGHT)
     if keep != _DEFAULTS["linear_forgetting"]:
         changed["weights"] = lambda count: _weights(count, keep)
     if share is not None:

@@ -8,7 +8,6 @@ trial       what trial code calls
 tuner       the base class of tuners
 assessor    the base class of assessors
 utils       what NNI's trial code and tuners use of that module
-algorithms  our tuners and assessors under NNI's names, to derive from
 runtime     what advisors, tuners and trials use of that package
 common      of it, hpo_utils
 parameter_expressions  one value of each type of parameter
@@ -65,6 +64,12 @@ _ELSEWHERE = {
 """What is only there where the whole package is, as it is where tuners run."""
 
 
+_REAL = """algorithms assessor choice common compression contrib feature_engineering get_default_framework
+lognormal loguniform mutable nas normal qlognormal qloguniform qnormal quniform randint recoverable
+retiarii runtime set_default_framework training_update trial tuner typehint uniform utils"""
+"""What the real package has, or had in its version 2, and this one has not or not wholly."""
+
+
 def _become_the_real_one() -> None:
     """Replace this module by the installed `nni`, while this one is being imported."""
     import importlib.machinery
@@ -119,12 +124,21 @@ def _not_here(name: str) -> str:
 
 def _cure(name: str) -> str:
     """Return the cure, which depends on the name and on what this program is: a tuner's process, a trial, any other."""
+    import difflib
+
     first = name.split(".")[1]
+    if {"experiment", "best", "run", "start", "stop", "view"}.intersection(first.split("_")):
+        return "Did you mean nni.experiment.Experiment, which has methods for that?"
+    near = name.count(".") == 1 and difflib.get_close_matches(first, [*__all__, *_ELSEWHERE], 1, 0.63)
+    if near:
+        return f"Did you mean {near[0]}?"
     # The real package, from NNI 2 on, does not have these either.
     if first.endswith(("_tuner", "_assessor", "_advisor")):
         return f"NNI 2 has moved it: import it from nni.algorithms.hpo.{first}."
     if name.startswith(("nni.tools", "nni.experiment")):
         return "Run the command `nnictl`, or use nnilite.Experiment, which has a method for each of its commands."
+    if first not in _REAL.split():
+        return "NNI 3 does not have it either."
     if "nnilite._tuner_host" in sys.modules:
         return (
             "In a tuner, derive from nni.tuner.Tuner or a class of nni.algorithms.hpo, and take what else you need "
@@ -162,5 +176,5 @@ else:
         set_attribute,
     )
 
-    get_next_parameters = get_next_parameter
+    get_next_parameters = get_parameters = get_next_parameter  # names of NNI 0
     sys.meta_path.append(_Elsewhere)

@@ -174,17 +174,32 @@ def merge_parameter(base_params: Any, override_params: Any) -> Any:
 
     A number that is the same in the argument's type becomes one of that type: 160.0 is 160.
 
-    Raises: ValueError for a parameter that `base_params` does not have, or of another type.
+    Raises: ValueError for a parameter that `base_params` does not have, or of another type; TypeError for a function.
     """
     if override_params is None:
         return base_params
+    if callable(base_params):
+        raise TypeError("merge_parameter takes the arguments, not a function: call it")
     target = base_params if isinstance(base_params, dict) else vars(base_params)
     for name, value in override_params.items():
         if name not in target:
             known = ", ".join(map(str, target))
-            raise ValueError(f"the tuned parameter {name!r} is not among the arguments: {known}")
+            twin = next((one for one in target if str(one).replace("-", "_") == str(name).replace("-", "_")), None)
+            meant = f"; write {twin!r} in the search space" if twin else ""
+            raise ValueError(f"the tuned parameter {name!r} is not among the arguments: {known}{meant}")
         target[name] = _of_type(target[name], value, name)
     return base_params
+
+
+def _as_number_of_numpy(old: Any, new: Any) -> Any:
+    """Return a number in the type of a default that is a scalar of numpy; None where there is none."""
+    if type(old).__module__ != "numpy" or not hasattr(old, "dtype") or not isinstance(new, (int, float)):
+        return None
+    try:
+        made = type(old)(new)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return made if made == new or (isinstance(new, float) and old.dtype.kind == "f") else None
 
 
 def _of_type(old: Any, new: Any, name: str) -> Any:
@@ -192,8 +207,17 @@ def _of_type(old: Any, new: Any, name: str) -> Any:
         return new
     if isinstance(old, (int, float)) and isinstance(new, (int, float)) and new - new == 0 and new == type(old)(new):
         return type(old)(new)
+    if isinstance(old, tuple) and isinstance(new, list):  # JSON has no tuples
+        return tuple(new)
+    made = _as_number_of_numpy(old, new)
+    if made is not None:
+        return made
     cure = "give the argument a default of that type"
-    if isinstance(old, bool):
+    if new is None:
+        cure = "remove null from the search space, or make None the argument's default"
+    elif isinstance(new, str) and isinstance(old, (int, float)):
+        cure = "remove the quotes in the search space"
+    elif isinstance(old, bool):
         cure = "choose between true and false in the search space"
     elif isinstance(old, int):
         cure = "use randint in the search space, or a float as its default"

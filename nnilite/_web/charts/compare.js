@@ -3,9 +3,10 @@
 import { get } from "../lib/api.js";
 import { clock, duration, value } from "../lib/format.js";
 import { connection, loaded, now, trialById, trials, version } from "../lib/live_data.js";
+import { bestAndMedian } from "../lib/objectives.js";
 import { href, route, setQuery } from "../lib/route.js";
 import { selected } from "../lib/selected.js";
-import { seconds } from "../lib/trials.js";
+import { score, seconds } from "../lib/trials.js";
 import { html, useEffect, useState } from "../lib/ui.js";
 import { ChartCard } from "../parts/chart_card.js";
 import { curvesOption, curvesTable, leftOutOf } from "../parts/curve_drawing.js";
@@ -56,8 +57,10 @@ export default function Compare() {
   };
   const adding = html`<form class="row" onSubmit=${add}><input name="id" placeholder="id or #number" aria-label="Trial to add" /><button type="submit"><${Icon} name="plus" />Add</button></form>`;
   if (!found.length) {
+    const usual = bestAndMedian(trials());
     return html`<div class="card">
-      <${Empty} title=${loaded.value ? "No trials selected" : "Loading …"}>Tick trials in the <a href="#/trials">table</a> and press Compare, or add them here.</${Empty}>
+      <${Empty} title=${loaded.value ? "No trials selected" : "Loading …"}>Tick trials in the <a href="#/trials">table</a> and press Compare, or add them here.
+        ${usual.length > 0 && html`<br /><a href=${href("charts/compare", { ids: usual.join(",") })}>Compare the best trial with the median</a>`}</${Empty}>
       <div class="row" style=${{ justifyContent: "center" }}>${adding}</div>
     </div>`;
   }
@@ -106,6 +109,15 @@ export default function Compare() {
 const objectiveOf = ({ value: metric }, name) =>
   metric !== null && typeof metric === "object" && !Array.isArray(metric) ? metric[name] : undefined;
 
+/**
+ * The metric, or the latest one of a trial without a final result, as the table of trials has it.
+ * @param {Trial} trial
+ */
+function resultOf(trial) {
+  if (trial.score !== null || trial.value !== null) return value(trial.score ?? trial.value);
+  return score(trial.latest) === null ? "" : `${value(score(trial.latest))} …`;
+}
+
 /** @param {Trial[]} found */
 function table(found) {
   const names = [...new Set(found.flatMap((trial) => Object.keys(trial.flat)))];
@@ -118,7 +130,7 @@ function table(found) {
   ].filter((name) => name !== "default");
   return [
     { name: "Number", values: found.map(({ sequence }) => `#${sequence}`) },
-    { name: "Metric", values: found.map((trial) => value(trial.score ?? trial.value)) },
+    { name: "Metric", values: found.map(resultOf) },
     ...metrics.map((name) => ({
       name: `Metric: ${name}`,
       values: found.map((trial) => value(objectiveOf(trial, name))),

@@ -2,13 +2,14 @@
 
 import { isLogarithmic, titleOf } from "../lib/filtered.js";
 import { fieldName, fieldValue } from "../lib/filters.js";
-import { number } from "../lib/format.js";
+import { clipped, number } from "../lib/format.js";
 import { version } from "../lib/live_data.js";
 import { askedMetric, goalOf, metricWord } from "../lib/objectives.js";
 import { isStopped } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
-import { axis, base, colours, tip } from "../parts/chart.js";
+import { base, colours, plotArea, tip } from "../parts/chart.js";
 import { ChartCard, MetricPick } from "../parts/chart_card.js";
+import { evenTicks, logTicks, placedAxis } from "../parts/log_scale.js";
 import { NoResults } from "../parts/no_results.js";
 import { askedPair, NoPair, PairPick } from "../parts/parameter_pair.js";
 import { reached, withStopped } from "../parts/stopped_trials.js";
@@ -23,6 +24,14 @@ const CELLS = 64; // along each axis
 /** @param {number} one */
 const same = (one) => one;
 
+// Of a trial that was stopped early: a white ring with a dark edge, which is seen on light and on dark parts of the surface.
+const HOLLOW = {
+  color: "transparent",
+  borderColor: "#ffffff",
+  borderWidth: 1.6,
+  shadowColor: "#14161c",
+  shadowBlur: 3,
+};
 const LEVELS = 14;
 const POINTS_MAX = 1500; // each cell looks at all of them
 
@@ -63,24 +72,11 @@ export default function Contour({ rows }) {
 }
 
 /**
- * A parameter's own scale: its values to 0..1 and back, and the values at which it has ticks.
+ * A parameter's own scale: the place of each value from 0 to 1, and the values at which it has ticks.
  * @typedef {object} Scale
  * @property {(value: FlatValue) => number | null} to
- * @property {(part: number) => string} back
- * @property {number[]} ticks from 0 to 1
+ * @property {FlatValue[]} ticks
  */
-
-const TICKS = 5;
-
-/**
- * Up to so many whole numbers, evenly spread.
- * @param {number} low
- * @param {number} high
- */
-export function wholeTicks(low, high) {
-  const step = Math.max(1, Math.ceil((high - low) / (TICKS + 1)));
-  return Array.from({ length: Math.floor((high - low) / step) + 1 }, (_, place) => low + place * step);
-}
 
 /**
  * @param {Parameter} field
@@ -92,21 +88,28 @@ function scale(field) {
     const size = Math.max(known.length - 1, 1);
     return {
       to: (value) => (value === null || !known.includes(String(value)) ? null : known.indexOf(String(value)) / size),
-      back: (part) => known[Math.round(part * size)] ?? "",
-      ticks: known.map((_, place) => place / size),
+      ticks: known,
     };
   }
-  const log = field.low > 0 && isLogarithmic(fieldName(field.field));
-  const [f, g] = log ? [Math.log, Math.exp] : [same, same];
+  const isSpread = field.low > 0 && isLogarithmic(fieldName(field.field));
+  const f = isSpread ? Math.log : same;
   const [low, high] = [f(field.low), f(field.high)];
-  /** @param {number} value */
-  const place = (value) => (f(value) - low) / (high - low || 1);
-  const isWhole = field.whole && !log;
   return {
-    to: (value) => (typeof value === "number" ? place(value) : null),
-    back: (part) => number(field.whole ? Math.round(g(low + part * (high - low))) : g(low + part * (high - low)), 3),
-    ticks: isWhole ? wholeTicks(field.low, field.high).map(place) : [0, 0.25, 0.5, 0.75, 1],
+    to: (value) => (typeof value === "number" ? (f(value) - low) / (high - low || 1) : null),
+    ticks: isSpread ? logTicks(field.low, field.high) : evenTicks(field.low, field.high, field.whole),
   };
+}
+
+/**
+ * The axis of such a scale.
+ * @param {Scale} scale
+ * @param {string} name
+ */
+function scaleAxis({ to, ticks }, name) {
+  const texts = new Map(
+    ticks.map((value) => [to(value) ?? 0, typeof value === "number" ? number(value, 6) : clipped(String(value))]),
+  );
+  return placedAxis(texts, { type: "value", min: 0, max: 1, name, splitLine: { show: false } });
 }
 
 /**
@@ -150,34 +153,12 @@ function option(points, fieldX, fieldY, name) {
   const size = (high - low || 1) / LEVELS;
   /** @param {number} value */
   const level = (value) => low + (Math.min(Math.floor((value - low) / size), LEVELS - 1) + 0.5) * size; // bands, as contours have
-  const labels = Array.from({ length: CELLS }, (_, cell) => cell);
-  /** @param {Scale} scale */
-  const ticks = ({ back, ticks: places }) => {
-    const shown = new Map(places.map((place) => [Math.round(place * (CELLS - 1)), back(place)]));
-    return axis({
-      type: "category",
-      data: labels,
-      splitLine: { show: false },
-      splitArea: { show: false },
-      axisLabel: {
-        color: c.soft,
-        hideOverlap: true,
-        interval: (/** @type {number} */ index) => shown.has(index),
-        formatter: (/** @type {string} */ text) => shown.get(Number(text)) ?? "",
-      },
-    });
-  };
+  const cellAxis = { type: "category", data: Array.from({ length: CELLS }, (_, cell) => cell), show: false };
   return {
     ...base(),
-    grid: { left: 36, right: 84, top: 12, bottom: 30, containLabel: true },
-    xAxis: [
-      { ...ticks(scaleX), name: titleOf(fieldX.field), nameGap: 28 },
-      { type: "value", min: 0, max: 1, show: false },
-    ],
-    yAxis: [
-      { ...ticks(scaleY), name: titleOf(fieldY.field), nameGap: nameGap(scaleY) },
-      { type: "value", min: 0, max: 1, show: false },
-    ],
+    grid: plotArea({ right: 84 }),
+    xAxis: [cellAxis, { ...scaleAxis(scaleX, titleOf(fieldX.field)), position: "bottom" }],
+    yAxis: [cellAxis, { ...scaleAxis(scaleY, titleOf(fieldY.field)), position: "left" }],
     visualMap: {
       type: "continuous",
       seriesIndex: 0,
@@ -208,15 +189,15 @@ function option(points, fieldX, fieldY, name) {
         symbolSize: points.length > 300 ? 4 : 8,
         itemStyle: { color: "#ffffff", borderColor: "#14161c", borderWidth: 1.2 },
         data: points.map(({ trial, x, y, z }) => ({
-          value: [x, y, z],
+          value: [x, y, z, ...[fieldX, fieldY].map(({ field }) => number(fieldValue(trial, field)))],
           id: trial.id,
-          itemStyle: isStopped(trial) ? { color: "transparent", borderColor: "#ffffff" } : undefined,
+          itemStyle: isStopped(trial) ? HOLLOW : undefined,
         })),
         tooltip: {
           formatter: ({ data }) =>
             tip(`Trial ${data.id}`, [
-              [fieldName(fieldX.field), scaleX.back(data.value[0])],
-              [fieldName(fieldY.field), scaleY.back(data.value[1])],
+              [fieldName(fieldX.field), data.value[3]],
+              [fieldName(fieldY.field), data.value[4]],
               [metricWord(name), number(data.value[2], 6)],
             ]),
         },
@@ -224,12 +205,6 @@ function option(points, fieldX, fieldY, name) {
     ],
   };
 }
-
-/**
- * How far the title stands from its axis: beyond the longest label.
- * @param {Scale} scale
- */
-const nameGap = ({ back, ticks }) => 18 + 6.5 * Math.max(...ticks.map((place) => back(place).length));
 
 /**
  * A cell reaches a little into its neighbours: else the page shines through between them.

@@ -4,7 +4,7 @@ import { duration } from "../lib/format.js";
 import { now, version } from "../lib/live_data.js";
 import { hasEnded, STATE_WORDS, seconds } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
-import { axis, base, colours, STATE_COLOURS, tip } from "../parts/chart.js";
+import { axis, base, colours, plotArea, STATE_COLOURS, tip } from "../parts/chart.js";
 import { ChartCard } from "../parts/chart_card.js";
 import { Card, Empty } from "../parts/layout.js";
 import { binsTable, histogram } from "./metric.js";
@@ -67,17 +67,16 @@ function option(points) {
   const states = [...new Set(points.map(({ trial }) => trial.state))];
   return {
     ...base(),
-    grid: { left: 8, right: 18, top: 34, bottom: 26, containLabel: true },
+    grid: plotArea({ top: 34 }),
     legend: { top: 0, textStyle: { color: c.soft } },
     xAxis: axis({
       type: "value",
       name: "trial number",
-      nameGap: 26,
       minInterval: 1,
       max: "dataMax",
       splitLine: { show: false },
     }),
-    yAxis: axis({ type: "value", scale: false, axisLabel: { color: c.soft, formatter: duration } }),
+    yAxis: axis({ type: "value", scale: false, axisLabel: { formatter: duration } }),
     series: states.map((state) => ({
       type: "scatter",
       name: STATE_WORDS[state],

@@ -6,7 +6,7 @@ import { askedMetric, goalOf, metricWord } from "../lib/objectives.js";
 import { shares } from "../lib/ranks.js";
 import { scored } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
-import { axis, base, colours, tip } from "../parts/chart.js";
+import { axis, base, colours, plotArea, tip } from "../parts/chart.js";
 import { ChartCard, MetricPick } from "../parts/chart_card.js";
 import { isLog, LogScale, leftOut, resultAxis, shown } from "../parts/log_scale.js";
 import { NoResults } from "../parts/no_results.js";
@@ -34,7 +34,7 @@ export default function Edf({ rows }) {
     controls=${html`<${MetricPick} value=${name} /><${LogScale} />`}
     above=${leftOut(lines[0].values, "result")}
     draw=${() => option(lines, name)}
-    note=${`The share of the trials with a result whose result is not above a value.${hint ?? ""}`}
+    note=${`The share of the trials whose result is not above a value.${hint ?? ""}`}
     data=${() => ({ header: ["trials", name, "share"], rows: lines.flatMap(({ title, values }) => shares(values).map(([value, share]) => [title, value, share])) })} />`;
 }
 
@@ -53,13 +53,13 @@ function option(lines, name) {
   const c = colours();
   return {
     ...base(),
-    grid: { left: 36, right: 18, top: lines.length > 1 ? 36 : 16, bottom: 30, containLabel: true },
+    grid: plotArea({ top: lines.length > 1 ? 36 : 16 }),
     legend: lines.length > 1 ? { top: 0, textStyle: { color: c.soft } } : undefined,
     xAxis: resultAxis(
       lines.flatMap(({ values }) => values),
       { name: metricWord(name) },
     ),
-    yAxis: axis({ type: "value", name: "share of the trials", nameGap: 40, min: 0, max: 1 }),
+    yAxis: axis({ type: "value", name: "share of the trials", min: 0, max: 1 }),
     series: lines.map(({ title, values }, place) => ({
       type: "line",
       name: title,

@@ -4,8 +4,9 @@ import { number, plural } from "../lib/format.js";
 import { growth } from "../lib/hypervolume.js";
 import { gains, goals, metricWord } from "../lib/objectives.js";
 import { html, useMemo } from "../lib/ui.js";
-import { axis, base, colours, tip } from "../parts/chart.js";
+import { axis, base, colours, plotArea, tip } from "../parts/chart.js";
 import { ChartCard } from "../parts/chart_card.js";
+import { stairs } from "../parts/stairs.js";
 
 /** @import { Trial } from "../lib/trials.js" */
 /** @import { Option, Series } from "../vendor/echarts.js" */
@@ -16,7 +17,7 @@ const FRONT_MAX = 500;
 
 /** @typedef {{ trial: Trial, reached: number[] }} Reached what a trial is worth in each objective */
 
-/** @param {{ rows: Trial[], best: Trial[] }} props those that succeeded, and those of them on the front */
+/** @param {{ rows: Trial[], best: Trial[] }} props those that succeeded and are feasible, and those of them on the front */
 export function Hypervolume({ rows, best }) {
   const wanted = goals.value;
   const names = Object.keys(wanted);
@@ -64,12 +65,12 @@ function volumesOf(ended) {
  */
 function option({ reached, volumes }) {
   const colour = colours()["series-2"];
-  const data = volumes.flatMap((volume, place) => {
-    const isStep = place === 0 || volume !== volumes[place - 1];
-    if (!isStep && place < volumes.length - 1) return [];
-    // The line goes on to the last trial, which is no point where it has added nothing.
-    return { value: [place + 1, volume], id: reached[place].trial.id, symbol: isStep ? "circle" : "none" };
-  });
+  const isStep = (/** @type {number} */ place) => place === 0 || volumes[place] !== volumes[place - 1];
+  const steps = volumes.flatMap((volume, place) => (isStep(place) ? { volume, place } : []));
+  /** @type {[number, number][]} the line goes on to the last trial */
+  const line = [...steps, { volume: volumes[volumes.length - 1], place: volumes.length - 1 }].map(
+    ({ volume, place }) => [place + 1, volume],
+  );
   /** @type {Series["tooltip"]} */
   const tooltip = {
     formatter: ({ data: point }) =>
@@ -80,7 +81,7 @@ function option({ reached, volumes }) {
   };
   return {
     ...base(),
-    grid: { left: 58, right: 18, top: 16, bottom: 30, containLabel: true },
+    grid: plotArea(),
     xAxis: axis({
       type: "value",
       name: "succeeded trials",
@@ -88,15 +89,21 @@ function option({ reached, volumes }) {
       max: "dataMax",
       splitLine: { show: false },
     }),
-    yAxis: axis({ type: "value", name: "hypervolume", nameGap: 64 }),
+    yAxis: axis({ type: "value", name: "hypervolume" }),
     series: [
       {
         type: "line",
         step: "end",
-        symbolSize: 6,
+        symbol: "none",
+        silent: true,
         lineStyle: { color: colour, width: 2 },
+        data: stairs(line),
+      },
+      {
+        type: "scatter",
+        symbolSize: 6,
         itemStyle: { color: colour },
-        data,
+        data: steps.map(({ volume, place }) => ({ value: [place + 1, volume], id: reached[place].trial.id })),
         tooltip,
       },
     ],

@@ -2,12 +2,12 @@
 
 import { get } from "../lib/api.js";
 import { filterQuery } from "../lib/filters.js";
-import { count } from "../lib/format.js";
+import { clipped, count } from "../lib/format.js";
 import { profile } from "../lib/live_data.js";
 import { askedMetric, metricWord } from "../lib/objectives.js";
 import { href, route, setQuery } from "../lib/route.js";
 import { html, useEffect, useState } from "../lib/ui.js";
-import { axis, base, colours, tip } from "../parts/chart.js";
+import { axis, base, colours, plotArea, tip } from "../parts/chart.js";
 import { ChartCard, MetricPick, Pick } from "../parts/chart_card.js";
 import { Icon } from "../parts/icons.js";
 import { Card, Empty } from "../parts/layout.js";
@@ -95,11 +95,11 @@ function option(shares) {
   const order = [...shares].reverse();
   return {
     ...base(),
-    grid: { left: 8, right: 28, top: 4, bottom: 14, containLabel: true },
+    grid: plotArea({ right: 28, top: 4 }),
     xAxis: axis({
       type: "value",
       scale: false,
-      axisLabel: { color: c.soft, formatter: (/** @type {number} */ share) => `${Math.round(share * 100)} %` },
+      axisLabel: { formatter: (/** @type {number} */ share) => `${Math.round(share * 100)} %` },
     }),
     yAxis: axis({
       type: "category",
@@ -109,7 +109,7 @@ function option(shares) {
         color: c.text,
         fontSize: 12.5,
         formatter: (/** @type {string} */ name, /** @type {number} */ place) =>
-          `${name}  ${(100 * order[place].importance).toFixed(1)} %`,
+          `${clipped(name)}  ${(100 * order[place].importance).toFixed(1)} %`,
       },
     }),
     series: [
@@ -129,6 +129,7 @@ function option(shares) {
       },
       {
         type: "custom",
+        encode: { x: [0, 2], y: 1 }, // the axis reaches to the ends of all lines
         silent: true,
         z: 3,
         data: order.flatMap(({ low, high }, place) => (low === null || high === null ? [] : [[low, place, high]])),

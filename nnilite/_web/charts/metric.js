@@ -6,10 +6,12 @@ import { askedMetric, goalOf, metricWord } from "../lib/objectives.js";
 import { route, setQuery } from "../lib/route.js";
 import { isBetter, isStopped } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
-import { axis, base, colours, tip } from "../parts/chart.js";
+import { axis, base, colours, plotArea, tip } from "../parts/chart.js";
 import { ChartCard, MetricPick, Pick } from "../parts/chart_card.js";
+import { crossedIf, violation } from "../parts/crosses.js";
 import { isLog, LogScale, leftOut, resultAxis, shown } from "../parts/log_scale.js";
 import { NoResults } from "../parts/no_results.js";
+import { stairs } from "../parts/stairs.js";
 import { hollow, reached, withStopped } from "../parts/stopped_trials.js";
 
 /** @import { Trial } from "../lib/trials.js" */
@@ -100,7 +102,7 @@ function scatter(points, name, over, goal) {
   /** @type {[number, number | null][]} */
   const line = [];
   for (const { trial, x, y } of points) {
-    if (!goal || isStopped(trial) || (best !== null && !isBetter(y, best, goal))) continue;
+    if (!goal || isStopped(trial) || trial.violates || (best !== null && !isBetter(y, best, goal))) continue;
     best = y;
     line.push([x * scale, best]);
   }
@@ -116,7 +118,9 @@ function scatter(points, name, over, goal) {
     symbolSize: points.length > 2000 ? 4 : 8,
     large: some.length > 20_000,
     itemStyle: { ...itemStyle, opacity: points.length > 2000 ? 0.4 : 0.65 },
-    data: some.flatMap(({ trial, x, y }) => (shown(y) === null ? [] : { value: [x * scale, y], id: trial.id })),
+    data: some.flatMap(({ trial, x, y }) =>
+      shown(y) === null ? [] : { value: [x * scale, y], id: trial.id, ...crossedIf(trial) },
+    ),
     tooltip: {
       formatter: ({ data }) =>
         tip(`Trial ${data.id}${how}`, [
@@ -124,12 +128,13 @@ function scatter(points, name, over, goal) {
           over === "ended"
             ? ["ended", clock(data.value[0] / 1000)]
             : [over === "spent" ? "cost so far" : "number", number(data.value[0])],
+          ...violation(data.id),
         ]),
     },
   });
   return {
     ...base(),
-    grid: { left: 30, right: 18, top: 14, bottom: 60, containLabel: true },
+    grid: plotArea({ bottom: 30 }),
     dataZoom: [
       { type: "inside" },
       {
@@ -145,13 +150,12 @@ function scatter(points, name, over, goal) {
     xAxis: axis({
       type: over === "ended" ? "time" : "value",
       name: { ended: "end", spent: "cost so far" }[over] ?? "trial number",
-      nameGap: 24,
       max: over === "spent" ? undefined : "dataMax",
       splitLine: { show: false },
     }),
     yAxis: resultAxis(
       points.map(({ y }) => y),
-      { name: metricWord(name), nameGap: 46 },
+      { name: metricWord(name) },
     ),
     series: [
       pointsOf(
@@ -170,7 +174,7 @@ function scatter(points, name, over, goal) {
         silent: true,
         z: 3,
         lineStyle: { color: c["series-2"], width: 2.5 },
-        data: line.map(([x, y]) => [x, shown(y)]),
+        data: stairs(line.map(([x, y]) => [x, shown(y)])),
       },
     ],
   };
@@ -212,7 +216,7 @@ export function histogram(values, format = number) {
   const { low, width, counts } = bins(values);
   return {
     ...base(),
-    grid: { left: 8, right: 18, top: 10, bottom: 4, containLabel: true },
+    grid: plotArea({ top: 10 }),
     xAxis: axis({
       type: "category",
       data: counts.map((_, place) => format(low + (place + 0.5) * width, 3)),

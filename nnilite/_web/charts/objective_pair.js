@@ -4,8 +4,9 @@ import { number } from "../lib/format.js";
 import { metricWord } from "../lib/objectives.js";
 import { objective } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
-import { axis, base, colours, tip } from "../parts/chart.js";
+import { axis, base, colours, plotArea, tip } from "../parts/chart.js";
 import { ChartCard } from "../parts/chart_card.js";
+import { crossedIf, violation } from "../parts/crosses.js";
 
 /** @import { Goals } from "../lib/objectives.js" */
 /** @import { Trial } from "../lib/trials.js" */
@@ -62,20 +63,21 @@ function option(points, onFront, wanted, axes) {
   const c = colours();
   const best = points.filter(({ trial }) => onFront.has(trial.id));
   /** @param {Point} one */
-  const point = ({ trial, x, y }) => ({ value: [x, y], id: trial.id });
+  const point = ({ trial, x, y }) => ({ value: [x, y], id: trial.id, ...crossedIf(trial) });
   /** @type {Series["tooltip"]} */
   const tooltip = {
     formatter: ({ data }) =>
       tip(`Trial ${data.id}`, [
         [metricWord(axes.x), number(data.value[0], 6)],
         [metricWord(axes.y), number(data.value[1], 6)],
+        ...violation(data.id),
       ]),
   };
   return {
     ...base(),
-    grid: { left: 36, right: 18, top: 16, bottom: 30, containLabel: true },
+    grid: plotArea(),
     xAxis: axis({ type: "value", name: metricWord(axes.x) }),
-    yAxis: axis({ type: "value", name: metricWord(axes.y), nameGap: 46 }),
+    yAxis: axis({ type: "value", name: metricWord(axes.y) }),
     series: [
       {
         type: "scatter",

@@ -220,12 +220,12 @@ function ticksOf(low, high) {
 }
 
 /** @param {Parameter} parameter */
-function scaleOf(parameter) {
-  const { field, text, low, high, values, partial } = parameter;
+export function scaleOf(parameter) {
+  const { field, text, low, high, values, partial, whole } = parameter;
   if (text) return { type: "category", data: [...(partial ? [NONE] : []), ...values.map(String)] };
   const log = low > 0 && isLogarithmic(fieldName(field));
   const floor = floorOf(parameter);
-  const scale = log ? { type: "log" } : { type: "value", scale: true };
+  const scale = log ? { type: "log" } : { type: "value", scale: true, minInterval: whole ? 1 : 0 };
   if (floor === null) return log ? ticksOf(low, high) : scale;
   const formatter = (/** @type {number} */ one) => {
     if (one <= floor) return NONE;

@@ -46,11 +46,12 @@ export default function Pareto({ rows }) {
   const controls = html`
     <${Pick} label="x" value=${nameX} options=${options} set=${(ox) => setQuery({ ox })} /><${Pick} label="" name="Goal of x" value=${goalX} options=${GOALS} set=${(gx) => setQuery({ gx })} />
     <${Pick} label="y" value=${nameY} options=${options} set=${(oy) => setQuery({ oy })} /><${Pick} label="" name="Goal of y" value=${goalY} options=${GOALS} set=${(gy) => setQuery({ gy })} />`;
+  const crosses = succeeded.some(({ violates }) => violates) ? " Crosses violate a constraint." : "";
   const inWhat = unseen.length ? `all objectives, also in ${unseen.join(", ")}` : "both";
   return html`<div class="stack">
     <${ObjectivePair} rows=${succeeded} best=${best} wanted=${wanted} x=${nameX} y=${nameY} name="pareto" height=${480} controls=${controls}
-      note=${`${plural(best.length, "trial")} of ${drawn} on the front: no other trial is at least as good in ${inWhat}.`} />
-    ${isAsked && html`<${Pairs} rows=${succeeded} best=${best} drawn=${[nameX, nameY]} /><${Hypervolume} rows=${succeeded} best=${best} />`}
+      note=${`${plural(best.length, "trial")} of ${drawn} on the front: no other trial is at least as good in ${inWhat}.${crosses}`} />
+    ${isAsked && html`<${Pairs} rows=${succeeded} best=${best} drawn=${[nameX, nameY]} /><${Hypervolume} rows=${succeeded.filter(({ violates }) => !violates)} best=${best} />`}
     <section class="card" aria-label="On the front"><div class="card-head"><h2>On the front</h2>
       <div class="end"><a class="button" href=${href("charts/compare", {
         ids: best

@@ -9,7 +9,7 @@ import { askedMetric, goalOf, metricWord } from "../lib/objectives.js";
 import { quantile, ranks } from "../lib/ranks.js";
 import { isStopped, scored } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
-import { axis, base, colours, tip } from "../parts/chart.js";
+import { axis, base, colours, plotArea, tip } from "../parts/chart.js";
 import { ChartCard, MetricPick } from "../parts/chart_card.js";
 import { NoResults } from "../parts/no_results.js";
 import { askedPair, NoPair, PairPick } from "../parts/parameter_pair.js";
@@ -116,9 +116,9 @@ function option(points, fieldX, fieldY, name) {
   });
   return {
     ...base(),
-    grid: { left: 40, right: 124, top: 16, bottom: 34, containLabel: true },
+    grid: plotArea({ right: 124 }),
     xAxis: axis(scale(fieldX)),
-    yAxis: axis({ ...scale(fieldY), nameGap: nameGap(fieldY) }),
+    yAxis: axis(scale(fieldY)),
     visualMap: {
       type: "continuous",
       seriesIndex: 0,
@@ -143,12 +143,3 @@ function option(points, fieldX, fieldY, name) {
     ],
   };
 }
-
-/**
- * How far the title stands from its axis: beyond the longest label.
- * @param {Parameter} field
- */
-const nameGap = (field) => {
-  const labels = field.text ? field.values.map(String) : [number(field.low, 3), number(field.high, 3)];
-  return 22 + 6.5 * Math.min(20, Math.max(...labels.map((text) => text.length)));
-};

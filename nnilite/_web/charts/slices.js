@@ -7,7 +7,7 @@ import { version } from "../lib/live_data.js";
 import { askedMetric, metricWord } from "../lib/objectives.js";
 import { isStopped } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
-import { axis, base, colours, tip } from "../parts/chart.js";
+import { axis, base, colours, plotArea, tip } from "../parts/chart.js";
 import { ChartCard, MetricPick } from "../parts/chart_card.js";
 import { isLog, LogScale, leftOut, logAxis, resultAxis, shown } from "../parts/log_scale.js";
 import { NoResults } from "../parts/no_results.js";
@@ -52,7 +52,7 @@ export default function Slices({ rows }) {
 export function axisOf(field) {
   if (field.text) return { type: "category", data: field.values.map(String), boundaryGap: true };
   const isSpread = field.low > 0 && isLogarithmic(fieldName(field.field));
-  return isSpread ? logAxis(field.low, field.high) : { type: "value", scale: true };
+  return isSpread ? logAxis(field.low, field.high) : { type: "value", scale: true, minInterval: field.whole ? 1 : 0 };
 }
 
 /**
@@ -68,11 +68,11 @@ function option(points, field, name) {
   const jitter = (trial) => (((trial.sequence * 2654435761) % 1000) / 1000 - 0.5) * 22; // pixels, so that equal ones can be told apart
   return {
     ...base(),
-    grid: { left: 24, right: 28, top: 12, bottom: 4, containLabel: true },
+    grid: plotArea({ right: 28 }),
     xAxis: axis({ ...axisOf(field), splitLine: { show: false } }),
     yAxis: resultAxis(
       points.map((trial) => reached(trial, name)),
-      { name: metricWord(name), nameGap: 44 },
+      { name: metricWord(name) },
     ),
     series: [
       {

@@ -1,13 +1,14 @@
 // Which host ran what, when: a bar for each attempt, hosts below each other.
 
 import { useAttempts } from "../lib/attempts.js";
-import { clock, duration, plural } from "../lib/format.js";
+import { clipped, clock, duration, plural } from "../lib/format.js";
 import { now, trialById, version } from "../lib/live_data.js";
 import { STATE_WORDS } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
-import { axis, base, colours, STATE_COLOURS, tip } from "../parts/chart.js";
+import { axis, base, colours, plotArea, STATE_COLOURS, tip } from "../parts/chart.js";
 import { ChartCard } from "../parts/chart_card.js";
 import { Empty } from "../parts/layout.js";
+import { placedAxis } from "../parts/log_scale.js";
 
 /** @import { Trial } from "../lib/trials.js" */
 /** @import { AttemptRow, JobState, TrialState } from "../lib/wire.d.ts" */
@@ -110,11 +111,11 @@ function arrange(attempts) {
 function option({ bars, lanes, first }) {
   const c = colours();
   const states = new Set(bars.map(({ one }) => shownState(one)));
-  const names = Array.from({ length: lanes }, () => "");
-  for (const [name, row] of first) names[row] = name;
+  const names = new Map([...first].map(([name, row]) => [row, clipped(name)]));
+  const between = [...names.keys()].filter((row) => row > 0).map((row) => row - 0.5);
   return {
     ...base(),
-    grid: { left: 8, right: 18, top: 34, bottom: 46, containLabel: true },
+    grid: plotArea({ top: 34, bottom: 30 }),
     legend: { top: 0, type: "scroll", textStyle: { color: c.soft } },
     dataZoom: [
       { type: "inside", filterMode: "weakFilter" },
@@ -128,21 +129,13 @@ function option({ bars, lanes, first }) {
         brushSelect: false,
       },
     ],
-    xAxis: axis({ type: "time" }),
-    yAxis: axis({
-      type: "category",
+    xAxis: axis({ type: "time", axisLine: { onZero: false, lineStyle: { color: c.line } } }),
+    yAxis: placedAxis(names, {
+      type: "value",
       inverse: true,
-      data: names.map((_, row) => row),
-      axisLabel: {
-        color: c.text,
-        interval: 0,
-        formatter: (/** @type {unknown} */ _, /** @type {number} */ row) => names[row],
-      },
-      splitLine: {
-        show: true,
-        interval: (/** @type {number} */ row) => names[row] !== "",
-        lineStyle: { color: c.line },
-      },
+      min: -0.5,
+      max: lanes - 0.5,
+      axisTick: { show: false, customValues: between }, // also those of the lines between hosts
     }),
     series: [...states].map((state) =>
       barsOf(

@@ -4,7 +4,7 @@ import { count, duration, exact, moment, number, value } from "../lib/format.js"
 import { readColumns } from "../lib/page_memory.js";
 import { html } from "../lib/ui.js";
 import { ExperimentState, Time } from "../parts/states.js";
-import { bestIn, experiments, parametersOf, trialCount } from "./experiments.js";
+import { bestIn, experiments, hasFront, parametersOf, trialCount } from "./experiments.js";
 import { Name } from "./name_cell.js";
 
 /** @import { FlatValue } from "../lib/trials.js" */
@@ -105,6 +105,8 @@ function Trials({ digest }) {
 /** @param {{ digest: Digest }} props */
 function Best({ digest }) {
   const goals = Object.entries(digest.objectives);
+  if (hasFront(digest))
+    return html`<span class="soft small">front of ${Object.keys(digest.objectives).join(", ")}</span>`;
   if (digest.best === null) return "";
   return goals.map(
     ([name, goal]) => html`<div key=${name} title=${`${goal === "maximize" ? "highest" : "lowest"} is best`}>

@@ -5,12 +5,13 @@ import { count, duration, number, value } from "../lib/format.js";
 import { useMemory } from "../lib/page_memory.js";
 import { route, setQuery } from "../lib/route.js";
 import { html, useEffect, useState } from "../lib/ui.js";
-import { axis, base, Chart, series } from "../parts/chart.js";
+import { axis, base, Chart, plotArea, series } from "../parts/chart.js";
 import { Pick } from "../parts/chart_card.js";
 import { Difference } from "../parts/difference.js";
 import { Card, Empty, Scroll } from "../parts/layout.js";
 import { isLog, LogScale, leftOut, resultAxis, shown } from "../parts/log_scale.js";
 import { SavedViews } from "../parts/saved_views.js";
+import { stairs } from "../parts/stairs.js";
 import { ExperimentState } from "../parts/states.js";
 import { messageOf } from "../parts/toasts.js";
 
@@ -96,6 +97,15 @@ export function Compare() {
       <${Ran} found=${found} /></div>`;
 }
 
+/**
+ * The points of a line of steps. Those that only keep it level have no symbol.
+ * @param {[number, number | null][]} points
+ */
+function steps(points) {
+  const known = new Set(points.map(([x]) => x));
+  return stairs(points).map((point) => (known.has(point[0]) ? point : { value: point, symbol: "none" }));
+}
+
 /** @param {{ found: Compared[] }} props */
 function Curves({ found }) {
   const query = route.value.query;
@@ -106,7 +116,7 @@ function Curves({ found }) {
   const draw = () => ({
     ...base(),
     legend: { type: "scroll", top: 0, bottom: "auto", textStyle: { color: base().textStyle.color } },
-    grid: { left: 12, right: 18, top: 40, bottom: 30, containLabel: true },
+    grid: plotArea({ top: 40 }),
     tooltip: { ...base().tooltip, trigger: "item" },
     xAxis: axis({
       type: "value",
@@ -123,7 +133,7 @@ function Curves({ found }) {
       symbolSize: 5,
       lineStyle: { width: 2, color: series(place), type: place < 8 ? "solid" : "dashed" },
       itemStyle: { color: series(place) },
-      data: one.points.map(([trials, seconds, best]) => [byTime ? seconds : trials, shown(best)]),
+      data: steps(one.points.map(([trials, seconds, best]) => [byTime ? seconds : trials, shown(best)])),
     })),
   });
   const controls = html`

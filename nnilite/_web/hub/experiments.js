@@ -103,6 +103,20 @@ export function bestIn(best, name) {
   return typeof found === "number" ? found : null;
 }
 
+/**
+ * The objective in which the best trial is the best.
+ * @param {Digest} digest
+ */
+export const mainObjective = ({ objectives }) =>
+  "default" in objectives ? "default" : (Object.keys(objectives)[0] ?? "default");
+
+/**
+ * Whether its results have no number that makes one trial the best.
+ * @param {Digest} digest
+ */
+export const hasFront = ({ best, counts, objectives }) =>
+  best === null && Object.keys(objectives).length > 1 && (counts.SUCCEEDED ?? 0) > 0;
+
 /** @type {WeakMap<Digest, Record<string, FlatValue>>} */
 const flattened = new WeakMap();
 
@@ -130,7 +144,7 @@ function sortValue(one, column) {
   if (column === "ran") return one.digest.duration;
   if (column === "trials") return trialCount(one.digest);
   if (column.startsWith("p.")) return parametersOf(one)[column.slice(2)] ?? null;
-  return bestIn(one.digest.best, Object.keys(one.digest.objectives)[0] ?? "default");
+  return bestIn(one.digest.best, mainObjective(one.digest));
 }
 
 /**

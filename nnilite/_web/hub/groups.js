@@ -1,6 +1,6 @@
 // The rows of the list in groups: by tag if asked, by what is best if sorted by that, or all in one.
 
-import { sorted } from "./experiments.js";
+import { hasFront, mainObjective, sorted } from "./experiments.js";
 
 /** @import { Experiment } from "./experiments.js" */
 
@@ -10,6 +10,7 @@ const NO_TAG = "without a tag";
 const GOALS = [
   ["maximize", "The highest result is best"],
   ["minimize", "The lowest result is best"],
+  ["front", "Several objectives, none of them named default"],
   ["", "No result yet"],
 ];
 
@@ -44,12 +45,14 @@ function inOrder(rows, column, descending) {
 }
 
 /**
- * Whether the highest or the lowest number of the first objective is best; "" without a result.
+ * Whether the highest or the lowest number is best, or a front has taken the place of one best trial; "" without a result.
  * @param {Experiment} one
  */
 function goalOf({ digest }) {
-  if (digest === null || digest.best === null) return "";
-  return Object.values(digest.objectives)[0] === "minimize" ? "minimize" : "maximize";
+  if (digest === null) return "";
+  if (hasFront(digest)) return "front";
+  if (digest.best === null) return "";
+  return digest.objectives[mainObjective(digest)] === "minimize" ? "minimize" : "maximize";
 }
 
 /**

@@ -7,15 +7,24 @@ import { computed } from "./ui.js";
 /** @import { Space, TrialState } from "./wire.d.ts" */
 
 /**
- * What the search space says of a parameter, by its dotted name.
+ * What the search space says of a parameter, by its dotted name. Those of an option stand below the nested choice, and
+ * a name may have dots of its own. Where several options have a parameter of this name, the first one speaks for all.
  * @param {string} name
+ * @param {any} [space] of any depth, and written by people
  * @returns {Partial<Space> | undefined}
  */
-function spaceOf(name) {
-  /** @type {any} */
-  let space = profile.value?.searchSpace; // of any depth, and written by people
-  for (const part of name.split(".")) space = space?.[part];
-  return space;
+export function spaceOf(name, space = profile.value?.searchSpace) {
+  if (!space || typeof space !== "object") return undefined;
+  if (Object.hasOwn(space, name)) return space[name];
+  for (let dot = name.indexOf("."); dot > 0; dot = name.indexOf(".", dot + 1)) {
+    const outer = Object.hasOwn(space, name.slice(0, dot)) && space[name.slice(0, dot)];
+    const options = Array.isArray(outer?._value) ? outer._value : [outer];
+    for (const option of options) {
+      const found = spaceOf(name.slice(dot + 1), option);
+      if (found) return found;
+    }
+  }
+  return undefined;
 }
 
 export const fields = computed(() => {

@@ -1,5 +1,26 @@
 // Numbers, times and sizes as people read them. Times come as seconds since the epoch and are shown in the local zone.
 
+const WHOLE_MAX = 1e10; // seeds of 32 bits have all their digits
+
+/** @type {Map<number, Intl.NumberFormat>} by their digits: they are dear to make */
+const plainFormats = new Map();
+
+/**
+ * Never fewer digits than the whole number has: 508,220 and not 5.082e+5.
+ * @param {number} digits
+ */
+function plainFormat(digits) {
+  const known = plainFormats.get(digits);
+  if (known) return known;
+  const made = new Intl.NumberFormat("en", {
+    maximumSignificantDigits: digits,
+    maximumFractionDigits: 0,
+    roundingPriority: "morePrecision",
+  });
+  plainFormats.set(digits, made);
+  return made;
+}
+
 /**
  * @param {unknown} value
  * @param {number} [digits]
@@ -7,11 +28,10 @@
 export function number(value, digits = 5) {
   if (value === null || value === undefined || value === "") return "";
   if (typeof value !== "number") return String(value);
-  if (Number.isInteger(value) && Math.abs(value) < 1e9) return value.toLocaleString("en");
+  if (Number.isInteger(value) && Math.abs(value) < WHOLE_MAX) return value.toLocaleString("en");
   const size = Math.abs(value);
   if (size >= 1e7 || size < 1e-4) return value.toExponential(digits - 2).replace(/\.?0+e/, "e");
-  const text = value.toPrecision(digits);
-  return text.includes(".") ? text.replace(/\.?0+$/, "") : Number(text).toLocaleString("en");
+  return plainFormat(digits).format(value);
 }
 
 /**
@@ -21,6 +41,16 @@ export function number(value, digits = 5) {
 export function exact(value) {
   const [short, long] = [String(Number(value.toPrecision(15))), String(value)];
   return short.length + 3 < long.length ? short : long;
+}
+
+/**
+ * A text for a place that has room for so many characters; of a longer one its ends are left, which tell names apart.
+ * @param {string} text
+ * @param {number} [most] characters
+ */
+export function clipped(text, most = 24) {
+  const end = Math.floor((most - 1) / 2);
+  return text.length > most ? `${text.slice(0, most - 1 - end)}…${text.slice(-end)}` : text;
 }
 
 /**

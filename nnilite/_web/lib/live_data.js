@@ -35,6 +35,7 @@ const PAGE = 20_000;
 const LAST = "9007199254740991";
 const REDRAW_MS = 100; // and a millisecond more for each 100 trials: the views look at all of them
 const OPENING_MAX_MS = 20_000;
+const SILENCE_MAX_MS = 30_000; // a manager that has nothing to tell says so every ten seconds
 const RETRY_MS = [300, 1000, 2000, 3000, 5000];
 
 /** @type {Map<string, Trial>} */
@@ -49,6 +50,7 @@ let revision = 0;
 let socket = null;
 let turn = 0; // counts the attempts to open it
 let failures = 0;
+let heard = 0; // when the last message came, by the browser's clock, in milliseconds
 let timer = 0;
 /** @type {Change[] | null} changes that came while trials were read; null: apply at once */
 let waiting = null;
@@ -148,6 +150,7 @@ export function takeProfile(found) {
 
 /** @param {MessageEvent<string>} message */
 function take(message) {
+  heard = Date.now();
   /** @type {Message} */
   const { changes } = JSON.parse(message.data);
   if (waiting) {
@@ -167,7 +170,10 @@ export async function connect() {
   const mine = await opened(turn);
   if (mine === null) return;
   socket = mine;
-  mine.onopen = () => catchUp(mine);
+  mine.onopen = () => {
+    heard = Date.now();
+    catchUp(mine);
+  };
   // A browser may try for minutes, or for ever after a change of its network.
   setTimeout(() => mine === socket && mine.readyState === WebSocket.CONNECTING && lost(""), OPENING_MAX_MS);
   mine.onmessage = (message) => mine === socket && take(message);
@@ -257,5 +263,8 @@ export function start() {
   onSignIn(connect);
   setInterval(() => {
     now.value = Date.now() / 1000;
+    if (socket && connection.value.state === "live" && Date.now() - heard > SILENCE_MAX_MS) {
+      lost("The manager does not answer; it may have been stopped.", 0);
+    }
   }, 1000);
 }

@@ -3,7 +3,7 @@
 import { fields } from "./filtered.js";
 import { profile, trials, version } from "./live_data.js";
 import { route } from "./route.js";
-import { objective } from "./trials.js";
+import { objective, scored } from "./trials.js";
 import { computed } from "./ui.js";
 
 /** @import { Trial } from "./trials.js" */
@@ -44,6 +44,18 @@ export const goalOf = (name) => goals.value[name] ?? null;
 
 /** @param {string} name */
 export const metricWord = (name) => (name === "default" ? "metric" : name);
+
+/**
+ * The ids of the best trial and of the one in the middle, by `default` or the first objective; [] where there are fewer than three.
+ * @param {Trial[]} all
+ */
+export function bestAndMedian(all) {
+  const name = "default" in goals.value ? "default" : Object.keys(goals.value)[0];
+  const sign = goals.value[name] === "minimize" ? 1 : -1;
+  const found = scored(all, name).filter(({ violates }) => !violates);
+  found.sort((a, b) => (a.score - b.score) * sign || a.sequence - b.sequence);
+  return found.length < 3 ? [] : [found[0].id, found[Math.floor(found.length / 2)].id];
+}
 
 /**
  * What a trial is worth in each objective, more is better; null if it has no number for one of them.

@@ -81,6 +81,7 @@ export interface Attempt {
   host: string;
   url: string;
   cost: number | null;
+  image: string;
 }
 
 export interface Metric {
@@ -204,7 +205,10 @@ export interface FileListing {
 
 /** An entry of the file roles.json of an attempt. A worker writes it, so each value may be anything. */
 export type Role = Partial<
-  Record<"role" | "rank" | "host" | "state" | "exitCode" | "reason" | "started" | "ended" | "log" | "reports", unknown>
+  Record<
+    "role" | "rank" | "host" | "state" | "exitCode" | "reason" | "started" | "ended" | "log" | "reports" | "start",
+    unknown
+  >
 >;
 
 /** A part of a table: `columns` names the values of each row. `next` continues after these rows. */

@@ -5,7 +5,7 @@ import { content, get, picture } from "../lib/api.js";
 import { parseLenient, readFigure } from "../lib/figures.js";
 import { bytes, count, number } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/ui.js";
-import { axis, base, Chart, tip } from "./chart.js";
+import { axis, base, Chart, plotArea, tip } from "./chart.js";
 import { Card, Empty, Scroll } from "./layout.js";
 import { ServedLink } from "./served_link.js";
 import { Time } from "./states.js";
@@ -233,12 +233,12 @@ function Drawing({ one, path }) {
 }
 
 /** @param {Figure} figure */
-function figureOption(figure) {
+export function figureOption(figure) {
   const heat = figure.traces.find(({ type }) => type === "heatmap");
   const names = figure.traces.map(({ name }) => name).filter(Boolean);
   return {
     ...base(),
-    grid: { left: 30, right: heat ? 90 : 24, top: names.length > 1 ? 40 : 22, bottom: 36, containLabel: true },
+    grid: plotArea({ right: heat ? 90 : 24, top: names.length > 1 ? 40 : 22 }),
     legend: {
       show: names.length > 1,
       type: "scroll",
@@ -248,7 +248,12 @@ function figureOption(figure) {
     },
     tooltip: { ...base().tooltip, trigger: "item", formatter: figureTip },
     xAxis: axis({ type: figure.x.type, name: figure.x.title, data: figure.x.categories }),
-    yAxis: axis({ type: figure.y.type, name: figure.y.title, data: figure.y.categories, nameGap: 46 }),
+    yAxis: axis({
+      type: figure.y.type,
+      name: figure.y.title,
+      data: figure.y.categories,
+      scale: !figure.traces.some(({ type }) => type === "bar"), // bars are as long as what they stand for
+    }),
     visualMap: heat && {
       min: heat.low,
       max: heat.high,

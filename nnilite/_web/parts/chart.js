@@ -1,6 +1,6 @@
 // ECharts, loaded when the first chart is drawn, in the colours of the page, with saving as PNG and CSV.
 
-import { number } from "../lib/format.js";
+import { clipped, number } from "../lib/format.js";
 import { theme } from "../lib/theme.js";
 import { html, useEffect, useLayoutEffect, useRef } from "../lib/ui.js";
 import { Icon } from "./icons.js";
@@ -95,7 +95,7 @@ export function base(more = {}) {
     aria: { enabled: true },
     color: [1, 2, 3, 4, 5, 6, 7, 8].map((place) => c[`series-${place}`]),
     textStyle: { color: c.soft, fontFamily: getComputedStyle(document.body).fontFamily, fontSize: 12 },
-    grid: { left: 12, right: 18, top: 22, bottom: 12, containLabel: true },
+    grid: plotArea(),
     tooltip: {
       confine: true,
       backgroundColor: c.raised,
@@ -107,20 +107,45 @@ export function base(more = {}) {
   };
 }
 
-/** @param {Option} [more] */
-export function axis(more = {}) {
+/**
+ * The room of a chart with axes: their labels and titles are inside of these edges, in pixels, however long they are.
+ * @param {{ left?: number, right?: number, top?: number, bottom?: number }} [edges]
+ */
+export const plotArea = (edges = {}) => ({
+  left: 6,
+  right: 18,
+  top: 14,
+  bottom: 6,
+  outerBoundsMode: "same",
+  outerBoundsContain: "all",
+  ...edges,
+});
+
+/**
+ * @param {Option} [more] its labels add to the usual ones
+ * @returns {Option}
+ */
+export function axis({ axisLabel, ...more } = {}) {
   const c = colours();
   const isOfNumbers = more.type === "value" || more.type === "log";
-  // ECharts' own labels have all digits that a computer needs, such as 0.00000000099999999.
-  const formatter = isOfNumbers ? (/** @type {number} */ one) => number(one, 4) : undefined;
+  // ECharts' own labels have all digits that a computer needs, such as 0.00000000099999999, and all letters of a name.
+  const formatter = isOfNumbers
+    ? (/** @type {number} */ one) => number(one, 4)
+    : (/** @type {string} */ one) => clipped(one);
   return {
     axisLine: { lineStyle: { color: c.line } },
     axisTick: { show: false },
-    axisLabel: { color: c.soft, hideOverlap: true, formatter },
+    axisLabel: {
+      color: c.soft,
+      hideOverlap: true,
+      formatter: more.type === "time" ? undefined : formatter,
+      .../** @type {object} */ (axisLabel ?? {}),
+    },
     splitLine: { lineStyle: { color: c.line, opacity: 0.7 } },
     nameTextStyle: { color: c.soft },
     nameLocation: "middle",
-    nameGap: 30,
+    nameGap: 8,
+    nameMoveOverlap: true, // away from labels of any length
     scale: true,
     ...more,
   };

@@ -1,6 +1,6 @@
 // Intermediate results as lines, one for each trial.
 import { number } from "../lib/format.js";
-import { axis, base, colours, series, tip } from "./chart.js";
+import { axis, base, colours, plotArea, series, tip } from "./chart.js";
 import { leftOut, resultAxis, shown } from "./log_scale.js";
 
 /** @import { Item, Option } from "../vendor/echarts.js" */
@@ -27,12 +27,11 @@ export function curvesOption(
   const c = colours();
   return {
     ...base(),
-    grid: { left: 8, right: 18, top: legend ? 34 : 14, bottom: 26, containLabel: true },
+    grid: plotArea({ top: legend ? 34 : 14 }),
     legend: legend ? { top: 0, type: "scroll", textStyle: { color: c.soft } } : undefined,
     xAxis: axis({
       type: "value",
       name: "intermediate result",
-      nameGap: 26,
       minInterval: 1,
       max: "dataMax",
       splitLine: { show: false },

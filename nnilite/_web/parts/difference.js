@@ -1,6 +1,6 @@
 // In which fields several objects differ, such as the configurations of experiments.
 
-import { count, plural, value } from "../lib/format.js";
+import { count, exact, plural, value } from "../lib/format.js";
 import { html } from "../lib/ui.js";
 import { Card, Scroll } from "./layout.js";
 
@@ -19,7 +19,7 @@ const ROWS_MAX = 300;
 function collect(content, prefix, found) {
   const isBranch = content !== null && typeof content === "object" && !Array.isArray(content);
   if (!isBranch || !Object.keys(content).length) {
-    found.set(prefix, value(content));
+    found.set(prefix, typeof content === "number" ? exact(content) : value(content)); // seeds have many digits
     return found;
   }
   for (const [name, part] of Object.entries(content)) collect(part, prefix ? `${prefix}.${name}` : name, found);

@@ -91,7 +91,7 @@ export function Files({ trial }) {
             ? html`<${ServedLink} class="mono" path=${place(trial, file)}>${file.path}</${ServedLink}>`
             : html`<span class="mono" title="Its name is not UTF-8, so it has no address here.">${file.path}</span>`
         }</td>
-        <td class="number">${bytes(file.size)}</td><td><${Time} at=${file.modified} /></td>
+        <td class="tight number">${bytes(file.size)}</td><td class="tight"><${Time} at=${file.modified} /></td>
         <td class="tight">${isShort(file) && html`<${ShowButton} path=${file.path} shown=${open === file.path} toggle=${toggle} />`}</td>
       </tr>${open === file.path && html`<tr key=${`${file.path} text`}><td colspan="4"><${Text} trial=${trial} file=${file} /></td></tr>`}`,
     )}${others.map(

@@ -63,21 +63,26 @@ export function logAxis(low, high, more = {}) {
   if (!high) return axis({ type: "log", min: 1, max: 10, ...more });
   const room = high / low < SAME ? 2 : (high / low) ** ROOM;
   const [min, max] = [Math.max(low / room, Number.MIN_VALUE), Math.min(high * room, Number.MAX_VALUE)];
-  const plain = axis();
-  const customValues = logTicks(min, max);
-  const texts = new Map(customValues.map((value) => [value, number(value, 12)]));
-  const longest = [...texts.values()].reduce((one, other) => (other.length > one.length ? other : one));
+  const texts = new Map(logTicks(min, max).map((value) => [value, number(value, 12)]));
+  return placedAxis(texts, { type: "log", min, max, ...more });
+}
+
+/**
+ * An axis with ticks at these values only.
+ * @param {Map<number, string>} texts by the values
+ * @param {Record<string, unknown>} more
+ */
+export function placedAxis(texts, more) {
+  const customValues = [...texts.keys()];
+  const longest = [...texts.values()].reduce((one, other) => (other.length > one.length ? other : one), "");
   /**
    * For the room of labels, ECharts measures those of ticks of its own, which it does not draw.
    * @param {number} value
    */
   const label = (value) => texts.get(value) ?? longest;
   return axis({
-    type: "log",
-    min,
-    max,
-    axisTick: { ...plain.axisTick, customValues },
-    axisLabel: { ...plain.axisLabel, customValues, formatter: label },
+    axisTick: { show: false, customValues },
+    axisLabel: { customValues, formatter: label },
     ...more,
   });
 }
@@ -90,7 +95,7 @@ export function logAxis(low, high, more = {}) {
  */
 export function logTicks(low, high) {
   const [from, to] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))];
-  const step = Math.ceil((to - from) / 10);
+  const step = Math.max(Math.ceil((to - from) / 10), 1);
   for (const digits of [[1], [1, 3], [1, 2, 5], [1, 2, 3, 4, 5, 6, 7, 8, 9]]) {
     const found = [];
     for (let power = from; power <= to; power += digits.length === 1 ? step : 1) {
@@ -103,16 +108,20 @@ export function logTicks(low, high) {
 }
 
 /**
+ * Round numbers, evenly spread.
  * @param {number} low
- * @param {number} high
+ * @param {number} high above it
+ * @param {boolean} [whole] whether there is nothing between whole numbers
  */
-function evenTicks(low, high) {
+export function evenTicks(low, high, whole = false) {
   const power = Math.floor(Math.log10((high - low) / FEW));
   const rough = (high - low) / FEW / 10 ** power;
   const digit = [5, 2].find((one) => rough >= one) ?? 1;
-  const found = [];
-  for (let place = Math.ceil(low / 10 ** power / digit) * digit; place * 10 ** power <= high; place += digit) {
-    found.push(Number(`${place}e${power}`));
+  const first = Math.ceil(low / 10 ** power / digit);
+  /** @type {Set<number>} of numbers that are hardly apart, some are the same */
+  const found = new Set();
+  for (let tick = 0; tick <= 3 * FEW && (first + tick) * digit * 10 ** power <= high; tick++) {
+    found.add(Number(`${(first + tick) * digit}e${power}`));
   }
-  return found;
+  return whole ? [...found].filter(Number.isInteger) : [...found];
 }

@@ -78,20 +78,37 @@ export function TrialRoles({ trial, attemptState }) {
   }, [trial.id, trial.state, trial.attempt, attemptState, turn]);
   if (roles.length === 0) return null;
   const areRanks = roles.every((one) => one.role === "rank");
+  const starts = roles.some((one) => typeof one.start === "number" && one.start > 0);
   return html`<${Card} title=${areRanks ? "Ranks" : "Roles"} class="all">
     <${Scroll} label=${areRanks ? "Ranks" : "Roles"}><table class="plain">
-      <thead><tr><th>${areRanks ? "Rank" : "Role"}</th><th>Host</th><th>State</th><th>Exit</th><th class="number">Time</th><th>Output</th><th>Reason</th></tr></thead>
+      <thead><tr>${starts && html`<th>Start</th>`}<th>${areRanks ? "Rank" : "Role"}</th><th>Host</th><th>State</th><th>Exit</th><th class="number">Time</th><th>Output</th><th>Reason</th></tr></thead>
       <tbody>${roles.slice(0, ROWS_MAX).map(
         (one, place) => html`<tr key=${place}>
-        <td>${areRanks ? text(one.rank) : `${text(one.role)} ${text(one.rank)}`}</td><td>${text(one.host)}</td>
+        ${starts && html`<td>${typeof one.start === "number" ? text(one.start + 1) : ""}</td>`}<td>${areRanks ? text(one.rank) : `${text(one.role)} ${text(one.rank)}`}</td><td>${text(one.host)}</td>
         <td><${State} state=${text(one.state)} /></td><td>${text(one.exitCode)}</td>
         <td class="number tight">${timeOf(one)}</td><td class="tight"><${Output} trial=${trial} role=${one} /></td>
         <td title=${text(one.reason)}>${brief(text(one.reason))}</td>
       </tr>`,
       )}</tbody>
     </table></${Scroll}>
+    ${starts && html`<p class="soft small">${tellStarts(roles)}</p>`}
     ${roles.length > ROWS_MAX && html`<p class="soft small">The first ${count(ROWS_MAX)} of ${count(roles.length)}.</p>`}
   </${Card}>`;
+}
+
+/**
+ * How often an elastic trial was started, and how long rank 0 did not run in between. Other ranks have no such time: a
+ * number means another process, host and clock after each start.
+ * @param {Role[]} roles in the order of their starts
+ */
+function tellStarts(roles) {
+  const own = roles.filter((one) => one.rank === 0 && typeof one.start === "number");
+  const pauses = own.slice(1).map((one, place) => {
+    const [begun, ended] = [one.started, own[place]?.ended];
+    return typeof begun === "number" && typeof ended === "number" ? Math.max(0, begun - ended) : 0;
+  });
+  const total = pauses.reduce((sum, pause) => sum + pause, 0);
+  return `Started ${count(own.length)} times. Between two starts rank 0 did not run: ${duration(total)} in all.`;
 }
 
 /** @param {unknown} given */

@@ -2,7 +2,7 @@
 
 import { count, exact, number, plural, value } from "../lib/format.js";
 import { trials, version } from "../lib/live_data.js";
-import { front, goals, isSeveral } from "../lib/objectives.js";
+import { bestAndMedian, front, goals, isSeveral } from "../lib/objectives.js";
 import { href } from "../lib/route.js";
 import { flatten, isBetter, score, scored } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
@@ -21,11 +21,19 @@ export function Best({ known }) {
 /** @param {FlatValue} one */
 export const shown = (one) => (typeof one === "number" ? exact(one) : value(one));
 
+// What the best trial does better than most is seen next to the one in the middle.
+function MedianLink() {
+  const ids = useMemo(() => bestAndMedian(trials()), [version.value, goals.value]);
+  return (
+    ids.length > 0 && html`<a href=${href("charts/compare", { ids: ids.join(",") })}>Compare with the median trial</a>`
+  );
+}
+
 /** @param {{ known: Profile }} props */
 function BestTrial({ known }) {
   const best = known.best;
   const limits = known.config.resultConstraints;
-  if (!best && Array.isArray(limits) && known.counts.SUCCEEDED) {
+  if (!best && Array.isArray(limits) && limits.length && known.counts.SUCCEEDED) {
     return html`<${Card} title="Best trial" class="c5"><${Empty} title="No feasible result yet">No trial has succeeded with a result that satisfies ${limits.join(" and ")}.</${Empty}></${Card}>`;
   }
   if (!best) {
@@ -41,6 +49,7 @@ function BestTrial({ known }) {
           best.ended && html`, <${Time} at=${best.ended} />`
         }</p>
       </div>
+      <${MedianLink} />
       <dl class="params">${flat.map(([name, one]) => html`<div key=${name}><dt title=${name}>${name}</dt><dd title=${shown(one)}>${value(one)}</dd></div>`)}</dl>
     </div>
   </${Card}>`;

@@ -33,6 +33,7 @@ const CHARTS = [
   ["duration", "Duration", () => import("../charts/duration.js")],
   ["timeline", "Timeline", () => import("../charts/timeline.js")],
   ["pareto", "Pareto front", () => import("../charts/pareto.js")],
+  ["groups", "Groups", () => import("../charts/groups.js")],
   ["compare", "Compare", () => import("../charts/compare.js")],
 ];
 const WITH_STOPPED = new Set(["metric", "parallel", "slices", "contour", "rank", "importance", "edf"]);

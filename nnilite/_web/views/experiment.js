@@ -15,7 +15,7 @@ import { messageOf, say } from "../parts/toasts.js";
 import { Yaml, yaml } from "../parts/yaml.js";
 import { Provenance } from "./provenance.js";
 
-/** @import { Listed, Space as OneSpace, Experiment as Profile } from "../lib/wire.d.ts" */
+/** @import { Listed, Experiment as Profile } from "../lib/wire.d.ts" */
 /** @import { ComponentChildren } from "../vendor/preact.js" */
 
 const TABS = [
@@ -66,11 +66,55 @@ function Config({ known }) {
   </div>`;
 }
 
+/**
+ * A row for each parameter, those of the options of a nested choice below it.
+ * @param {any} space written by people
+ * @param {string} [above]
+ * @returns {{ name: string, type: string, values: string, notes: string }[]}
+ */
+function spaceRows(space, above = "") {
+  if (!space || typeof space !== "object") return [];
+  return Object.entries(space).flatMap(([name, one]) => {
+    const options = Array.isArray(one?._value) ? one._value : [one?._value ?? one];
+    const isNested = one?._type === "choice" && options.every((/** @type {any} */ option) => option?._name);
+    const shown = isNested ? options.map((/** @type {any} */ option) => option._name) : options;
+    const row = {
+      name: `${above}${name}`,
+      type: one?._type ?? "",
+      values: shown.map((/** @type {any} */ option) => (isNested ? option : JSON.stringify(option))).join(", "),
+      notes: notesOn(one),
+    };
+    const below = isNested
+      ? options.flatMap((/** @type {any} */ option) =>
+          spaceRows(optionSpace(option), `${above}${name}=${option._name}.`),
+        )
+      : [];
+    return [row, ...below];
+  });
+}
+
+/** @param {any} option of a nested choice */
+const optionSpace = ({ _name, ...inner }) => inner;
+
+/**
+ * @param {any} one what the search space says of a parameter
+ * @returns {string}
+ */
+function notesOn(one) {
+  const parts = [
+    one?._unit && `in ${one._unit}`,
+    one?._ordered && "in ascending order",
+    one?._default !== undefined && `default ${JSON.stringify(one._default)}`,
+  ];
+  return parts.filter(Boolean).join(", ");
+}
+
 /** @param {{ known: Profile }} props */
 function Space({ known }) {
   const [text, setText] = useState(/** @type {string | null} */ (null));
   const [problem, setProblem] = useState("");
-  const entries = Object.entries(/** @type {Record<string, Partial<OneSpace>>} */ (known.searchSpace ?? {}));
+  const entries = spaceRows(known.searchSpace);
+  const isNoted = entries.some(({ notes }) => notes);
   const fixed = known.readOnly || ["STOPPED", "STOPPING"].includes(known.state);
   /** @param {SubmitEvent} event */
   const save = async (event) => {
@@ -100,10 +144,10 @@ function Space({ known }) {
           }}>Cancel</button></div>
         </form>`
         : html`<${Scroll} label="Search space"><table class="plain">
-          <thead><tr><th>Parameter</th><th>Type</th><th>Values</th></tr></thead>
+          <thead><tr><th>Parameter</th><th>Type</th><th>Values</th>${isNoted && html`<th>Notes</th>`}</tr></thead>
           <tbody>${entries.map(
-            ([name, one]) => html`<tr key=${name}>
-            <td class="mono">${name}</td><td>${one?._type ?? ""}</td><td class="mono">${JSON.stringify(one?._value ?? one)}</td>
+            ({ name, type, values, notes }) => html`<tr key=${name}>
+            <td class="mono" style=${{ minWidth: "150px" }}>${name}</td><td class="tight">${type}</td><td class="mono wide">${values}</td>${isNoted && html`<td class="wide">${notes}</td>`}
           </tr>`,
           )}</tbody>
         </table></${Scroll}>`
@@ -183,7 +227,8 @@ function Others({ known }) {
     <tbody>${rows.map(
       (one) => html`<tr key=${one.id}>
       <td><${ExperimentLink} one=${one} isThis=${one.id === known.id} /></td>
-      <td>${one.name}</td><td><${ExperimentState} state=${one.state} /></td><td>${one.platform}</td><td><${Time} at=${one.started} /></td><td><${Time} at=${one.ended} /></td>
+      <td style=${{ minWidth: "9em" }}>${one.name}</td>
+      <td><${ExperimentState} state=${one.state} /></td><td>${one.platform}</td><td><${Time} at=${one.started} /></td><td><${Time} at=${one.ended} /></td>
     </tr>`,
     )}</tbody>
   </table></${Scroll}></${Card}>`;

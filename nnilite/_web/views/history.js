@@ -6,10 +6,12 @@ import { goals, metricWord } from "../lib/objectives.js";
 import { go } from "../lib/route.js";
 import { bestSoFar, isStopped, scored } from "../lib/trials.js";
 import { html, useMemo, useRef, useState } from "../lib/ui.js";
-import { axis, base, Chart, colours, Save, STATE_COLOURS, tip } from "../parts/chart.js";
+import { axis, base, Chart, colours, plotArea, Save, STATE_COLOURS, tip } from "../parts/chart.js";
 import { Pick } from "../parts/chart_card.js";
+import { crossed, crossedIf, violation } from "../parts/crosses.js";
 import { Card, Empty } from "../parts/layout.js";
 import { isLog, LogScale, leftOut, resultAxis, shown } from "../parts/log_scale.js";
+import { stairs } from "../parts/stairs.js";
 import { hollow, StoppedSwitch, withStopped } from "../parts/stopped_trials.js";
 
 /** @import { Scored, Trial } from "../lib/trials.js" */
@@ -82,28 +84,28 @@ function historyOption(ended, best, failed, title) {
     large: some.length > 5000,
     itemStyle: { ...itemStyle, opacity: ended.length > 2000 ? 0.35 : 0.6 },
     data: some.flatMap((trial) =>
-      shown(trial.score) === null ? [] : { value: [trial.sequence, trial.score], id: trial.id },
+      shown(trial.score) === null ? [] : { value: [trial.sequence, trial.score], id: trial.id, ...crossedIf(trial) },
     ),
     tooltip: {
       formatter: ({ data }) =>
         tip(`Trial ${data.id}`, [
           ["number", data.value[0]],
           [name === "trials" ? "metric" : "latest metric, stopped early", number(data.value[1], 6)],
+          ...violation(data.id),
         ]),
     },
   });
   return {
     ...base(),
-    grid: { left: 30, right: 18, top: 14, bottom: 26, containLabel: true },
+    grid: plotArea(),
     xAxis: axis({
       type: "value",
       name: "trial number",
-      nameGap: 26,
       minInterval: 1,
       max: "dataMax",
       splitLine: { show: false },
     }),
-    yAxis: resultAxis(values, { ...lows, name: title, nameGap: 46 }),
+    yAxis: resultAxis(values, { ...lows, name: title }),
     series: [
       pointsOf(
         "trials",
@@ -117,17 +119,15 @@ function historyOption(ended, best, failed, title) {
         step: "end",
         symbol: "none",
         lineStyle: { color: c["series-2"], width: 2.5 },
-        data: changesOf(ended, best).map(([x, y]) => [x, shown(y)]),
+        data: stairs(changesOf(ended, best).map(([x, y]) => [x, shown(y)])),
         silent: true,
         z: 3,
       },
       {
         type: "scatter",
         name: "failed",
-        symbol: "path://M-4,-4L4,4M4,-4L-4,4",
-        symbolSize: 7,
+        ...crossed(c[STATE_COLOURS.FAILED]),
         silent: true,
-        itemStyle: { color: "transparent", borderColor: c[STATE_COLOURS.FAILED], borderWidth: 1.5 },
         data: failed.slice(0, 2000).map((trial) => [trial.sequence, lows.min ?? lowest]),
       },
     ],

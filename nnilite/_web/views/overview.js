@@ -72,7 +72,7 @@ function Progress({ known }) {
     <div class="stack" style=${{ gap: "12px" }}>
       <div class="row" style=${{ alignItems: "baseline" }}>
         <span class="big">${count(ended)}</span>
-        <span class="soft">of ${known.limits.maxTrialNumber === null ? "any number of" : count(known.limits.maxTrialNumber)} trials ended</span>
+        <span class="soft">${known.limits.maxTrialNumber === null ? "" : `of ${count(known.limits.maxTrialNumber)} `}trials ended</span>
       </div>
       <div class="bar" role="img" aria-label=${STATES.filter((state) => counts[state])
         .map((state) => `${STATE_WORDS[state]} ${counts[state]}`)
@@ -144,6 +144,12 @@ function shownLimit(name, limit) {
   return name.endsWith("Duration") ? span(limit) : String(limit);
 }
 
+/**
+ * What a trial is called next to its id: its number, unless that is the id.
+ * @param {Trial} trial
+ */
+const numberOf = ({ id, sequence }) => id !== String(sequence) && html` <span class="soft small">#${sequence}</span>`;
+
 /** @param {keyof LimitValues} name */
 const withoutLimit = (name) => (CONFIGURED.includes(name) ? "as configured" : "no limit");
 
@@ -212,7 +218,7 @@ function Limits({ known }) {
 
 /** @param {Profile["hosts"][number]} host */
 function aboutHost(host) {
-  const lines = [load(host), inUse(host), ...gpusInUse(host), note(host)];
+  const lines = [serviceOf(host), load(host), inUse(host), ...gpusInUse(host), note(host)];
   return lines.map((text) => text && html`<div class="soft small" key=${text}>${text}</div>`);
 }
 
@@ -225,7 +231,7 @@ function Hosts({ known }) {
         ? html`<${Scroll} label="Hosts"><table class="plain">
           <thead><tr><th>Host</th><th>State</th><th class="number">Trials</th></tr></thead>
           <tbody>${known.hosts.map(
-            (host) => html`<tr key=${host.name}>
+            (host, place) => html`<tr key=${place}>
             <td>${host.name}${aboutHost(host)}${host.reason && html`<div class="wrong">${host.reason}</div>`}</td>
             <td><span class="badge" data-state=${host.state}><i class="dot" aria-hidden="true" />${host.state}</span></td><td class="number">${host.running}</td></tr>`,
           )}</tbody>
@@ -251,6 +257,14 @@ function Services({ known }) {
       ${priced && html`<td class="number">${money(one.cost)}</td><td class="number">${money(one.spent)}</td>`}</tr>`,
     )}</tbody>
   </table></${Scroll}>`;
+}
+
+/**
+ * Which of several services has this host; "" where there is one.
+ * @param {Profile["hosts"][number]} host
+ */
+function serviceOf({ details: { service } }) {
+  return typeof service === "string" ? service : "";
 }
 
 /**
@@ -297,6 +311,12 @@ function metric(trial) {
   return score(trial.latest) === null ? "" : `${number(score(trial.latest))} …`;
 }
 
+/** @param {Trial} trial */
+const parametersOf = ({ flat }) =>
+  Object.entries(flat)
+    .map(([name, one]) => `${name}=${value(one)}`)
+    .join("  ");
+
 function Latest() {
   const found = useMemo(() => {
     const live = trials()
@@ -321,14 +341,12 @@ function Latest() {
       </tr></thead>
       <tbody>${found.map(
         (trial) => html`<tr key=${trial.id}>
-        <td><a class="mono" href=${href(`trials/${trial.id}`)}>${trial.id}</a> <span class="soft small">#${trial.sequence}</span></td>
-        <td><${State} state=${trial.state} /></td>
-        <td class="number">${metric(trial)}</td>
-        <td class="number">${trial.started === null ? "" : duration((trial.ended ?? now.value) - trial.started)}</td>
-        <td><${Time} at=${trial.started} /></td>
-        <td class="soft small">${Object.entries(trial.flat)
-          .map(([name, one]) => `${name}=${value(one)}`)
-          .join("  ")}</td>
+        <td class="tight"><a class="mono" href=${href(`trials/${trial.id}`)}>${trial.id}</a>${numberOf(trial)}</td>
+        <td class="tight"><${State} state=${trial.state} /></td>
+        <td class="tight number">${metric(trial)}</td>
+        <td class="tight number">${trial.started === null ? "" : duration((trial.ended ?? now.value) - trial.started)}</td>
+        <td class="tight"><${Time} at=${trial.started} /></td>
+        <td class="soft small wide"><span class="two-lines" title=${parametersOf(trial)}>${parametersOf(trial)}</span></td>
       </tr>`,
       )}</tbody>
     </table></${Scroll}>

@@ -29,7 +29,7 @@ import { messageOf } from "../parts/toasts.js";
 
 /**
  * What trials ran with; `hosts` have the times when they said so.
- * @typedef {{ hosts: Record<string, number>, python: string, executable: string, system: string, packages: Record<string, string> }} Worker
+ * @typedef {{ hosts: Record<string, number>, python: string, executable: string, system: string, packages: Record<string, string>, gpus?: string[] }} Worker
  */
 
 /** @typedef {{ times: (number | null)[], start: Start | null, workers: Worker[] }} Answer */
@@ -79,20 +79,30 @@ const hostsOf = ({ hosts }) => {
   return names.slice(0, HOSTS).join(", ") + (more > 0 ? ` and ${plural(more, "more host")}` : "");
 };
 
+/**
+ * Equal ones with their number: 2 x Tesla T4, 535.129.03.
+ * @param {string[]} gpus
+ */
+const countedGpus = (gpus) =>
+  [...new Set(gpus)].map((gpu) => {
+    const times = gpus.filter((one) => one === gpu).length;
+    return times === 1 ? gpu : `${times} x ${gpu}`;
+  });
+
 /** @param {{ workers: Worker[] }} props */
 function Workers({ workers }) {
   if (!workers.length) return null;
   return html`<${Card} title="Where trials ran">
     <p class="soft small">In the whole experiment. Each host and Python says it with the first trial that uses the SDK there.</p>
     <${Scroll} label="Where trials ran"><table class="plain">
-      <thead><tr>${["Hosts", "Python", "Packages", "System"].map((name) => html`<th key=${name} scope="col">${name}</th>`)}</tr></thead>
+      <thead><tr>${["Hosts", "Python", "Packages", "System and GPUs"].map((name) => html`<th key=${name} scope="col">${name}</th>`)}</tr></thead>
       <tbody>${workers.map(
         (
           worker,
           place,
         ) => html`<tr key=${place}><td title=${Object.keys(worker.hosts).join(", ")}>${hostsOf(worker)}</td>
           <td>${worker.python}<div class="mono small soft">${worker.executable}</div></td>
-          <td>${count(Object.keys(worker.packages).length)}</td><td class="small">${worker.system}</td></tr>`,
+          <td>${count(Object.keys(worker.packages).length)}</td><td class="small">${worker.system}${countedGpus(worker.gpus ?? []).map((gpu) => html`<div key=${gpu}>${gpu}</div>`)}</td></tr>`,
       )}</tbody>
     </table></${Scroll}>
   </${Card}>`;
@@ -131,7 +141,7 @@ function Facts({ start: { time, commands, seeds, code, git, python, machine, nni
   /** @type {[string, ComponentChildren][]} */
   const lines = [
     ["Started", time === undefined ? "" : html`<${Time} at=${time} />`],
-    ["Command", html`<code>${(commands ?? []).join("\n")}</code>`],
+    ["Command", html`<code class="lines">${[...new Set(commands ?? [])].join("\n")}</code>`],
     [
       "Seeds",
       Object.entries(seeds ?? {})

@@ -261,6 +261,7 @@ function Attempts({ trial, attempts }) {
       width: `${Math.max((100 * (end - one.started)) / (to - from), 0.5)}%`,
     };
   };
+  const hasImages = attempts.some(({ image }) => image);
   return html`<${Card} title=${attempts.length === 1 ? "Attempt" : "Attempts"} end=${html`<span class="soft small">${duration(to - from)} since it was created</span>`}>
     ${attempts.length === 0 && html`<p class="soft">It has not been submitted yet.</p>`}
     <ol class="timeline">${attempts.map(
@@ -271,12 +272,12 @@ function Attempts({ trial, attempts }) {
     </li>`,
     )}</ol>
     <${Scroll} label="Attempts" style=${{ marginTop: "10px" }}><table class="plain">
-      <thead><tr><th>#</th><th>State</th><th>Service</th><th>Host</th><th>Exit</th><th>Started</th><th>Message</th></tr></thead>
+      <thead><tr><th>#</th><th>State</th><th>Service</th><th>Host</th><th>Exit</th><th>Started</th>${hasImages && html`<th>Image</th>`}<th>Message</th></tr></thead>
       <tbody>${attempts.map(
         (one) => html`<tr key=${one.number}>
         <td>${one.number + 1}</td><td><${State} state=${one.state} /></td><td>${one.service}</td>
         <td>${one.url ? html`<a href=${safe(one.url)} rel="noreferrer" target="_blank">${one.host || "open"}</a>` : one.host}</td>
-        <td>${one.exitCode ?? ""}</td><td><${Time} at=${one.started} /></td><td title=${one.message}>${brief(one.message)}</td>
+        <td>${one.exitCode ?? ""}</td><td><${Time} at=${one.started} /></td>${hasImages && html`<td title=${one.image}>${brief(one.image)}</td>`}<td title=${one.message}>${brief(one.message)}</td>
       </tr>`,
       )}</tbody>
     </table></${Scroll}>

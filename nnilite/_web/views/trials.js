@@ -4,6 +4,7 @@ import { send } from "../lib/api.js";
 import { fields, filtered } from "../lib/filtered.js";
 import { byOrder, fieldName, fieldValue } from "../lib/filters.js";
 import {
+  brief,
   bytes,
   clock,
   count,
@@ -49,6 +50,11 @@ const column = (it) => it;
 
 const COMPARE_MAX = 12;
 
+function hasConstraints() {
+  const limits = profile.value?.config.resultConstraints;
+  return Array.isArray(limits) && limits.length > 0;
+}
+
 /**
  * All columns that can be shown, the default ones first.
  * @param {{ parameters: Parameter[], metrics: { field: string }[], attributes: { field: string }[] }} fields
@@ -71,7 +77,7 @@ function allColumns({ parameters, metrics, attributes }) {
       mono: true,
       render: (trial) => html`<a href=${href(`trials/${trial.id}`)}>${trial.id}</a>`,
     },
-    { key: "state", title: "State", width: 142, render: (trial) => html`<${State} state=${trial.state} />` },
+    { key: "state", title: "State", width: 150, render: (trial) => html`<${State} state=${trial.state} />` },
     {
       key: "tag",
       title: "Tags",
@@ -91,7 +97,7 @@ function allColumns({ parameters, metrics, attributes }) {
       key: "violates",
       title: "Violates",
       width: 190,
-      off: !profile.value?.config.resultConstraints,
+      off: !hasConstraints(),
       render: (trial) => html`<span title=${trial.violates}>${trial.violates}</span>`,
     },
     ...metrics.map(({ field }) =>
@@ -197,7 +203,7 @@ function allColumns({ parameters, metrics, attributes }) {
       key: "reason",
       title: "Reason",
       width: 320,
-      render: (trial) => html`<span title=${trial.reason}>${trial.reason}</span>`,
+      render: (trial) => html`<span title=${trial.reason}>${brief(trial.reason)}</span>`,
     },
   ];
 }

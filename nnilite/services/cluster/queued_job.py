@@ -39,6 +39,7 @@ class QueuedJob:
     started: float | None = None
     exit_code: int | None = None  # negative for a signal
     reason: str = ""  # the scheduler's own reason
+    nodes: tuple[str, ...] = ()  # where they are known, and matter
 
     @property
     def needs_reason(self) -> bool:

@@ -28,6 +28,7 @@ class WatchedJobs:
 
     def __init__(self, scheduler: str, experiment: str, verdict: Verdict) -> None:
         self.trouble = ""
+        self.listed: Mapping[str, QueuedJob] = {}  # by id, those of the last look; more than have a watch
         self._scheduler = scheduler
         self._experiment = experiment
         self._verdict = verdict
@@ -67,6 +68,7 @@ class WatchedJobs:
         if look.jobs is None:
             return [JobStatus(JobState.UNKNOWN, look.trouble) for _ in handles]
         past, trouble = await self._forgotten(api, watches, look.jobs)
+        self.listed = look.jobs
         jobs = {**past, **look.jobs}
         found = []
         for watch, handle in zip(watches, handles, strict=True):

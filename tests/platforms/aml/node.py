@@ -19,6 +19,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import processes
 from platforms.aml.azurite import ACCOUNT, KEY, Azurite
 
 if TYPE_CHECKING:
@@ -254,11 +255,9 @@ class JobRun(threading.Thread):
 
     def _end_all(self, how: signal.Signals) -> None:
         """All that was ever started on the nodes."""
-        mark = f"{_MARK}={self._place}".encode()
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            with suppress(OSError):
-                if mark in path.read_bytes().split(b"\0"):
-                    os.kill(int(path.parent.name), how)
+        for pid in processes.with_variable(f"{_MARK}={self._place}"):
+            with suppress(ProcessLookupError):
+                os.kill(pid, how)
 
 
 def _ranks(job: StandInJob) -> list[dict[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import itertools
 import json
 import os
@@ -15,6 +16,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+
+import processes
 
 _lines = itertools.count(1)
 
@@ -65,12 +68,9 @@ class Container:
 
     def kill(self) -> None:
         """As a container dies: all of its processes at once."""
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                if f"DET_CONTAINER_ID={self.id}".encode() in path.read_bytes().split(b"\0"):
-                    os.kill(int(path.parent.name), signal.SIGKILL)
-            except OSError:
-                continue
+        for pid in processes.with_variable(f"DET_CONTAINER_ID={self.id}"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def _put(self, path: Path, entry: Mapping[str, Any]) -> None:
         if entry["type"] == 53:

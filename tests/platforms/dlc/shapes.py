@@ -45,7 +45,7 @@ def _difference(given: Any, back: Any, place: str) -> str:
 
 
 def _mistyped(made: DaraModel) -> str:
-    hints = typing.get_type_hints(type(made).__init__, {**vars(models), **vars(typing), "main_models": models})
+    hints = _hints_of(type(made))
     for name, hint in hints.items():
         value = getattr(made, name, None)
         if value is None:
@@ -64,9 +64,16 @@ def _mistyped(made: DaraModel) -> str:
     return ""
 
 
+def _hints_of(model: type[DaraModel]) -> dict[str, Any]:
+    """The types of its fields. Before Python 3.11, a default of None makes each of them optional."""
+    hints = typing.get_type_hints(model.__init__, {**vars(models), **vars(typing), "main_models": models})
+    parts = {name: typing.get_args(hint) for name, hint in hints.items()}
+    return {name: parts[name][0] if parts[name][1:] == (type(None),) else hint for name, hint in hints.items()}
+
+
 def broken_query(model: type[DaraModel], given: dict[str, str]) -> str:
     """What is wrong with a query, whose values are all texts."""
-    hints = typing.get_type_hints(model.__init__, {**vars(models), **vars(typing), "main_models": models})
+    hints = _hints_of(model)
     kinds = {name.replace("_", "").lower(): hint for name, hint in hints.items()}
     for name, value in given.items():
         hint = kinds.get(name.lower())

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import processes
 from nnilite.testing import eventually
 from nnilite.testing.ports import free_ports
 
@@ -178,14 +179,17 @@ class GridHere(GridCell):
             return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
 
     def _write_commands(self) -> None:
-        """Commands of Grid Engine that see the host as its daemons do, for the search path of tests."""
+        """Commands of Grid Engine that see the host as its daemons do, for the search path of tests.
+
+        Those in /usr/bin would first find out the kind of machine by a compiler, which takes longer than the command.
+        """
         self.bin.mkdir()
         assert self._process is not None
         for name in ("qsub", "qstat", "qdel", "qacct", "qselect", "qconf", "qmod", "qrls"):
             place = self.bin / name
             exports = " ".join(f"{key}={shlex.quote(value)}" for key, value in self.variables.items())
             enter = f'nsenter -t {self._process.pid} --mount --uts --wd="$PWD"'
-            place.write_text(f'#!/bin/sh\nexec {enter} env {exports} /usr/bin/{name} "$@"\n')
+            place.write_text(f'#!/bin/sh\nexec {enter} env {exports} {_LIBRARY}/{name} "$@"\n')
             place.chmod(0o755)
 
     def ask(self, script: str) -> str:
@@ -205,13 +209,7 @@ class GridHere(GridCell):
 
     def daemons(self) -> list[int]:
         """The processes of this cell, by the variable that all of them have."""
-        mark = f"SGE_ROOT={self.seen}\0".encode()
-        found = []
-        for place in Path("/proc").glob("[0-9]*/environ"):
-            with contextlib.suppress(OSError):
-                if mark in place.read_bytes():
-                    found.append(int(place.parent.name))
-        return found
+        return processes.with_variable(f"SGE_ROOT={self.seen}")
 
     def close(self) -> None:
         if self._process is not None:

@@ -64,6 +64,21 @@ def test_the_ranks_of_a_trial_meet_on_two_hosts_and_report_once(hosts, setting, 
     assert (target / "roles/rank-3.log").read_text().startswith("here is 3\n")
 
 
+def test_hosts_whose_remote_directory_is_on_one_disk_have_a_folder_for_each_node(hosts, setting, bench_of, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    for host in hosts:
+        host.share(disk, "/disk")
+    hosts[0].run(f"chown {USER} /disk")
+    shared = setting.config(*map(setting.machine, hosts), remote_directory="/disk/nnilite")
+    bench = bench_of(shared, with_nodes=True)
+    name = started(bench, command())
+    met, final = bench.finish(name).values
+    assert final == 4
+    assert (met["ranks"], met["same"]) == ([0, 1, 2, 3], True)
+    eventually(lambda: not leftovers(hosts), 30)
+
+
 @pytest.mark.parametrize("launcher", ["torch", pytest.param("mpi", marks=[pytest.mark.long, NEEDS_MPI])])
 def test_a_canceled_trial_leaves_no_process_on_any_host(hosts, setting, bench_of, launcher):
     bench = bench_of(setting.config(*map(setting.machine, hosts)), with_nodes=True)
@@ -118,7 +133,9 @@ def test_a_ddp_training_on_two_hosts_has_the_losses_of_one_process(hosts, settin
     login = {"user": USER, "sshKeyFile": str(setting.key)}
     section = {"platform": "remote", "machineList": [{"host": host.address, **login} for host in hosts[:2]]}
     section |= {"knownHostsFile": str(setting.known_hosts), "sshConfigFile": str(setting.ssh_config)}
-    ddp.check(start(**{**ddp.config(), "trainingService": section}))
+    # Of several processes on a node are the tests above, and the same training on one machine. PyTorch starts in each.
+    one_each = {**ddp.config()["distributed"], "processesPerNode": 1}
+    ddp.check(start(**{**ddp.config(), "distributed": one_each, "trainingService": section}))
 
 
 @pytest.fixture
@@ -168,3 +185,32 @@ def test_a_host_of_mpirun_that_loses_power_makes_the_trial_lost(hosts, on_two_by
     eventually(lambda: not leftovers([host for host in hosts[:2] if host is not other]), 30)
     other.power_on()
     assert bench.wait(started(bench, "true")).state is JobState.SUCCEEDED
+
+
+COUNT = """
+import time, nnilite
+for step in range(40):
+    nnilite.report_intermediate_result(step)
+    time.sleep(0.3)
+nnilite.report_final_result(40)
+"""
+
+
+@NEEDS_MPI
+@pytest.mark.long
+def test_a_manager_that_is_killed_during_mpirun_misses_no_result(hosts, setting, start):
+    login = {"user": USER, "sshKeyFile": str(setting.key)}
+    section = {"platform": "remote", "machineList": [{"host": host.address, **login} for host in hosts[:2]]}
+    section |= {"knownHostsFile": str(setting.known_hosts), "sshConfigFile": str(setting.ssh_config)}
+    told = {"nodes": 2, "processesPerNode": 2, "launcher": "mpi"}
+    more = {"trialCommand": "python3 trial.py", "maxTrialNumber": 1, "distributed": told}
+    running = start(COUNT, trainingService=section, **more)
+    running.wait_for(lambda: any(running.client.metrics(one["id"]) for one in running.trials()), 90)
+    running.kill_manager()
+    running = running.resume()
+    running.wait("DONE", timeout_s=90)
+    [trial] = running.trials()
+    assert (trial["state"], trial["attempt"], trial["value"]) == ("SUCCEEDED", 0, 40)
+    values = [one["value"] for one in running.client.metrics(trial["id"], kind="PERIODICAL")]
+    assert values == list(range(40))
+    eventually(lambda: not leftovers(hosts), 30)

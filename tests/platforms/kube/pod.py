@@ -12,6 +12,7 @@ has failed and why, or that it is gone. The reason comes a moment after the end:
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import signal
@@ -296,7 +297,9 @@ class Run:
 
 def _status(container: Any, state: Any) -> dict[str, Any]:
     """What a pod's status says of a container."""
-    known = {"name": container["name"], "image": container["image"], "imageID": "", "restartCount": 0}
+    digest = hashlib.sha256(container["image"].encode()).hexdigest()
+    known = {"name": container["name"], "image": container["image"], "restartCount": 0}
+    known["imageID"] = "" if "waiting" in state else f"docker-pullable://{container['image']}@sha256:{digest}"
     return {**known, "ready": "running" in state, "state": state}
 
 

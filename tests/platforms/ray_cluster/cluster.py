@@ -16,6 +16,7 @@ from pathlib import Path
 
 import requests
 
+import processes
 from nnilite.testing import eventually
 from nnilite.testing.ports import free_ports
 
@@ -167,12 +168,5 @@ class RayCluster:
 
     def _raylets(self, word: str) -> list[int]:
         """The node agents that were started with this word."""
-        found = []
-        for place in Path("/proc").glob("[0-9]*"):
-            try:
-                words, environ = (place / "cmdline").read_bytes(), (place / "environ").read_bytes()
-            except OSError:
-                continue
-            if b"raylet/raylet\0" in words and word.encode() in words and self._mark.encode() in environ:
-                found.append(int(place.name))
-        return found
+        words = {pid: processes.read(pid, "cmdline") for pid in processes.with_variable(self._mark)}
+        return [pid for pid, line in words.items() if b"raylet/raylet\0" in line and word.encode() in line]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from nnilite.testing import ServiceContract
+from platforms.contract_cases import BATCH_MATTERS
 from platforms.ray_cluster.bench import RayBench
 from platforms.ray_cluster.cluster import TOKEN
 
 
 class TestOnTheStandIn(ServiceContract):
     every_case = False
+    matters = BATCH_MATTERS
     has_logs = False  # both streams are in one log, and files go with the job
 
     @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from shutil import which
 
 import pytest
@@ -17,6 +18,11 @@ pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.xdist_group("ray")
 
 NEEDS_MPI = pytest.mark.skipif(which("mpirun") is None, reason="there is no mpirun; install the package openmpi-bin")
 ON_TWO = {"nodes": 2, "processes": 2, "launcher": "torch"}
+ELASTIC = {**ON_TWO, "min": 1, "max": 2}
+STAY = """import nnilite, os, pathlib, sys, time
+while not pathlib.Path(sys.argv[1]).exists():
+    nnilite.report_intermediate_result(int(os.environ["WORLD_SIZE"]))
+    time.sleep(0.3)"""
 
 
 @pytest.fixture
@@ -75,6 +81,21 @@ def test_a_node_that_is_lost_makes_the_trial_lost_everywhere(bench, two_nodes):
     eventually(lambda: not runs(bench.received(name).values[0]))
 
 
+def test_an_elastic_trial_grows_by_a_node_that_comes_and_goes_on_when_it_is_lost(bench, real_ray, tmp_path):
+    end = tmp_path / "end"
+    name = bench.run(f"python3 -c {quoted(STAY)} {quoted(str(end))}", distributed=ELASTIC)
+    sizes = lambda: [size for size, _ in groupby(bench.received(name).values)]  # noqa: E731
+    bench.eventually(lambda: sizes() == [2])
+    real_ray.start_second()
+    bench.eventually(lambda: sizes() == [2, 4])
+    real_ray.kill_second()
+    bench.eventually(lambda: sizes() == [2, 4, 2])
+    end.touch()
+    assert bench.wait(name, JobState.SUCCEEDED).exit_code == 0
+
+
+# Its ranks meet by the variables that the tests above check; a training runs on SSH hosts and on one machine every day.
+@pytest.mark.long
 def test_a_ddp_training_on_two_nodes_has_the_losses_of_one_process(start, two_nodes, ddp):
     section = {"platform": "ray", "address": two_nodes.url, "token": TOKEN, "nniManagerIp": "127.0.0.1"}
     ddp.check(start(**{**ddp.config(), "trainingService": {**section, "entrypointNumCpus": 0.5}}))

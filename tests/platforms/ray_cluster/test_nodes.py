@@ -70,6 +70,16 @@ def test_what_each_node_reserves_is_in_the_request_and_the_driver_asks_for_nothi
     assert json.loads(body["metadata"]["nnilite_nodes"]) == {"nodes": 2, "bundle": {"CPU": 2, "GPU": 1, "fpga": 1}}
 
 
+def test_an_elastic_trial_begins_with_all_machines_that_have_room_and_waits_for_the_fewest(nodes_bench):
+    bench = nodes_bench(entrypoint_num_cpus=1)
+    elastic = {**ON_TWO, "nodes": 4, "min": 1, "max": 4}
+    body = bench.service.describe(bench.job("true", distributed=elastic))["body"]
+    assert json.loads(body["metadata"]["nnilite_nodes"]) == {"nodes": 1, "most": 4, "bundle": {"CPU": 1}}
+    name = bench.run(bench.interpreter(MEETING), distributed=elastic, parameters={"x": 3})
+    met, final = bench.finish(name).values
+    assert (final, met["ranks"]) == (4, [0, 1, 2, 3])  # two machines are there
+
+
 def test_a_trial_waits_for_all_of_its_nodes_says_how_many_are_free_and_can_be_canceled(nodes_bench, head):
     bench = nodes_bench(entrypoint_num_cpus=5)
     (head.folder / "jobs").mkdir()

@@ -7,6 +7,7 @@ import pytest
 from nnilite.config import from_dict
 from nnilite.errors import ConfigError
 from nnilite.records import EndCause, Exited
+from nnilite_ray import _convert as convert
 from nnilite_ray._convert import LogWord, end_of, parse_version, sentence
 from nnilite_ray._log import RayLog
 from nnilite_ray._resources import waiting
@@ -156,3 +157,10 @@ def test_rays_own_lines_are_no_output_and_its_begin_is_a_time():
     log = RayLog(None, "job")
     assert taken(log, HEAD + "NNILITE_BEGIN 1795345087.500\n") == []
     assert log.started == 1795345087.5
+
+
+@pytest.mark.parametrize("odd", [True, 5, "x", ["x"], "http://["])
+def test_fields_of_an_answer_that_make_no_sense_are_left_out(odd):
+    found = {"metadata": odd, "runtime_env": odd, "driver_agent_http_address": odd}
+    assert convert.find_nodes(found) == convert.find_nodes({"metadata": {"nnilite_nodes": odd}}) == (0, {})
+    assert (convert.find_host(found), convert.find_package(found)) == ("", "")

@@ -131,8 +131,8 @@ def test_a_store_that_is_not_there_is_told(bucket, shared_server, open_bench):
 
 def test_outputs_that_are_too_large_for_redis_are_refused(shared_server, open_bench, start_worker, tmp_path):
     start_worker(shared_server.url)
-    bench = open_bench(shared_server, redis_size_limit=400_000)
-    name = bench.run('head -c 500000 /dev/zero > "$NNI_OUTPUT_DIR/model.bin"')
+    bench = open_bench(shared_server, redis_size_limit=1_000_000)
+    name = bench.run('head -c 1100000 /dev/zero > "$NNI_OUTPUT_DIR/model.bin"')
     bench.finish(name)
     error = bench.refusal(bench.service.fetch(bench.handles[name], tmp_path / "fetched"))
     assert ": set storage, or make it smaller" in str(error)

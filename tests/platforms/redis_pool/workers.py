@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -81,6 +82,7 @@ class WorkerProcess:
         running = psutil.process_iter(["cmdline"])
         keepers = [one for one in running if any(word.startswith(files) for word in one.info["cmdline"] or ())]
         for keeper in keepers:
-            keeper.terminate()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                keeper.terminate()
         _, rest = psutil.wait_procs(keepers, timeout=20)
         assert not rest, "keepers do not leave when they are told to"

@@ -105,7 +105,7 @@ def test_the_end_of_a_job_that_left_no_word_is_asked_of_the_accounting(open_benc
 
 def without_forgotten(job):
     """Reads JSON as if slurmctld had forgotten the job, as it does after MinJobAge; that of sacct has no batch host."""
-    return lambda text: [one for one in from_json(text) if one.id != job or b"batch_host" not in text]
+    return lambda text, *more: [one for one in from_json(text, *more) if one.id != job or b"batch_host" not in text]
 
 
 def test_an_account_over_its_limit_lets_trials_wait_and_says_so(open_bench):

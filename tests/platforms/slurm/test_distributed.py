@@ -72,9 +72,9 @@ def test_mpirun_starts_the_ranks_on_all_nodes_of_an_allocation_without_slurm(beg
 
 
 @pytest.mark.timeout(300)
-def test_a_ddp_training_on_two_nodes_has_the_losses_of_one_process(begin, slurm_lab, ddp):
+def test_a_ddp_training_on_three_nodes_has_the_losses_of_one_process(begin, slurm_lab, ddp):
     for node in slurm_lab.nodes:
         ddp.show_to(node)
-    config = ddp.config()
+    config = ddp.config(nodes=3, processesPerNode=1)
     del config["trainingService"]
     ddp.check(begin("", config.pop("trialCommand"), service={"memory": "2gb"}, **config))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import nnictl_runs
 from function_programs import check_function_on
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "slurm" / "config.yaml"
@@ -27,8 +27,7 @@ def nnictl(tmp_path, monkeypatch, slurm):
     (tmp_path / "it's home").mkdir()
 
     def run(*words: str, code: int = 0) -> str:
-        command = [sys.executable, "-m", "nnilite._cli", *words]
-        ran = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, timeout=150, check=False)
+        ran = nnictl_runs.nnictl(*words, limit_s=150)
         assert ran.returncode == code, ran.stdout + ran.stderr
         return ran.stdout + ran.stderr if code else ran.stdout
 

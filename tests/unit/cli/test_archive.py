@@ -96,8 +96,8 @@ def test_what_a_manager_had_not_yet_moved_into_the_database_is_saved(whole: Path
     store.claim()  # in the log beside the database, as after a crash
     run(["experiment", "save", "abcd", "-p", str(tmp_path / "a.zip")])
     store.close()
-    with contextlib.closing(sqlite3.connect(":memory:")) as db:
-        db.deserialize(entries(tmp_path / "a.zip")["experiment/nnilite.sqlite"])
+    (tmp_path / "saved.sqlite").write_bytes(entries(tmp_path / "a.zip")["experiment/nnilite.sqlite"])
+    with contextlib.closing(sqlite3.connect(tmp_path / "saved.sqlite")) as db:
         assert db.execute("SELECT COUNT(*) FROM trials").fetchone() == (2,)
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import math
 import random
 from typing import Any
 
 import pytest
 
 from nnilite._cli import drill
-from nnilite._cli.drill_report import study, summed
+from nnilite._cli.drill_report import study, study_changes, summed
+from nnilite._cli.drill_starts import list_changes
 from nnilite._cli.nnictl import run
 from nnilite.errors import Conflict
 from nnilite.records import DRILLED
@@ -55,6 +58,7 @@ class Running:
         self.now = 0.0
         self.known = [{"id": f"t{k}", "attempt": 0, "state": "RUNNING"} for k in range(count)]
         self.state = "RUNNING"
+        self.config: dict[str, Any] = {}
         self.refused: set[str] = set()
 
     def wait(self, seconds: float) -> None:
@@ -62,7 +66,7 @@ class Running:
         self.now += seconds
 
     def profile(self) -> dict[str, Any]:
-        return {"state": self.state}
+        return {"state": self.state, "config": self.config}
 
     def trials(self, states: list[str]) -> list[dict[str, Any]]:
         assert states == ["RUNNING"]
@@ -100,6 +104,65 @@ def test_a_drill_ends_with_its_experiment_and_leaves_alone_what_does_not_run() -
     assert list(manager.drill(1.0).run(60.0)) == []
     manager.state = "DONE"
     assert list(manager.drill(1.0).run(None)) == []
+
+
+def test_a_drill_that_interrupts_nothing_says_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manager = Running(count=1)
+    manager.refused = {"t0"}
+    monkeypatch.setattr("nnilite._cli.drill.access.find", lambda options: argparse.Namespace(id="e"))
+    monkeypatch.setattr("nnilite._cli.drill.access.running", lambda options: contextlib.nullcontext(manager))
+    monkeypatch.setattr("nnilite._cli.drill._tell", lambda options, struck: 0)
+    options = argparse.Namespace(rate=1e6, seed=1, for_s=0.01, json=False)
+    assert drill.interrupt_trials(options) == 0
+    assert capsys.readouterr().err == "WARNING: Nothing was interrupted: it has ended\n"
+
+
+def test_an_elastic_trial_loses_nodes_again_and_again_in_one_attempt() -> None:
+    manager = Running(count=1)
+    manager.config = {"distributed": {"nodes": {"min": 1, "max": 3}}}
+    manager.interrupt = lambda trial: None  # type: ignore[method-assign]
+    struck = [(one["id"], one["attempt"]) for one in manager.drill(0.1).run(100.0)]
+    assert len(struck) > 3
+    assert set(struck) == {("t0", 0)}
+
+
+def rank(start: int, rank: int, began: float, ended: float | None, state: str = "CANCELED") -> dict[str, Any]:
+    at = {"role": "rank", "rank": rank, "node": rank, "host": f"h{rank}"}
+    return {**at, "start": start, "started": began, "ended": ended, "state": state}
+
+
+def test_a_change_of_nodes_costs_the_work_since_the_last_result_and_the_time_until_the_next_start() -> None:
+    attempt = {"number": 0, "started": 0.0, "ended": 100.0, "cost": 50.0, "service": "remote", "host": "h0"}
+    known = {"id": "t", "state": "SUCCEEDED", "attempt": 0, "ended": 100.0, "attempts": [attempt]}
+    roles = [rank(0, 0, 5.0, 30.0), rank(0, 1, 5.0, 29.0, "LOST"), rank(1, 0, 34.0, 60.0)]
+    roles += [rank(2, 0, 61.0, None, "RUNNING"), rank(2, 1, 61.0, None, "RUNNING"), {"role": "rank", "start": "x"}]
+    reports = [
+        {"attempt": 0, "kind": "PERIODICAL", "time": float(time), "value": {"step": step}, "sequence": step}
+        for step, time in enumerate((10, 20, 40, 58, 70))
+    ]
+    found = summed([study_changes(known, list_changes(known, roles, reports), reports)])
+    shown = [(one["host"], one["nodes"], one["lostSeconds"], one["waitedSeconds"]) for one in found["interruptions"]]
+    assert shown == [("h1", [2, 1], 10.0, 4.0), ("", [1, 2], 2.0, 1.0)]
+    assert (found["lostCost"], found["waitedSeconds"]) == (6.0, 5.0)
+    assert found["curves"][0]["outcome"] == "whole"
+
+
+@pytest.mark.parametrize(
+    "roles",
+    [
+        [{}],
+        [rank(1, 0, 1.0, 2.0)],
+        [rank(0, 1, 1.0, 2.0), rank(1, 1, math.inf, None)],
+        [rank(0, 0, 10**400, 2.0), rank(1, 0, 1.0, 2.0)],
+        [rank(0, 0, 1.0, -(10**400)), rank(1, 0, 10**400, 2.0)],
+    ],
+)
+def test_records_of_ranks_that_say_nothing_of_use_cost_nothing(roles: list[dict[str, Any]]) -> None:
+    attempt = {"number": 0, "started": 0.0, "ended": None, "service": "remote", "host": "h0"}
+    changes = list_changes({"id": "t", "attempt": 0, "attempts": [attempt]}, roles, [])
+    assert [one["lostSeconds"] for one in changes] in ([], [None])
 
 
 def trial(*ends: float, cost: float = 100.0, state: str = "SUCCEEDED") -> dict[str, Any]:

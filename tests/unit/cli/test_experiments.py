@@ -72,12 +72,28 @@ def test_a_limit_below_the_trials_that_exist_is_a_warning(
 
 
 @pytest.mark.parametrize("command", [["verify"], ["experiment", "delete"]])
-def test_a_manager_that_serves_a_finished_experiment_is_named(
-    make: Make, capsys: pytest.CaptureFixture[str], command: list[str]
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [("DONE", "has a manager that still runs"), ("VIEWED", "is open for viewing"), ("RUNNING", "is running")],
+)
+def test_what_a_process_does_that_is_in_the_way_is_named(
+    make: Make, capsys: pytest.CaptureFixture[str], command: list[str], state: str, words: str
 ) -> None:
-    make("abcd", state="DONE")
+    make("abcd", state=state)
     assert run([*command, "abcd"]) == 4
-    assert "Experiment abcd has a manager that still runs" in capsys.readouterr().err
+    assert f"Experiment abcd {words}; stop it before it is " in capsys.readouterr().err
+
+
+def test_all_are_deleted_of_which_none_is_stopped(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd", state="VIEWED")
+    assert run(["experiment", "delete", "--all"]) == 0
+    assert capsys.readouterr().out == "There is no stopped experiment.\n"
+
+
+@pytest.mark.parametrize(("word", "cure"), [("start", "`nnictl tensorboard ID` opens it"), ("stop", "Ctrl-C ends it")])
+def test_nnis_commands_of_tensorboard_are_answered(word: str, cure: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tensorboard", word]) == 3
+    assert cure in capsys.readouterr().err
 
 
 def test_a_file_that_cannot_be_written_is_named_as_it_was_given(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,7 +129,7 @@ def test_many_results_are_read_without_their_lines(
 ) -> None:
     """To find those takes half a minute in a hundred thousand results."""
     make("abcd")
-    manager.says("POST /import", {"imported": 50_000, "warning": ""})
+    manager.says("POST /import", {"imported": 50_000, "known": 0, "warning": ""})
     path = tmp_path / "r.json"
     path.write_text(json.dumps([{"parameter": {"x": k, "y": "a"}, "value": k} for k in range(50_000)]))
     monkeypatch.setattr("nnilite.config.text.parse_yaml", lambda *_, **__: pytest.fail("read as YAML"))
@@ -125,12 +141,12 @@ def test_results_that_were_imported_before_are_told(
     make: Make, manager: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make("abcd")
-    manager.says("POST /import", {"imported": 1, "warning": "1 of 2 are odd"})
-    (tmp_path / "r.json").write_text('[{"parameter": {"x": 1}, "value": 2}, {"parameter": {"x": 2}, "value": 3}]')
+    manager.says("POST /import", {"imported": 1, "known": 1, "warning": "2 of 3 are taken"})
+    (tmp_path / "r.json").write_text(json.dumps([{"parameter": {"x": k}, "value": k} for k in range(3)]))
     assert run(["experiment", "import", "-f", str(tmp_path / "r.json")]) == 0
     said = capsys.readouterr()
-    assert said.out == "1 results are imported; 1 were known already.\n"
-    assert "1 of 2 are odd" in said.err
+    assert said.out == "1 of 3 results are imported; 1 were known already.\n"
+    assert "2 of 3 are taken" in said.err
 
 
 def test_trials_without_a_number_are_told_from_none_at_all(
@@ -144,7 +160,7 @@ def test_trials_without_a_number_are_told_from_none_at_all(
 
 def test_an_export_can_be_imported_again(make: Make, manager: StandIn, tmp_path: Path) -> None:
     make("abcd")
-    manager.says("POST /import", {"imported": 1, "warning": ""})
+    manager.says("POST /import", {"imported": 1, "known": 0, "warning": ""})
     path = tmp_path / "out.json"
     assert run(["experiment", "export", "-f", str(path)]) == 0
     assert run(["experiment", "import", "-f", str(path)]) == 0
@@ -157,7 +173,7 @@ def test_nnis_exports_with_metrics_as_text_are_imported_as_numbers(
     make: Make, manager: StandIn, tmp_path: Path
 ) -> None:
     make("abcd")
-    manager.says("POST /import", {"imported": 2, "warning": ""})
+    manager.says("POST /import", {"imported": 2, "known": 0, "warning": ""})
     path = tmp_path / "nni.json"
     path.write_text(json.dumps([{"parameter": {}, "value": "0.5"}, {"parameter": {}, "value": '{"default": 1}'}]))
     assert run(["experiment", "import", "-f", str(path)]) == 0
@@ -194,3 +210,37 @@ def test_top_shows_one_look_when_piped(make: Make, capsys: pytest.CaptureFixture
     make("abcd")
     assert run(["top"]) == 0
     assert "4/30" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("given", ["ABCD", "DIGITS", "PORT", "http://127.0.0.1:PORT/"])
+def test_an_experiment_that_is_named_in_another_way_is_answered_with_its_id(
+    make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str], given: str
+) -> None:
+    make("abcd")
+    assert run(["experiment", "show", given.replace("PORT", manager.url.rpartition(":")[2])]) == 3
+    assert "; did you mean abcd?" in capsys.readouterr().err
+
+
+def test_an_export_into_a_file_of_another_kind_or_with_a_long_name_names_the_file_that_was_given(
+    make: Make, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    make("abcd")
+    assert run(["experiment", "export", "-f", str(tmp_path / "results.xlsx")]) == 1
+    assert "results.xlsx: CSV and JSON can be written, and no .xlsx" in capsys.readouterr().err
+    assert run(["experiment", "export", "-f", str(tmp_path / ("x" * 300))]) == 1
+    assert f"--filename {tmp_path / ('x' * 300)}: cannot be written: File name too long" in capsys.readouterr().err
+    assert list(tmp_path.glob("*.xlsx")) == []
+
+
+def test_a_file_that_is_no_search_space_is_named(
+    make: Make, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    make("abcd")
+    (tmp_path / "program.yaml").write_text("just words\n")
+    assert run(["update", "searchspace", "-f", str(tmp_path / "program.yaml")]) == 1
+    assert "program.yaml: is no search space: write an object of parameters" in capsys.readouterr().err
+
+
+def test_a_misspelt_tuner_is_answered_with_the_one_that_is_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["algo", "show", "TPEE"]) == 3
+    assert "There is no tuner or assessor 'TPEE'; did you mean TPE?" in capsys.readouterr().err

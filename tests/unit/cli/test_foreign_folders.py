@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from nnilite._experiments import registry
+from nnilite._experiments.documents import write_content
 from nnilite._experiments.locking import ManagerLock
 from nnilite._experiments.registry import read_user_token
 from nnilite._logging.log_file import open_log
 from nnilite._manager.log_limits import MOST_LOG_BYTES, LogLimits
+from nnilite._manager.stop_reserve import StopReserve
 
 TOKEN = "a-token-of-this-experiment"
 
@@ -62,6 +64,19 @@ def test_links_in_the_places_of_logs_lead_nowhere(whole: Path, tmp_path: Path) -
         os.close(log)
         assert (whole / "log" / name).read_text() == "a line"
     assert mine.stat().st_size == 2 * MOST_LOG_BYTES
+
+
+def test_a_link_in_the_place_of_a_draft_leads_nowhere(whole: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    for name in ("token", "stop-reserve"):
+        (whole / f".{name}.{os.getpid()}").symlink_to(mine)
+    write_content(whole / "token", b"a new token")
+    StopReserve(whole).keep()
+    assert mine.read_text() == "mine"
+    assert (whole / "token").read_text() == "a new token"
+    assert (whole / "stop-reserve").stat().st_size == 1 << 20
+    assert not any((whole / name).is_symlink() for name in ("token", "stop-reserve"))
 
 
 def test_a_link_in_the_place_of_the_lock_makes_no_file_elsewhere(whole: Path, tmp_path: Path) -> None:

@@ -46,8 +46,23 @@ def test_stop_takes_a_pattern_a_start_or_a_port(make: Make, monkeypatch: pytest.
     assert (stopped[0], sorted(stopped[1:3]), stopped[3]) == ("abxy", ["abcd", "abxy"], "abcd")
 
 
+def test_stop_all_is_what_nni_1_had_and_a_port_alone_is_answered(
+    make: Make, monkeypatch: pytest.MonkeyPatch, manager: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make("abcd")
+    make("abxy")
+    stopped: list[str] = []
+    monkeypatch.setattr("nnilite._running.managers.ask_to_stop", lambda entry: stopped.append(entry.id))
+    monkeypatch.setattr("nnilite._running.managers.wait_until_ended", lambda entry: None)
+    assert run(["stop", "all"]) == 0
+    assert sorted(stopped) == ["abcd", "abxy"]
+    port = manager.url.rpartition(":")[2]
+    assert run(["stop", port]) == 3
+    assert f"did you mean --port {port}?" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
-    ("arguments", "code"), [(["--all"], 0), ([], 3), (["zz*"], 3), (["--port", "1"], 3), (["nosuch"], 3)]
+    ("arguments", "code"), [(["--all"], 0), (["all"], 0), ([], 3), (["zz*"], 3), (["--port", "1"], 3), (["nosuch"], 3)]
 )
 def test_stop_with_nothing_to_stop(home: Path, arguments: list[str], code: int) -> None:
     assert run(["stop", *arguments]) == code
@@ -161,12 +176,12 @@ def test_force_touches_no_process_but_the_manager(make: Make, capsys: pytest.Cap
 
 
 @contextlib.contextmanager
-def manager_in(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A manager that has the lock of a folder, which its command line does not name."""
+def manager_in(folder: Path, word: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A manager that has the lock of a folder. Its command line has `word`, and does not name the folder."""
     take = "import os; from pathlib import Path; from nnilite._experiments.locking import ManagerLock"
     take += "; ManagerLock(Path(os.environ['HERE'])).acquire(); print('held', flush=True); input()"
     environment = {**os.environ, "HERE": str(folder)}
-    command = [sys.executable, "-c", take, "nnilite._manager"]
+    command = [sys.executable, "-c", take, word]
     with subprocess.Popen(command, stdin=-1, stdout=-1, bufsize=0, env=environment) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"held\n"
@@ -177,13 +192,17 @@ def manager_in(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("inside", [False, True])
-def test_force_ends_the_manager_of_this_folder_and_of_no_other(make: Make, tmp_path: Path, inside: bool) -> None:
+@pytest.mark.parametrize(
+    ("inside", "word"), [(False, "nnilite._manager"), (True, "nnilite._cli"), (False, "/usr/local/bin/nnictl")]
+)
+def test_force_ends_the_manager_of_this_folder_and_of_no_other(
+    make: Make, tmp_path: Path, inside: bool, word: str
+) -> None:
     """A manager that stood by at first has nothing of the experiment on its command line."""
     folder = make("abcd", running=False)
     other = (folder / "trials" if inside else tmp_path / "another home") / "abcd"
     other.mkdir(parents=True)
-    with manager_in(other) as theirs, manager_in(folder) as ours:
+    with manager_in(other, word) as theirs, manager_in(folder, word) as ours:
         managers.kill(registry.find("abcd"))
         assert ours.wait(60) == -signal.SIGKILL
         assert theirs.poll() is None

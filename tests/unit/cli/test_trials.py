@@ -91,15 +91,18 @@ def test_the_parameters_of_a_trial_run_again_and_both_results_are_shown(
     make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make("abcd")
-    again = {**TRIAL, "id": "trial2", "sequence": 1, "value": 0.25, "ended": 2.0}
+    again = {**TRIAL, "id": "trial2", "sequence": 1, "state": "EARLY_STOPPED", "value": None, "ended": 2.0}
     manager.says("GET /experiment", {"state": "RUNNING"})
+    for trial, values in (("trial1", []), ("trial2", [(0, 0.1), (0, 0.25), (1, 0.9)])):
+        metrics = [{"attempt": attempt, "value": value} for attempt, value in values]
+        manager.says(f"GET /trials/{trial}/metrics", {"metrics": metrics, "next": 0})
     manager.says("GET /trials/trial1", TRIAL)
     manager.says("POST /trials", again, 201)
     manager.says("GET /trials/trial2", again)
     assert run(["trial", "again", "abcd", "trial1"]) == 0
     shown = capsys.readouterr().out
     assert "Trial trial2 (no. 1) has the parameters of trial1." in shown
-    assert "0.25" in shown
+    assert "0.25 (latest)" in shown
 
 
 def test_own_parameters_are_added(make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,12 +209,20 @@ def test_commas_separate_tags_as_on_the_page(make: Make, manager: StandIn) -> No
 def show_with_roles(make: Make, manager: StandIn, roles: object, state: str = "FAILED") -> int:
     make("abcd")
     attempt = {"number": 0, "state": state, "service": "local", "host": "h", "exitCode": 1, "message": ""}
-    manager.says("GET /trials/trial1", {**TRIAL, "attempts": [{**attempt, "started": 1.0, "ended": 9.0}]})
+    more = {"started": 1.0, "ended": 9.0, "image": "some@sha256:0123"}
+    manager.says("GET /trials/trial1", {**TRIAL, "attempts": [{**attempt, **more}]})
     manager.says("GET /trials/trial1/metrics", {"metrics": [], "next": 0})
     files = [{"path": "0/roles.json", "size": 9, "modified": 1.0, "here": True}]
     manager.says("GET /trials/trial1/files", {"files": files, "others": [], "note": ""})
     manager.says("GET /trials/trial1/files/0/roles.json", json.dumps(roles).encode())
     return run(["trial", "show", "-T", "trial1"])
+
+
+def test_the_image_that_an_attempt_ran_is_shown(
+    make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert show_with_roles(make, manager, []) == 0
+    assert "some@sha256:0123" in capsys.readouterr().out
 
 
 def test_the_ranks_of_a_distributed_trial_are_a_table(
@@ -229,8 +240,24 @@ def test_the_ranks_of_a_distributed_trial_are_a_table(
     ]
 
 
+def test_the_starts_of_an_elastic_trial_are_counted_in_the_table_of_its_ranks(
+    make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ranks = [{"role": "rank", "rank": 0, "host": "h1", "state": "CANCELED", "start": start} for start in (0, 1, "x")]
+    assert show_with_roles(make, manager, ranks) == 0
+    table = capsys.readouterr().out.partition("\nRanks\n")[2].partition("\nMetrics\n")[0].split("\n")
+    assert table[0].split()[:3] == ["START", "ROLE", "RANK"]
+    assert [line.split()[0] for line in table[1:4]] == ["1", "2", "rank"]
+
+
 @pytest.mark.parametrize(
-    "roles", [{}, "x", None, [1], [[]], [{"started": "x", "ended": 1, "rank": []}], [{"started": 1, "ended": math.inf}]]
+    "roles",
+    [
+        *({}, "x", None, [1], [[]]),
+        [{"started": "x", "ended": 1, "rank": []}],
+        [{"started": 1, "ended": math.inf}],
+        [{"started": 1, "ended": 10**400, "start": 10**4299}, {"start": 10**4300 - 1}],
+    ],
 )
 def test_records_of_roles_that_are_none_do_not_stop_a_trial_from_being_shown(
     make: Make, manager: StandIn, roles: object

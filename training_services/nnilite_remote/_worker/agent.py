@@ -49,6 +49,7 @@ _STALE_PART_S = 86400.0
 _SPOKEN = (0, 3, 5, 7)  # exit codes of a second keeper that has ended the trial, or found that another one does
 _MOST_SECOND_KEEPERS = 30
 _STILL_RUNS = "an earlier attempt of this trial must end first: in %s process group %s cannot be killed"
+_LAUNCHERS = ("mpirun", "horovodrun")
 _SLOTS_S = 0.5  # for so long other agents may have the lock, while this one answers nothing
 
 
@@ -94,6 +95,7 @@ class Agent:
             "python": sys.version.split()[0],
             "interpreter": sys.executable,
             "system": sys.platform,
+            "launchers": [name for name in _LAUNCHERS if shutil.which(name)],
             "cached": [name for name in os.listdir(self.cache) if not name.endswith(".part")],
         }
 

@@ -32,15 +32,21 @@ class HostedAttempt:
         return str(self.job.get("job") or "").partition("/")[0]
 
     def earlier(self, job: str) -> list[HostedAttempt]:
-        """Return the last attempts of its trial before this one, whose job is given."""
-        folder, number = os.path.split(self.path)
-        if not number.isdecimal():
+        """Return the last attempts of its trial before this one, whose job is given, and earlier parts of this one.
+
+        The folder of a part that has joined an attempt ends with its number, as "0.3".
+        """
+        folder, own = os.path.split(self.path)
+        attempt = own.partition(".")[0]
+        if not attempt.isdecimal():
             return []
-        numbers = range(max(0, int(number) - _MOST_EARLIER), int(number))
+        numbers = range(max(0, int(attempt) - _MOST_EARLIER), int(attempt) + 1)
         name = job.rpartition("-")[0]
+        there = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
         return [
-            HostedAttempt({"directory": os.path.join(folder, str(one)), "job": "%s-%d" % (name, one)})
-            for one in numbers
+            HostedAttempt({"directory": os.path.join(folder, one), "job": "%s-%s" % (name, one.replace(".", "/"))})
+            for one in there
+            if one != own and one.partition(".")[0].isdecimal() and int(one.partition(".")[0]) in numbers
         ]
 
     @classmethod

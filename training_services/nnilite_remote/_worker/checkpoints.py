@@ -23,13 +23,16 @@ def trace(folder: str, trial: str) -> dict[str, Any]:
     """
     place, brought = _place(folder, trial), _read_brought(folder, trial)
     trials = os.path.join(folder, "trials", trial)
-    numbers = [int(name) for name in os.listdir(trials) if name.isdigit()] if os.path.isdir(trials) else []
-    attempt = max(numbers) if numbers else None
-    known = [number for number in (attempt, brought) if number is not None]
+    there = os.listdir(trials) if os.path.isdir(trials) else []
+    # Those of further nodes are named "0.1"; what is saved is that of first nodes.
+    numbers = {name: int(head) for name in there if (head := name.partition(".")[0]).isdecimal()}
+    attempt = max(numbers.values(), default=None)
+    firsts = [number for name, number in numbers.items() if name.isdecimal()]
+    known = [*firsts, *([] if brought is None else [brought])]
     saved = bool(known) and os.path.isdir(place) and bool(os.listdir(place))
     return {
         "attempt": attempt,
-        "lost": attempt is not None and _was_lost(os.path.join(trials, str(attempt))),
+        "lost": any(_was_lost(os.path.join(trials, name)) for name, number in numbers.items() if number == attempt),
         "checkpoint": max(known) if saved else None,
         "directory": place,
     }

@@ -29,7 +29,7 @@ stop_waiting() {
     done
 }
 if [ -e submitting ] || [ -e full ]; then
-    found=$(squeue --noheader --states=all --name="$3" --format=%F </dev/null) || exit 75
+    found=$(squeue --noheader --states=all --user="$(id -u)" --name="$3" --format=%F </dev/null) || exit 75
     found=$(echo "$found" | head -n 1)
     if [ -n "$found" ]; then cat >/dev/null; note "$found"; exit; fi
     [ ! -e submitting ] || [ -z "$(find submitting -newermt '-70 seconds')" ] || exit 76

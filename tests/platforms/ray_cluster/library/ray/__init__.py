@@ -13,7 +13,7 @@ from typing import Any
 
 from ray import exceptions
 
-__all__ = ["exceptions", "get", "get_actor", "init", "kill", "remote", "wait"]
+__all__ = ["exceptions", "get", "get_actor", "get_runtime_context", "init", "kill", "nodes", "remote", "wait"]
 
 _FOLDER = Path(os.environ["FAKE_RAY"])
 
@@ -26,8 +26,28 @@ def get_actor(name: str) -> str:
     return name
 
 
-def kill(name: str) -> None:
-    (_FOLDER / name).touch()
+def kill(actor: "str | _Actor") -> None:
+    if isinstance(actor, str):
+        (_FOLDER / actor).touch()
+
+
+def nodes() -> list[dict[str, Any]]:
+    return [{"NodeID": number, "Alive": number != "gone", "Resources": {"CPU": 8.0}} for number in ("a", "b", "gone")]
+
+
+class _Context:
+    def __init__(self, machine: str) -> None:
+        self._machine = machine
+
+    def get_node_id(self) -> str:
+        return self._machine
+
+
+_places: list[str] = []  # of actors, in their order; here all of them live in one process
+
+
+def get_runtime_context() -> _Context:
+    return _Context(_places.pop(0))
 
 
 class _Method:
@@ -49,9 +69,11 @@ class _ActorClass:
 
     def options(self, **given: object) -> "_ActorClass":
         assert set(given) <= {"scheduling_strategy", "resources", "num_cpus", "num_gpus", "memory"}
+        self._place = str(getattr(given["scheduling_strategy"], "node_id", "a"))
         return self
 
     def remote(self) -> _Actor:
+        _places.append(self._place)
         return _Actor(self._kind())
 
 
@@ -68,7 +90,7 @@ def get(found: Any, timeout: float | None = None) -> Any:
 def wait(references: list[Any], timeout: float) -> tuple[list[Any], list[Any]]:
     [group] = references
     file = _FOLDER / "nodes"
-    if not file.exists() or int(file.read_text()) >= len(group.bundles):
+    if not hasattr(group, "bundles") or not file.exists() or int(file.read_text()) >= len(group.bundles):
         return references, []
     threading.Event().wait(timeout)
     return [], references

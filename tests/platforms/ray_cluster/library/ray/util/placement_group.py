@@ -11,6 +11,10 @@ class PlacementGroup:
         return self
 
 
+def placement_group_table() -> dict[str, dict[str, str]]:
+    return {"g": {"state": "CREATED"}}
+
+
 def placement_group(bundles: list[dict[str, float]], strategy: str) -> PlacementGroup:
     assert strategy == "STRICT_SPREAD"
     assert all(bundles)

@@ -3,6 +3,14 @@
 from ray.util.placement_group import PlacementGroup
 
 
+class NodeAffinitySchedulingStrategy:
+    """One node."""
+
+    def __init__(self, node_id: str, soft: bool) -> None:
+        assert not soft
+        self.node_id = node_id
+
+
 class PlacementGroupSchedulingStrategy:
     """One bundle of a group."""
 

@@ -1,16 +1,26 @@
-"""Waits on the event loop for blocking calls."""
+"""Waits on the event loop: for blocking calls, and with a limit."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+async def limited(limit_s: float, call: Awaitable[T]) -> T:
+    """Return the result of an awaitable. Raises: asyncio.TimeoutError after the limit."""
+    # Before Python 3.12 `wait_for` makes a task of each coroutine, which costs two more rounds of the event loop.
+    if sys.version_info >= (3, 11):
+        async with asyncio.timeout(limit_s):
+            return await call
+    return await asyncio.wait_for(call, limit_s)
 
 
 async def in_thread(work: Callable[[], T]) -> T:

@@ -63,10 +63,19 @@ class _Modules:
             setattr(module, known, found)
         if installed == "TPE":
             module.__dict__["TpeArguments"] = _tpe_arguments()
-        from ...utils import ClassArgsValidator
+        from nni.utils import ClassArgsValidator  # type: ignore[import-not-found]  # it is on the path by then
 
         validator = installed.capitalize() if installed == "TPE" else installed
         setattr(module, validator + "ClassArgsValidator", ClassArgsValidator)
+
+
+def __getattr__(name: str) -> type:
+    """Find a class without its module, which NNI asks for and people leave out."""
+    for tuner, table in ((True, _TUNERS), (False, _ASSESSORS)):
+        for installed, *classes in table.values():
+            if name in classes:
+                return _installed(installed, tuner)
+    raise AttributeError(f"nni.algorithms.hpo has no {name!r}")
 
 
 def _tpe_arguments() -> type:

@@ -1,0 +1,130 @@
+"""`python -m benchmarks.search_crowds`: Auto with many trials at once, of which some die, beside one at a time.
+
+Needs the extra `bench`. Each run is a number of trials at once on one published table with one seed, until so many have
+results. Finished runs are kept in `crowds.jsonl` of the output folder, so that a later call continues.
+
+    --development     the tables on which the tuner was changed; if not given, those that were kept apart
+    --seeds 10        of each row and table: five minutes of processor time for ten, of the six development tables
+    --results 50      end after so many; 100 if not given, which takes three times as long as 50
+    --out FOLDER      where `crowds.jsonl` is written
+    --write           write the report page of the documentation; its notes on the run stay, and may need a new look
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks import search_tables
+from benchmarks.search_published import alone, crowded
+from benchmarks.search_shares import RESULTS, find_notes, read_runs, share
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+TUNER = "nnilite Auto"
+CROWDS = (1, 4, 16)  # trials at once, of which one in five dies
+LAGS = (3, 15)  # results that 4 and 16 at once do not have yet when a trial is proposed
+PAGE = Path(__file__).parents[1] / "docs/reference/tuners/quality/at-once.md"
+Job = tuple[int, str, str, int]  # trials at once (0: one, and none dies), collection, table, seed
+ABOUT = """\
+# Many trials at once
+
+[Auto](../auto.md) with several trials at once, where one in five dies at random, as a share of its regret with one
+at a time, where none dies; on published tables of real trainings, with noisy results. The regret after so many results
+is that of the parameters with the smallest loss, by the mean of all their trainings: 0 for the best parameters of the
+table, 1 for its median. A share is the geometric mean over the tables of the ratio of mean regrets (to each, 0.001 is
+added), with a 95 % interval from drawing tables and seeds again.
+
+To repeat it: `pip install 'nnilite[bench]'`, then in a checkout `python -m benchmarks.search_crowds {options}--write`.
+[The default tuner](default.md) has fewer seeds of the tables that were kept apart, and Optuna's sampler.
+
+Of 16 trials at once, 15 have no result yet when the next one is proposed. The last rows show what that costs by itself:
+the regret of one at a time after as many results less.
+
+"""
+
+
+def regrets(job: Job, most: int) -> list[float]:
+    """After each of so many results."""
+    at_once, collection, name, seed = job
+    table = search_tables.table(collection, name)
+    loss = table.objective(seed)
+    results = crowded(TUNER, table.space, seed, loss, at_once) if at_once else alone(TUNER, table.space, seed, loss)
+    smallest, found = math.inf, [math.nan]
+    for parameters, value in islice(results, most):
+        if value < smallest:
+            smallest, regret = value, float(table.worth[table.row(parameters)])
+        found.append(regret)
+    return found[1:]
+
+
+def report(runs: dict[Job, list[float]], names: list[tuple[str, str]], kind: str, counts: list[int]) -> str:
+    """Return the tables of regrets after `counts` results, of the seeds that all have."""
+    import numpy as np
+
+    seeds = [
+        seed
+        for seed in sorted({job[3] for job in runs})
+        if all((crowd, *name, seed) in runs for crowd in (0, *CROWDS) for name in names)
+    ]
+
+    def found(crowd: int) -> NDArray[np.float64]:  # table x seed x result
+        return np.array([[runs[(crowd, *name, seed)][: counts[-1]] for seed in seeds] for name in names])
+
+    one = found(0)
+    lines = [f"{len(names)} tables ({kind}), {len(seeds)} seeds. Less is better, 1 is level.", ""]
+    lines += ["| | " + " | ".join(f"{count} results" for count in counts) + " |", "| --- " * (len(counts) + 1) + "|"]
+    for crowd in CROWDS:
+        shares = [share(found(crowd)[:, :, count - 1], one[:, :, count - 1]) for count in counts]
+        lines.append(f"| {crowd} at once, one in five dies | " + " | ".join(shares) + " |")
+    for lag in LAGS:
+        shares = [share(one[:, :, count - 1 - lag], one[:, :, count - 1]) for count in counts]
+        lines.append(f"| one at a time, {lag} results less | " + " | ".join(shares) + " |")
+    lines += ["", f"| mean regret after {counts[-1]} results | one | {' | '.join(f'{c} at once' for c in CROWDS)} |"]
+    lines.append("| --- " * (len(CROWDS) + 2) + "|")
+    means = [found(crowd)[:, :, -1].mean(axis=1) for crowd in (0, *CROWDS)]
+    for row, name in enumerate(names):
+        lines.append(f"| {' '.join(name)} | " + " | ".join(f"{mean[row]:.4f}" for mean in means) + " |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_crowds")
+    parser.add_argument("--development", action="store_true")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--results", type=int, default=RESULTS[-1], choices=RESULTS)
+    parser.add_argument("--out", type=Path, default=Path("build/search_crowds"))
+    parser.add_argument("--write", action="store_true")
+    args = parser.parse_args(arguments)
+    names = search_tables.prepare(held_out=not args.development)
+    args.out.mkdir(parents=True, exist_ok=True)
+    file = args.out / "crowds.jsonl"
+    runs: dict[Job, list[float]] = read_runs(file)
+    jobs = [(crowd, *name, seed) for seed in range(args.seeds) for name in names for crowd in (0, *CROWDS)]
+    with file.open("a", encoding="utf-8") as kept:
+        for job in jobs:
+            if len(runs.get(job, [])) < args.results:
+                runs[job] = regrets(job, args.results)
+                kept.write(json.dumps([job, runs[job]]) + "\n")
+                kept.flush()
+    runs = {job: found for job, found in runs.items() if len(found) >= args.results}
+    counts = [count for count in RESULTS if count <= args.results]
+    text = report(runs, names, "development" if args.development else "kept apart", counts)
+    print(text)
+    if args.write:
+        options = "--development " if args.development else ""
+        options += f"--results {args.results} " if args.results < RESULTS[-1] else ""
+        about = ABOUT.format(options=options)
+        PAGE.write_text(about + text + "\n" + find_notes(PAGE), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,47 @@
+"""Checks the arguments of `Search` by their types: a sentence says what to write."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from nnilite.assessor import Assessor
+from nnilite.errors import ConfigError
+from nnilite.tuner import Tuner
+
+
+def check_search_arguments(
+    tuner: Any, optimize: Any, assessor: Any, storage: Any, constraints: Any, result_constraints: Any
+) -> None:
+    """Check arguments of `Search`. Raises: ConfigError."""
+    _check_algorithm("tuner", tuner, Tuner, "'TPE'")
+    _check_algorithm("assessor", assessor, Assessor, "'Medianstop'")
+    if not isinstance(optimize, (str, Mapping)):
+        raise ConfigError(
+            f"optimize: must be 'maximize', 'minimize' or, for several objectives, a dict such as "
+            f"{{'accuracy': 'maximize', 'size': 'minimize'}}, not {optimize!r:.100}"
+        )
+    if not isinstance(storage, (str, os.PathLike, type(None))) or isinstance(os.fspath(storage or ""), bytes):
+        raise ConfigError(f"storage: must be the path of a folder, such as 'searches/first', not {storage!r:.100}")
+    for word, texts in (("constraints", constraints), ("result_constraints", result_constraints)):
+        if isinstance(texts, str):
+            raise ConfigError(f"{word}: must be a list of texts: write [{texts!r:.100}]")
+        if isinstance(texts, bytes) or not hasattr(texts, "__iter__"):
+            raise ConfigError(f"{word}: must be a list of texts, such as ['x + y <= 1'], not {texts!r:.100}")
+        if not all(isinstance(text, str) for text in (texts if isinstance(texts, (list, tuple)) else ())):
+            raise ConfigError(f"{word}: each must be a text, such as 'x + y <= 1'; it is {texts!r:.100}")
+
+
+def _check_algorithm(word: str, given: Any, kind: type, example: str) -> None:
+    if given is None or isinstance(given, (str, kind)):
+        return
+    name = given.get("name") if isinstance(given, Mapping) else None
+    if isinstance(name, str):
+        cure = f"give its name alone, {word}={name!r}"
+        cure += ", and its classArgs as further arguments" if word == "tuner" else ""
+    elif isinstance(given, type):
+        cure = f"give an object of the class: {word}={given.__name__}()"
+    else:
+        cure = f"give the name of an installed one, such as {word}={example}, or an object of a class of {word}s"
+    raise ConfigError(f"{word}: {given!r:.100} is not a{'n' if word == 'assessor' else ''} {word}; {cure}")

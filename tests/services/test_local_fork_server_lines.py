@@ -1,0 +1,47 @@
+"""A fork server that says more than expected, such as why a module cannot be preloaded: trials start all the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nnilite.errors import ServiceError
+from nnilite_local._fork_server_client import ForkServerClient
+
+pytestmark = pytest.mark.process
+
+SERVER = """
+import json, os, sys
+print(json.dumps({"event": "not preloaded", "message": "x" * int(open(sys.argv[0] + ".size").read())}), flush=True)
+for line in sys.stdin:
+    print(json.dumps({"event": "started", "job": "j", "pid": os.getpid(), "start": "s"}), flush=True)
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Path:
+    program = tmp_path / "server.py"
+    program.write_text(SERVER)
+    return program
+
+
+def set_size(server: Path, size: int) -> None:
+    server.with_name("server.py.size").write_text(str(size))
+
+
+async def test_a_long_reason_of_a_preloader_keeps_no_trial_from_its_start(server: Path, tmp_path: Path) -> None:
+    set_size(server, 6 * 65536)
+    client = ForkServerClient(server, tmp_path / "log", lambda job: None)
+    assert (await client.run("j", tmp_path / "spec"))[1] == "s"
+    await client.close()
+
+
+async def test_after_a_line_that_never_ends_there_is_another_fork_server(server: Path, tmp_path: Path) -> None:
+    set_size(server, 3_000_000)
+    client = ForkServerClient(server, tmp_path / "log", lambda job: None)
+    with pytest.raises(ServiceError, match="the fork server has ended"):
+        await client.run("j", tmp_path / "spec")
+    set_size(server, 1)
+    assert (await client.run("j", tmp_path / "spec"))[1] == "s"
+    await client.close()

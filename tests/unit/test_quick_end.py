@@ -1,0 +1,77 @@
+"""How programs end: with their exit code, all output, and after what plugins have left to be done at the exit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.process
+
+LEFT = """
+import atexit, runpy, sys
+from nnilite._manager import standing_by
+
+
+class Part:
+    def __del__(self):
+        print("it is taken apart")
+
+standing_by.part = Part()
+standing_by.await_told_words = lambda: atexit.register(print, "it is done") and []
+sys.argv[1:] = ["--stand-by", "1"]
+runpy.run_module("nnilite._manager", run_name="__main__", alter_sys=True)
+"""
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *words]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_manager_that_is_told_nothing_ends_well() -> None:
+    done = run("-m", "nnilite._manager", "--stand-by", "1")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_manager_that_cannot_begin_says_so_and_fails(tmp_path: Path) -> None:
+    done = run("-m", "nnilite._manager", "--directory", str(tmp_path / "nothing"), "--mode", "resume")
+    assert done.returncode == 1
+    assert "nothing" in done.stderr
+
+
+def test_what_a_plugin_has_left_for_the_exit_is_done_and_modules_stay_as_they_are() -> None:
+    done = run("-c", LEFT)
+    assert (done.returncode, done.stdout) == (0, "it is done\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "said"),
+    [
+        ("lambda: 3", 3, ""),
+        ("lambda: sys.exit(2)", 2, ""),
+        ("sys.exit", 0, ""),
+        ("lambda: sys.exit('it is refused')", 1, "it is refused"),
+        ("lambda: 1 / 0", 1, "ZeroDivisionError"),
+        ("lambda: print('a') or threading.Thread(target=lambda: print('b')).start() or 0", 0, ""),
+    ],
+)
+def test_a_program_ends_with_its_exit_code(program: str, code: int, said: str) -> None:
+    done = run(
+        "-c",
+        f"import sys, threading; from nnilite._side_processes.quick_end import run_program; run_program({program})",
+    )
+    assert done.returncode == code
+    assert said in done.stderr
+    assert done.stdout == ("a\nb\n" if "print" in program else "")
+
+
+def test_a_program_whose_output_cannot_be_written_fails() -> None:
+    program = "from nnilite._side_processes.quick_end import run_program; run_program(lambda: print('a') or 0)"
+    env = {**os.environ, "PYTHONUNBUFFERED": ""}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-c", program], stdout=full, timeout=120, check=False, env=env)
+    assert done.returncode == 120

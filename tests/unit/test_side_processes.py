@@ -1,0 +1,63 @@
+"""Trackers and webhooks in a folder that may come from another person, and after a manager that was killed."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from nnilite._side_processes import side_process
+from nnilite._side_processes.keeping import Feeder, _started
+from nnilite._side_processes.side_process import is_alone
+from nnilite_local._fork_server_client import _start_process
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine"
+    path.write_text("mine")
+    return path
+
+
+def test_a_link_in_the_place_of_a_lock_is_not_followed(tmp_path: Path, mine: Path) -> None:
+    lock = tmp_path / "0.lock"
+    lock.symlink_to(mine)
+    with pytest.raises(OSError, match="symbolic links"):
+        is_alone(lock)
+    assert mine.read_text() == "mine"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("what", ["link", "pipe"])
+async def test_what_lies_in_the_place_of_a_log_is_replaced(tmp_path: Path, mine: Path, what: str) -> None:
+    log = tmp_path / "tracker-mlflow.log"
+    log.symlink_to(mine) if what == "link" else os.mkfifo(log)
+    process = await _started(Feeder("a tracker", ("this",), log))
+    assert await process.wait() == 0
+    assert "Beautiful is better than ugly." in log.read_text()
+    assert mine.read_text() == "mine"
+
+
+@pytest.mark.process
+async def test_a_link_in_the_place_of_the_fork_servers_log_is_replaced(tmp_path: Path, mine: Path) -> None:
+    log = tmp_path / "fork-server.log"
+    log.symlink_to(mine)
+    process, _, writer = await _start_process(tmp_path / "no keeper", log)
+    assert await process.wait() != 0
+    writer.close()
+    assert "no keeper" in log.read_text()
+    assert mine.read_text() == "mine"
+
+
+def test_who_has_the_lock_is_in_the_log_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks = iter([False, False, True])
+    monkeypatch.setattr(side_process, "is_over", lambda: next(looks))
+    with (tmp_path / "0.lock").open("w") as held, caplog.at_level(logging.INFO):
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert not is_alone(tmp_path / "0.lock")
+    assert caplog.messages == [f"waiting for the end of process {os.getpid()}, which an earlier manager has left"]

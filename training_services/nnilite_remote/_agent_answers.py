@@ -1,0 +1,95 @@
+"""Reads what agents say of their machines. All of it is checked here.
+
+Whoever controls a machine answers as its agent, and no such answer may disturb the trials of other machines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nnilite.records import Json
+from nnilite.services.gpu import Gpu
+from nnilite.ssh.errors import MachineError, OutcomeUnknown
+
+_TEXTS = ("root", "boot", "host", "python", "interpreter", "system")
+_LISTS = ("cached", "launchers")
+_USE = ("cpuPercent", "memoryUsed", "memoryTotal")
+_MOST_CHARS = 4096
+_MOST = 2**53
+
+
+@contextlib.contextmanager
+def refusing(what: str) -> Iterator[None]:
+    """Raise MachineError for what the reading of a wrong answer raises."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise MachineError(f"gives no answer of use about {what}: {error!r:.100}") from error
+
+
+def read_facts(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an agent says of its machine. Raises: MachineError."""
+    with refusing("itself"):
+        texts = {name: _read_text(said[name]) for name in _TEXTS}
+        return {**texts, **{name: [_read_text(one) for one in said[name]] for name in _LISTS}}
+
+
+def read_start(said: Any) -> dict[str, Any]:
+    """Return what an agent says of a start: the keeper, or what is missing, or whom the job waits for.
+
+    Raises: OutcomeUnknown, since after any other answer it may have been started.
+    """
+    try:
+        with refusing("a start"):
+            for name in ("missing", "waits"):
+                if name in said:
+                    return {name: _read_text(said[name])}
+            texts = {name: _read_text(said[name]) for name in ("start", "boot")}
+            return {"pid": _read_whole(said["pid"]), **texts, "server": _read_text(said.get("server") or "")}
+    except MachineError as error:
+        raise OutcomeUnknown(str(error)) from error
+
+
+def read_use(said: Any) -> dict[str, Json]:
+    """Return how busy a machine is, as far as its agent says it in the usual form."""
+    use = said.get("use") if isinstance(said, Mapping) else None
+    found = use if isinstance(use, Mapping) else {}
+    return {name: value for name in _USE if (value := _read_number(found.get(name))) is not None}
+
+
+def read_gpus(said: Any) -> tuple[list[Gpu], frozenset[int]]:
+    """Return the GPUs of a machine, and the processes on them that are ours. Raises: MachineError."""
+    with refusing("its GPUs"):
+        gpus = [
+            Gpu(
+                _read_whole(one["index"]),
+                _read_text(one.get("name", "")),
+                _read_whole(one.get("memory_total_mb", 0)),
+                _read_whole(one.get("memory_used_mb", 0)),
+                None if (percent := one.get("utilization_percent")) is None else _read_whole(percent),
+                tuple(map(_read_whole, one.get("processes", ()))),
+                _read_text(one.get("fault", "")),
+            )
+            for one in said
+        ]
+        return gpus, frozenset(_read_whole(pid) for one in said for pid in one.get("own", ()))
+
+
+def _read_text(value: object) -> str:
+    if not isinstance(value, str) or len(value) > _MOST_CHARS:
+        raise ValueError(f"{value!r:.60} is not a text")
+    return value
+
+
+def _read_whole(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= _MOST:
+        raise ValueError(f"{value!r:.60} is not a number")
+    return value
+
+
+def _read_number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value if abs(value) <= _MOST else None  # NaN is not
