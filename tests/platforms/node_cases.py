@@ -81,6 +81,9 @@ class NodeCases:
         """Start a trial whose ranks stay; rank 0 reports the processes on its node."""
         name = bench.run(bench.interpreter(UP), distributed=ON_TWO)
         bench.eventually(lambda: bench.received(name).values)
+        # Ranks may report before the service has looked at their job. A job that was never seen running waits, as any
+        # other, when its platform queues it again.
+        bench.wait(name, JobState.RUNNING)
         return name
 
     @pytest.mark.parametrize("by_log", [False, True], ids=["callback", "log"])

@@ -126,6 +126,7 @@ def test_a_preempted_trial_saves_itself_and_goes_on_in_the_next_attempt(bench, m
     job = bench.job(f"{sys.executable} -c '{SAVE}'", trial="Tsave")
     name = bench.submit(job)
     eventually(lambda: bench.received(name).values == ["none"])
+    bench.wait(name, JobState.RUNNING)
     master.cluster.preempt(master.cluster.named(name))
     status = bench.wait(name)
     assert status.state is JobState.LOST
