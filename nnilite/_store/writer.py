@@ -109,17 +109,33 @@ class Store(Recall):
     def _check_origin(self) -> None:
         if self._one("PRAGMA application_id") != _APPLICATION_ID:
             raise StoreError(f"{self.path} is not an experiment of nnilite but some other database.")
+        version = self._read_version()
+        check_objects(self._use(), self.path)
+        # Each step commits with its number: after a crash the next start goes on where this one stopped.
+        while version < SCHEMA_VERSION:
+            version = self._migrate()
+
+    def _read_version(self) -> int:
         version = int(self._one("PRAGMA user_version"))
         if version > SCHEMA_VERSION:
             raise StoreError(f"{self.path} was written by a newer nnilite (schema {version}); update nnilite.")
-        check_objects(self._use(), self.path)
-        # Each step commits with its number: after a crash the next start goes on where this one stopped.
-        for old in range(version, SCHEMA_VERSION):
-            self._migrate(old)
+        return version
 
-    def _migrate(self, old: int) -> None:
+    def _migrate(self) -> int:
+        """Make the next step, and return the version after it."""
         db = self._use()
-        db.executescript(f"BEGIN; {MIGRATIONS[old]}; PRAGMA user_version = {old + 1}; COMMIT;")
+        db.execute("BEGIN IMMEDIATE")
+        # Another process may make the same steps at the same time, so only what is read under the lock counts.
+        old = self._read_version()
+        if old == SCHEMA_VERSION:
+            db.execute("ROLLBACK")
+            return old
+        # `executescript` would commit first, and so let go of the lock.
+        for statement in MIGRATIONS[old].split(";"):
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version = {old + 1}")
+        db.execute("COMMIT")
+        return old + 1
 
     # ------------------------------------------------------------ writing
 

@@ -82,6 +82,23 @@ def test_the_trials_of_an_older_database_take_remarks(store: Store) -> None:
     assert write_remarks(store.path, TrialRemarks("t0", ("better",), "", before)).revision == before + 1
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_two_processes_bring_a_database_up_to_date_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    path = made(tmp_path / "old.sqlite", version)
+
+    def let_another_one_in(*_: object) -> None:
+        monkeypatch.undo()
+        Store(path).open()
+
+    # It stands between reading the version and the first step.
+    monkeypatch.setattr("nnilite._store.writer.check_objects", let_another_one_in)
+    with contextlib.closing(Store(path)) as store:
+        store.open()
+        check_schema(store._use(), SCHEMA)
+
+
 # ---------------------------------------------------------------- a field that a later version adds
 
 FIELD = '    cost: Annotated[float | None, "of its attempts'
