@@ -17,7 +17,7 @@ from nnilite.errors import ServiceError
 from nnilite.records import JobState, Json
 from nnilite.services.slots import RENEWED_S, Claim, SlotTerms
 from nnilite_redis import _scripts as scripts
-from nnilite_redis._connection import REDIS_ERRORS, RedisAddress
+from nnilite_redis._connection import REDIS_ERRORS, SENSELESS, RedisAddress
 from nnilite_redis._keys import GROUP, KEPT_S, PoolKeys
 
 SETTLE_S = 6
@@ -120,10 +120,10 @@ class Pool:
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[None]:
-        """Turn the client's errors into sentences. Raises: ServiceError, ConfigError."""
+        """Turn errors of the client, and of reading its answers, into sentences. Raises: ServiceError, ConfigError."""
         try:
             yield
-        except REDIS_ERRORS as error:
+        except (*REDIS_ERRORS, *SENSELESS) as error:
             raise self.address.explained(error) from error
 
     async def _run(self, script: str, keys: Sequence[str], *words: str | int | bytes) -> Any:
@@ -146,13 +146,13 @@ class Pool:
                     pipe.hmget(self.keys.job(name), _JOB_FIELDS)
                     pipe.expire(self.keys.job(name), KEPT_S)
                 found = await pipe.execute()
-        return [_job(fields) if exists else None for fields, exists in zip(found[::2], found[1::2], strict=True)]
+            return [_job(fields) if exists else None for fields, exists in zip(found[::2], found[1::2], strict=True)]
 
     async def queues(self) -> dict[str, str]:
         """Return what the jobs of each queue require, as the JSON text that names the queue."""
         with self.asking():
             found = await self.client.hgetall(self.keys.queues)
-        return {name.decode(): wants.decode("utf-8", "replace") for name, wants in found.items()}
+            return {_text(name): _text(wants) for name, wants in found.items()}
 
     async def places(self) -> list[QueuePlace]:
         """Return the jobs that wait, the first one first."""
@@ -161,13 +161,14 @@ class Pool:
         if not names:
             return []
         found = await self._run(scripts.PLACES, [self.keys.queue(name) for name in names], _MOST_PLACES)
-        owners = {index: _find_experiment_of(queues[names[index - 1]]) for index, _, _ in found}
-        priorities = await self._read_priorities(set(owners.values()))
-        places = [
-            QueuePlace(job.decode(), names[index - 1], _entry(entry), priorities[owners[index]])
-            for index, entry, job in found
-        ]
-        return sorted(places, key=lambda place: place.order)
+        with self.asking():
+            owners = {index: _find_experiment_of(queues[names[index - 1]]) for index, _, _ in found}
+            priorities = await self._read_priorities(set(owners.values()))
+            places = [
+                QueuePlace(_text(job), names[index - 1], _entry(entry), priorities[owners[index]])
+                for index, entry, job in found
+            ]
+            return sorted(places, key=lambda place: place.order)
 
     async def _read_priorities(self, experiments: Collection[str]) -> dict[str, int]:
         wanted = list(experiments)
@@ -176,7 +177,7 @@ class Pool:
                 for experiment in wanted:
                     pipe.hget(self.keys.experiment(experiment), "priority")
                 found = await pipe.execute() if wanted else []
-        return {experiment: _whole(value) for experiment, value in zip(wanted, found, strict=True)}
+            return {experiment: _whole(value) for experiment, value in zip(wanted, found, strict=True)}
 
     async def set_terms(self, experiment: str, terms: SlotTerms, period_s: float) -> None:
         """Set how the experiment shares the pool. A slot is held for `period_s` after a beat of its worker."""
@@ -193,25 +194,27 @@ class Pool:
 
     async def shares(self) -> PoolShares:
         """Return who has the slots, and who waits for one."""
-        seconds, slots, claims = await self._run(scripts.SHARES, [self.keys.slots, self.keys.claims])
-        now_ms = int(seconds) * 1000
-        held = [_text(value).partition(" ") for value in slots[1::2]]
-        waiting = [
-            _claim(_text(job), _text(value), now_ms) for job, value in zip(claims[::2], claims[1::2], strict=True)
-        ]
-        return PoolShares([who for ends, _, who in held if int(ends) >= now_ms], [one for one in waiting if one])
+        with self.asking():
+            seconds, slots, claims = await self._run(scripts.SHARES, [self.keys.slots, self.keys.claims])
+            now_ms = int(seconds) * 1000
+            held = [value.partition(b" ") for value in slots[1::2]]
+            waiting = [
+                _claim(_text(job), _text(value), now_ms) for job, value in zip(claims[::2], claims[1::2], strict=True)
+            ]
+            holders = [_text(who) for ends, _, who in held if _whole(ends) >= now_ms]
+            return PoolShares(holders, [one for one in waiting if one])
 
     async def workers(self) -> list[WorkerRecord]:
         """Return all workers that reported within a day."""
         with self.asking():
-            ids = sorted(name.decode() for name in await self.client.smembers(self.keys.workers))
+            ids = sorted(_text(name) for name in await self.client.smembers(self.keys.workers))
             async with self.client.pipeline(transaction=False) as pipe:
                 pipe.time()
                 for worker in ids:
                     pipe.hmget(self.keys.worker(worker), ("beat", "facts", "at"))
                 (now_s, _), *found = await pipe.execute()
-        known = zip(ids, found, strict=True)
-        return [_worker(worker, fields, now_s) for worker, fields in known if fields[0]]
+            known = zip(ids, found, strict=True)
+            return [_worker(worker, fields, now_s) for worker, fields in known if fields[0]]
 
     async def fence(self, job: str, beat: str) -> bool:
         """Take a job from its worker, if there was no sign of life since that beat; return whether it is taken away."""
@@ -219,13 +222,15 @@ class Pool:
 
     async def cancel(self, job: str, report: Json) -> str:
         """Ask for a job's end; return the worker that has it. One that still waits gets this report at once."""
-        found = await self._run(scripts.CANCEL, [self.keys.job(job)], json.dumps(report), self.keys.queue_prefix)
-        return _text(found)
+        with self.asking():
+            words = (json.dumps(report), self.keys.queue_prefix)
+            return _text(await self._run(scripts.CANCEL, [self.keys.job(job)], *words))
 
     async def remove(self, job: str, experiment: str) -> str:
         """Free what a job holds; return the worker that has still to tidy up after it."""
         keys = [self.keys.job(job), self.keys.jobs(experiment)]
-        return _text(await self._run(scripts.REMOVE, keys, job, KEPT_S, self.keys.queue_prefix))
+        with self.asking():
+            return _text(await self._run(scripts.REMOVE, keys, job, KEPT_S, self.keys.queue_prefix))
 
     async def set_experiment(self, experiment: str, closed: bool) -> None:
         """Tell workers whether the experiment is at rest, so that they may tidy up after it."""
@@ -258,13 +263,14 @@ class Pool:
         """
         keys = [self.keys.slots, self.keys.claims, *(self.keys.queue(name) for name in queues)]
         words = (SETTLE_S, self.keys.job_prefix, self.keys.experiment_prefix, int(RENEWED_S * 1000), KEPT_S)
-        found = await self._run(scripts.TAKE, keys, worker, *words, *queues.values())
-        if found[0] == b"settling":
-            raise Settling(f"Redis at {self.address.title} has just started")
-        if found[0] != b"taken":
-            return None
-        _, job, task, queue_key, entry = found
-        return TakenJob(_text(job), _mapping(task), _text(queue_key), _text(entry))
+        with self.asking():
+            found = await self._run(scripts.TAKE, keys, worker, *words, *queues.values())
+            if found[0] == b"settling":
+                raise Settling(f"Redis at {self.address.title} has just started")
+            if found[0] != b"taken":
+                return None
+            _, job, task, queue_key, entry = found
+            return TakenJob(_text(job), _mapping(task), _text(queue_key), _text(entry))
 
     async def keep(self, taken: TakenJob) -> None:
         """Confirm that the job is on the worker's disk.
@@ -304,8 +310,8 @@ class Pool:
                 for experiment in experiments:
                     pipe.hgetall(self.keys.experiment(experiment))
                 found = (await pipe.execute())[4:]
-        facts_of = ({_text(name): _text(value) for name, value in one.items()} for one in found)
-        return dict(zip(experiments, facts_of, strict=True))
+            facts_of = ({_text(name): _text(value) for name, value in one.items()} for one in found)
+            return dict(zip(experiments, facts_of, strict=True))
 
     async def sync(self, worker: str, beat: str, reports: Sequence[tuple[str, str, Json]]) -> list[Synced]:
         """Send a worker's reports on its jobs, (job, experiment, report) each.
@@ -326,7 +332,7 @@ class Pool:
                     names = (*mine, keys.slots, keys.bell, keys.claims)
                     pipe.eval(scripts.SYNC, len(names), *names, *words, int(RENEWED_S * 1000))
                 found = await pipe.execute() if reports else []
-        return [_read_synced(answer) for answer in found]
+            return [_read_synced(answer) for answer in found]
 
     async def forget(self, job: str) -> None:
         """Confirm that all is tidied up after a job that its manager has removed."""

@@ -21,6 +21,8 @@ from nnilite.errors import ConfigError, JobRefused, NniliteError, Place, Service
 EXAMPLE = "rediss://redis.example.org:6379/0"
 REDIS_ERRORS: tuple[type[Exception], ...] = (e.RedisError, OSError)
 """The errors of a command that come from the server or the connection."""
+SENSELESS: tuple[type[Exception], ...] = (ValueError, TypeError, LookupError, AttributeError)
+"""What an answer of another shape than Redis gives leads to, in the client, too."""
 
 _ANSWER_S = 10.0
 _CONNECT_S = 5.0
@@ -83,9 +85,9 @@ class RedisAddress:
     async def check(self, client: aioredis.Redis) -> None:
         """Check that the server can be used. Raises: ConfigError: never as things are; ServiceError: not now."""
         try:
-            facts = await client.info("server")
+            facts = dict(await client.info("server"))
             await client.eval("return 1", 0)
-        except REDIS_ERRORS as error:
+        except (*REDIS_ERRORS, *SENSELESS) as error:
             raise self.explained(error) from error
         version = str(facts.get("redis_version", ""))
         if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < _OLDEST:
@@ -98,6 +100,8 @@ class RedisAddress:
     def explained(self, error: Exception) -> NniliteError:
         """Return the error of a command as a sentence with a cure."""
         text = str(error) or type(error).__name__
+        if isinstance(error, SENSELESS):
+            return ServiceError(f"Redis at {self.title} gives an answer that makes no sense: {text:.200}")
         if isinstance(error, e.NoPermissionError):
             return ServiceError(f"Redis at {self.title}: {_find_missing_rule(text, self._name())}")
         if isinstance(error, (e.AuthenticationError, e.AuthorizationError)) or "NOAUTH" in text:

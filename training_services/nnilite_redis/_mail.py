@@ -83,19 +83,17 @@ class Mailbox:
     async def _turn(self, streams: dict[Any, Any]) -> bool:
         """Wait for letters and deliver them to their handlers; return whether the bell was rung."""
         keys, client = self._pool.keys, self._pool.client
-        with self._pool.asking():
-            found = await client.xread(streams, count=_READ_AT_ONCE, block=_TURN_MS)
         rung = False
-        for name, entries in found or []:
-            if not entries:  # a stream that somebody has just put there has none
-                continue
-            if name.decode() == keys.bell:
-                streams[keys.bell] = entries[-1][0]
-                rung = True
-                continue
-            for _, fields in entries:
-                self._receive(fields)
-            with self._pool.asking():
+        with self._pool.asking():
+            for name, entries in await client.xread(streams, count=_READ_AT_ONCE, block=_TURN_MS) or []:
+                if not entries:  # a stream that somebody has just put there has none
+                    continue
+                if name.decode() == keys.bell:
+                    streams[keys.bell] = entries[-1][0]
+                    rung = True
+                    continue
+                for _, fields in entries:
+                    self._receive(fields)
                 await client.xdel(name, *(entry for entry, _ in entries))
         return rung
 
@@ -155,7 +153,7 @@ class Mailbox:
                 pipe.xadd(key, fields, maxlen=_MOST_LETTERS, approximate=True)
                 pipe.expire(key, _KEPT_S)
                 entry, _ = await pipe.execute()
-        return str(entry.decode())
+            return str(entry.decode())
 
     async def ask(self, party: str, letter: Letter, limit_s: float) -> Letter:
         """Send a letter and wait for its answer. Raises: ServiceError, also if there is none in time."""

@@ -1,0 +1,119 @@
+"""A Redis that answers anything, as one behind a broken proxy: each command gets an answer of some type, or an error."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from nnilite.errors import ConfigError, ServiceError
+from nnilite.services.slots import SlotTerms
+from nnilite_redis._api import Pool, TakenJob
+from nnilite_redis._connection import RedisAddress
+from nnilite_redis._mail import Letter, Mailbox
+
+_TRIES = 40
+
+
+def text(value: bytes) -> bytes:
+    return b"$%d\r\n%s\r\n" % (len(value), value)
+
+
+def array(*items: bytes) -> bytes:
+    return b"*%d\r\n" % len(items) + b"".join(items)
+
+
+_NUMBER, _NOTHING = b":5\r\n", b"$-1\r\n"
+ANSWERS = [
+    *(b"+OK\r\n", _NUMBER, b":-1\r\n", b":99999999999999999999999999\r\n", _NOTHING, b"*-1\r\n"),
+    *(
+        b"-ERR \xff\r\n",
+        b"-LOADING wait\r\n",
+        b"-BUSY\r\n",
+        b"-READONLY\r\n",
+        b"-MOVED 1 1.2.3.4:5\r\n",
+        b"-NOSCRIPT\r\n",
+    ),
+    *(b":abc\r\n", b"$abc\r\n", b"*abc\r\n", b"?\r\n"),
+    *map(text, (b"", b"abc", b"\xff\xfe")),
+    *(array(), array(_NUMBER), array(_NOTHING), array(text(b"a"), text(b"b")), array(text(b"\xff"), text(b"\xfe"))),
+    *(array(text(b"taken")), array(_NUMBER, _NUMBER, _NUMBER), array(array(_NUMBER, text(b"x"), text(b"y")))),
+    array(text(b"a"), array(array(text(b"1-0"), array(text(b"head"), text(b"[]"))))),
+    array(array(text(b"a"), array(array(text(b"1-0"), b"*-1\r\n")))),
+    array(array(array(array()))),
+]
+
+
+async def answer_anything(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        while line := await reader.readline():
+            words = []
+            for _ in range(int(line[1:])):
+                size = int((await reader.readline())[1:])
+                words.append((await reader.readexactly(size + 2))[:-2])
+            # The client names itself before the first command of a connection.
+            writer.write(b"+OK\r\n" if words[0] == b"CLIENT" else random.choice(ANSWERS))
+            await writer.drain()
+    writer.close()
+
+
+@contextlib.asynccontextmanager
+async def odd_pool() -> AsyncIterator[Pool]:
+    server = await asyncio.start_server(answer_anything, "127.0.0.1", 0)
+    pool = Pool(RedisAddress(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"), "p")
+    try:
+        yield pool
+    finally:
+        await pool.close()
+        server.close()
+
+
+async def no_answer(_: Letter) -> None:
+    return None
+
+
+def mail(pool: Pool) -> Mailbox:
+    return Mailbox(pool, "x", no_answer)
+
+
+CALLS: dict[str, Callable[[Pool], Awaitable[object]]] = {
+    "check": lambda pool: pool.check(),
+    "submit": lambda pool: pool.submit("j", "e", {}, "q", "{}"),
+    "jobs": lambda pool: pool.jobs(["a", "b"]),
+    "places": lambda pool: pool.places(),
+    "set_terms": lambda pool: pool.set_terms("e", SlotTerms(1, 0), 5.0),
+    "shares": lambda pool: pool.shares(),
+    "workers": lambda pool: pool.workers(),
+    "fence": lambda pool: pool.fence("j", "b"),
+    "cancel": lambda pool: pool.cancel("j", {}),
+    "remove": lambda pool: pool.remove("j", "e"),
+    "set_experiment": lambda pool: pool.set_experiment("e", True),
+    "forget_experiment": lambda pool: pool.forget_experiment("e"),
+    "take_job": lambda pool: pool.take_job("w", {"q": "e"}),
+    "keep": lambda pool: pool.keep(TakenJob("j", {}, "k", "1-0")),
+    "pending": lambda pool: pool.pending("w"),
+    "beat": lambda pool: pool.beat("w", "b", {}, ["e"]),
+    "sync": lambda pool: pool.sync("w", "b", [("j", "e", {})]),
+    "leave": lambda pool: pool.leave("w"),
+    "tell": lambda pool: mail(pool).tell("y", Letter({})),
+    "read letters": lambda pool: mail(pool)._turn({pool.keys.mail("x"): "0-0", pool.keys.bell: "0-0"}),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_answers_of_any_shape_are_told_as_trouble_of_redis(call: str) -> None:
+    random.seed(call)
+    async with odd_pool() as pool:
+        for _ in range(_TRIES):
+            with contextlib.suppress(ServiceError, ConfigError):
+                await CALLS[call](pool)
+
+
+async def test_an_answer_that_makes_no_sense_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "ANSWERS", [_NUMBER])
+    async with odd_pool() as pool:
+        with pytest.raises(ServiceError, match=r"^Redis at 127.0.0.1:\d+ gives an answer that makes no sense: "):
+            await pool.shares()
