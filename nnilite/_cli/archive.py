@@ -21,7 +21,7 @@ from typing import Any
 
 from nnilite._cli.long_work import Work
 from nnilite._cli.nnictl import warn
-from nnilite._experiments import registry
+from nnilite._experiments import recorded_starts, registry
 from nnilite._experiments.documents import read_document
 from nnilite._experiments.registry import RegistryEntry
 from nnilite.disk_room import DiskRoom
@@ -35,7 +35,7 @@ SAVED_CODE = "saved_code"
 """The folder into which `load` puts the code directory by default."""
 
 _FILES = {DATABASE, CONFIG}
-_REMARKS = "remarks.json"
+_OTHERS = {"remarks.json", recorded_starts.FILE_NAME}  # that an experiment may have
 _FOLDERS = {"log", "trials", "code", "checkpoint", "checkpoints", SAVED_CODE}
 _OF_A_MANAGER = {
     *("lock", "manager.json", "token", "callback", "keeper.pyz", "gpus.json", "fork-server.log", "stop-reserve"),
@@ -47,7 +47,7 @@ _OF_AN_ATTEMPT = {"spec.json", "job.json"}  # these have an attempt's token, and
 def is_kept(parts: tuple[str, ...]) -> bool:
     """Return whether a file at this path of an experiment's folder is saved and loaded. No other file ever is."""
     if len(parts) == 1:
-        return parts[0] in {*_FILES, _REMARKS}
+        return parts[0] in _FILES | _OTHERS
     return parts[0] in _FOLDERS and not _is_of_an_attempt(parts)
 
 

@@ -73,6 +73,17 @@ def test_a_saved_experiment_comes_back_elsewhere(saved: Path, tmp_path: Path) ->
     assert run(["trial", "ls", "abcd"]) == 0
 
 
+def test_what_ran_comes_back_with_it(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (whole / "provenance.json").write_text('{"starts": [{"time": 5.0, "commands": ["python3 train.py"]}]}')
+    assert run(["experiment", "save", "abcd", "-p", str(tmp_path / "a.zip")]) == 0
+    assert "left out" not in capsys.readouterr().err
+    assert run(["experiment", "delete", "abcd", "-y"]) == 0
+    assert load(tmp_path / "a.zip") == 0
+    capsys.readouterr()
+    assert run(["experiment", "provenance", "abcd"]) == 0
+    assert "python3 train.py" in capsys.readouterr().out
+
+
 def test_code_goes_where_it_is_wanted(saved: Path, tmp_path: Path) -> None:
     assert load(saved, "-c", str(tmp_path / "code here")) == 0
     assert (tmp_path / "code here" / "trial.py").read_text() == "print(1)"
