@@ -10,9 +10,9 @@ import signal
 import time
 
 from . import node_link
-from .first_node import checked_hello
+from .first_node import SENSELESS, checked_hello
 from .node_lines import NodeLines
-from .node_link import LinkBroken
+from .node_records import check_record
 from .node_run import BEAT_S, LOST_S
 from .rank_variables import Layout
 
@@ -166,7 +166,7 @@ class ElasticCrew:
         for number, message in self.lines.read():
             try:
                 self._handle_message(number, message)
-            except (LinkBroken, KeyError, TypeError, ValueError) as error:
+            except SENSELESS as error:
                 self._folder.add_to_log("a message of node {} cannot be read: {}".format(number, error))
                 self.lines.drop(number)
         self._count_silence(lived_s)
@@ -214,22 +214,24 @@ class ElasticCrew:
             if message.get("start") == self.start:
                 self._take_rest(message, member)
 
-    def _take(self, record: Dict[str, Any], member: _CrewNode) -> None:
+    def _take(self, told: Mapping[str, Any], member: _CrewNode) -> None:
         """Take how a process of a node is, of this start."""
-        if record.get("start") != self.start or record.get("node") != member.place:
+        if self._layout is None or told.get("start") != self.start or told.get("node") != member.place:
             return
-        known = self._records.state_of(int(record["rank"]))
+        record = check_record(told, self._layout, member.place)
+        known = self._records.state_of(record["rank"])
         self._records.take(record)
-        if record.get("state") != known:
+        if record["state"] != known:
             self._records.are_written = False
-            if record.get("state") == "FAILED":
-                self.judge(record, str(record.get("lines") or ""), member)
+            if record["state"] == "FAILED":
+                self.judge(record, record["lines"], member)
 
     def _take_rest(self, message: Mapping[str, Any], member: _CrewNode) -> None:
         """Take output of this start, and whether there is no more of it."""
-        if "output" in message:
+        if "output" in message and self._layout is not None:
             rank, offset, data = message["output"]
-            self._records.add_output(int(rank), int(offset), base64.b64decode(data))
+            rank = self._layout.check_rank(rank, member.place)
+            self._records.add_output(rank, int(offset), base64.b64decode(data))
         if message.get("done"):
             member.room_until = member.room_until or time.monotonic() + _ROOM_S
             late = time.monotonic() > member.room_until

@@ -15,7 +15,7 @@ from .agent_desk import AgentDesk
 from .launcher import explain
 from .node_lines import NodeLines
 from .node_link import LinkBroken
-from .node_records import NodeRecords
+from .node_records import NodeRecords, check_record
 from .node_run import BEAT_S, GATHER_S, LOST_S, Ended, NodeRun, find_interface
 from .rank_variables import Layout
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from .folder import Folder
 
 PART_S = 3.0
+SENSELESS = (LinkBroken, LookupError, TypeError, ValueError, AttributeError, OverflowError)
+"""The errors of reading a message of a node that does not say what nodes say."""
+_MOST_PROCESSES = 1000
 _ROOM_S = 60.0  # how long a full disk is waited for when all ranks have ended
 
 
@@ -157,7 +160,7 @@ class FirstNode(NodeRun):
             self._silent_s[node] = 0.0
             try:
                 self._handle_message(node, message)
-            except (LinkBroken, KeyError, TypeError, ValueError) as error:
+            except SENSELESS as error:
                 self.folder.add_to_log("a message of node {} cannot be read: {}".format(node, error))
                 self._lines.drop(node)
         self._desk.hear()
@@ -195,13 +198,17 @@ class FirstNode(NodeRun):
         """Take a message of a node, which has proven that it belongs to the trial."""
         if "hello" in message and node not in self._hello:
             self._hello[node] = checked_hello(message["hello"])
-        for record in message.get("ranks") or []:
+        # A launcher decides by itself which ranks run on which node.
+        place = None if self.is_launched else node
+        for told in message.get("ranks") or []:
+            record = check_record(told, self._layout or Layout([], 0), place)
             self._records.take(record)
-            if record.get("state") == "FAILED":
-                self._fail(record, str(record.get("lines") or ""), time.time() - float(record["age_s"]))
+            if record["state"] == "FAILED":
+                self._fail(record, record["lines"], time.time() - record["age_s"])
         if "output" in message:
             rank, offset, data = message["output"]
-            self._records.add_output(int(rank), int(offset), base64.b64decode(data))
+            rank = (self._layout or Layout([], 0)).check_rank(rank, place)
+            self._records.add_output(rank, int(offset), base64.b64decode(data))
         if "output_of_command" in message:
             number, offset, data = message["output_of_command"]
             self._desk.add_output(node, int(number), int(offset), base64.b64decode(data))
@@ -229,9 +236,12 @@ class FirstNode(NodeRun):
 def checked_hello(hello: Any) -> Dict[str, Any]:
     """Return what a node has said of itself. A program of another version says something else. Raises: LinkBroken."""
     try:
-        ports = [int(port) for port in hello["ports"]]
+        count = int(hello["processes"])
+        if not 0 <= count <= _MOST_PROCESSES:
+            raise ValueError("it has no usable number of processes")
+        ports = [int(port) for port in hello["ports"][:count]]
         # It stands in a script for elastic Horovod.
         host = re.sub(r"[^\w.:-]", "_", str(hello["host"]))[:255]
-        return {"host": host, "processes": int(hello["processes"]), "ports": ports}
-    except (KeyError, TypeError, ValueError) as error:
+        return {"host": host, "processes": count, "ports": ports}
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise LinkBroken("a node says nothing of use of itself") from error

@@ -15,14 +15,36 @@ from . import plain_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping, Set
+    from typing import Any, Dict, List, Mapping, Optional, Set
 
     from .folder import Folder
+    from .rank_variables import Layout
 
 _MOST_EARLIER = 2000
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # the trial may have put a pipe there
 _ONLY_TOLD = ("lines", "age_s")  # what a node tells of a rank, and is not kept
+_MOST_CHARS, _MOST_LINES_CHARS = 1000, 100_000
 _MORE_BYTES = 500  # by which the record of a rank may grow: its state, exit code, reason and time
+
+
+def check_record(told: Any, layout: Layout, node: Optional[int]) -> Dict[str, Any]:
+    """Return the record that a node sends of one of its ranks. Raises: KeyError, TypeError, ValueError.
+
+    A node may be under the control of a stranger, so its record has to be about a rank of its own, and only known
+    fields are taken from it. `node`: its place in the layout; None where the launcher decides which ranks run there.
+    """
+    if not isinstance(told, dict):
+        raise TypeError("a record has to be an object")
+    rank, code = layout.check_rank(told["rank"], node), told["exitCode"]
+    if not (code is None or (type(code) is int and abs(code) < 1 << 31)):
+        raise TypeError("it has no exit code")
+    record: Dict[str, Any] = {name: str(told[name])[:_MOST_CHARS] for name in ("host", "state", "reason")}
+    record.update(rank=rank, node=int(told["node"]), role="rank", reports=rank == 0, exitCode=code)
+    record.update({name: None if told[name] is None else float(told[name]) for name in ("started", "ended")})
+    record["log"] = "rank-{}.log".format(rank) if rank else None
+    if "start" in told:
+        record["start"] = int(told["start"])
+    return dict(record, lines=str(told.get("lines") or "")[-_MOST_LINES_CHARS:], age_s=float(told.get("age_s") or 0.0))
 
 
 class NodeRecords:
@@ -61,8 +83,8 @@ class NodeRecords:
         return self._elsewhere.get(rank, {}).get("state")
 
     def take(self, record: Dict[str, Any]) -> None:
-        """Take how a rank elsewhere is now, as its node says. Raises: KeyError, TypeError, ValueError."""
-        self._elsewhere[int(record["rank"])] = record
+        """Take how a rank elsewhere is now, as `check_record` returns it."""
+        self._elsewhere[record["rank"]] = record
 
     def lose(self, node: int) -> None:
         """Note that a node was lost with its ranks."""

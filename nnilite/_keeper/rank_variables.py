@@ -9,7 +9,9 @@ import json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping, Sequence
+    from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+_MOST_RANKS = 10_000
 
 
 class Layout:
@@ -27,6 +29,14 @@ class Layout:
     def node_of(self, rank: int) -> int:
         """Return the node on which a rank runs."""
         return max(node for node in range(len(self.nodes)) if self.first_rank(node) <= rank)
+
+    def check_rank(self, rank: object, node: Optional[int] = None) -> int:
+        """Return a rank that is one of this node; None: a launcher decides which it has. Raises: ValueError."""
+        first = 0 if node is None else self.first_rank(node)
+        end = _MOST_RANKS if node is None else self.first_rank(node + 1)
+        if type(rank) is int and first <= rank < end:
+            return rank
+        raise ValueError("{:.20} is none of its ranks, {} to {}".format(repr(rank), first, end - 1))
 
     def host_file(self) -> str:
         """Return the host file of mpirun and horovodrun."""

@@ -1,4 +1,4 @@
-"""A Redis that answers anything, as one behind a broken proxy: each command gets an answer of some type, or an error."""
+"""A Redis that answers anything, as behind a broken proxy: each command gets an answer of some type, or an error."""
 
 from __future__ import annotations
 
