@@ -16,7 +16,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from nnilite._search.outcomes import call_back
+from nnilite._search.outcomes import call_back, is_never_a_result
 from nnilite._search.result_values import (
     calls_of,
     is_json,
@@ -26,6 +26,7 @@ from nnilite._search.result_values import (
     shorten,
     wanted,
     warn_of,
+    warn_of_failure,
     warn_of_no_number,
 )
 from nnilite._search.search_result import SearchResult
@@ -33,7 +34,6 @@ from nnilite._states import CallKind, TrialState
 from nnilite.assessor import Assessor, AssessResult
 from nnilite.errors import Conflict, NoMoreTrialError, NotFound, TrialStopped
 from nnilite.tuner import Call, Tuner
-from nnilite.tuning.class_args import one_of
 from nnilite.tuning.objectives import front, gains, signs
 
 if TYPE_CHECKING:
@@ -98,8 +98,6 @@ class Search:
 
         optuna_words.refuse_in_search(tuner_args)
         check_search_arguments(tuner, optimize, assessor, storage, constraints, result_constraints)
-        if isinstance(optimize, str):
-            one_of("optimize", optimize, ("maximize", "minimize"))
         self._objectives = signs({"default": optimize} if isinstance(optimize, str) else optimize, "optimize")
         self._limits = ResultConstraints.parse(result_constraints)
         self._numbers = {*self._objectives, *self._limits.names}  # that count in results
@@ -129,6 +127,14 @@ class Search:
         goals = ", ".join(f"{'maximize' if sign > 0 else 'minimize'} {name}" for name, sign in self._objectives.items())
         where = f" in {self._journal.folder}" if self._journal is not None else ""
         return f"<Search by {type(self._tuner).__name__}: {goals}, {len(self._trials)} trials{where}>"
+
+    if not TYPE_CHECKING:  # type checkers know the attributes
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what is here for a name of another library. Raises: AttributeError."""
+            from nnilite._search import optuna_words
+
+            raise optuna_words.no_attribute("Search", self, name)
 
     def __getstate__(self) -> dict[str, Any]:
         # An installed tuner or assessor is not pickled: it is recreated, and learns what it knew.
@@ -211,8 +217,10 @@ class Search:
         """Have the next trial of this process get these parameters, in the place of the tuner's own.
 
         Several such points are tried in turn. The log says if they are not in the search space. With `on`, the
-        experiment begins with them.
+        experiment begins with them. Raises: Conflict if it is a list.
         """
+        if isinstance(parameters, (list, tuple)):
+            raise Conflict("enqueue takes one set of parameters, a dict: call it for each of them.")
         warn_of(self._plan.space, parameters)
         with self._lock:
             self._first.append(plain_value(parameters))
@@ -224,7 +232,7 @@ class Search:
         """
         value = read_metric(value, self._numbers)
         if gains(value, self._objectives) is None:
-            raise Conflict(f"the result {shorten(value)} {wanted(self._objectives)}.")
+            raise Conflict(f"the result {shorten(value)} {wanted(self._objectives, value)}.")
         warn_of(self._plan.space, parameters)
         with self._turn():
             trial = self._started(plain_value(parameters))
@@ -333,7 +341,9 @@ class Search:
             if state is TrialState.EARLY_STOPPED:
                 reason = reason or stop_reason
             if state is TrialState.SUCCEEDED and gains(value, self._objectives) is None:
-                state, reason = TrialState.FAILED, f"the result {shorten(value)} {wanted(self._objectives)}"
+                if value is not None and is_never_a_result(value, self._objectives):
+                    warn_of_failure(found.id, value, self._objectives)
+                state, reason = TrialState.FAILED, f"the result {shorten(value)} {wanted(self._objectives, value)}"
             if self._journal is not None and not is_json(value):
                 value = None
             ended = replace(found, value=value, state=state, reason=reason, ended=time.time())
@@ -424,12 +434,10 @@ class Search:
         from nnilite._search import optuna_words
         from nnilite._search.loop import Bounds, Loop
         from nnilite._search.progress import SearchProgress
+        from nnilite._search.search_arguments import check_run_arguments
 
         optuna_words.refuse_in_run(others)
-
-        numbers = [number for number in (trials, concurrency, total) if number is not None]
-        if any(number < 1 for number in numbers):
-            raise Conflict(f"trials, concurrency and total must be at least 1, not {' and '.join(map(str, numbers))}.")
+        check_run_arguments({"trials": trials, "concurrency": concurrency, "total": total}, callbacks)
         if on is not None and on != "inline":
             if processes:
                 raise Conflict("processes=True is for a search in this program; leave it out with `on`.")

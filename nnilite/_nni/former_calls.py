@@ -67,6 +67,8 @@ def _make_config(given: Any) -> ExperimentConfig | None:
     if given is None or hasattr(given, "checked"):
         config: ExperimentConfig | None = given
         return config
+    if isinstance(given, str) and given.endswith((".yaml", ".yml")):
+        raise TypeError(f"Experiment takes no path; write Experiment(ExperimentConfig.load({given!r}))")
     if isinstance(given, (str, list, tuple)) and all(isinstance(one, str) for one in given):
         return ExperimentConfig(given if isinstance(given, str) else list(given))
     if isinstance(given, (ServiceConfig, list, tuple)):

@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, cast
 
+from nnilite._plugins.names_elsewhere import find_meant
 from nnilite.errors import PluginError
 
 if TYPE_CHECKING:
@@ -274,7 +275,15 @@ def _unknown(group: str, name: str) -> str:
     why = explain_missing(group, name)
     if why:
         return f"there is no {_WORD[group]} {name!r}: {why}. Installed: {', '.join(known) or 'none'}."
-    close = difflib.get_close_matches(name.lower(), [n.lower() for n in known], n=1)
+    meant = find_meant(_WORD[group], name)
+    if meant is not None and meant[0] != _WORD[group]:
+        kind, own_name = meant
+        return (
+            f"there is no {_WORD[group]} {name!r}; {own_name} is a{'n' if kind == 'assessor' else ''} {kind}: "
+            f"name it as {kind}. Installed: {', '.join(known) or 'none'}."
+        )
+    close = [meant[1].lower()] if meant is not None and meant[1] in known else []
+    close = close or difflib.get_close_matches(name.lower(), [n.lower() for n in known], n=1)
     close = close or [n.lower() for n in known if n.lower().startswith(name.lower())][:1]
     hint = f"; did you mean {_found(group)[close[0]].name!r}?" if close else "."
     own = "" if close or group not in (TUNERS, ASSESSORS) else " One of your own is named by className."

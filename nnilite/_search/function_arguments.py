@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from types import CodeType, FunctionType
 from typing import Any
 
 from nnilite.errors import Conflict
+
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def unwrap(function: Callable[..., Any]) -> Any:
@@ -42,9 +44,28 @@ class NotAFunction(Conflict):
     """What is to be called cannot be."""
 
 
-def takes_report(function: Any) -> bool:
-    """Return whether the function takes `report`, too. Raises: NotAFunction, with what would be right."""
+def takes_report(function: Any, searched: Container[object] = ()) -> bool:
+    """Return whether the function takes `report`, too. `searched` has the names of the parameters that are searched.
+
+    Raises: NotAFunction, with what would be right.
+    """
+    _refuse_single_parameters(function, searched)
     return count_arguments(function) >= 2
+
+
+def _refuse_single_parameters(function: Any, searched: Container[object]) -> None:
+    """Refuse a function that takes each parameter by itself: all come as one dict."""
+    try:
+        taken = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return
+    needed = [one.name for one in taken if one.default is one.empty and one.kind in _BY_NAME and one.name != "report"]
+    none_by_place = bool(taken) and all(one.kind in (one.KEYWORD_ONLY, one.VAR_KEYWORD) for one in taken)
+    if none_by_place or any(name in searched for name in needed[1:]):
+        raise NotAFunction(
+            f"{name_of(function)}{inspect.signature(function)} takes the parameters one by one, but they come as one "
+            f"dict: give lambda parameters: {name_of(function)}(**parameters)."
+        )
 
 
 def count_arguments(function: Any) -> int:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 
 from nnilite._sdk import attribute_setting
 from nnilite._search.function_arguments import takes_report
-from nnilite._search.outcomes import ObjectiveFailed, TimeUp, TrialOutcome, describe_exception, is_never_a_result
+from nnilite._search.outcomes import (
+    ObjectiveFailed,
+    TimeUp,
+    TrialOutcome,
+    cure_of,
+    describe_exception,
+    is_never_a_result,
+)
 from nnilite.errors import NniliteError, NoMoreTrialError, TrialStopped
 from nnilite.records import Json, Trial, TrialState
 
@@ -47,7 +54,7 @@ class Loop:
     ) -> None:
         self._search = search
         self._objective = objective
-        self._takes_report = takes_report(objective)
+        self._takes_report = takes_report(objective, search._plan.space)
         self._left = bounds.trials
         self._total = bounds.total
         self._exhausted = False
@@ -235,5 +242,5 @@ class Loop:
         if times + 1 >= SAME_FAULT_LIMIT or (self._left <= 0 and times + 1 == len(self._search.result().trials)):
             self._left = 0
             raise NniliteError(
-                f"the first {times + 1} trials all failed with the same error: {trial.reason}"
+                f"the first {times + 1} trials all failed with the same error: {trial.reason}{cure_of(trial.reason)}"
             ) from outcome.error

@@ -1,4 +1,4 @@
-"""The words of optuna's users, and the words here."""
+"""The words of users of optuna, Ray Tune, hyperopt and scikit-learn, and the words here."""
 
 from __future__ import annotations
 
@@ -8,25 +8,70 @@ _OF_SEARCH = {
     "direction": "optimize='minimize'",
     "directions": "optimize={'loss': 'minimize', 'size': 'minimize'}",
     "sampler": "tuner='TPE'",
+    "search_alg": "tuner='TPE'",
     "pruner": "assessor='Medianstop'",
+    "scheduler": "assessor='Medianstop', or tuner='ASHA'",
     "study_name": "storage='searches/NAME', whose last part is the name",
     "load_if_exists": "storage='searches/NAME' alone, which continues a search that is there",
     "goal": "optimize='minimize'",
     "mode": "optimize='minimize'",
+    "random_state": "seed=",
+    "points_to_evaluate": "search.enqueue(parameters) for each of them",
+    "n_trials": "trials= in `Search.run`",
+    "num_samples": "trials= in `Search.run`",
+    "max_evals": "trials= in `Search.run`",
 }
 _OF_RUN = {
     "n_trials": "trials=",
+    "num_samples": "trials=",
+    "max_evals": "trials=",
     "n_jobs": "concurrency=",
+    "max_concurrent_trials": "concurrency=",
     "timeout": "timeout_s=",
+    "time_budget_s": "timeout_s=",
     "show_progress_bar": "progress=True",
+    "verbose": "progress=True",
     "catch": "nothing: an exception fails its trial, and the search continues",
     "gc_after_trial": "nothing",
     "func": "the function as first argument",
+    "resume": "storage='searches/NAME' in `Search`, which continues a search that is there",
+    "goal": "a callback that calls search.stop() once a result is good enough",
+}
+_IN_SEARCH = ("tuner", "optimize", "seed", "assessor", "storage", "constraints", "result_constraints", "direction")
+
+_ATTRIBUTES = {
+    "Search": {
+        "optimize": "run(function, trials=...)",
+        "fit": "run(function, trials=...)",
+        "best": "result().best",
+        "best_params": "result().best.parameters",
+        "best_value": "result().best.value",
+        "best_trial": "result().best",
+        "best_trials": "result().front",
+        "trials": "result().trials",
+        "get_trials": "result().trials",
+        "trials_dataframe": "result().to_dataframe()",
+        "enqueue_trial": "enqueue(parameters)",
+        "save": "Search(space, storage='searches/NAME')",
+    },
+    "SearchResult": {
+        "best_params": "best.parameters",
+        "best_config": "best.parameters",
+        "best_value": "best.value",
+        "best_trial": "best",
+        "best_result": "best",
+        "get_best_result": "best",
+        "best_trials": "front",
+        "trials_dataframe": "to_dataframe()",
+        "get_dataframe": "to_dataframe()",
+        "to_csv": "to_dataframe().to_csv(path)",
+        "importance": "nnilite.plot.importance(result)",
+    },
 }
 
 
 def refuse_in_search(given: Iterable[str]) -> None:
-    """Check the names of arguments of `Search`. Raises: TypeError with the word here for one of optuna's."""
+    """Check the names of arguments of `Search`. Raises: TypeError with the word here for one of another library."""
     _refuse("Search", given, _OF_SEARCH, known=False)
 
 
@@ -35,9 +80,18 @@ def refuse_in_run(given: Iterable[str]) -> None:
     _refuse("Search.run", given, _OF_RUN, known=True)
 
 
+def no_attribute(kind: str, of: object, name: str) -> AttributeError:
+    """Return the error of an attribute that an object of that class does not have, with the word here."""
+    meant = _ATTRIBUTES[kind].get(name)
+    said = f"{kind!r} object has no attribute {name!r}" + (f"; write {meant}" if meant else "")
+    return AttributeError(said, name=name, obj=of)  # with these Python adds the nearest name
+
+
 def _refuse(where: str, given: Iterable[str], words: dict[str, str], *, known: bool) -> None:
     for name in given:
         if name in words:
             raise TypeError(f"{where} has no argument {name!r}; write {words[name]}.")
+        if known and name in _IN_SEARCH:
+            raise TypeError(f"{where} has no argument {name!r}; give it to `Search`.")
         if known:
             raise TypeError(f"{where} has no argument {name!r}.")

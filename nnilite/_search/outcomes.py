@@ -69,6 +69,21 @@ def describe_exception(error: BaseException) -> str:
     return str(error) if isinstance(error, ObjectiveFailed) else f"{type(error).__name__}: {error}"
 
 
+_CURES = (
+    ("'dict' object has no attribute 'suggest_", "the search space is given to Search, and the function gets a dict"),
+    ("'dict' object has no attribute", "the function gets the parameters as a dict: write parameters['name']"),
+    ("TrialPruned", "to end a trial early, raise nnilite.search.TrialStopped"),
+    ("_take_report() ", "call report(value) alone: reports are counted, so there is no step"),
+    (".report() ", "call report(value) alone: reports are counted, so there is no step"),
+)
+
+
+def cure_of(reason: str) -> str:
+    """Return what to write, for an error that functions for other libraries raise here; "" for any other error."""
+    cures = [cure for text, cure in _CURES if text in reason]
+    return f"; {cures[0]}" if cures else ""
+
+
 def call_back(callbacks: Iterable[Callable[[Any, Trial], object]], caller: object, trial: Trial) -> None:
     """Call the user's callbacks with a trial that has ended. Raises: NniliteError if one of them raises."""
     for callback in callbacks:

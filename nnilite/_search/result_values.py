@@ -58,6 +58,14 @@ def warn_of(space: Mapping[str, Any], parameters: Json) -> None:
         logging.getLogger("nnilite.search").warning("parameters that are not in the search space: %s", odd)
 
 
+def warn_of_failure(trial: str, value: Json, objectives: Iterable[str]) -> None:
+    """Log that a trial has failed since its value has the wrong form: `tell` does not raise then."""
+    import logging
+
+    log = logging.getLogger("nnilite.search")
+    log.warning("trial %s failed: the result %s %s", trial, shorten(value), wanted(objectives, value))
+
+
 def shorten(value: Json) -> str:
     """Return a value for people, cut to a line."""
     try:
@@ -67,11 +75,18 @@ def shorten(value: Json) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def wanted(objectives: Iterable[str]) -> str:
+def wanted(objectives: Iterable[str], value: Json) -> str:
+    """Return what a result should be, and how to make one of this value."""
     names = list(objectives)
     if names == ["default"]:
-        return "is neither a finite number nor a dict with one under 'default'"
-    return f"is not a dict with finite numbers under {', '.join(names)}"
+        said = "is neither a finite number nor a dict with one under 'default'"
+        numbers = [name for name in value if scalar(value, name) is not None] if isinstance(value, dict) else []
+        cure = f"; return the number alone, or give Search optimize={{{numbers[0]!r}: 'minimize'}}" if numbers else ""
+        return said + cure
+    said = f"is not a dict with finite numbers under {', '.join(names)}"
+    if isinstance(value, (list, tuple)) and len(value) == len(names):
+        return said + "; return {" + ", ".join(f"{name!r}: ..." for name in names) + "}"
+    return said
 
 
 def calls_of(trial: Trial, reported: Sequence[Json]) -> list[Call]:

@@ -1,13 +1,14 @@
-"""Checks the arguments of `Search` by their types: a sentence says what to write."""
+"""Checks the arguments of `Search` and of its `run` by their types: a sentence says what to write."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 from nnilite.assessor import Assessor
-from nnilite.errors import ConfigError
+from nnilite.errors import ConfigError, Conflict
 from nnilite.tuner import Tuner
 
 
@@ -22,6 +23,10 @@ def check_search_arguments(
             f"optimize: must be 'maximize', 'minimize' or, for several objectives, a dict such as "
             f"{{'accuracy': 'maximize', 'size': 'minimize'}}, not {optimize!r:.100}"
         )
+    if isinstance(optimize, str) and optimize not in ("maximize", "minimize"):
+        meant = [word for word in ("maximize", "minimize") if optimize.lower()[:3] == word[:3]]
+        hint = f"; did you mean {meant[0]!r}?" if meant else ""
+        raise ConfigError(f"optimize: must be 'maximize' or 'minimize', not {optimize!r:.100}{hint}")
     if not isinstance(storage, (str, os.PathLike, type(None))) or isinstance(os.fspath(storage or ""), bytes):
         raise ConfigError(f"storage: must be the path of a folder, such as 'searches/first', not {storage!r:.100}")
     for word, texts in (("constraints", constraints), ("result_constraints", result_constraints)):
@@ -31,6 +36,18 @@ def check_search_arguments(
             raise ConfigError(f"{word}: must be a list of texts, such as ['x + y <= 1'], not {texts!r:.100}")
         if not all(isinstance(text, str) for text in (texts if isinstance(texts, (list, tuple)) else ())):
             raise ConfigError(f"{word}: each must be a text, such as 'x + y <= 1'; it is {texts!r:.100}")
+
+
+def check_run_arguments(counts: Mapping[str, Any], callbacks: Any) -> None:
+    """Check arguments of `Search.run`. Raises: Conflict."""
+    for name, count in counts.items():
+        if count is not None and not isinstance(count, Real):
+            raise Conflict(f"{name} must be a whole number, not {count!r:.100}.")
+    numbers = [count for count in counts.values() if count is not None]
+    if any(number < 1 for number in numbers):
+        raise Conflict(f"trials, concurrency and total must be at least 1, not {' and '.join(map(str, numbers))}.")
+    if callable(callbacks):
+        raise Conflict("callbacks must be a list: write callbacks=[...] around the function.")
 
 
 def _check_algorithm(word: str, given: Any, kind: type, example: str) -> None:

@@ -48,6 +48,17 @@ class SearchResult:
     def __bool__(self) -> bool:
         return True  # a result without trials is one, too
 
+    def __getitem__(self, index: int) -> Trial:
+        return self.trials[index]
+
+    if not TYPE_CHECKING:  # type checkers know the attributes
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what is here for a name of another library. Raises: AttributeError."""
+            from nnilite._search import optuna_words
+
+            raise optuna_words.no_attribute("SearchResult", self, name)
+
     @property
     def reason(self) -> str:
         """Why there is no best trial; "" if there is one."""

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from nnilite._plugins import lookup
+from nnilite._plugins.names_elsewhere import find_meant
 from nnilite.config._fields import did_you_mean, normalize_name
 from nnilite.config._source import ConfigSource
 from nnilite.config._v1_leftovers import Leftovers, find_wrong_shape, list_leaves
@@ -271,6 +272,9 @@ def _unknown(platform: str, known: Iterable[str]) -> str:
     if platform.lower() in NO_MORE:
         return NO_MORE[platform.lower()]
     why = lookup.explain_missing(lookup.SERVICES, platform)
+    elsewhere = find_meant("training service", platform)
+    if elsewhere is not None:
+        return f"there is no {platform!r}; did you mean {elsewhere[1]}?"
     meant = did_you_mean(platform, known).replace("the fields here", "the platforms")
     return f"there is no {platform!r}" + (f": {why}" if why else meant)
 

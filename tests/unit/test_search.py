@@ -185,7 +185,7 @@ def test_a_table_without_pandas_names_the_extra(monkeypatch):
 def test_wrong_arguments_get_a_sentence():
     with pytest.raises(PluginError, match="did you mean 'Random'"):
         Search(SPACE, tuner="Randm")
-    with pytest.raises(ConfigError, match="must be one of 'maximize', 'minimize', not 'max'"):
+    with pytest.raises(ConfigError, match="not 'max'; did you mean 'maximize'"):
         Search(SPACE, optimize="max")
     with pytest.raises(ConfigError, match="did you mean tpe_args"):
         Search(SPACE, tuner="TPE", tpe_arg={})
