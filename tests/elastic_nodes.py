@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from keeper_bench import Bench, running, until
+from keeper_bench import LIMIT_S, Bench, running, until
 from waiting import pause
 
 STAY = (
@@ -59,7 +59,7 @@ class ElasticNodes:
     def first(self) -> Bench:
         return self.benches[0]
 
-    def wait_for(self, start: int, ranks: int, limit_s: float = 40) -> list[int]:
+    def wait_for(self, start: int, ranks: int, limit_s: float = LIMIT_S) -> list[int]:
         """Wait for a start of so many ranks, no more and no fewer; their processes."""
         until(lambda: len(list(self.up.glob(f"{start}-*"))) == ranks, limit_s)
         files = [self.up / f"{start}-{rank}" for rank in range(ranks)]
@@ -97,4 +97,4 @@ class ElasticNodes:
 
     def check_nothing_runs(self) -> None:
         pids = [int(file.read_text() or 0) for file in self.up.glob("*-*")]
-        until(lambda: not any(map(running, pids)), 30)
+        until(lambda: not any(map(running, pids)))

@@ -39,6 +39,8 @@ from pythons import python_of
 HOSTILE = 'it\'s a "trial" $HOME\n`id` \\ ü'
 TOKEN = "the token of this trial"
 JOB = "nni-exp-Xy12z-0"
+LIMIT_S = 100.0
+"""For a keeper to end, on a machine where many programs run."""
 
 
 def pythons() -> list[str]:
@@ -61,6 +63,13 @@ def zipapp() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="keeper-bench-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return build(folder / "keeper.pyz", with_storage=True, with_nodes=True)
+
+
+def once_cut(cap_bytes: int) -> str:
+    """Return a shell command that waits until the shell's output, which was over the cap, has been cut."""
+    # In the middle of a cut the file has its beginning alone, which is half the cap.
+    size = "$(stat -Lc %s /proc/$$/fd/1)"
+    return f"until size={size}; [ $size -gt {cap_bytes // 2} ] && [ $size -le {cap_bytes} ]; do sleep 0.05; done"
 
 
 def running(pid: int) -> bool:
@@ -278,11 +287,11 @@ class Bench:
 
     def run(self, command: str, **more: Any) -> int:
         """Run the command to its end; the keeper's exit code."""
-        return self.start(command, **more).wait(30)
+        return self.start(command, **more).wait(LIMIT_S)
 
     def deliver(self) -> int:
         """Deliver what a dead keeper has left; that keeper's exit code."""
-        return self.keeper("deliver", str(self.folder), str(self.spec_file)).wait(30)
+        return self.keeper("deliver", str(self.folder), str(self.spec_file)).wait(LIMIT_S)
 
     def inner(self, name: str) -> Any:
         """A JSON file of `.nni`; None if it is not there."""

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from keeper_bench import Bench, Callback, running, until
+from keeper_bench import Bench, Callback, once_cut, running, until
 from nnilite._keeper.folder import is_gone
 from nnilite.records import Exited
 
@@ -47,7 +47,8 @@ def test_too_large_a_batch_is_sent_in_parts(tmp_path):
 
 def test_more_metrics_than_a_batch_holds_arrive_in_order(tmp_path):
     with Bench(tmp_path) as bench:
-        bench.run('seq 20000 | sed "s/^/intermediate /" >> "$NNILITE_METRICS"')
+        # At once: what comes bit by bit on a busy machine is sent so.
+        bench.run('seq 20000 | sed "s/^/intermediate /" > all; mv all "$NNILITE_METRICS"')
         assert bench.callback.values == list(range(1, 20001))
         assert bench.callback.requests < 12
 
@@ -153,13 +154,12 @@ def test_files_that_cannot_be_looked_at_are_not_taken_for_deleted(tmp_path):
 
 def test_a_trial_that_hears_nothing_of_its_manager_is_ended_after_its_time(tmp_path):
     with Bench(tmp_path) as bench:
-        bench.callback.script = ["ok"] * 3
-        bench.start("echo up; sleep 100", orphan_s=0.8, heartbeat_s=0.1, linger_s=0.1)
-        until(lambda: bench.callback.requests > 12)  # as long as there is an answer it goes on
+        bench.start("echo up; sleep 100", orphan_s=5, heartbeat_s=0.4, linger_s=0.1)
+        until(lambda: bench.callback.requests > 14)  # as long as there is an answer it goes on
         assert bench.inner("exit") is None
         bench.callback.script = ["forever 500"]
         until(lambda: bench.inner("exit"))
-        assert bench.inner("exit")["message"] == "its manager was silent for 0.8 s"
+        assert bench.inner("exit")["message"] == "its manager was silent for 5 s"
 
 
 def test_heartbeats_come_while_nothing_happens(tmp_path):
@@ -210,7 +210,8 @@ def test_output_arrives_while_the_trial_runs(tmp_path):
 
 def test_output_over_the_cap_keeps_its_head_and_its_tail(tmp_path):
     with Bench(tmp_path) as bench:
-        command = "seq 300000; sleep 0.3; seq 300000; sleep 1; echo the end"
+        # What is printed at the very moment of a cut may be lost: `nnilite._keeper.output` says so.
+        command = f"seq 300000; {once_cut(100_000)}; seq 300000; {once_cut(100_000)}; echo the end"
         bench.run(command, max_output_bytes=100_000, send_output=True)
         text = (bench.folder / "trial.stdout").read_bytes()
         assert len(text) <= 100_000

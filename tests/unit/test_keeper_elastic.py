@@ -11,10 +11,10 @@ import subprocess
 import pytest
 
 from elastic_nodes import STAY, ElasticNodes
-from keeper_bench import until
+from keeper_bench import LIMIT_S, until
 from waiting import pause
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_a_trial_goes_on_with_fewer_nodes_and_grows_again(nodes):
     nodes.keepers[1].terminate()
     nodes.wait_for(2, 1)
     nodes.let_end()
-    assert first.wait(30) == 0
+    assert first.wait(LIMIT_S) == 0
     lines = nodes.first.text("stdout").splitlines()
     assert lines == ["start 0: 0/2 on 0 of 2", "start 1: 0/3 on 0 of 3", "start 2: 0/1 on 0 of 1"]
     nodes.check_nothing_runs()
@@ -46,7 +46,7 @@ def test_each_start_of_each_rank_has_a_record_and_its_output(nodes):
     nodes.add(STAY)
     nodes.wait_for(1, 3)
     nodes.let_end()
-    assert first.wait(30) == 0
+    assert first.wait(LIMIT_S) == 0
     shown = [(one["start"], one["rank"], one["node"], one["state"]) for one in nodes.roles()]
     assert shown == [
         (0, 0, 0, "CANCELED"),
@@ -71,7 +71,7 @@ def test_the_file_of_hosts_and_the_script_that_lists_them_follow_the_nodes(nodes
     assert subprocess.check_output(["/bin/sh", "-c", script], text=True) == f"{host}:1\n"
     assert (inner / "hosts").read_text() == f"{host} slots=1\n"
     nodes.let_end()
-    assert first.wait(30) == 0
+    assert first.wait(LIMIT_S) == 0
 
 
 def test_a_killed_process_lets_all_start_again_on_the_same_nodes(nodes):
@@ -81,14 +81,14 @@ def test_a_killed_process_lets_all_start_again_on_the_same_nodes(nodes):
     os.kill(pids[1], signal.SIGKILL)
     nodes.wait_for(1, 2)
     nodes.let_end()
-    assert first.wait(30) == 0
+    assert first.wait(LIMIT_S) == 0
     assert [one["state"] for one in nodes.roles()] == ["CANCELED", "FAILED", "SUCCEEDED", "SUCCEEDED"]
 
 
 def test_a_process_that_fails_by_itself_ends_the_trial(nodes):
     first = nodes.add('[ $RANK = 1 ] || exec sleep 60; echo "no such file"; exit 9')
     nodes.add('[ $RANK = 1 ] || exec sleep 60; echo "no such file"; exit 9')
-    assert first.wait(30) == 9
+    assert first.wait(LIMIT_S) == 9
     [end] = nodes.first.callback.exits
     assert end.message == f"rank 1 on {os.uname().nodename}: exit code 9\nno such file"
 
@@ -104,7 +104,7 @@ def test_those_that_fail_since_a_node_is_lost_do_not_end_the_trial(nodes):
     (nodes.up / "lost").touch()
     nodes.wait_for(1, 1)
     nodes.let_end()
-    assert first.wait(30) == 0
+    assert first.wait(LIMIT_S) == 0
 
 
 def test_a_trial_with_fewer_nodes_than_it_needs_is_lost(tmp_path):
@@ -113,7 +113,7 @@ def test_a_trial_with_fewer_nodes_than_it_needs_is_lost(tmp_path):
         other = nodes.add(STAY)
         nodes.wait_for(0, 2)
         other.terminate()
-        first.wait(30)
+        first.wait(LIMIT_S)
         [end] = nodes.first.callback.exits
         host = os.uname().nodename
         assert end.message == f"node 1 ({host}) it was taken away (SIGTERM): 1 of at least 2 nodes left"
@@ -129,8 +129,8 @@ def test_a_cancellation_reaches_all_nodes_and_those_that_wait_for_a_part(nodes):
     log = nodes.first.folder / ".nni" / "keeper.log"
     until(lambda: log.exists() and "has come, as number 2" in log.read_text())
     first.terminate()
-    assert first.wait(30) == 143
-    assert [keeper.wait(30) for keeper in (nodes.keepers[1], third)] == [0, 0]
+    assert first.wait(LIMIT_S) == 143
+    assert [keeper.wait(LIMIT_S) for keeper in (nodes.keepers[1], third)] == [0, 0]
     assert nodes.first.callback.exits[0].cause == "interrupted"
     nodes.check_nothing_runs()
 
@@ -205,7 +205,7 @@ def test_with_the_launcher_none_what_runs_continues_and_the_script_follows_the_n
         second.terminate()
         until(lambda: lists(2), 30)
         nodes.let_end()
-        assert (first.wait(30), nodes.keepers[2].wait(30)) == (0, 0)
+        assert (first.wait(LIMIT_S), nodes.keepers[2].wait(LIMIT_S)) == (0, 0)
         shown = [(one["rank"], one["state"]) for one in nodes.roles()]
         assert shown == [(0, "SUCCEEDED"), (2, "LOST"), (4, "SUCCEEDED")]
 
@@ -220,5 +220,5 @@ def test_a_trial_that_has_reported_its_final_result_does_not_start_again_for_a_n
     nodes.add(command)
     pause(20, "the nodes would make room for another one at the next report")
     nodes.let_end()
-    assert first.wait(30) == 0
+    assert first.wait(LIMIT_S) == 0
     assert nodes.first.text("stdout").splitlines() == ["start 0: 0/2 on 0 of 2"]

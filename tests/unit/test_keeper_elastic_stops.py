@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elastic_nodes import STAY, ElasticNodes
-from keeper_bench import until
+from keeper_bench import LIMIT_S, until
 
 pytestmark = [pytest.mark.process, pytest.mark.long, pytest.mark.timeout(240)]
 
@@ -15,12 +15,12 @@ def test_a_first_node_that_was_stopped_for_too_long_starts_again_alone_and_grows
         first, other = nodes.add(STAY), nodes.add(STAY)
         nodes.wait_for(0, 2)
         nodes.stop_for(0, 90)
-        assert other.wait(20) == 4
+        assert other.wait(LIMIT_S) == 4
         nodes.wait_for(1, 1)
         nodes.add(STAY)
         nodes.wait_for(2, 2, 60)
         nodes.let_end()
-        assert first.wait(30) == 0
+        assert first.wait(LIMIT_S) == 0
         nodes.check_nothing_runs()
         until(lambda: [one["state"] for one in nodes.roles()][-2:] == ["SUCCEEDED", "SUCCEEDED"])
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import processes
-from keeper_bench import Bench, running, until
+from keeper_bench import LIMIT_S, Bench, running, until
 from mpi_sum import SUM, library
 from nnilite._keeper.folder import Folder
 from nnilite._keeper.launch_agent import split_words
@@ -44,7 +44,7 @@ def test_mpirun_starts_the_ranks_on_both_nodes_with_the_variables_of_each(nodes)
     first, other = nodes.start(
         f'{SHOW} "$NNILITE_JOB" $OMPI_COMM_WORLD_RANK; echo intermediate $RANK >> "$NNILITE_METRICS"'
     )
-    assert (first.wait(30), other.wait(30)) == (0, 0)
+    assert (first.wait(LIMIT_S), other.wait(LIMIT_S)) == (0, 0)
 
     assert nodes.first.text("stdout") == f"0/4 0/2 0 0 127.0.0.1 {nodes.job} 0\n"
     assert nodes.log(3) == f"3/4 1/2 1 1 127.0.0.1 {nodes.job} 3\n"
@@ -69,10 +69,12 @@ def is_node(pid: int, folder: str = "") -> bool:
 
 
 def test_a_rank_that_fails_under_mpirun_gives_the_others_their_grace_and_is_the_reason(nodes):
-    stays = "trap 'sleep 2; echo saved; exit 3' TERM; while :; do sleep 0.1; done"
-    first, other = nodes.start(f'{UP}[ $RANK = 3 ] || {{ {stays}; }}; {WAIT_FOR_ALL}echo "out of memory" >&2; exit 9')
-    assert first.wait(40) == 9
-    other.wait(20)
+    stays = f"trap 'sleep 2; echo saved; exit 3' TERM; {UP}while :; do sleep 0.1; done"
+    first, other = nodes.start(
+        f'[ $RANK = 3 ] || {{ {stays}; }}; {UP}{WAIT_FOR_ALL}echo "out of memory" >&2; exit 9', grace_s=30
+    )
+    assert first.wait(LIMIT_S) == 9
+    other.wait(LIMIT_S)
     [end] = nodes.first.callback.exits
     assert end.message == f"rank 3 on {os.uname().nodename}: exit code 9\nout of memory"
     assert (end.code, end.cause) == (9, "")
@@ -92,8 +94,8 @@ def test_the_rank_that_has_failed_first_is_the_reason_even_if_it_is_heard_of_lat
     (nodes.up / "end 0").touch()
     until(lambda: [one for one in nodes.roles() if one["rank"] == 0 and one["state"] == "FAILED"])
     os.kill(program, signal.SIGCONT)
-    assert first.wait(40) == 7
-    other.wait(40)
+    assert first.wait(LIMIT_S) == 7
+    other.wait(LIMIT_S)
     assert nodes.first.callback.exits[0].message.startswith(f"rank 2 on {os.uname().nodename}: exit code 7")
     until(lambda: not left(nodes))
 
@@ -102,7 +104,7 @@ def test_a_cancellation_leaves_no_rank_of_mpirun_even_if_all_ignore_it(nodes):
     first, _ = nodes.start(f"trap '' TERM; {UP}while :; do sleep 0.1; done", grace_s=1)
     nodes.pids()
     first.terminate()
-    assert first.wait(20) == 137
+    assert first.wait(LIMIT_S) == 137
     assert nodes.first.callback.exits[0].cause == "interrupted"
     until(lambda: all(map(is_node, left(nodes))))  # that of the other one waits a while for the first
 
@@ -125,7 +127,7 @@ def test_an_agent_of_mpirun_that_is_stopped_while_the_trial_runs_and_ends_does_n
     log = nodes.first.folder / "roles" / "rank-3.log"
     until(lambda: log.exists() and log.read_text() == "3 ends\n")
     os.kill(agent, signal.SIGCONT)
-    assert (first.wait(40), other.wait(40)) == (0, 0)
+    assert (first.wait(LIMIT_S), other.wait(LIMIT_S)) == (0, 0)
     until(lambda: not left(nodes))
 
 
@@ -134,7 +136,7 @@ def test_a_stopped_agent_of_mpirun_does_not_keep_a_canceled_trial(nodes):
     nodes.pids()
     os.kill(find_agent(nodes), signal.SIGSTOP)
     first.terminate()
-    assert first.wait(40) in (137, 143)
+    assert first.wait(LIMIT_S) in (137, 143)
     assert nodes.first.callback.exits[0].cause == "interrupted"
     until(lambda: all(map(is_node, left(nodes))))
 
@@ -144,8 +146,8 @@ def test_a_launcher_that_is_killed_ends_the_trial_on_all_nodes(nodes):
     nodes.pids()
     [launcher] = [pid for pid in left(nodes) if processes.read(pid, "comm") == b"mpirun\n"]
     os.kill(launcher, signal.SIGKILL)
-    first.wait(20)
-    other.wait(20)
+    first.wait(LIMIT_S)
+    other.wait(LIMIT_S)
     host = os.uname().nodename
     assert nodes.first.callback.exits[0].message.startswith(f"mpirun on {host}: killed by SIGKILL")
     until(lambda: not left(nodes))
@@ -155,8 +157,8 @@ def test_a_node_of_mpirun_that_is_taken_away_makes_the_trial_lost(nodes):
     first, other = nodes.start(f"{UP}exec sleep 60")
     nodes.pids()
     other.terminate()
-    other.wait(20)
-    first.wait(20)
+    other.wait(LIMIT_S)
+    first.wait(LIMIT_S)
     [end] = nodes.first.callback.exits
     assert end.message == f"node 1 ({os.uname().nodename}): it was taken away (SIGTERM)"
     assert end.cause == "machine"
@@ -201,7 +203,7 @@ def with_horovodrun(tmp_path, monkeypatch):
 def test_horovodrun_starts_ranks_by_ssh_where_there_is_none_and_each_has_its_own_node(with_horovodrun):
     nodes = with_horovodrun
     first, other = nodes.start(f'{SHOW} $HOROVOD_RANK "$NNI_OUTPUT_DIR"; command -v ssh; true')
-    assert (first.wait(30), other.wait(30)) == (0, 0)
+    assert (first.wait(LIMIT_S), other.wait(LIMIT_S)) == (0, 0)
     assert nodes.first.text("stdout").startswith(f"0/4 0/2 0 0 127.0.0.1 0 {nodes.first.folder}\n")
     assert nodes.log(3).startswith(f"3/4 1/2 1 1 127.0.0.1 3 {nodes.other.folder}\n")
     assert ".nni/agent" not in nodes.first.text("stdout") + nodes.log(3)  # a trial's own ssh is the machine's
@@ -211,8 +213,8 @@ def test_horovodrun_starts_ranks_by_ssh_where_there_is_none_and_each_has_its_own
 def test_a_rank_that_fails_under_horovodrun_is_the_reason_and_nothing_is_left(with_horovodrun):
     nodes = with_horovodrun
     first, other = nodes.start(f'{UP}[ $RANK = 2 ] || exec sleep 60; {WAIT_FOR_ALL}echo "no memory" >&2; exit 9')
-    assert first.wait(40) == 9
-    other.wait(20)
+    assert first.wait(LIMIT_S) == 9
+    other.wait(LIMIT_S)
     assert nodes.first.callback.exits[0].message == f"rank 2 on {os.uname().nodename}: exit code 9\nno memory"
     assert [entry["state"] for entry in nodes.roles()] == ["CANCELED", "CANCELED", "FAILED", "CANCELED"]
     until(lambda: not left(nodes))
@@ -236,8 +238,8 @@ def test_the_end_of_a_rank_that_is_found_when_all_are_ended_is_told_all_the_same
 
 def test_a_node_that_lacks_a_part_of_the_launcher_is_told_with_the_cure(nodes, tmp_path):
     first, other = nodes.start("true", other_env={"PATH": str(tmp_path)})
-    first.wait(40)
-    other.wait(20)
+    first.wait(LIMIT_S)
+    other.wait(LIMIT_S)
     message = nodes.first.callback.exits[0].message
     assert message == f"mpirun was not found on {os.uname().nodename}; install it there, or set another launcher"
     until(lambda: not left(nodes))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from keeper_bench import Bench, running, until
+from keeper_bench import LIMIT_S, Bench, once_cut, running, until
 from nnilite._keeper import plain_file
 from nnilite._keeper.folder import Folder
 from nnilite._keeper.node_records import NodeRecords
@@ -32,7 +32,7 @@ def nodes(tmp_path):
 
 def test_the_ranks_of_two_nodes_find_each_other_and_their_output_comes_to_the_first(nodes):
     first, other = nodes.start(f'{SHOW}; echo intermediate $RANK >> "$NNILITE_METRICS"')
-    assert (first.wait(30), other.wait(30)) == (0, 0)
+    assert (first.wait(LIMIT_S), other.wait(LIMIT_S)) == (0, 0)
     assert nodes.first.text("stdout") == "0/4 0/2 0 0 127.0.0.1\n"
     assert [nodes.log(rank) for rank in (1, 2, 3)] == [
         "1/4 1/2 0 0 127.0.0.1\n",
@@ -50,7 +50,7 @@ def test_the_ranks_of_two_nodes_find_each_other_and_their_output_comes_to_the_fi
 
 def test_records_and_output_of_all_ranks_come_with_the_events_before_the_end(nodes):
     first, other = nodes.start("seq $RANK 60000 | tail -n 50000; echo rank $RANK", send_output=True)
-    assert (first.wait(30), other.wait(30)) == (0, 0)
+    assert (first.wait(LIMIT_S), other.wait(LIMIT_S)) == (0, 0)
     found = nodes.first.callback.output
     assert {rank: found[f"rank-{rank}"] for rank in (1, 2, 3)} == {rank: nodes.log(rank).encode() for rank in (1, 2, 3)}
     assert found["stdout"].endswith(b"rank 0\n")
@@ -59,8 +59,8 @@ def test_records_and_output_of_all_ranks_come_with_the_events_before_the_end(nod
 
 def test_a_log_gets_the_records_and_a_part_of_the_output_of_all_ranks_in_short_lines(nodes):
     first, other = nodes.start("seq 60000; echo the end", send_output=True, report="stdout", callback=None)
-    printed = first.communicate(timeout=30)[0]
-    other.wait(30)
+    printed = first.communicate(timeout=LIMIT_S)[0]
+    other.wait(LIMIT_S)
     told = [line for line in printed.splitlines() if line.startswith(MARK)]
     assert max(map(len, told)) < 16_000
     found: dict[str, bytes] = {}
@@ -81,7 +81,7 @@ def test_output_that_the_first_node_cannot_write_is_asked_for_again(nodes):
     log = nodes.first.folder / ".nni" / "keeper.log"
     until(lambda: log.exists() and "output of rank 3 cannot be written now" in log.read_text())
     in_the_way.rmdir()
-    assert (first.wait(40), other.wait(40)) == (0, 0)
+    assert (first.wait(LIMIT_S), other.wait(LIMIT_S)) == (0, 0)
     assert nodes.log(3).endswith("\n50000\nrank 3\n")
     assert nodes.log(3).count("\n") == 50_001
 
@@ -147,8 +147,8 @@ def test_the_records_of_ranks_have_room_for_their_end_on_a_full_disk(tmp_path, m
 def test_if_one_rank_fails_all_end_and_its_host_code_and_last_lines_are_the_reason(nodes):
     fails = '[ $RANK = 3 ] || exec sleep 60; echo "out of memory" >&2; exit 9'
     first, other = nodes.start(fails)
-    assert first.wait(20) == 9
-    other.wait(20)
+    assert first.wait(LIMIT_S) == 9
+    other.wait(LIMIT_S)
     [end] = nodes.first.callback.exits
     assert end.message == f"rank 3 on {os.uname().nodename}: exit code 9\nout of memory"
     assert (end.code, end.cause) == (9, "")
@@ -168,8 +168,8 @@ def test_a_cancellation_reaches_all_ranks_and_counts_as_one(nodes):
     first, other = nodes.start(f"{UP}exec sleep 60")
     pids = nodes.pids()
     first.terminate()
-    assert first.wait(20) == 143
-    other.wait(20)
+    assert first.wait(LIMIT_S) == 143
+    other.wait(LIMIT_S)
     assert not any(map(running, pids))
     assert nodes.first.callback.exits[0].cause == "interrupted"
 
@@ -178,8 +178,8 @@ def test_a_node_that_is_taken_away_makes_the_trial_lost_and_not_failed(nodes):
     first, other = nodes.start(f"{UP}exec sleep 60")
     pids = nodes.pids()
     other.terminate()
-    other.wait(20)
-    first.wait(20)
+    other.wait(LIMIT_S)
+    first.wait(LIMIT_S)
     [end] = nodes.first.callback.exits
     assert end.message == f"node 1 ({os.uname().nodename}): it was taken away (SIGTERM)"
     assert end.cause == "machine"
@@ -188,9 +188,8 @@ def test_a_node_that_is_taken_away_makes_the_trial_lost_and_not_failed(nodes):
 
 def test_output_over_the_cap_is_cut_on_all_nodes(nodes):
     # What is printed at the very moment of a cut may be lost: `nnilite._keeper.output` says so.
-    once_cut = "until grep -q 'left out' /proc/$$/fd/1; do sleep 0.05; done"
-    first, other = nodes.start(f"seq 20000; {once_cut}; echo the end", max_output_bytes=20_000)
-    assert (first.wait(30), other.wait(30)) == (0, 0)
+    first, other = nodes.start(f"seq 20000; {once_cut(20_000)}; echo the end", max_output_bytes=20_000)
+    assert (first.wait(LIMIT_S), other.wait(LIMIT_S)) == (0, 0)
     for rank in (1, 3):
         assert nodes.log(rank).startswith("1\n2\n3\n")
         assert nodes.log(rank).endswith("the end\n")
@@ -239,14 +238,14 @@ def test_ports_that_others_have_taken_do_no_harm(nodes):
     with ExitStack() as taken:
         nodes.job = take_ports(taken, 1)
         first, other = nodes.start("true")
-        assert (first.wait(30), other.wait(30)) == (0, 0)
+        assert (first.wait(LIMIT_S), other.wait(LIMIT_S)) == (0, 0)
 
 
 def test_if_all_ports_are_taken_the_trial_is_lost_with_a_sentence_that_says_so(nodes):
     with ExitStack() as taken:
         nodes.job = take_ports(taken)
         first, other = nodes.start("true")
-        assert first.wait(30) == 4
+        assert first.wait(LIMIT_S) == 4
         other.kill()
     [end] = nodes.first.callback.exits
     assert end.message.startswith("the first node cannot listen: none of the ports ")

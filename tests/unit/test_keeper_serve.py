@@ -201,9 +201,11 @@ def test_a_keeper_runs_one_job_after_the_other(jobs):
     assert len(set(jobs.pids.values())) == 1
 
 
-def test_two_jobs_at_once_have_two_keepers(jobs):
-    jobs.give("a", "sleep 0.3")
+def test_two_jobs_at_once_have_two_keepers(jobs, tmp_path):
+    jobs.give("a", f"while [ ! -e {tmp_path}/go ]; do sleep 0.02; done")
     jobs.give("b", "exit 3")
+    jobs.finish("b")
+    (tmp_path / "go").touch()
     assert jobs.finish("a", "b") == [0, 3]
     assert jobs.pids["a"] != jobs.pids["b"]
 
@@ -286,15 +288,17 @@ def test_free_keepers_leave_with_their_server(jobs, kill):
     until(lambda: not running(jobs.pids["a"]))
 
 
-def test_a_free_keeper_leaves_after_a_while(jobs):
+def test_a_free_keeper_leaves_after_a_while(jobs, tmp_path):
     jobs.give("a", "true")
     jobs.finish("a")
-    jobs.give("b", "sleep 12")  # which the same one runs; nobody is free then
+    # The same one runs this; nobody is free then.
+    jobs.give("b", f"while [ ! -e {tmp_path}/go ]; do sleep 0.02; done")
     until(lambda: "b" in jobs.pids or (jobs.hear() and False))
     jobs.give("c", "true")
     jobs.finish("c")
-    until(lambda: not running(jobs.pids["c"]), 30)
+    until(lambda: not running(jobs.pids["c"]))
     assert running(jobs.pids["b"])
+    (tmp_path / "go").touch()
     assert jobs.finish("b") == [0]
 
 
