@@ -218,11 +218,13 @@ def test_what_cannot_be_ended_is_told_at_the_end_of_the_service(bench, monkeypat
 
 
 def test_what_was_just_told_to_end_keeps_its_grace_when_the_service_is_closed(bench):
-    saving = f"save() {{ sleep 1; echo saved >> {quoted(bench.mark())}; exit 0; }}; trap save TERM"
-    name, _ = running(bench, f"{saving}; while :; do sleep 0.05; done", grace_s=10)
+    saving = f"save() {{ sleep 1; {bench.tell('saved')}; exit 0; }}; trap save TERM"
+    name = bench.run(f"{saving}; {bench.tell('up')}; while :; do sleep 0.05; done", grace_s=30)
+    bench.wait(name, JobState.RUNNING)
+    eventually(bench.lines)
     bench.call(bench.service.cancel(bench.handles[name]))
     bench.restart()
-    eventually(lambda: bench.lines() == ["saved"])
+    eventually(lambda: bench.lines() == ["up", "saved"])
 
 
 def test_a_keeper_that_still_delivers_is_left_alone_by_the_next_attempt(bench):

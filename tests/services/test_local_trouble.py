@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import socket
+import time
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -36,6 +37,13 @@ def bench(tmp_path):
 def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
     eventually(lambda: not runs(pid))
+
+
+def kill_fork_server(bench: ServiceBench) -> None:
+    """Return when the service has noticed it: a job that it hands over before is refused, for now."""
+    pid = bench.service._server.pid
+    kill(pid)
+    eventually(lambda: bench.service._server.pid != pid)
 
 
 def running(bench: ServiceBench, command: str = "sleep 60") -> str:
@@ -104,7 +112,7 @@ def test_jobs_outlive_the_fork_server_and_new_ones_can_be_started(bench):
     go = bench.mark("go")
     old = bench.run(f"while ! test -e {quoted(go)}; do sleep 0.02; done; exit 7")
     bench.wait(old, JobState.RUNNING)
-    kill(bench.service._server.pid)
+    kill_fork_server(bench)
     new = bench.run("exit 3")
     assert bench.wait(new).exit_code == 3
     assert bench.status(old).state is JobState.RUNNING
@@ -283,7 +291,10 @@ def test_a_handle_that_cannot_be_read_now_refuses_the_job_and_starts_no_second_k
 
 
 def test_the_specification_of_a_keeper_at_work_is_removed_when_it_has_left(bench):
-    name = running(bench, "trap '' TERM; sleep 60")  # else the keeper, told to end, is through before it is killed
+    # Else the keeper, told to end, would be through before it is killed.
+    name = bench.run(f"trap '' TERM; {bench.tell('up')}; sleep 60")
+    bench.wait(name, JobState.RUNNING)
+    bench.eventually(bench.lines)
     assert "is still at work" in str(bench.refusal(bench.service.remove(bench.handles[name])))
     kill(bench.handles[name]["pid"])
     bench.wait(name, JobState.LOST)
@@ -326,7 +337,9 @@ def test_a_poll_of_a_thousand_jobs_is_quick(bench):
     name = bench.run("sleep 60")
     bench.wait(name, JobState.RUNNING)
     handles = [bench.handles[name]] * 1000
-    assert len(bench.call(bench.service.poll(handles), limit_s=2)) == 1000
+    before_s = time.process_time()
+    assert len(bench.call(bench.service.poll(handles))) == 1000
+    assert time.process_time() - before_s < 2
 
 
 @pytest.mark.parametrize(
@@ -434,29 +447,32 @@ def in_one_keeper(bench: ServiceBench, second: str) -> tuple[str, str]:
 
 
 def test_to_cancel_an_ended_job_does_not_end_the_one_that_its_keeper_runs_now(bench):
-    first, second = in_one_keeper(bench, "sleep 0.5; exit 4")
+    first, second = in_one_keeper(bench, f"{bench.until('go')}; exit 4")
     Path(bench.handles[first]["directory"], ".nni/exit").unlink()  # as if nobody knew how it ended
     bench.call(bench.service.cancel(bench.handles[first]))
+    bench.give("go")
     assert bench.wait(second).exit_code == 4
 
 
 @pytest.mark.parametrize("ask", ["cancel", "remove"])
 def test_a_trial_that_has_taken_its_keepers_files_away_does_no_harm_to_the_next_one(bench, ask):
-    first, second = in_one_keeper(bench, "sleep 1; exit 4")
+    first, second = in_one_keeper(bench, f"{bench.until('go')}; exit 4")
     shutil.rmtree(Path(bench.handles[first]["directory"], ".nni"))
     bench.call(getattr(bench.service, ask)(bench.handles[first]))
+    bench.give("go")
     assert bench.wait(second).exit_code == 4
 
 
 @pytest.mark.parametrize("restart", [False, True], ids=["fork server", "manager"])
 def test_the_same_when_the_fork_server_has_died(bench, restart):
-    first, second = in_one_keeper(bench, "sleep 1; exit 4")
+    first, second = in_one_keeper(bench, f"{bench.until('go')}; exit 4")
     kill(bench.service._server.pid)
     if restart:
         bench.restart()
     bench.call(bench.service.cancel(bench.handles[first]))
     bench.call(bench.service.remove(bench.handles[first]))
     assert (bench.status(first).state, bench.status(second).state) == (JobState.LOST, JobState.RUNNING)
+    bench.give("go")
     assert bench.wait(second).exit_code == 4
 
 
