@@ -129,13 +129,14 @@ def test_pytorch_workers_know_their_rank(open_bench):
 
 @pytest.mark.parametrize("mpi", [MPIJOBS_V1, MPIJOBS_V2], ids=["v1", "v2beta1"])
 def test_a_launcher_that_cannot_be_made_is_given_up_though_its_workers_run(cluster, open_bench, machinery):
-    bench = open_bench(operator="mpi-operator", worker=role(replicas=2), schedule_limit=6)
+    bench = open_bench(operator="mpi-operator", worker=role(replicas=2), schedule_limit=300)
     taken = cluster.api.create(PODS, cluster.namespace, _SLEEPER)
     cluster.limit(pods=3)
     name = bench.run("true")
     eventually(lambda: "exceeded quota: pods" in bench.status(name).reason, cluster.limit_s)
     assert sum("-worker-" in pod["metadata"]["name"] for pod in cluster.pods()) == 2
     assert bench.status(name).state is JobState.WAITING
+    vars(bench.service.config)["schedule_limit"] = 6
     status = bench.wait(name)
     cluster.delete(PODS, taken)
     assert status.state is JobState.FAILED

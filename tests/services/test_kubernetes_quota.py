@@ -131,10 +131,11 @@ def test_a_trial_that_can_never_start_is_told_before_anything_does(cluster, open
 @pytest.mark.process
 def test_trials_that_run_are_watched_though_no_other_could_start_any_more(cluster, open_bench):
     bench = open_bench(cpu_number=0.5, memory_size=64)
-    name = bench.run("sleep 2; exit 3")
+    name = bench.run(f"{bench.until('go')}; exit 3")
     bench.wait(name, JobState.RUNNING)
     limit(cluster, "team", requests_cpu="100m")
     bench.restart()
+    bench.give("go")
     assert bench.wait(name).exit_code == 3
 
 

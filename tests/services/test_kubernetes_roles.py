@@ -154,10 +154,12 @@ def test_what_ended_while_no_manager_was_there_is_read_by_the_next_one(open_benc
     assert records(bench, name) == before
 
 
-def test_closing_does_not_wait_for_a_pod_that_ends_slowly_and_prints_nothing(machinery, cluster, open_bench):
-    bench = open_bench(worker=role("sleep 60"), ps=role("trap '' TERM; while :; do sleep 0.1; done"))
+def test_closing_does_not_wait_for_a_pod_that_ends_slowly_and_prints_nothing(machinery, cluster, open_bench, tmp_path):
+    stays = f"trap '' TERM; touch {shlex.quote(str(tmp_path / 'stays'))}; while :; do sleep 0.1; done"
+    bench = open_bench(worker=role("sleep 60"), ps=role(stays))
     name = bench.submit(bench.job("", grace_s=60))
     bench.wait(name, JobState.RUNNING)
+    eventually(lambda: (tmp_path / "stays").exists())
     bench.call(bench.service.cancel(bench.handles[name]))
     readers = lambda: [each for each in threading.enumerate() if each.name.startswith("pod-logs")]  # noqa: E731
     eventually(readers)

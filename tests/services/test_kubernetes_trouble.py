@@ -49,6 +49,11 @@ def waits_for(bench, name, text):
     assert bench.status(name).state is JobState.WAITING
 
 
+def lose_patience(bench, **limits):
+    """Make a limit shorter once the test has seen what the service says before it."""
+    vars(bench.service.config).update(limits)
+
+
 @pytest.mark.everywhere
 def test_a_pod_that_no_node_has_room_for_says_so_and_runs_later(room, open_bench):
     template, make_room = room
@@ -69,19 +74,21 @@ def test_a_pod_that_gets_no_node_for_too_long_is_given_up(cluster, room, open_be
 
 @pytest.mark.everywhere
 def test_a_job_that_gets_no_pods_shows_the_clusters_warning_and_is_given_up(cluster, open_bench):
-    bench = open_bench(schedule_limit=3)
+    bench = open_bench(schedule_limit=300)
     cluster.limit(pods=0)
     name = bench.run("true")
     eventually(lambda: cluster.all(EVENTS))
     waits_for(bench, name, "exceeded quota: pods, requested: pods=1, used: pods=0, limited: pods=0")
+    lose_patience(bench, schedule_limit=3)
     assert "given up after 3 s: FailedCreate" in bench.wait(name).reason
 
 
 @pytest.mark.everywhere
 def test_an_image_that_cannot_be_pulled_is_named_and_given_up(open_bench):
-    bench = open_bench(docker_image=_BAD_IMAGE, image_pull_limit=2)
+    bench = open_bench(docker_image=_BAD_IMAGE, image_pull_limit=300)
     name = bench.run("true")
     waits_for(bench, name, f"{_BAD_IMAGE}: ")
+    lose_patience(bench, image_pull_limit=2)
     status = bench.wait(name)
     assert status.state is JobState.FAILED
     assert "given up after 2 s" in status.reason
@@ -131,10 +138,11 @@ def test_watches_that_break_or_are_too_old_are_resumed(faults, open_bench, troub
 
 def test_a_server_that_cannot_be_reached_for_a_while_changes_nothing(faults, open_bench):
     bench = open_bench(faults.kubeconfig)
-    name = bench.run("sleep 1; exit 4")
+    name = bench.run(f"{bench.until('go')}; exit 4")
     bench.wait(name, JobState.RUNNING)
     faults.stop()
     assert not bench.status(name).state.ended
+    bench.give("go")
     faults.start()
     assert bench.wait(name).exit_code == 4
 
@@ -142,11 +150,12 @@ def test_a_server_that_cannot_be_reached_for_a_while_changes_nothing(faults, ope
 @pytest.mark.everywhere
 def test_a_restarted_api_server_changes_nothing(machinery, cluster, open_bench):
     bench = open_bench()
-    name = bench.run("sleep 1; exit 4")
+    name = bench.run(f"{bench.until('go')}; exit 4")
     bench.wait(name, JobState.RUNNING)
     cluster.halt()
     assert not bench.status(name).state.ended
     cluster.resume()
+    bench.give("go")
     assert bench.wait(name).exit_code == 4
     assert bench.wait(bench.run("true")).state is JobState.SUCCEEDED
 

@@ -289,6 +289,7 @@ def test_a_job_that_no_trial_can_be_made_of_is_refused(pai, template, words):
 
 def test_all_waiting_jobs_of_a_full_virtual_cluster_run_one_after_the_other(pai, open_pai):
     bench = open_pai(virtual_cluster="vision")
-    names = [bench.submit(bench.job("sleep 0.2", gpus=2)) for _ in range(2)]
+    names = [bench.submit(bench.job(bench.until("go"), gpus=2)) for _ in range(2)]
     eventually(lambda: "Insufficient nvidia.com/gpu" in bench.status(names[1]).reason)
+    bench.give("go")
     assert [bench.wait(name).state for name in names] == [JobState.SUCCEEDED] * 2
