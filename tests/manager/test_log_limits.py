@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import logging
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import pytest
 from nnilite._cli import log as cli_log
 from nnilite._manager import log_limits
 from nnilite._manager.log_limits import LogLimits, keep_logs_small
+from waiting import eventually_async
 
 LIMIT = 64_000
 
@@ -62,13 +62,17 @@ def test_whoever_prints_without_end_neither_waits_nor_fills_the_disk(limits: Log
 async def test_a_log_that_cannot_be_cut_is_said_once(
     limits: LogLimits, monkeypatch: pytest.MonkeyPatch, kept_log: pytest.LogCaptureFixture
 ) -> None:
+    looks = []
+
     def failing(self: LogLimits) -> None:
+        looks.append(self)
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(log_limits, "_LOOK_S", 0.001)
     monkeypatch.setattr(LogLimits, "look", failing)
-    with contextlib.suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(keep_logs_small(limits), 0.1)
+    keeping = asyncio.create_task(keep_logs_small(limits))
+    await eventually_async(lambda: len(looks) > 3)
+    keeping.cancel()
     said = [record for record in kept_log.records if record.levelno == logging.ERROR]
     assert len(said) == 1
     assert "a log cannot be cut" in said[0].getMessage()

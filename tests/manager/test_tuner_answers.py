@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keeper_bench import running
 from nnilite._engine.messages import Ask, Assess, Tell, TunerCall
 from nnilite._tuner_host.answer_check import Failure, WrongAnswer, read_answer, read_words
 from nnilite._tuner_host.tuner_client import TunerHost, TunerPlan
@@ -86,11 +87,6 @@ def pids(tmp_path: Path) -> list[int]:
     return [int(line) for line in place.read_text().split()] if place.exists() else []
 
 
-def runs(pid: int) -> bool:
-    place = Path(f"/proc/{pid}/stat")
-    return place.exists() and place.read_text().rpartition(")")[2].split()[0] not in "ZX"
-
-
 @pytest.mark.parametrize("how", ["sleeps", "starts"])
 async def test_a_killed_tuner_is_replaced_at_once_though_a_process_of_it_lives(
     make_host: MakeHost, tmp_path: Path, how: str
@@ -108,13 +104,13 @@ async def test_what_a_tuner_has_forked_ends_with_it(make_host: MakeHost, tmp_pat
     await host.call(Ask((1,), 0))
     await eventually_async(lambda: pids(tmp_path))
     os.kill(host.pid or 0, signal.SIGKILL)
-    await eventually_async(lambda: not any(map(runs, pids(tmp_path))))
+    await eventually_async(lambda: not any(map(running, pids(tmp_path))))
 
 
 async def test_a_forked_process_that_comes_back_gives_no_answer(make_host: MakeHost, tmp_path: Path) -> None:
     host = make_host("comes back")
     found = [await host.call(Ask((number,), 0)) for number in range(3)]
-    await eventually_async(lambda: len(pids(tmp_path)) == 3 and not any(map(runs, pids(tmp_path))))
+    await eventually_async(lambda: len(pids(tmp_path)) == 3 and not any(map(running, pids(tmp_path))))
     assert found == [[{"x": 0}], [{"x": 1}], [{"x": 2}]]
 
 
