@@ -4,6 +4,7 @@ Needs the extra `bench`. Each run is a number of trials at once on one published
 results. Finished runs are kept in `crowds.jsonl` of the output folder, so that a later call continues.
 
     --development     the tables on which the tuner was changed; if not given, those that were kept apart
+    --tuner LABEL     another one than Auto, such as `optuna liar`: what many at once cost it; not with --write
     --seeds 10        of each row and table: five minutes of processor time for ten, of the six development tables
     --results 50      end after so many; 100 if not given, which takes three times as long as 50
     --out FOLDER      where `crowds.jsonl` is written
@@ -32,7 +33,7 @@ TUNER = "nnilite Auto"
 CROWDS = (1, 4, 16)  # trials at once, of which one in five dies
 LAGS = (3, 15)  # results that 4 and 16 at once do not have yet when a trial is proposed
 PAGE = Path(__file__).parents[1] / "docs/reference/tuners/quality/at-once.md"
-Job = tuple[int, str, str, int]  # trials at once (0: one, and none dies), collection, table, seed
+Job = tuple[str, int, str, str, int]  # tuner, trials at once (0: one, and none dies), collection, table, seed
 ABOUT = """\
 # Many trials at once
 
@@ -53,10 +54,10 @@ the regret of one at a time after as many results less.
 
 def regrets(job: Job, most: int) -> list[float]:
     """After each of so many results."""
-    at_once, collection, name, seed = job
+    tuner, at_once, collection, name, seed = job
     table = search_tables.table(collection, name)
     loss = table.objective(seed)
-    results = crowded(TUNER, table.space, seed, loss, at_once) if at_once else alone(TUNER, table.space, seed, loss)
+    results = crowded(tuner, table.space, seed, loss, at_once) if at_once else alone(tuner, table.space, seed, loss)
     smallest, found = math.inf, [math.nan]
     for parameters, value in islice(results, most):
         if value < smallest:
@@ -66,17 +67,18 @@ def regrets(job: Job, most: int) -> list[float]:
 
 
 def report(runs: dict[Job, list[float]], names: list[tuple[str, str]], kind: str, counts: list[int]) -> str:
-    """Return the tables of regrets after `counts` results, of the seeds that all have."""
+    """Return the tables of regrets after `counts` results, of one tuner and the seeds that all of its rows have."""
     import numpy as np
 
+    (tuner,) = {job[0] for job in runs}
     seeds = [
         seed
-        for seed in sorted({job[3] for job in runs})
-        if all((crowd, *name, seed) in runs for crowd in (0, *CROWDS) for name in names)
+        for seed in sorted({job[-1] for job in runs})
+        if all((tuner, crowd, *name, seed) in runs for crowd in (0, *CROWDS) for name in names)
     ]
 
     def found(crowd: int) -> NDArray[np.float64]:  # table x seed x result
-        return np.array([[runs[(crowd, *name, seed)][: counts[-1]] for seed in seeds] for name in names])
+        return np.array([[runs[(tuner, crowd, *name, seed)][: counts[-1]] for seed in seeds] for name in names])
 
     one = found(0)
     lines = [f"{len(names)} tables ({kind}), {len(seeds)} seeds. Less is better, 1 is level.", ""]
@@ -98,23 +100,26 @@ def report(runs: dict[Job, list[float]], names: list[tuple[str, str]], kind: str
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search_crowds")
     parser.add_argument("--development", action="store_true")
+    parser.add_argument("--tuner", default=TUNER)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--results", type=int, default=RESULTS[-1], choices=RESULTS)
     parser.add_argument("--out", type=Path, default=Path("build/search_crowds"))
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args(arguments)
+    if args.write and args.tuner != TUNER:
+        parser.error(f"the report page is about {TUNER}: leave out --write, or --tuner")
     names = search_tables.prepare(held_out=not args.development)
     args.out.mkdir(parents=True, exist_ok=True)
     file = args.out / "crowds.jsonl"
     runs: dict[Job, list[float]] = read_runs(file)
-    jobs = [(crowd, *name, seed) for seed in range(args.seeds) for name in names for crowd in (0, *CROWDS)]
+    jobs = [(args.tuner, crowd, *name, seed) for seed in range(args.seeds) for name in names for crowd in (0, *CROWDS)]
     with file.open("a", encoding="utf-8") as kept:
         for job in jobs:
             if len(runs.get(job, [])) < args.results:
                 runs[job] = regrets(job, args.results)
                 kept.write(json.dumps([job, runs[job]]) + "\n")
                 kept.flush()
-    runs = {job: found for job, found in runs.items() if len(found) >= args.results}
+    runs = {job: found for job, found in runs.items() if job[0] == args.tuner and len(found) >= args.results}
     counts = [count for count in RESULTS if count <= args.results]
     text = report(runs, names, "development" if args.development else "kept apart", counts)
     print(text)

@@ -62,10 +62,10 @@ def regrets(job: Job) -> list[float]:
     return found
 
 
-def share(one: NDArray[np.float64], other: NDArray[np.float64]) -> str:
-    """The geometric mean over tables (rows) of the ratio of mean regrets, with its bootstrapped 95 % interval.
+def share(one: NDArray[np.float64], other: NDArray[np.float64], floor: float = FLOOR) -> str:
+    """The geometric mean over tables (rows) of the ratio of means over seeds, with its bootstrapped 95 % interval.
 
-    Tables are drawn again, and seeds (columns) of each.
+    Tables are drawn again, and seeds (columns) of each, of both the same ones. `floor` is added to each mean.
     """
     import numpy as np
 
@@ -74,10 +74,10 @@ def share(one: NDArray[np.float64], other: NDArray[np.float64]) -> str:
     for _ in range(RESAMPLES):
         tables = luck.integers(len(one), size=len(one))
         seeds = luck.integers(one.shape[1], size=one.shape)
-        drawn = [np.take_along_axis(which, seeds, axis=1)[tables].mean(axis=1) + FLOOR for which in (one, other)]
+        drawn = [np.take_along_axis(which, seeds, axis=1)[tables].mean(axis=1) + floor for which in (one, other)]
         shares.append(math.exp(float(np.log(drawn[0] / drawn[1]).mean())))
     low, high = np.quantile(shares, (0.025, 0.975))
-    whole = math.exp(float(np.log((one.mean(axis=1) + FLOOR) / (other.mean(axis=1) + FLOOR)).mean()))
+    whole = math.exp(float(np.log((one.mean(axis=1) + floor) / (other.mean(axis=1) + floor)).mean()))
     return f"{whole:.2f} [{low:.2f}, {high:.2f}]"
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from benchmarks.search_shares import share
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,15 +26,18 @@ epochs, with the processor time of an epoch. To repeat it: `pip install 'nnilite
 So many workers train at once, until together they have spent the time of 100 whole trials. The start of a trial takes
 as long as an average epoch. The regret is that of the smallest loss seen so far: 0 for the smallest of the table, 1 for
 the median of what its combinations reach; time to 5 % is the time until the regret is 0.05, or all of it if that is
-never so. A share is the geometric mean over the tables of the ratio of means over seeds, with a 95 % interval from
-drawing tables and seeds again: less than 1 is better. Tuners and assessors run as in a search, without a manager. ASHA
-continues from checkpoints unless its row says otherwise; Hyperband and BOHB start again with each budget. The
-same tuner with whole trials is Random for ASHA and Hyperband, and TPE for BOHB. The last column has the table on which
-stopping did worst, with the mean regret as a share of that with whole trials.
+never so. A share is the geometric mean over the tables of the ratio of means over the seeds that both have, with a
+95 % interval from drawing tables and seeds again, of both the same: less than 1 is better. Tuners and assessors run as
+in a search, without a manager. ASHA continues from checkpoints unless its row says otherwise; Hyperband and BOHB start
+again with each budget unless theirs say so. The same tuner with whole trials is Random for ASHA and Hyperband, and TPE
+for BOHB. The last column has the table on which stopping did worst, with the mean regret as a share of that with whole
+trials.
 
 PBT is not here: a recorded curve cannot tell what a training becomes whose parameters change on its way.
 """
 Runs = Mapping[Any, Any]
+Outcomes = dict[int, "NDArray[np.float64]"]  # by seed: table x figure
+Pair = tuple["NDArray[np.float64]", "NDArray[np.float64]"]  # table x seed x figure
 
 
 def report(runs: Runs, tables: Sequence[str], kind: str) -> str:
@@ -90,7 +94,7 @@ def _judge(runs: Runs, method: str, whole: str, table: str, workers: int) -> str
 
 def _list_shares(runs: Runs, tables: Sequence[str]) -> list[str]:
     found = {method: _collect(runs, method, tables) for method in dict.fromkeys(job.method for job in runs)}
-    found = {method: values for method, values in found.items() if values is not None}
+    found = {method: seeds for method, seeds in found.items() if seeds}
     heads = [
         f"{figure} of {other}" for other in ("the same tuner, whole trials", "optuna TPE") for figure in FIGURES[:1]
     ]
@@ -99,14 +103,13 @@ def _list_shares(runs: Runs, tables: Sequence[str]) -> list[str]:
         "| method | seeds | trials, stopped | " + " | ".join(heads) + " | worst table |",
         "| --- " * (len(heads) + 4) + "|",
     ]
-    for method, values in found.items():
-        whole = found.get(find_whole(method))
-        peer = found.get("optuna TPE")
-        cells = [f"{values.shape[1]}", f"{values[:, :, 3].mean():.0f}, {values[:, :, 4].mean():.0f}"]
-        cells.append("" if whole is None or whole is values else share(values[:, :, 0], whole[:, :, 0]))
-        for figure in range(len(FIGURES)):
-            cells.append("" if peer is None or peer is values else share(values[:, :, figure], peer[:, :, figure]))
-        cells.append("" if whole is None or whole is values else _find_worst(values, whole, tables))
+    for method in found:
+        trials, stopped = (sum(run[:, k].mean() for run in found[method].values()) for k in (3, 4))
+        cells = [f"{len(found[method])}", ", ".join(f"{part / len(found[method]):.0f}" for part in (trials, stopped))]
+        whole, peer = _pair(found, method, find_whole(method)), _pair(found, method, "optuna TPE")
+        cells.append(_compare(whole, 0))
+        cells += [_compare(peer, figure) for figure in range(len(FIGURES))]
+        cells.append("" if whole is None else _find_worst(*whole, tables))
         lines.append(f"| {method} | " + " | ".join(cells) + " |")
     return lines
 
@@ -117,36 +120,32 @@ def find_whole(method: str) -> str:
     return WHOLE_OF.get(tuner, tuner)
 
 
-def _collect(runs: Runs, method: str, tables: Sequence[str]) -> NDArray[np.float64] | None:
-    """The outcomes by table and seed, of the seeds that all tables have; None without any."""
+def _collect(runs: Runs, method: str, tables: Sequence[str]) -> Outcomes:
+    """Return the outcomes of the seeds that all tables have."""
     import numpy as np
 
     known = {(job.table, job.seed): outcome for job, outcome in runs.items() if job.method == method}
     seeds = sorted({seed for _, seed in known})
     seeds = [seed for seed in seeds if all((table, seed) in known for table in tables)]
-    return np.array([[known[table, seed] for seed in seeds] for table in tables], float) if seeds else None
+    return {seed: np.array([known[table, seed] for table in tables], float) for seed in seeds}
 
 
-def share(one: NDArray[np.float64], other: NDArray[np.float64]) -> str:
-    """The geometric mean over tables (rows) of ratios of means over seeds, with its bootstrapped 95 % interval."""
+def _pair(found: Mapping[str, Outcomes], method: str, other: str) -> Pair | None:
+    """Return the outcomes of both, by table, seed and figure, of the seeds that both have; None without any.
+
+    With the same seed, both often train the same parameters, so that one is lucky where the other one is.
+    """
     import numpy as np
 
-    luck, shares = np.random.default_rng(0), []
-    for _ in range(RESAMPLES):
-        tables = luck.integers(len(one), size=len(one))
-        drawn = [
-            np.take_along_axis(which, luck.integers(which.shape[1], size=which.shape), axis=1)[tables].mean(axis=1)
-            for which in (one, other)
-        ]
-        shares.append(_average_ratio(*drawn))
-    low, high = np.quantile(shares, (0.025, 0.975))
-    return f"{_average_ratio(one.mean(axis=1), other.mean(axis=1)):.2f} [{low:.2f}, {high:.2f}]"
+    seeds = sorted(found[method].keys() & found.get(other, {}).keys())
+    if not seeds or method == other:
+        return None
+    one, two = (np.stack([found[name][seed] for seed in seeds], axis=1) for name in (method, other))
+    return one, two
 
 
-def _average_ratio(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    import numpy as np
-
-    return math.exp(float(np.log((one + FLOOR) / (other + FLOOR)).mean()))
+def _compare(pair: Pair | None, figure: int) -> str:
+    return "" if pair is None else share(pair[0][:, :, figure], pair[1][:, :, figure], FLOOR)
 
 
 def _find_worst(values: NDArray[np.float64], whole: NDArray[np.float64], tables: Sequence[str]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import learning_tables, stopping
-from benchmarks.stopping_report import share
+from benchmarks.search_shares import share
+from benchmarks.stopping_report import report
 
 WHOLE = "nnilite Random"
 
@@ -41,6 +42,17 @@ def test_a_trial_of_asha_goes_on_from_its_checkpoint(monkeypatch: pytest.MonkeyP
     names = ("nnilite ASHA", "nnilite ASHA, without checkpoints")
     on, anew = (stopping.run(stopping.Job(name, "boosting friedman", 4, 0)) for name in names)
     assert on.trials > anew.trials
+
+
+def test_shares_compare_the_seeds_that_both_methods_have_one_by_one() -> None:
+    runs = {}
+    for table, hard in (("easy", 10.0), ("hard", 1000.0)):
+        for seed, luck in enumerate((1.0, 2.0, 30.0)):
+            whole = stopping.Outcome(hard * luck, hard * luck, hard * luck, 10, 0)
+            runs[stopping.Job("nnilite Random", table, 1, seed)] = whole
+            runs[stopping.Job("nnilite Random, Auto", table, 1, seed)] = whole._replace(near=whole.near / 2.0)
+        runs[stopping.Job("nnilite Random, Auto", table, 1, 3)] = whole  # only one of both has this seed
+    assert "| nnilite Random, Auto | 4 | 10, 0 | 0.50 [0.50, 0.50] |" in report(runs, ["easy", "hard"], "made up")
 
 
 def test_a_share_of_itself_is_one() -> None:
