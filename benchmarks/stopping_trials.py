@@ -165,7 +165,13 @@ METHODS: dict[str, Callable[[LearningTable, int, int], Source]] = {
     "nnilite ASHA": _ours("nnilite_optuna:ASHATuner", max_budget=EPOCHS, all_checkpoint_dir=CHECKPOINTS),
     "nnilite ASHA, without checkpoints": _ours("nnilite_optuna:ASHATuner", max_budget=EPOCHS),
     "nnilite Hyperband": _ours("nnilite_optuna:HyperbandTuner", R=EPOCHS),
+    "nnilite Hyperband, with checkpoints": _ours(
+        "nnilite_optuna:HyperbandTuner", R=EPOCHS, all_checkpoint_dir=CHECKPOINTS
+    ),
     "nnilite BOHB": _ours("nnilite_optuna:BOHBTuner", max_budget=EPOCHS),
+    "nnilite BOHB, with checkpoints": _ours(
+        "nnilite_optuna:BOHBTuner", max_budget=EPOCHS, all_checkpoint_dir=CHECKPOINTS
+    ),
     "optuna TPE": _optuna("TPESampler", "NopPruner"),
     "optuna TPE, Median": _optuna("TPESampler", "MedianPruner"),
     "optuna TPE, Hyperband": _optuna("TPESampler", "HyperbandPruner", max_resource=EPOCHS),

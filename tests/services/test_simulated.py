@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnilite.errors import ConfigError, NoCapacity
-from nnilite.records import JobState, MetricKind, Reported
+from nnilite.records import JobState, Json, MetricKind, Reported
 from nnilite.service import Job
 from nnilite.testing.fakes import fake_context
 from nnilite_simulated import (
@@ -162,8 +162,9 @@ def service(folder: Path, **config: Any) -> SimulatedService:
     return SimulatedService("sim", given, fake_context(folder))
 
 
-def job(trial: str, attempt: int = 0) -> Job:
-    return Job(f"nni-e-{trial}-{attempt}", "e", trial, attempt, 0, {"parameters": {"parameters": {"x": 2.0}}})
+def job(trial: str, attempt: int = 0, parameters: Json = None) -> Job:
+    spec = {"parameters": {"parameters": parameters or {"x": 2.0}}}
+    return Job(f"nni-e-{trial}-{attempt}", "e", trial, attempt, 0, spec)
 
 
 @pytest.mark.process
@@ -195,6 +196,24 @@ async def test_a_further_attempt_goes_on_from_the_checkpoint_and_slots_are_limit
     await simulated.cancel(handle)
     assert (await simulated.poll([handle]))[0].state is JobState.CANCELED
     assert (await simulated.submit(job("a", 1)))["plan"]["first"] == 2
+
+
+@pytest.mark.process
+async def test_a_candidate_with_a_larger_budget_does_only_the_further_steps(tmp_path: Path) -> None:
+    simulated = service(tmp_path, objective="objective.py:budgeted", speed_up=1.0)
+    (tmp_path / "objective.py").write_text("def budgeted(p):\n    return list(range(1, p['TRIAL_BUDGET'] + 1))\n")
+    await simulated.open()
+    folders = {"load_checkpoint_dir": "/0/0", "save_checkpoint_dir": "/0/0"}
+    await simulated.submit(job("a", parameters={"TRIAL_BUDGET": 2, **folders}))
+    await simulated.submit(job("b", parameters={"TRIAL_BUDGET": 2, **folders, "save_checkpoint_dir": "/1/0"}))
+    simulated._epoch -= 1800.0
+    promoted = await simulated.submit(
+        job("c", parameters={"TRIAL_BUDGET": 6, **folders, "save_checkpoint_dir": "/0/1"})
+    )
+    simulated._epoch -= 3000.0
+    reported = [event.value for event in await simulated.reports(promoted) if isinstance(event, Reported)]
+    assert reported == [3, 4, 5, 6, 6]
+    assert (await simulated.poll([promoted]))[0].state is JobState.SUCCEEDED
 
 
 @pytest.mark.process

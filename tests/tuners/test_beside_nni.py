@@ -45,7 +45,7 @@ def test_constructors_take_nnis_arguments_in_the_same_order_with_the_same_defaul
     theirs, ours = answers.ask("list_arguments", name)
     other = OTHER_DEFAULTS.get(name, {})
     assert ours[: len(theirs)] == [[known, other.get(known, default)] for known, default in theirs]
-    assert {known for known, _ in ours[len(theirs) :]} <= {"seed", "optimize_mode"}
+    assert {known for known, _ in ours[len(theirs) :]} <= {"seed", "optimize_mode", "all_checkpoint_dir"}
 
 
 DOCUMENTED: dict[str, list[dict[str, Any]]] = {

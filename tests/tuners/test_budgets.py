@@ -97,14 +97,19 @@ def test_asha_promotes_at_once_and_never_waits():
     assert budgets(tuner, 40, 4).count(9) >= 2
 
 
-def test_asha_hands_checkpoints_on_to_the_next_rung():
-    tuner = ready(ASHATuner("minimize", max_budget=9, all_checkpoint_dir="/data/it's", seed=0))
-    found = [tuner.generate_parameters(k) for k in range(3)]
+@pytest.mark.parametrize(
+    ("kind", "largest", "count"),
+    [(ASHATuner, {"max_budget": 9}, 3), (HyperbandTuner, {"R": 9}, 9), (BOHBTuner, {"max_budget": 9}, 9)],
+)
+def test_checkpoints_are_handed_on_to_the_next_rung(kind, largest, count):
+    tuner = ready(kind("minimize", all_checkpoint_dir="/data/it's", seed=0, **largest))
+    found = [tuner.generate_parameters(k) for k in range(count)]
     for k, parameters in enumerate(found):
         end(tuner, k, parameters, parameters["x"])
     best = min(found, key=lambda p: p["x"])
-    promoted = tuner.generate_parameters(3)
+    promoted = tuner.generate_parameters(count)
     assert promoted["x"] == best["x"]
+    assert promoted["TRIAL_BUDGET"] == 3
     assert promoted["load_checkpoint_dir"] == best["save_checkpoint_dir"] != promoted["save_checkpoint_dir"]
 
 
@@ -255,6 +260,8 @@ def test_a_member_that_failed_does_not_go_on_from_its_own_checkpoint(tmp_path):
     "make",
     [
         lambda folder: ASHATuner(all_checkpoint_dir=folder, seed=0),
+        lambda folder: HyperbandTuner(all_checkpoint_dir=folder, seed=0),
+        lambda folder: BOHBTuner(all_checkpoint_dir=folder, seed=0),
         lambda f: PBTTuner(population_size=3, all_checkpoint_dir=f),
     ],
 )

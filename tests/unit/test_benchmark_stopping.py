@@ -37,9 +37,18 @@ def test_the_regret_is_the_same_where_a_run_ends_with_the_best_loss() -> None:
     assert short[:3] == whole[:3]
 
 
-def test_a_trial_of_asha_goes_on_from_its_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("nnilite ASHA", "nnilite ASHA, without checkpoints"),
+        ("nnilite Hyperband, with checkpoints", "nnilite Hyperband"),
+        ("nnilite BOHB, with checkpoints", "nnilite BOHB"),
+    ],
+)
+def test_a_trial_with_a_larger_budget_goes_on_from_its_checkpoint(
+    names: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stopping, "WHOLE_TRIALS", 20)
-    names = ("nnilite ASHA", "nnilite ASHA, without checkpoints")
     on, anew = (stopping.run(stopping.Job(name, "boosting friedman", 4, 0)) for name in names)
     assert on.trials > anew.trials
 

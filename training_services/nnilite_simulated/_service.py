@@ -27,6 +27,7 @@ from nnilite_simulated._trace import Trace, read_trace, shipped
 
 _OBJECTIVE_TIMEOUT_S = 30.0
 _LOST = "its machine was taken away, says the trace"
+_BUDGET, _LOAD, _SAVE = "TRIAL_BUDGET", "load_checkpoint_dir", "save_checkpoint_dir"  # as tuners name them
 
 
 class SimulatedService(TrainingService):
@@ -67,10 +68,12 @@ class SimulatedService(TrainingService):
             raise NoCapacity(f"all {self.config.slots} slots are taken")
         # A further attempt has the same parameters.
         curve = last["curve"] if last else await self._get_curve(job)
-        first = min(_plan(last).saved(now_s, self.config.checkpoint_every), len(curve) - 1) if last else 0
+        saved = _plan(last).saved(now_s, self.config.checkpoint_every) if last else 0
+        first = min(max(saved, self._find_saved(job)), len(curve) - 1)
         times = (float(self.config.start_time), float(self.config.step_time), first)
         plan = made_plan(job.name, self._trace, now_s, curve, times, self._make_crew())
-        handle = {"job": job.name, "trial": job.trial, "plan": plan.json(), "curve": curve}
+        folder = _read_parameters(job).get(_SAVE)
+        handle = {"job": job.name, "trial": job.trial, "plan": plan.json(), "curve": curve, "saves": folder}
         _write(place, handle)
         left_s = (plan.end_s - now_s) / self.config.speed_up
         asyncio.get_running_loop().call_later(min(left_s, 86400.0) + 0.01, self.context.wake)
@@ -135,6 +138,19 @@ class SimulatedService(TrainingService):
         known = _document(place)
         return bool(known) and "plan" in known and not _plan(known).has_ended(now_s)
 
+    def _find_saved(self, job: Job) -> int:
+        """Return how many steps another trial has done that left its checkpoint where this one begins.
+
+        This takes a budget, and a function that heeds it: such a curve has all steps from the beginning.
+        """
+        parameters = _read_parameters(job)
+        folder = parameters.get(_LOAD) if _BUDGET in parameters else None
+        if folder is None or self._curves:
+            return 0
+        known = (_document(place) for place in self._folder.glob("*.json"))
+        earlier = [one for one in known if one.get("saves") == folder and one["trial"] != job.trial]
+        return max((_plan(one).done(self._read_now_s()) for one in earlier), default=0)
+
     def _make_crew(self) -> Crew:
         workers, least = self.config.workers, self.config.min_workers
         return Crew(workers, workers if least is None else least, float(self.config.replace_time))
@@ -143,8 +159,9 @@ class SimulatedService(TrainingService):
         if self._curves:
             return self._curves[job.sequence % len(self._curves)]
         file, _, function = str(self.config.objective).rpartition(":")
-        parameters = job.spec["parameters"]["parameters"]
-        return await _ask_objective(str(self.context.code_directory / file), function, parameters)
+        return await _ask_objective(
+            str(self.context.code_directory / file), function, job.spec["parameters"]["parameters"]
+        )
 
     def _read_now_s(self) -> float:
         return (time.time() - self._epoch) * float(self.config.speed_up)
@@ -155,6 +172,12 @@ class SimulatedService(TrainingService):
 
 def _plain(value: Any) -> Json:
     return str(value) if isinstance(value, Path) else value
+
+
+def _read_parameters(job: Job) -> dict[str, Json]:
+    """Return the parameters by name, {} where they have none."""
+    parameters = job.spec["parameters"]["parameters"]
+    return parameters if isinstance(parameters, dict) else {}
 
 
 def _plan(handle: Mapping[str, Json]) -> AttemptPlan:

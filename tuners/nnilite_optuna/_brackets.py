@@ -99,15 +99,16 @@ class Bracket:
 class HyperbandSchedule:
     """Brackets from many short runs to few full ones, over and over (Li et al., 2018).
 
-    `serial`: a bracket begins when the one before is over; otherwise whenever nothing else can run.
+    `serial`: a bracket begins when the one before is over; otherwise whenever nothing else can run. `first` is the
+    number of the first candidate.
     """
 
-    def __init__(self, low: float, high: float, eta: int, serial: bool = False) -> None:
+    def __init__(self, low: float, high: float, eta: int, serial: bool = False, first: int = 0) -> None:
         self._eta, self._serial = eta, serial
         self._budgets = ladder(low, high, eta)
         self._turn = self._last = len(self._budgets) - 1
         self._brackets: list[Bracket] = []
-        self._candidates = 0
+        self._candidates = first
 
     def next(self) -> Slot:
         self._brackets = [bracket for bracket in self._brackets if not bracket.over]

@@ -39,12 +39,19 @@ class BudgetTuner(LearningTuner):
 
     distinct = False  # the same parameters come again, with a larger budget
     extra_keys = frozenset((BUDGET, LOAD, SAVE))
-    _directory: PurePath | None = None
     _next: Slot | None = None
-    _eta: int
     _planned = False  # False while old points are shown to a new plan: they teach, but have no slot in it
 
+    def __init__(self, optimize_mode: str, seed: int | None, eta: int, all_checkpoint_dir: str | None) -> None:
+        super().__init__(optimize_mode, seed)
+        self._eta = whole_number("eta", eta, low=2)
+        self._directory = PurePath(all_checkpoint_dir) if all_checkpoint_dir else None
+
     def _schedule(self) -> Schedule:
+        """Return a new schedule. It numbers candidates from the count of points on.
+
+        A number names a checkpoint folder, which must not be one of a former search space's.
+        """
         raise NotImplementedError
 
     def _fresh(self, parameter_id: int, rng: random.Random) -> Json:
@@ -148,6 +155,7 @@ class HyperbandTuner(BudgetTuner):
         R: the largest budget of a trial; 1 or more.
         eta: one of this many trials continues, with eta times the budget; 2 or more.
         exec_mode: "parallelism" (begin another bracket rather than wait) or "serial" (one bracket at a time).
+        all_checkpoint_dir: see ASHA.
         seed: any whole number; None for a different search each time.
 
     Raises: ConfigError
@@ -159,15 +167,15 @@ class HyperbandTuner(BudgetTuner):
         R: float = 60,
         eta: int = 3,
         exec_mode: str = "parallelism",
+        all_checkpoint_dir: str | None = None,
         seed: int | None = None,
     ) -> None:
-        super().__init__(optimize_mode, seed)
+        super().__init__(optimize_mode, seed, eta, all_checkpoint_dir)
         self._most = number("R", R, low=1)
-        self._eta = whole_number("eta", eta, low=2)
         self._serial = one_of("exec_mode", exec_mode, ("parallelism", "serial")) == "serial"
 
     def _schedule(self) -> Schedule:
-        return HyperbandSchedule(1.0, self._most, self._eta, self._serial)
+        return HyperbandSchedule(1.0, self._most, self._eta, self._serial, len(self.points))
 
 
 class ASHATuner(BudgetTuner):
@@ -197,14 +205,11 @@ class ASHATuner(BudgetTuner):
         all_checkpoint_dir: str | None = None,
         seed: int | None = None,
     ) -> None:
-        super().__init__(optimize_mode, seed)
+        super().__init__(optimize_mode, seed, eta, all_checkpoint_dir)
         self._least, self._most = _check_budgets(min_budget, max_budget)
-        self._eta = whole_number("eta", eta, low=2)
-        self._directory = PurePath(all_checkpoint_dir) if all_checkpoint_dir else None
 
     def _schedule(self) -> Schedule:
-        first = len(self.points)  # a number names a checkpoint folder, which must not be one of a former space's
-        return AshaSchedule(self._least, self._most, self._eta, first)
+        return AshaSchedule(self._least, self._most, self._eta, len(self.points))
 
 
 class BOHBTuner(BudgetTuner):
@@ -224,6 +229,7 @@ class BOHBTuner(BudgetTuner):
         random_fraction: share of parameters that are drawn at random nevertheless.
         bandwidth_factor, min_bandwidth: no effect but a warning: the estimator chooses its bandwidths itself.
         config_space: NNI's path of a ConfigSpace file; refused, as the search space replaces it.
+        all_checkpoint_dir: see ASHA.
         seed: any whole number; None for a different search each time.
 
     Raises: ConfigError
@@ -242,11 +248,11 @@ class BOHBTuner(BudgetTuner):
         bandwidth_factor: float = 3.0,
         min_bandwidth: float = 1e-3,
         config_space: str | None = None,
+        all_checkpoint_dir: str | None = None,
         seed: int | None = None,
     ) -> None:
-        super().__init__(optimize_mode, seed)
+        super().__init__(optimize_mode, seed, eta, all_checkpoint_dir)
         self._least, self._most = _check_budgets(min_budget, max_budget)
-        self._eta = whole_number("eta", eta, low=2)
         if min_points_in_model is not None:
             whole_number("min_points_in_model", min_points_in_model, low=1)
         self._least_good = min_points_in_model
@@ -260,7 +266,7 @@ class BOHBTuner(BudgetTuner):
             raise ConfigError("is not read; write searchSpace instead", Place(field="classArgs.config_space"))
 
     def _schedule(self) -> Schedule:
-        return HyperbandSchedule(self._least, self._most, self._eta)
+        return HyperbandSchedule(self._least, self._most, self._eta, first=len(self.points))
 
     def _restart(self) -> None:
         super()._restart()
