@@ -19,9 +19,11 @@ from nnilite.space import SearchSpace
 from nnilite.tuner import Call, CallKind
 from nnilite.tuning.class_args import construct
 from nnilite.tuning.cube import Cube
-from nnilite_optuna import AutoTuner, _auto, _bayes, _belief
+from nnilite.tuning.learning import Point, PointState
+from nnilite_optuna import AutoTuner, _auto, _bayes, _belief, _matern
 from nnilite_optuna._auto import choose
 from nnilite_optuna._bayes import BayesTuner, log_improvement
+from nnilite_optuna._belief import Belief
 from nnilite_optuna._fronts import find_front, make_gain
 from nnilite_optuna._matern import MaternProcess, likeliest
 from nnilite_optuna._success import Success, log_below
@@ -243,8 +245,6 @@ def test_a_flat_objective_does_no_harm():
 
 
 def test_the_likeliest_scales_have_slopes_that_agree_with_differences():
-    from nnilite_optuna import _matern
-
     numbers = np.random.default_rng(0)
     features, values = numbers.random((12, 2)), numbers.standard_normal(12)
     squares = np.stack([np.square(column[:, None] - column[None, :]).ravel() for column in features.T])
@@ -274,6 +274,55 @@ def test_improvement_is_exact_near_and_falls_far_away():
     assert found[0] == pytest.approx(np.log(1 / np.sqrt(2 * np.pi)))
     assert found[1] == pytest.approx(found[2], abs=0.02)
     assert list(found) == sorted(found, reverse=True)
+
+
+@pytest.mark.parametrize("count", [3, 64, 65, 200])
+def test_a_triangle_is_inverted_by_its_blocks(count):
+    root = np.tril(np.random.default_rng(count).random((count, count))) + count * np.eye(count)
+    inverse = _matern._invert(root)
+    assert np.abs(inverse @ root - np.eye(count)).max() < 1e-12
+    assert np.array_equal(inverse, np.tril(inverse))
+
+
+def two_losses(count: int) -> list[Point]:
+    """Points with a result of two objectives."""
+    luck = random.Random(count)
+    found = []
+    for _ in range(count):
+        flat = {(name,): luck.uniform(-5, 5) for name in NUMBERS}
+        losses = (sum(raw**2 for raw in flat.values()), luck.random())
+        found.append(Point({}, flat, state=PointState.DONE, losses=losses))
+    return found
+
+
+def test_no_proposal_waits_for_more_than_half_of_a_long_fit(monkeypatch):
+    fits = []
+    monkeypatch.setattr(_belief, "likeliest", lambda *args: fits.append(len(args[1])) or likeliest(*args))
+    belief, counts = Belief(Cube(SearchSpace.parse(NUMBERS))), []
+    for point in two_losses(105):
+        belief.learn(point)
+        fits.clear()
+        if belief.results >= _belief._LONG_FITS:
+            for objective in (0, 1):
+                belief.process(objective)
+            counts.append(len(fits))
+    assert counts[0] > 1  # as nothing was fitted before
+    assert max(counts[1:]) == 1
+    assert sum(counts[1:]) >= 12  # to 88, 96 and 104 results: two objectives, with losses bent and not
+
+
+def test_a_divided_fit_is_the_same_after_a_replay():
+    space = SearchSpace.parse(NUMBERS)
+    live, points = Belief(Cube(space)), two_losses(92)
+    known = np.full((1, 3), 0.3)
+    for number, point in enumerate(points, 1):
+        live.learn(point)
+        if number in (87, 88, 89, 90, 92):  # a fit to 88 is begun, and ended, then one of the second objective
+            again = Belief(Cube(space))
+            for other in points[:number]:
+                again.learn(other)
+            expected = [live.process(objective)[0].predict(known) for objective in (0, 1)]
+            assert [again.process(objective)[0].predict(known) for objective in (0, 1)] == expected
 
 
 def test_a_config_without_tuner_gets_auto_and_one_with_arguments_alone_too():
@@ -335,6 +384,12 @@ def test_the_gain_of_a_point_is_what_it_adds_to_the_front():
 
 def test_the_front_has_of_equal_rows_the_first():
     assert find_front(np.array([[1, 2], [0, 3], [1, 2], [2, 2], [3, 0]])) == [1, 0, 4]
+    values = np.random.default_rng(0).integers(4, size=(40, 3))
+    beaten = [
+        any((other <= row).all() and ((other < row).any() or k < place) for k, other in enumerate(values))
+        for place, row in enumerate(values)
+    ]
+    assert sorted(find_front(values)) == [place for place, is_beaten in enumerate(beaten) if not is_beaten]
 
 
 def test_the_chance_far_below_is_no_float_but_its_logarithm_is():

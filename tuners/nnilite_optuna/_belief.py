@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnilite.tuning.learning import Point, PointState
 from nnilite_optuna._feasible import Feasible, fit_scales
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from nnilite.tuning.cube import Cube, Matrix, Vector
 
 _MOST_POINTS = 200  # that the process knows: the best and the latest
+_LONG_FITS = 80  # results from which on a fit takes long enough to be divided between two proposals
+
+Fit = tuple[float, Scales, float]  # the logarithm of the density, the scales, and the power of the losses
 
 
 class Belief:
@@ -28,8 +32,10 @@ class Belief:
         self._rows: list[Vector] = []
         self._failed: list[Vector] = []
         self._failures: Counter[bytes] = Counter()  # of each row
-        self._fits: dict[int, tuple[int, Scales, float]] = {}  # of objectives, to so many results: scales and power
+        self._plain: dict[int, tuple[int, Fit]] = {}  # of objectives, to so many results: with the losses as they are
+        self._fits: dict[int, tuple[int, Fit]] = {}  # likewise: the likelier one of this and that with bent losses
         self._limit_fit: tuple[int, list[Scales]] | None = None  # likewise, of each result constraint
+        self._chosen: tuple[int, list[int]] | None = None  # of so many points, the numbers of those that count
         self.results = 0
 
     def learn(self, point: Point) -> Vector:
@@ -62,16 +68,23 @@ class Belief:
         """Rows of all points that have ended."""
         return np.array([*self._rows, *self._failed]).reshape(-1, self._cube.width)
 
-    def process(self, objective: int = 0) -> tuple[MaternProcess, Matrix]:
-        """Return the process of an objective, by its place, and the rows that it knows.
+    def process(self, objective: int | None = None) -> tuple[MaternProcess, Matrix]:
+        """Return the process of an objective, and the rows that it knows. objective: its place among several.
 
-        Each objective is fitted to a result less than the one before it, so that no proposal waits for all fits.
+        Each of several is fitted some results later than the one before it, and half of a long fit is done a result
+        earlier than the other half, so that no proposal waits for much of it.
         """
-        until = _step(max(len(self._ended) - objective, 2))
-        if objective not in self._fits or self._fits[objective][0] != until:
-            self._fits[objective] = (until, *self._find_likeliest(*self._known(until, objective)))
-        _, scales, power = self._fits[objective]
-        rows, losses = self._known(len(self._ended), objective)
+        place, count = objective or 0, len(self._ended)
+        divided = objective is not None and count >= _LONG_FITS
+        lag = 2 * place + 1 if divided else place
+        until = _step(max(count - lag, 2))
+        if place not in self._fits or self._fits[place][0] != until:
+            fits = (self._fit_plain(until, place), self._fit_bent(until, place))
+            self._fits[place] = until, max(fits, key=lambda fit: fit[0])
+        if divided:
+            self._fit_plain(_step(count - lag + 1), place)
+        _, (_, scales, power) = self._fits[place]
+        rows, losses = self._known(count, place)
         return MaternProcess(scales, self._cube.features(rows), levelled(losses, power)), rows
 
     def feasible(self) -> Feasible | None:
@@ -88,14 +101,19 @@ class Belief:
         chosen = self._choose(until)
         return np.array(self._rows)[chosen], np.array([self._ended[k].margins for k in chosen])
 
-    def _find_likeliest(self, rows: Matrix, losses: Vector) -> tuple[Scales, float]:
-        """Return scales and the power of the losses: bending helps where losses span magnitudes, and harms steps."""
-        features = self._cube.features(rows)
-        fits = []
-        for power in (1.0, likeliest_power(losses)):
-            scales, density = likeliest(features, levelled(losses, power), self._cube.groups)
-            fits.append((density + squeezed(losses, power), scales, power))
-        return max(fits, key=lambda fit: fit[0])[1:]
+    def _fit_plain(self, until: int, objective: int) -> Fit:
+        if objective not in self._plain or self._plain[objective][0] != until:
+            self._plain[objective] = until, self._fit(*self._known(until, objective), 1.0)
+        return self._plain[objective][1]
+
+    def _fit_bent(self, until: int, objective: int) -> Fit:
+        """Return the fit of bent losses, which helps where they span magnitudes, and harms steps."""
+        rows, losses = self._known(until, objective)
+        return self._fit(rows, losses, likeliest_power(losses))
+
+    def _fit(self, rows: Matrix, losses: Vector, power: float) -> Fit:
+        scales, density = likeliest(self._cube.features(rows), levelled(losses, power), self._cube.groups)
+        return density + squeezed(losses, power), scales, power
 
     def _known(self, until: int, objective: int) -> tuple[Matrix, Vector]:
         """Return rows and losses of the first `until` results; poor ones count as the worst.
@@ -114,22 +132,26 @@ class Belief:
         points = self._ended[:until]
         losses = np.array([point.losses or [math.inf] for point in points if point.losses])
         several = losses.ndim == 2 and losses.shape[1] > 1
-        known = iter(_count_better(losses) if several else losses.ravel().tolist())
+        known = iter(find_as_good(losses).sum(axis=0).tolist() if several else losses.ravel().tolist())
         return [(point.violation, next(known) if point.losses else math.inf) for point in points]
 
     def _choose(self, until: int) -> list[int]:
         """Return the numbers of the points that count, of the first `until`."""
         if until <= _MOST_POINTS:
             return list(range(until))
+        if self._chosen is None or self._chosen[0] != until:
+            ranks = self._rank(until)
+            best = sorted(range(until), key=lambda k: ranks[k])[: _MOST_POINTS // 2]
+            self._chosen = until, sorted({*best, *range(until - _MOST_POINTS // 2, until)})
+        return self._chosen[1]
 
-        ranks = self._rank(until)
-        best = sorted(range(until), key=lambda k: ranks[k])[: _MOST_POINTS // 2]
-        return sorted({*best, *range(until - _MOST_POINTS // 2, until)})
 
-
-def _count_better(losses: Matrix) -> list[float]:
-    """Return of each row how many others are as good in all columns."""
-    return [float(np.all(losses <= row, axis=1).sum()) for row in losses]
+def find_as_good(values: Matrix) -> NDArray[np.bool_]:
+    """Return whether the row of this number is as good in all columns as that one: as good, or better."""
+    found = np.ones((len(values), len(values)), dtype=bool)
+    for column in values.T:
+        found &= column[:, None] <= column[None, :]
+    return found
 
 
 def _step(count: int) -> int:

@@ -17,6 +17,7 @@ from nnilite.tuning.cube import Matrix, Vector
 
 _ROOT5 = math.sqrt(5.0)
 _JITTER = 1e-6
+_MOST_AT_ONCE = 64  # rows of a triangle that is inverted as a whole
 _MOST_STEPS = 40
 _SMALLEST_GAIN = 1e-3  # of a step, in units of log-likelihood
 
@@ -60,7 +61,7 @@ class MaternProcess:
         noise[len(values) - exact :] = 0.0
         covariance = scales.variance * _matern(_squares(self._known, self._known))
         covariance[np.diag_indices_from(covariance)] += noise + _JITTER
-        self._inverse_root = np.linalg.inv(np.linalg.cholesky(covariance))
+        self._inverse_root = _invert(np.asarray(np.linalg.cholesky(covariance)))
         self._weights = self._inverse_root.T @ (self._inverse_root @ values)
         self._features, self._values, self._exact = features, values, exact
 
@@ -79,36 +80,74 @@ class MaternProcess:
 
 
 def _squares(one: Matrix, other: Matrix) -> Matrix:
-    found = np.square(one).sum(axis=1)[:, None] + np.square(other).sum(axis=1)[None, :] - 2.0 * one @ other.T
-    return np.asarray(np.maximum(found, 0.0))
+    found = np.square(one).sum(axis=1)[:, None] + np.square(other).sum(axis=1)[None, :]
+    found -= 2.0 * one @ other.T
+    return np.asarray(np.maximum(found, 0.0, out=found))
 
 
 def _matern(squares: Matrix) -> Matrix:
-    far = _ROOT5 * np.sqrt(squares)
-    return np.asarray((1.0 + far + 5.0 / 3.0 * squares) * np.exp(-far))
+    """Return the kernel of scaled distances. It writes over `squares`, as new arrays take longer than arithmetic."""
+    far = np.sqrt(squares)
+    far *= _ROOT5
+    squares *= 5.0 / 3.0
+    squares += 1.0 + far
+    squares *= np.exp(np.negative(far, out=far), out=far)
+    return squares
+
+
+def _invert(root: Matrix) -> Matrix:
+    """Return the inverse of a lower triangular matrix, a large one by its blocks, which takes a third of the time."""
+    count = len(root)
+    if count <= _MOST_AT_ONCE:
+        return np.asarray(np.linalg.inv(root))
+    half = count // 2
+    found = np.zeros_like(root)
+    found[:half, :half] = _invert(root[:half, :half])
+    found[half:, half:] = _invert(root[half:, half:])
+    found[half:, :half] = -found[half:, half:] @ (root[half:, :half] @ found[:half, :half])
+    return found
 
 
 def _unlikely(theta: Vector, squares: Matrix, values: Vector) -> tuple[float, Vector]:
     """Return the negative logarithm of the posterior density, and its slopes."""
     variance, lengths, noise = math.exp(theta[0]), np.exp(theta[1:-1]), math.exp(theta[-1])
-    count = len(values)
     weights = 1.0 / np.square(lengths)
-    far = _ROOT5 * np.sqrt(weights @ squares)
-    decay = variance * np.exp(-far)
-    kernel = ((1.0 + far + far * far / 3.0) * decay).reshape(count, count)
+    kernel, steepness = _spread_out(weights @ squares, variance)
+    kernel = kernel.reshape(len(values), len(values))
+    covariance = kernel.copy()
+    covariance[np.diag_indices_from(covariance)] += noise + _JITTER
     try:
-        root = np.linalg.cholesky(kernel + (noise + _JITTER) * np.eye(count))
+        root = np.asarray(np.linalg.cholesky(covariance))
     except np.linalg.LinAlgError:
         return math.inf, np.zeros_like(theta)
-    half = np.linalg.inv(root)
-    inverse = half.T @ half
-    alpha = inverse @ values
+    half = _invert(root)
+    pull = half.T @ half  # the inverse, at first
+    alpha = pull @ values
     fall = 0.5 * float(values @ alpha) + float(np.log(np.diag(root)).sum())
-    pull = inverse - np.outer(alpha, alpha)
-    along = squares @ (pull.ravel() * (5.0 / 3.0 * (1.0 + far) * decay))
+    pull -= np.outer(alpha, alpha)
+    steepness *= pull.ravel()
+    along = squares @ steepness
     slopes = [0.5 * float((pull * kernel).sum()), *(0.5 * weights * along), 0.5 * noise * float(np.trace(pull))]
     rare, steep = _prior(variance, lengths, noise)
     return fall + rare, np.array(slopes) + steep
+
+
+def _spread_out(squares: Vector, variance: float) -> tuple[Vector, Vector]:
+    """Return the kernel of scaled distances, and how steep it is. It writes over `squares`, as `_matern` does."""
+    far = np.sqrt(squares, out=squares)
+    far *= _ROOT5
+    decay = np.negative(far)
+    np.exp(decay, out=decay)
+    decay *= variance
+    steepness = 1.0 + far
+    kernel = far
+    kernel *= far
+    kernel /= 3.0
+    kernel += steepness
+    kernel *= decay
+    steepness *= 5.0 / 3.0
+    steepness *= decay
+    return kernel, steepness
 
 
 def _prior(variance: float, lengths: Vector, noise: float) -> tuple[float, Vector]:
