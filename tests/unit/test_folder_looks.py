@@ -43,7 +43,7 @@ def test_what_does_not_hang_is_seen_in_its_order_and_errors_stay_with_their_look
 def test_one_that_hangs_costs_its_limit_once_and_is_told_when_it_has_come_to_its_end(
     answers: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = FolderLooks(limit_s=0.2)
+    looks = FolderLooks(limit_s=2.0)
     row = [FolderLook("a", "x", lambda: 1), FolderLook("b", "x", hanging(answers, 2)), FolderLook("c", "x", lambda: 3)]
     seen = looks.look_at_all(row)
     assert [seen[0].value, seen[1].value, seen[2].value] == [1, None, 3]
