@@ -28,12 +28,12 @@ def holds(path: Path, text: str) -> bool:
 
 def runs(pid: int) -> bool:
     """Return whether a process runs; a zombie does not."""
-    found = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, check=False, timeout=10)
+    found = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, check=False, timeout=60)
     state = found.stdout.decode().strip()
     return bool(state) and not state.startswith("Z")
 
 
 def command_lines() -> list[str]:
     """Return the command lines of all processes."""
-    found = subprocess.run(["ps", "-eo", "args", "-ww"], capture_output=True, check=True, timeout=10)
+    found = subprocess.run(["ps", "-eo", "args", "-ww"], capture_output=True, check=True, timeout=60)
     return found.stdout.decode("utf-8", "replace").splitlines()

@@ -149,7 +149,7 @@ class ServiceContract(TrialContract):
         status = bench.wait(bench.run("sleep 0.3"))
         assert status.started is not None
         assert status.ended is not None
-        assert 0.2 < status.ended - status.started < 10
+        assert 0.2 < status.ended - status.started < 60
 
     def test_an_unknown_job_is_lost(self, bench: ServiceBench, tmp_path: Path) -> None:
         name = bench.run("true")
@@ -199,7 +199,7 @@ class ServiceContract(TrialContract):
 
     def test_a_job_may_clean_up_during_the_grace(self, bench: ServiceBench) -> None:
         clean = f"clean() {{ sleep 1; {bench.tell('clean')}; exit 3; }}; trap clean TERM"
-        name = bench.run(f"{clean}; {bench.tell('up')}; sleep 60 & wait")
+        name = bench.run(f"{clean}; {bench.tell('up')}; sleep 60 & wait", grace_s=30)
         bench.eventually(bench.lines)
         bench.call(bench.service.cancel(bench.handles[name]))
         assert bench.wait(name).state is JobState.CANCELED

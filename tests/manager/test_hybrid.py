@@ -148,7 +148,7 @@ async def test_what_is_left_behind_is_told_though_another_service_cannot_be_clos
     made = [kind(name, None, fake_context(tmp_path)) for name, kind in (("far", Hanging), ("near", Leaving))]
     hybrid = HybridService("hybrid", [Member(service, "a", None) for service in made], fake_context(tmp_path))
     with pytest.raises(ServiceError, match=r"^near was away$"):
-        await asyncio.wait_for(hybrid.close(), 5)
+        await asyncio.wait_for(hybrid.close(), 60)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def create(tmp_path, monkeypatch, place):
     return one
 
 
-@pytest.mark.timeout(3600 if GIVEN else 120)
+@pytest.mark.timeout(3600 if GIVEN else 240)
 def test_the_example_runs_to_its_end(create, place):
     profile = json.loads(create("-p", "0", "--foreground", "--json", trialConcurrency=6))
     assert profile["state"] == "DONE"

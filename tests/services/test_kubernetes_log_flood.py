@@ -81,7 +81,7 @@ def test_what_is_not_read_yet_waits_in_the_connection(follow: Follow) -> None:
 def test_who_is_not_read_for_long_is_not_followed_any_more(follow: Follow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_log, "_UNREAD_S", 0.1)
     pod_log, answer = follow(LINE % divmod(number, 10) for number in range(500))
-    assert answer.is_closed.wait(10)
+    assert answer.is_closed.wait(60)
     eventually(lambda: not pod_log._is_followed)
     assert size(pod_log) < _log._UNREAD_BYTES + 200_000
 
@@ -93,7 +93,7 @@ def test_a_line_without_an_end_is_cut_and_the_next_ones_are_whole(follow: Follow
         yield b"9\n2026-01-01T00:00:00.000000002Z the next\n"
 
     pod_log, answer = follow(pieces())
-    assert answer.is_closed.wait(10)
+    assert answer.is_closed.wait(60)
     assert size(pod_log) < _log._LONGEST_LINE_BYTES + 100_000
     [output] = pod_log.read(True, ended=True)
     assert output.data.splitlines()[1:] == [b"the next"]

@@ -28,9 +28,16 @@ from nnilite_local._service import _find_folder
 pytestmark = pytest.mark.process
 
 
+def patient(context) -> LocalService:
+    """Make a service that waits for a look at a folder for as long as a busy machine takes."""
+    service = LocalService("local", LocalConfig(), context)
+    service._watch._looks.limit_s = 60.0
+    return service
+
+
 @pytest.fixture
 def bench(tmp_path):
-    with ServiceBench(tmp_path, lambda context: LocalService("local", LocalConfig(), context)) as bench:
+    with ServiceBench(tmp_path, patient) as bench:
         yield bench
 
 

@@ -49,7 +49,7 @@ async def first_good(letters: list[Any], seen: asyncio.Future[Letter], empty: bo
     mail = Mailbox(pool, "manager:x", serve)  # type: ignore[arg-type]
     reading = asyncio.create_task(mail.run())
     try:
-        return await asyncio.wait_for(seen, 5)
+        return await asyncio.wait_for(seen, 60)
     finally:
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)

@@ -294,7 +294,7 @@ async def test_hosts_that_do_not_answer_are_asked_for_the_parts_of_all_jobs_at_o
 
     hosts.statuses = hang  # type: ignore[method-assign]
     handles: list[Handle] = [hosts.handle, {**hosts.handle, "job": second.name, "machine": "h1"}]
-    await asyncio.wait_for(hosts.jobs.look_after(handles, [RUNNING, RUNNING]), 10)
+    await asyncio.wait_for(hosts.jobs.look_after(handles, [RUNNING, RUNNING]), 60)
     assert set(asked) == {"h2", "h3"}
     for chore in hosts.chores:
         chore.close()

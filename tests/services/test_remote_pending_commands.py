@@ -115,9 +115,9 @@ async def test_a_fault_of_ours_sets_a_machine_aside_and_it_is_tried_again(tmp_pa
     monkeypatch.setattr("nnilite_remote._machine._FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(box, "_come_up", come_up)
     running = asyncio.create_task(box.run())
-    await asyncio.wait_for(box.tried.wait(), 5)
+    await asyncio.wait_for(box.tried.wait(), 60)
     assert (box.state, box.trouble, box.lasting) == ("down", "an internal error: KeyError('cached')", False)
-    await asyncio.wait_for(again.wait(), 5)
+    await asyncio.wait_for(again.wait(), 60)
     running.cancel()
     await box.close(())
     assert "KeyError" in caplog.text

@@ -388,6 +388,6 @@ def test_a_caller_that_goes_before_its_first_turn_is_closed_by_the_gate(monkeypa
         for channel in later:
             gate.admit(channel)
         goes_on.set()
-        assert later[0].is_closed.wait(10)
+        assert later[0].is_closed.wait(60)
         assert not later[-1].is_closed.is_set()
-    assert all(channel.is_closed.wait(10) for channel in first + later)
+    assert all(channel.is_closed.wait(60) for channel in first + later)

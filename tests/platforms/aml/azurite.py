@@ -43,7 +43,9 @@ class Azurite:
         with (folder / "azurite.log").open("wb") as log:
             process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
         try:
-            eventually(self._answers)
+            # It took 60 s on two processors with a load of 30; one that cannot start ends at once.
+            eventually(lambda: self._answers() or process.poll() is not None, 200)
+            assert process.poll() is None, (folder / "azurite.log").read_text()
             yield self
         finally:
             process.terminate()
