@@ -69,3 +69,23 @@ def test_a_hundred_thousand_trials_open_and_are_filtered(open_page: Any, browser
         page.get_by_text(re.compile(r"^\d,\d\d\d of 100,000 trials$")).wait_for(timeout=30_000)
         page.get_by_role("link", name="Overview", exact=True).click()
         page.locator(".chart[data-ready]").wait_for(timeout=30_000)
+
+
+SLOW = "() => { const now = Date.now; let more = 0; Date.now = () => now() + (more += 20); }"
+"""Each look at the clock takes 20 ms: a chart paints one point a frame, so it is not ready for many seconds."""
+FRAMES = "async () => { for (let i = 0; i < 5; i++) await new Promise(requestAnimationFrame); }"
+
+
+@pytest.mark.parametrize("chart", ["metric", "slices"])
+def test_a_chart_that_is_left_while_it_paints_ends_without_an_error(
+    open_page: Any, ten_thousand: str, chart: str
+) -> None:
+    page = open_page(f"{ten_thousand}/#/trials")
+    page.get_by_text("10,000 trials", exact=True).wait_for(timeout=60_000)
+    page.evaluate(SLOW)
+    page.evaluate(f"location.hash = '#/charts/{chart}'")
+    page.locator(".chart[data-ready]").first.wait_for()
+    page.evaluate(FRAMES)
+    page.evaluate("location.hash = '#/trials'")
+    page.get_by_role("grid").wait_for()
+    page.evaluate(FRAMES)  # an error in one of them fails the test

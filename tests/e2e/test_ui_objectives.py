@@ -275,3 +275,25 @@ def test_axe_finds_nothing_in_any_view(open_page: Any, experiment: Any, scheme: 
 def test_groups_say_that_trials_which_violate_a_constraint_are_not_counted(open_page: Any, experiment: Any) -> None:
     page = open_page(f"{experiment[0]}/#/charts/groups")
     page.get_by_text("Best and median are of succeeded trials that violate no constraint.").wait_for()
+
+
+def test_the_best_results_are_never_cut_off(open_page: Any, experiment: Any) -> None:
+    page = open_page(f"{experiment[0]}/")
+    page.get_by_role("heading", name="Progress").wait_for()
+    wild = "it.robustRange([...Array.from({ length: 40 }, (_, n) => n), -1e9, 1e9], {goal})"
+    ranges = {goal: of_module(page, "parts/robust_range.js", wild.replace("{goal}", f"'{goal}'")) for goal in GOALS}
+    assert "max" not in ranges["maximize"]
+    assert -100 < ranges["maximize"]["min"] < 0
+    assert "min" not in ranges["minimize"]
+    assert 39 < ranges["minimize"]["max"] < 200
+
+
+GOALS = ("maximize", "minimize")
+
+
+def test_long_names_and_options_get_the_room_that_there_is(open_page: Any, experiment: Any) -> None:
+    page = open_page(f"{experiment[0]}/")
+    page.get_by_role("heading", name="Progress").wait_for()
+    assert of_module(page, "parts/chart.js", "it.axis({ name: 'a' + 'n'.repeat(200) + 'z' }).name.length") == 48
+    assert of_module(page, "charts/parallel.js", "it.labelOf('a' + 'o'.repeat(200) + 'z')") == "aooooooo…ooooooz"
+    assert of_module(page, "charts/parallel.js", "[it.labelOf('a\\nb'), it.labelOf(true)]") == ["a b", "true"]

@@ -2,7 +2,7 @@
 
 import { fields, isLogarithmic, titleOf } from "../lib/filtered.js";
 import { fieldName, fieldValue } from "../lib/filters.js";
-import { number, plural } from "../lib/format.js";
+import { clipped, number, plural } from "../lib/format.js";
 import { version } from "../lib/live_data.js";
 import { askedMetric, goalOf, metricWord } from "../lib/objectives.js";
 import { decode, href, route, setQuery } from "../lib/route.js";
@@ -159,7 +159,7 @@ function option(lines, axes, name) {
           fontSize: 11,
           backgroundColor: c.card, // many lines would hide it
           padding: [1, 3],
-          formatter: (/** @type {FlatValue} */ one) => (typeof one === "number" ? number(one, 3) : one),
+          formatter: labelOf,
         },
         areaSelectStyle: { width: 18, borderColor: c.accent, color: c.accent, opacity: 0.2 },
       },
@@ -186,6 +186,9 @@ function option(lines, axes, name) {
 }
 
 const NONE = "none";
+
+/** @param {FlatValue} value at an axis, whose room ends at the next one */
+export const labelOf = (value) => (typeof value === "number" ? number(value, 3) : clipped(String(value), 16));
 
 /**
  * Below all values of an axis, where the lines of trials go that have no such parameter; null if all trials have it.

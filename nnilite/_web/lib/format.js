@@ -44,13 +44,14 @@ export function exact(value) {
 }
 
 /**
- * A text for a place that has room for so many characters; of a longer one its ends are left, which tell names apart.
+ * A text for a place that has room for one line of so many characters; of a longer one its ends are left, which tell names apart.
  * @param {string} text
  * @param {number} [most] characters
  */
 export function clipped(text, most = 24) {
+  const line = text.replaceAll(/\s+/g, " ");
   const end = Math.floor((most - 1) / 2);
-  return text.length > most ? `${text.slice(0, most - 1 - end)}…${text.slice(-end)}` : text;
+  return line.length > most ? `${line.slice(0, most - 1 - end)}…${line.slice(-end)}` : line;
 }
 
 /**

@@ -14,6 +14,7 @@ import { csv, fileName, saveFile } from "./saved_files.js";
 /** @type {Promise<typeof import("../vendor/echarts.js")> | null} */
 let library = null;
 const AGAIN_MS = 2000;
+const NAME_MAX = 48; // characters that fit beside an axis of 300 pixels
 
 // Resolves when the library is there, however often it takes to load it.
 export async function loadLibrary() {
@@ -148,6 +149,7 @@ export function axis({ axisLabel, ...more } = {}) {
     nameMoveOverlap: true, // away from labels of any length
     scale: true,
     ...more,
+    ...(typeof more.name === "string" ? { name: clipped(more.name, NAME_MAX) } : {}),
   };
 }
 
@@ -161,6 +163,17 @@ export function axis({ axisLabel, ...more } = {}) {
  * @property {(chart: Drawn) => void} [onReady]
  * @property {Record<string, (event: Item, chart: Drawn) => void>} [events]
  */
+
+/**
+ * A chart with many points is painted frame by frame, and ECharts fails in the next frame if the chart has gone by then.
+ * Painted anew, without anything in it, it has no more frames to come.
+ * @param {Drawn} chart
+ */
+function dispose(chart) {
+  chart.clear();
+  chart.getZr().flush();
+  chart.dispose();
+}
 
 /** @param {ChartProps} props */
 export function Chart({ draw, deps, label, height = 320, onClick, onReady, events }) {
@@ -190,7 +203,7 @@ export function Chart({ draw, deps, label, height = 320, onClick, onReady, event
       watcher.disconnect();
       const old = chart.current;
       chart.current = null;
-      if (old) setTimeout(() => old.dispose(), 1000); // it may still be drawing, frame by frame
+      if (old) dispose(old);
     };
   }, []);
   useEffect(() => {

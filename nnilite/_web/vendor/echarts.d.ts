@@ -38,6 +38,8 @@ export interface Chart {
   resize(options?: { animation?: { duration: number } }): void;
   renderToCanvas(options: { pixelRatio: number; backgroundColor: string }): HTMLCanvasElement;
   getModel(): { getSeries(): { getRawIndicesByActiveState(state: string): number[] }[] };
+  clear(): void;
+  getZr(): { flush(): void };
   dispose(): void;
 }
 

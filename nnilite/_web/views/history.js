@@ -11,6 +11,7 @@ import { Pick } from "../parts/chart_card.js";
 import { crossed, crossedIf, violation } from "../parts/crosses.js";
 import { Card, Empty } from "../parts/layout.js";
 import { isLog, LogScale, leftOut, resultAxis, shown } from "../parts/log_scale.js";
+import { robustRange } from "../parts/robust_range.js";
 import { stairs } from "../parts/stairs.js";
 import { hollow, StoppedSwitch, withStopped } from "../parts/stopped_trials.js";
 
@@ -32,7 +33,7 @@ export function History() {
   );
   const best = useMemo(() => bestSoFar(ended, goal), [ended, goal]);
   const failed = useMemo(() => trials().filter((trial) => trial.state === "FAILED"), [version.value]);
-  const draw = () => historyOption(ended, best, failed, metricWord(name));
+  const draw = () => historyOption(ended, best, failed, { title: metricWord(name), goal });
   const data = () => ({
     header: ["sequence", "trial", metricWord(name), "best"],
     rows: ended.map((trial, place) => [trial.sequence, trial.id, trial.score, best[place]]),
@@ -61,15 +62,15 @@ export function History() {
  * @param {Scored[]} ended
  * @param {(number | null)[]} best
  * @param {Trial[]} failed
- * @param {string} title of the axis of results
+ * @param {{ title: string, goal: string }} axis of results
  * @returns {Option}
  */
-function historyOption(ended, best, failed, title) {
+function historyOption(ended, best, failed, { title, goal }) {
   const c = colours();
   const step = Math.max(1, Math.ceil(ended.length / POINTS_MAX));
   const points = ended.filter((_, place) => place % step === 0);
   const values = ended.map((trial) => trial.score);
-  const lows = isLog() ? {} : robustRange(values);
+  const lows = isLog() ? {} : robustRange(values, goal);
   const lowest = values.reduce((low, one) => (shown(one) === null || one >= low ? low : one), Infinity);
   /**
    * @param {string} name
@@ -144,22 +145,4 @@ function changesOf(ended, best) {
   /** @type {[number, number | null][]} */
   const all = ended.map((trial, place) => [trial.sequence, best[place]]);
   return all.filter((_, place) => place === 0 || place === best.length - 1 || best[place] !== best[place - 1]);
-}
-
-/**
- * A few wild results must not press all others into one line: far outliers are cut off.
- * @param {number[]} values
- */
-function robustRange(values) {
-  /** @type {{ min?: number, max?: number }} */
-  const range = {};
-  if (values.length < 20) return range;
-  const order = Float64Array.from(values).sort();
-  /** @param {number} share */
-  const at = (share) => order[Math.round(share * (order.length - 1))];
-  const [low, high] = [at(0.02), at(0.98)];
-  const room = (high - low) * 1.5 || 1;
-  if (order[0] < low - room * 2) range.min = low - room * 0.2;
-  if (order[order.length - 1] > high + room * 2) range.max = high + room * 0.2;
-  return range;
 }
