@@ -27,9 +27,8 @@ import logging
 import math
 import os
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Collection, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from nnilite._keeper.attempt_files import write_private
 from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
@@ -66,8 +65,7 @@ class _Busy(Exception):
     """Another manager has had the lock for long."""
 
 
-@dataclass(frozen=True)
-class SlotTerms:
+class SlotTerms(NamedTuple):
     """How an experiment takes part: `limit` counts slots, and higher numbers of `priority` are served first."""
 
     limit: Optional[int] = None  # how many trials may run at once, in all experiments that have a limit; None: no part
@@ -82,8 +80,7 @@ class SlotTerms:
         return SlotTerms(self.limit if limit is None else limit, self.priority if priority is None else priority)
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """A trial that waits for a slot."""
 
     job: str
@@ -156,17 +153,21 @@ class _Line:
         return None
 
 
-@dataclass
 class _Part:
-    """What one file says."""
+    """What one file says. It is no dataclass: to import these takes longer than to define the classes of this file."""
 
-    priority: int = 0
-    held: Dict[str, Tuple[str, float]] = field(default_factory=dict)  # by job: its folder, and since when
-    line: _Line = field(default_factory=lambda: _Line({}))
+    def __init__(self, priority: int, held: Dict[str, Tuple[str, float]], line: _Line) -> None:
+        self.priority = priority
+        self.held = held  # by job: its folder, and since when
+        self.line = line
 
     def first(self, experiment: str, now: float) -> List[Claim]:
         found = self.line.first(now)
         return [] if found is None else [Claim(found[1], experiment, self.priority, found[0])]
+
+
+def _empty() -> _Part:
+    return _Part(0, {}, _Line({}))
 
 
 class _SlotFiles:
@@ -220,7 +221,7 @@ class SlotDesk:
         self._runs = runs
         self._patience_s = patience_s
         self._clock: Callable[[], float] = time.time
-        self._own = _Part()  # with the latest priority
+        self._own = _empty()  # with the latest priority
         self._others = _SlotFiles(file)
         self._asked: Dict[str, float] = {}  # by job: when it asked first
         self._loaded = False
@@ -339,7 +340,7 @@ class SlotDesk:
         """Take over what an earlier manager of this experiment has written, once. Raises: SlotTrouble."""
         if self._loaded:
             return
-        found = _Part()
+        found = _empty()
         with contextlib.suppress(FileNotFoundError):
             found = _parsed(_content(self._file), self._file)
         self._loaded = True
@@ -448,7 +449,7 @@ def _parsed(content: bytes, file: Path) -> _Part:
         return _Part(int(found["priority"]), held, _Line(waiting))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
         log.warning("ignored the damaged file %s: %s", file, error)
-        return _Part()
+        return _empty()
 
 
 def _time(value: object) -> float:

@@ -23,7 +23,6 @@ from nnilite_remote._agent_link import command, pythons  # noqa: E402
 from nnilite_remote._bookings import Booking, Bookings  # noqa: E402
 from nnilite_remote._machine_choice import Choice, HostCandidate, choose_machines  # noqa: E402
 from nnilite_remote._pending_commands import CANCEL, REMOVE, PendingCommands  # noqa: E402
-from nnilite_remote._worker import program  # noqa: E402
 
 KEY = HostKey("ssh-ed25519", b"one")
 OTHER = HostKey("ssh-ed25519", b"two")
@@ -249,8 +248,7 @@ def no_space(*arguments):
 # what is sent and what comes
 
 
-def test_the_agent_is_plain_text_and_its_command_survives_any_shell():
-    compile(program(), "agent", "exec")
+def test_the_command_of_an_agent_survives_any_shell():
     text = command(pythons('/opt/it\'s "$HOME" `x`'))
     assert "\n" not in text
     assert "!" not in text

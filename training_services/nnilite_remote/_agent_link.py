@@ -1,7 +1,7 @@
 """The manager's end of an agent's connection: starts the agent, sends it requests, and moves files through it.
 
-An agent is this package's `_worker`, sent as text to the machine's Python over the command's standard input. So
-nothing is installed there, and it always has the manager's version.
+An agent is this package's `_worker`, sent to the machine's Python over the command's standard input. So nothing is
+installed there, and it always has the manager's version.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from nnilite_remote._worker import program
 
 log = logging.getLogger(__name__)
 
-_SOURCE = program()
 _NO_PYTHON = "NNILITE-NO-PYTHON"
 _USUAL_PYTHONS = ("python3", "python", "/usr/bin/python3", "/usr/local/bin/python3", "/opt/homebrew/bin/python3")
 _WINDOWS_SHELL = "'exec' is not recognized as "  # of cmd.exe and of PowerShell
@@ -64,7 +63,7 @@ def pythons(python_path: str | None) -> list[str]:
 
 def command(candidates: Sequence[str]) -> str:
     """Return the command that starts an agent on the machine, with the first suitable Python."""
-    words = ["exec", "/bin/sh", "-c", _FIND_PYTHON, "nnilite", str(len(_SOURCE)), *candidates]
+    words = ["exec", "/bin/sh", "-c", _FIND_PYTHON, "nnilite", str(len(program().text)), *candidates]
     return shlex.join(words)
 
 
@@ -82,11 +81,11 @@ class AgentStream:
             raise LinkLost(f"cannot start a command: {get_error_text(error)}") from error
 
     def greet(self, settings: dict[str, Json]) -> dict[str, Any]:
-        """Send the agent's text and its settings; return its first message. Raises: MachineError, LinkLost."""
+        """Send the agent and its settings; return its first message. Raises: MachineError, LinkLost."""
         nonce = secrets.token_hex(8)
         settings = {**settings, "nonce": nonce, "path_front": bool(self._python_path)}
         with contextlib.suppress(LinkLost):  # where nobody listens, something may have been said about it
-            self.send(_SOURCE + json.dumps(settings).encode("ascii") + b"\n")
+            self.send(b"".join(program()) + json.dumps(settings).encode("ascii") + b"\n")
         return self.hear(nonce)
 
     def hear(self, nonce: str) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ class Attempts:
 
         Raises: MachineError if none was started, OutcomeUnknown.
         """
-        return read_start(await self._session.ask("start", _START_S, spec=spec, terms=asdict(terms), again=again))
+        return read_start(await self._session.ask("start", _START_S, spec=spec, terms=terms._asdict(), again=again))
 
     async def withdraw(self, job: str) -> None:
         """Withdraw a job that no longer needs or waits for a slot there."""
