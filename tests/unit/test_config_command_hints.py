@@ -201,6 +201,13 @@ def test_a_parameter_in_the_command_is_answered_with_where_trials_get_it(folder:
     assert warning.startswith(f"trialCommand: {written} is not replaced by the parameter x: the trial gets its")
 
 
+@pytest.mark.parametrize("written", ["${args}", "${args_no_hyphens}", "--lr=${trialParameters.learningRate}"])
+def test_words_of_sweeps_elsewhere_are_answered_with_where_trials_get_parameters(folder: Path, written: str) -> None:
+    [warning] = warned(folder, f"python3 trial.py {written}")
+    assert warning.startswith(f"trialCommand: {written.removeprefix('--lr=')} is not replaced: the trial gets its")
+    assert not warned(folder, "args='--fast'; python3 trial.py ${args}")
+
+
 @pytest.mark.parametrize(
     ("command", "cure"),
     [
