@@ -61,34 +61,36 @@ def run(spec: Spec, wake: Wake) -> int:
         from .node_start import placed
 
         spec = placed(spec)
-    return _run(spec, wake, Folder(spec.directory))
+    folder = Folder(spec.directory)
+    return _run(AttemptRun(spec, folder, wake), folder)
 
 
-def run_one_of_several(spec: Spec, wake: Wake, preloaded: Optional[PreloadedStarts]) -> Tuple[int, bool]:
-    """Run one attempt and return its exit code, and whether this process can run another because nothing is left of it.
+def run_one_of_several(spec: Spec, wake: Wake, preloaded: Optional[PreloadedStarts]) -> Tuple[int, bool, bool]:
+    """Run one attempt. Return its exit code, whether it is delivered, and whether this process can run another.
 
-    By then the attempt's folder is unlocked, so that this process is not mistaken for its keeper.
+    It can if nothing is left of this one. By then the attempt's folder is unlocked, so that this process is not
+    mistaken for its keeper.
     """
     import threading
 
     folder = Folder(spec.directory)
-    code = _run(spec, wake, folder, preloaded)
+    attempt = AttemptRun(spec, folder, wake, preloaded)
+    code = _run(attempt, folder)
     for thread in threading.enumerate():
         if thread is not threading.current_thread():
             thread.join(_THREADS_END_S)
     folder.unlock()
-    return code, folder.can_lock and threading.active_count() == 1
+    return code, attempt.delivered, folder.can_lock and threading.active_count() == 1
 
 
-def _run(spec: Spec, wake: Wake, folder: Folder, preloaded: Optional[PreloadedStarts] = None) -> int:
-    attempt = AttemptRun(spec, folder, wake, preloaded)
+def _run(attempt: AttemptRun, folder: Folder) -> int:
     try:
         folder.create()
         if not folder.lock():
             return OTHER_KEEPER
         first = folder.reserve(attempt.run_id)
     except OSError as error:
-        text = "the trial's folder {} cannot be written: {}".format(spec.directory, error.strerror)
+        text = "the trial's folder {} cannot be written: {}".format(folder.path, error.strerror)
         code = attempt.report_not_started(text, by_machine=True)
         folder.give_back()
         return code
@@ -120,6 +122,7 @@ class AttemptRun:
         self._spool = OutputFile(folder.metrics, 0)
         # The identity of this start of the command. Each event names it, so that the manager never mixes two runs.
         self.run_id = spec.run or os.urandom(8).hex()
+        self.delivered = False  # whether the manager has acknowledged everything, the end included
         self._made: Optional[Courier] = None
         self._courier_works = False
         self._saver = choose_saver(spec, folder)
@@ -425,6 +428,7 @@ class AttemptRun:
         self._courier.stop()
         self._write_end()
         outbox = self._courier.outbox
+        self.delivered = outbox.complete and bool(self._spec.callback or self._spec.callback_file)
         self._folder.write(
             "delivered",
             {

@@ -4,14 +4,17 @@ Each line is one JSON object. On standard input:   {"spec": "/path/spec.json", "
                                                    {"end": job}, or {"end": job, "kill": true}
                                                  {"preload": {"modules": [...], "command": ..., "code": "/path"}}
 On standard output, `job` as in the spec:    {"event": "started", "job": ..., "pid": ..., "start": ...}
-                                             {"event": "ended", "job": ..., "pid": ..., "status": exit code}
+                                             {"event": "ended", "job": ..., "pid": ..., "status": exit code,
+                                                                "delivered": true}
                                              {"event": "refused", "spec": ..., "message": ..., "lasting": ...}
                                              {"event": "told", "job": ..., "found": true}
                                              {"event": "preloaded", "memory": bytes}
                                              {"event": "not preloaded", "message": ..., "missing": true}
 
 `pid` and `start` are those of the keeper (`start` as in `.nni/started`, to detect a reused pid); a negative status is a
-signal. The server ends when its standard input is closed. Keepers have sessions of their own and keep running.
+signal. With `delivered` the manager has acknowledged all events of the attempt, the end included; it is left out where
+that is not known. The server ends when its standard input is closed. Keepers have sessions of their own and keep
+running.
 
 With `again` the keeper may run further jobs afterwards, one at a time: forking and ending a process takes longer than a
 keeper's work for a short trial. It gets them over a socket, from this server alone, and leaves when the other end is
@@ -241,7 +244,7 @@ class _ForkServer:
         job, keeper.job = keeper.job, ""
         keeper.free_since = time.monotonic()
         self._free.append(keeper)
-        self._say({"event": "ended", "job": job, "pid": keeper.pid, "status": int(said)})
+        self._say_ended(keeper, job, *map(int, said.split()))
 
     def _dismiss(self) -> None:
         """Dismiss keepers that have been idle for a while."""
@@ -272,10 +275,14 @@ class _ForkServer:
             self._forget_link(keeper)
             if keeper.job:
                 code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-                self._say({"event": "ended", "job": keeper.job, "pid": pid, "status": code})
+                self._say_ended(keeper, keeper.job, code, 0)
 
     def _say_started(self, keeper: _Forked) -> None:
         self._say({"event": "started", "job": keeper.job, "pid": keeper.pid, "start": keeper.start})
+
+    def _say_ended(self, keeper: _Forked, job: str, status: int, delivered: int) -> None:
+        told = {"delivered": True} if delivered else {}
+        self._say({"event": "ended", "job": job, "pid": keeper.pid, "status": status, **told})
 
     def _refuse(self, path: Optional[str], message: str, lasting: bool = False) -> None:
         self._say({"event": "refused", "spec": path, "message": message, "lasting": lasting})
@@ -320,11 +327,11 @@ def _be_keeper(spec: Spec, link: Optional[socket.socket], preloaded: Optional[Pr
         wake.listen()
         while True:
             sys.stderr = _Log(Folder(spec.directory).log)
-            code, can_go_on = run_one_of_several(spec, wake, preloaded)
+            code, delivered, can_go_on = run_one_of_several(spec, wake, preloaded)
             sys.stderr = server_log
             if link is None or not can_go_on or wake.terminations:
                 break
-            following = _await_next_job(link, wake, code)
+            following = _await_next_job(link, wake, code, delivered)
             code = _CRASHED
             if following is None:
                 break
@@ -336,11 +343,11 @@ def _be_keeper(spec: Spec, link: Optional[socket.socket], preloaded: Optional[Pr
         os._exit(code)
 
 
-def _await_next_job(link: socket.socket, wake: Wake, code: int) -> Optional[Spec]:
+def _await_next_job(link: socket.socket, wake: Wake, code: int, delivered: bool) -> Optional[Spec]:
     """Report the end of the last job, and wait for the next. None: this keeper is to leave, or the server has gone."""
     data = b""
     try:
-        link.sendall(b"%d\n" % code)
+        link.sendall(b"%d %d\n" % (code, delivered))
         while not data.endswith(b"\n"):
             if wake.wait(_WAIT_S, link.fileno()):
                 piece = link.recv(_MAX_PATH_BYTES)

@@ -37,7 +37,7 @@ class ServiceContract(TrialContract):
     """
 
     has_logs = True  # `logs` and `fetch` work
-    pushes = False  # the service notices the end of jobs, and wakes the manager
+    pushes = False  # the service notices the end of each job, and wakes the manager
 
     @pytest.fixture
     def make_service(self) -> Callable[[ServiceContext], TrainingService]:

@@ -15,7 +15,6 @@ pytestmark = pytest.mark.process
 
 class TestLocalService(ServiceContract):
     own_copy = False
-    pushes = True
 
     @pytest.fixture
     def make_service(self):
@@ -24,7 +23,6 @@ class TestLocalService(ServiceContract):
 
 class TestLocalServiceWithCopies(ServiceContract):
     every_case = False
-    pushes = True
 
     @pytest.fixture
     def make_service(self):

@@ -32,14 +32,14 @@ def set_size(server: Path, size: int) -> None:
 
 async def test_a_long_reason_of_a_preloader_keeps_no_trial_from_its_start(server: Path, tmp_path: Path) -> None:
     set_size(server, 6 * 65536)
-    client = ForkServerClient(server, tmp_path / "log", lambda job: None)
+    client = ForkServerClient(server, tmp_path / "log", lambda job, delivered: None)
     assert (await client.run("j", tmp_path / "spec"))[1] == "s"
     await client.close()
 
 
 async def test_after_a_line_that_never_ends_there_is_another_fork_server(server: Path, tmp_path: Path) -> None:
     set_size(server, 3_000_000)
-    client = ForkServerClient(server, tmp_path / "log", lambda job: None)
+    client = ForkServerClient(server, tmp_path / "log", lambda job, delivered: None)
     with pytest.raises(ServiceError, match="the fork server has ended"):
         await client.run("j", tmp_path / "spec")
     set_size(server, 1)

@@ -408,6 +408,22 @@ def test_a_removed_job_leaves_no_note_no_token_and_no_empty_log(bench):
     assert not [file for file in ("spec.json", "job.json") if (folder / file).exists()]
 
 
+def test_a_killed_keeper_wakes_the_manager(bench):
+    name = running(bench)
+    before = bench.wakes
+    kill(bench.handles[name]["pid"])
+    eventually(lambda: bench.wakes > before)
+
+
+def test_nobody_is_woken_for_an_end_that_the_manager_has_been_told(bench):
+    """Such a wake makes the manager look at all trials each time that one of them ends."""
+    name = bench.run("true")
+    bench.finish(name)
+    eventually(lambda: not bench.service._server.runs(name))
+    assert name not in bench.service._untold
+    assert not bench.wakes
+
+
 def test_nobody_is_woken_for_the_keeper_of_a_removed_job(bench):
     name = bench.run("sleep 60")
     bench.wait(name, JobState.RUNNING)

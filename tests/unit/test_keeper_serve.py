@@ -145,6 +145,20 @@ def test_what_keepers_need_is_imported_before_they_are_forked(tmp_path: Path, lo
     assert loaded == ["encodings.ascii", *([] if local else ["encodings.idna", "hmac", "http.client"]), "shutil"]
 
 
+NOBODY = {"callback": "http://127.0.0.1:9", "linger_s": 0}
+
+
+@pytest.mark.parametrize(("callback", "delivered"), [({}, [True]), (NOBODY, []), ({"callback": None}, [])])
+def test_a_keeper_that_stays_says_whether_the_manager_has_everything(tmp_path, callback, delivered):
+    with Bench(tmp_path) as bench:
+        server = Server(bench)
+        spec = bench.spec("exit 3", **callback)
+        server.order(json.dumps({"spec": str(spec), "again": True}))
+        assert server.event()["event"] == "started"
+        ended = server.event()
+        assert (ended["status"], [ended[word] for word in ended if word == "delivered"]) == (3, delivered)
+
+
 class Jobs:
     """Jobs for keepers that may be used again. They report to nobody, so that each is over when its command is."""
 

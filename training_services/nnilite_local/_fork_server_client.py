@@ -35,11 +35,12 @@ _MOST_LINE_BYTES = 1 << 20  # a preloader says up to 64 kB, which may be six tim
 class ForkServerClient:
     """The fork server's client, which starts the server when it is first needed, and again when it has died."""
 
-    def __init__(self, keeper: Path, log_file: Path, heard: Callable[[str], None]) -> None:
+    def __init__(self, keeper: Path, log_file: Path, heard: Callable[[str, bool], None]) -> None:
         self._keeper = keeper
         self._log_file = log_file
         self.name = ""  # of the server that runs, or ran last; no other server has it
-        # Called with the job whose keeper has ended, and with "" when nobody will tell of that any more.
+        # Called with the job whose keeper has ended and whether the manager has everything of it; with "" when nobody
+        # will tell of that any more.
         self._heard = heard
         self._process: asyncio.subprocess.Process | None = None
         self._listener: asyncio.Task[None] | None = None
@@ -177,7 +178,7 @@ class ForkServerClient:
         self._at_work.clear()
         for job in list(self._asked):
             self._tell(job, False)
-        self._heard("")
+        self._heard("", False)
 
     def _read_event(self, line: bytes) -> None:
         try:
@@ -192,7 +193,7 @@ class ForkServerClient:
             return
         if kind == "ended":
             self._at_work.discard(event["job"])
-            self._heard(str(event["job"]))
+            self._heard(str(event["job"]), event.get("delivered") is True)
             return
         if kind == "told":
             self._tell(event["job"], event["found"] is True)

@@ -355,11 +355,16 @@ class LocalService(TrainingService):
 
     # watching
 
-    def _handle_keeper_end(self, job: str) -> None:
-        """Handle the departure of a keeper; without a job, no further departures will be reported."""
+    def _handle_keeper_end(self, job: str, delivered: bool) -> None:
+        """Handle the departure of a keeper; without a job, no further departures will be reported.
+
+        `delivered`: the manager knows how the trial ended, so nothing needs to be looked at.
+        """
         if job in self._removed:
             self._removed.discard(job)
             self._dismissals.look_soon()
+            return
+        if delivered:
             return
 
         def look() -> None:
