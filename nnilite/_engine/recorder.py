@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from nnilite._engine import messages
 from nnilite._engine.live_trial import Live, Removal
 from nnilite._engine.state import State
-from nnilite.records import DRILLED, Attempt, ExperimentState, TrialState
+from nnilite.records import DRILLED, Attempt, ExperimentState, TrialState, copy_with
 from nnilite.tuner import Call
 
 _AND_MORE = ", and others after it"
@@ -38,13 +37,13 @@ class Recorder:
     def put(self, live: Live, **changes: Any) -> None:
         """Change the trial and save it."""
         self.count(live.trial.state, changes.get("state", live.trial.state))
-        live.trial = replace(live.trial, **changes)
+        live.trial = copy_with(live.trial, **changes)
         self.add(messages.SaveTrial(live.trial))
 
     def put_attempt(self, live: Live, **changes: Any) -> None:
         """Change the current attempt, if there is one, and save it."""
         if live.attempt is not None:
-            live.attempt = replace(live.attempt, **changes)
+            live.attempt = copy_with(live.attempt, **changes)
             self.add(messages.SaveAttempt(live.attempt))
 
     def count(self, old: TrialState, new: TrialState) -> None:
@@ -86,7 +85,7 @@ class Recorder:
         if cost is not None:
             spending.settle(live.attempt.service, cost)
             self.put_attempt(live, cost=cost)
-            live.trial = replace(live.trial, cost=(live.trial.cost or 0.0) + cost)
+            live.trial = copy_with(live.trial, cost=(live.trial.cost or 0.0) + cost)
 
     # ------------------------------------------------------------ what its platform still holds
 

@@ -33,6 +33,7 @@ class PlaceOf:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._files = [path.with_name(path.name + suffix) for suffix in _SUFFIXES]
         self._known = self._look()
 
     def is_kept(self) -> bool:
@@ -51,8 +52,8 @@ class PlaceOf:
             db.backup(copy)
         _sync(draft)
         # SQLite would apply a log that is left to whatever database is in the same place.
-        for suffix in _SUFFIXES[1:]:
-            self._at(suffix).unlink(missing_ok=True)
+        for log in self._files[1:]:
+            log.unlink(missing_ok=True)
         self._check_free()
         draft.replace(self._path)
         _sync(self._path.parent)
@@ -69,10 +70,7 @@ class PlaceOf:
             raise StoreError(f"{self._path.parent}, the experiment's folder, is gone", busy=True)
 
     def _look(self) -> list[FileId | None]:
-        return [find_file_id(self._at(suffix)) for suffix in _SUFFIXES]
-
-    def _at(self, suffix: str) -> Path:
-        return self._path.with_name(self._path.name + suffix)
+        return [find_file_id(file) for file in self._files]
 
 
 def _sync(path: Path) -> None:

@@ -43,6 +43,7 @@ from nnilite.records.nouns import (
     Started,
     Trial,
     Used,
+    copy_with,
     storable,
 )
 
@@ -82,6 +83,7 @@ __all__ = [
     "Trial",
     "TrialState",
     "Used",
+    "copy_with",
     "count_nodes",
     "set_within_limits",
     "storable",

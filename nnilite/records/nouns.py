@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from nnilite._states import EndCause, JobState, MetricKind, TrialState
 from nnilite.records.shapes import BYTES, HIDDEN, TIME, Form, Key, integer, seconds_since_epoch, text
@@ -30,6 +30,23 @@ UNSTARTED = "its machine could not start it"
 """How the message of an attempt begins whose command was not started for want of something on its machine."""
 
 COUNT = integer(0)
+
+
+R = TypeVar("R")
+
+
+def copy_with(record: R, **changes: Any) -> R:
+    """Return a copy of a record in which these fields are changed. Raises: TypeError if it has no such field.
+
+    Each step of a trial changes its records. `dataclasses.replace` takes several times as long, as it calls the
+    constructor, which sets the fields of a frozen class one by one. A class with slots or `__post_init__` needs it.
+    """
+    known = vars(record)
+    if not changes.keys() <= known.keys():
+        raise TypeError(f"{type(record).__name__} has no field {', '.join(sorted(changes.keys() - known.keys()))}")
+    copy = object.__new__(type(record))
+    vars(copy).update(known, **changes)
+    return copy
 
 
 def storable(text: str) -> str:
