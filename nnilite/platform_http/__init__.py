@@ -47,6 +47,7 @@ from __future__ import annotations
 
 from nnilite._logging.redaction import hide, redact
 from nnilite._loop_waits import in_thread
+from nnilite.platform_http._endable import Try, make_endable
 from nnilite.platform_http._problems import (
     AccessRefused,
     CallRefused,
@@ -78,11 +79,13 @@ __all__ = [
     "Problem",
     "RequestTooLarge",
     "Throttled",
+    "Try",
     "Untrusted",
     "as_config_error",
     "hide",
     "in_thread",
     "kind_and_cure",
+    "make_endable",
     "redact",
     "retry_after_s",
 ]

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from requests.adapters import HTTPAdapter
+from urllib3 import PoolManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
@@ -52,17 +53,22 @@ class Try:
                 _shut(self._link)
 
 
+def make_endable(manager: PoolManager) -> None:
+    """Make the connections of a pool manager, from now on, such that a `Try` can end them."""
+    if manager.pool_classes_by_scheme == PoolManager(0).pool_classes_by_scheme:  # those through SOCKS are others
+        manager.pool_classes_by_scheme = _POOLS
+
+
 class EndableAdapter(HTTPAdapter):
     """Makes connections that a `Try` can end."""
 
     def init_poolmanager(self, *words: Any, **more: Any) -> None:
         super().init_poolmanager(*words, **more)
-        self.poolmanager.pool_classes_by_scheme = _POOLS
+        make_endable(self.poolmanager)
 
     def proxy_manager_for(self, proxy: str, **more: Any) -> Any:
         manager = super().proxy_manager_for(proxy, **more)
-        if not proxy.lower().startswith("socks"):
-            manager.pool_classes_by_scheme = _POOLS
+        make_endable(manager)
         return manager
 
 

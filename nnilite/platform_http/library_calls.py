@@ -1,7 +1,8 @@
 """Calls of a platform's own library, which blocks: in threads, with time limits, retries where they help, our errors.
 
 Switch off the library's own retries: they sleep for as long as the platform's `Retry-After` says, and hold a thread
-meanwhile. What is called here may be called twice; a call that must not be made again has a patience of 0.
+meanwhile. What is called here may be called twice; a call that must not be made again has a patience of 0. Where the
+library lets its connections be made by `make_endable`, they end with the time of a try.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -18,12 +20,15 @@ from nnilite._logging.redaction import redact
 from nnilite._loop_waits import in_thread
 from nnilite.errors import NniliteError
 from nnilite.platform_http import _patience
+from nnilite.platform_http._endable import Try
 from nnilite.platform_http._problems import Outage, Problem, Throttled
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+MOST_HELD = 32
+"""The most threads that calls may hold whose answers never end, where their connections cannot be ended."""
 _PASSING = (408, 429, 500, 502, 503, 504)
 
 
@@ -35,6 +40,8 @@ class LibraryCalls(ABC):
         self._timeout_s = timeout_s
         self._requested_pause = _patience.RequestedPause(platform)
         self._turns = asyncio.Semaphore(_patience.CALLS_AT_ONCE)
+        self._counting = threading.Lock()
+        self._held = 0  # threads of tries, those included that nobody waits for any more
 
     @abstractmethod
     def translate(self, what: str, error: Exception) -> Problem:
@@ -74,9 +81,23 @@ class LibraryCalls(ABC):
 
     async def _try(self, what: str, work: Callable[[], T], timeout_s: float) -> T:
         """Make one try. Raises: Problem."""
+        if self._held >= MOST_HELD:
+            raise Outage(f"{self._platform} has not finished its answers to {self._held} earlier calls ({what})")
+        tried = Try()
+
+        def work_in_try() -> T:
+            with self._counting:
+                self._held += 1
+            try:
+                with tried.in_this_thread():
+                    return work()
+            finally:
+                with self._counting:
+                    self._held -= 1
+
         async with self._turns:
             try:
-                return await asyncio.wait_for(in_thread(work), timeout_s)
+                return await asyncio.wait_for(in_thread(work_in_try), timeout_s)
             except asyncio.TimeoutError:
                 raise Outage(f"{self._platform} has not answered within {timeout_s:g} s ({what})") from None
             except NniliteError:
@@ -84,6 +105,8 @@ class LibraryCalls(ABC):
             except Exception as error:  # noqa: BLE001 - a library raises whatever an odd answer leads to
                 problem = self.translate(what, error)
                 log.debug("%s: %s", what, redact(repr(error)))
+            finally:
+                tried.end()
         if isinstance(problem, Throttled) and problem.retry_after_s:
             self._requested_pause.begin(problem.retry_after_s)
         raise problem

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nnilite.disk_room import DiskRoom
 from nnilite.foreign_files import copy_folder
+from nnilite.platform_http import make_endable
 from nnilite.records import Json
 from nnilite_aml._calls import AzureCalls
 from nnilite_aml._config import AmlConfig
@@ -113,6 +114,8 @@ class AmlWorkspace:
             timeout_s = float(self._config.request_timeout)
             self._transport = RequestsTransport(connection_timeout=timeout_s, read_timeout=timeout_s)
             self._transport.open()
+            for adapter in self._transport.session.adapters.values():
+                make_endable(adapter.poolmanager)
         return self._transport
 
     async def close(self) -> None:

@@ -26,6 +26,7 @@ from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject
 
 from nnilite.errors import ServiceError
+from nnilite.platform_http import Try, make_endable
 from nnilite.records import Json
 from nnilite_kubernetes._connections import ApiConnections
 from nnilite_kubernetes._exec import Execution
@@ -34,6 +35,8 @@ from nnilite_kubernetes._kube_credentials import Credentials
 log = logging.getLogger(__name__)
 
 _TIMEOUT_S = 15.0
+_ANSWER_S = 60.0  # for a whole answer, however it comes, or for its head where it comes in pieces
+_LOG_S = 600.0  # for the whole log of a container
 _WATCH_S = 240  # a watch is asked for so long, then begun anew
 _SILENCE_S = _WATCH_S + 60.0  # so long nothing may come of an answer that follows what happens
 _BUSY = (429, 503)
@@ -122,6 +125,7 @@ class Cluster:
         """Make new connections: certificates belong to them."""
         configuration = self._credentials.configuration
         pool = RESTClientObject(configuration).pool_manager
+        make_endable(pool)
         self._connections.count(pool)
         return _Way(configuration, pool)
 
@@ -180,7 +184,7 @@ class Cluster:
         """Return a container's output, each line after its time. Raises: ApiError."""
         query = {"container": container, "timestamps": "true", **({"sinceTime": since} if since else {})}
         path = PODS.path(namespace, pod) + "/log?" + urlencode(query)
-        return bytes(self._exchange("GET", path, None, "json").data)
+        return bytes(self._exchange("GET", path, None, "json", whole_s=_LOG_S).data)
 
     def log_stream(self, namespace: str, pod: str, container: str, most_bytes: int, follow: bool) -> LogStream:
         """Return a container's output as a stream; with `follow` until the container ends. Raises: ApiError."""
@@ -256,14 +260,26 @@ class Cluster:
         path = f"{resource.path(namespace)}?{urlencode(query)}"
         return Watch(self._exchange("GET", path, None, "json", _SILENCE_S))
 
-    def _exchange(self, method: str, path: str, data: bytes | None, kind: str, stream_s: float | None = None) -> Any:
-        """Return the answer; in pieces if `stream_s` limits the time between two of them. Raises: ApiError."""
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        data: bytes | None,
+        kind: str,
+        stream_s: float | None = None,
+        whole_s: float = _ANSWER_S,
+    ) -> Any:
+        """Return the answer; in pieces if `stream_s` limits the time between two of them. Raises: ApiError.
+
+        An answer that is not in pieces ends after `whole_s`.
+        """
         deadline = time.monotonic() + _PATIENCE_S
         may_sign_in = True
         while True:
             way = self._way
             try:
-                return self._ask(way, method, path, data, kind, stream_s)
+                with _ending((stream_s or 0.0) + whole_s):
+                    return self._ask(way, method, path, data, kind, stream_s)
             except ApiError as error:
                 if error.status == 401 and may_sign_in and self._sign_in(way):
                     may_sign_in = False
@@ -309,6 +325,20 @@ class Cluster:
 
     def _explain_not_known(self, refusal: ApiError) -> str:
         return f"{refusal}; sign in again: {self._credentials.source} is read at each try"
+
+
+@contextlib.contextmanager
+def _ending(limit_s: float) -> Iterator[None]:
+    """End the connection that this thread uses after some time: one that drips would keep it busy without end."""
+    tried = Try()
+    timer = threading.Timer(limit_s, tried.end)
+    timer.daemon = True
+    timer.start()
+    try:
+        with tried.in_this_thread():
+            yield
+    finally:
+        timer.cancel()
 
 
 class LogStream:

@@ -10,7 +10,7 @@ _tasks        ending tasks that talk to Redis
 _relay        keepers' requests, put to the manager
 _file_store   code, keeper, checkpoints and outputs: through a store, or through Redis
 _convert      from jobs to records, from records to statuses and to reasons for waiting
-_silence      for how long somebody was silent, in time in which we could have heard
+_silence      how long a party has been silent, in time in which Redis answered
 _watch        what the manager's side sees of its jobs and of the pool
 _trial_files  files of trials that lie with their workers
 _session      an open service

@@ -2,7 +2,7 @@
 
 Simulated time begins with the experiment, and passes while no manager runs, as that of a platform does. In the folder
 `simulated` of the experiment are the moment of its begin, and by trial the plan of the last attempt, from whose
-checkpoint the next one goes on.
+checkpoint the next one continues.
 """
 
 from __future__ import annotations

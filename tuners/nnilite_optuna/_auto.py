@@ -125,7 +125,7 @@ class AutoTuner(LearningTuner):
         return self._searcher._suggest(parameter_id, rng)
 
     def _hand_over(self, choice: NextAlgorithm) -> None:
-        """Let another algorithm learn all that happened, in its order, and go on.
+        """Let another algorithm learn all that happened, in its order, and continue the search.
 
         This is done at once and not at the next proposal, so that a replay does it at the same event.
         """
