@@ -12,6 +12,7 @@ kind.json_schema()            the schema for editors, from the same rules
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -82,7 +83,12 @@ def _text(value: Any) -> str:
         words = [str(one) for one in value]
         if any(" " in word.strip() for word in words):
             raise ValueError(f"must be one text, not a list; join commands by &&, as in {' && '.join(words)}")
-        raise ValueError(f"must be one text, not a list; write {shlex.join(words)}")
+        command = shlex.join(words)
+        # Words with a dot, a slash or a dash are those of a command, and few names of partitions, queues or users.
+        cure = (
+            command if re.search(r"[./-]", command) else f"{','.join(words)} for several names, {command} for a command"
+        )
+        raise ValueError(f"must be one text, not a list; write {cure}")
     if not isinstance(value, str):
         raise ValueError(f"must be text, not {value!r}; put it in quotes")
     return value

@@ -341,6 +341,7 @@ def test_a_folder_whose_name_looks_like_a_variable_is_used(tmp_path):
         (GOOD + "env: {A: 1}\n", "write variables in front of trialCommand, as in trialCommand: DATA=/data python3"),
         (GOOD.replace("trialCommand: python3 trial.py", "trialCommand: ' '"), "trialCommand is not set"),
         (GOOD.replace("python3 trial.py", "[python3, trial.py, --lr, 1]"), "not a list; write python3 trial.py --lr 1"),
+        (GOOD + "experimentName: [a, b]\n", "not a list; write a,b for several names, a b for a command"),
         (
             GOOD.replace("python3 trial.py", "[cd src, python3 a.py]"),
             "join commands by &&, as in cd src && python3 a.py",
