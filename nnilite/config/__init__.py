@@ -12,6 +12,7 @@ _nested_configs         the configs inside it: algorithms, limits, trackers, web
 _fields                 the names of fields
 _filled_in              the base of config classes
 _former_fields          what became of fields of other formats
+_section_words          what people write in trainingService for what has another name or place
 _python_hints           what to write for a name that a config in Python has not
 _kinds                  what a field may hold, derived from its type hint
 _record                 dataclasses as kinds, with a field of the YAML for each field of the class

@@ -13,6 +13,7 @@ from typing import Any
 from nnilite._plugins import lookup
 from nnilite.config import _v1_tables
 from nnilite.config._fields import did_you_mean, normalize_name
+from nnilite.config._section_words import answer_in_section
 from nnilite.errors import PluginError
 from nnilite.records.shapes import camel
 
@@ -140,7 +141,7 @@ def answer(path: Sequence[str | int], name: str, known: Iterable[str], value: An
         return f"; it {_NO_MEANING}"
     if path[:1] == ("sharedStorage",) and word == "codedir":
         return "; it has no meaning here: remove it"
-    if elsewhere := find_top_level_place(word):
+    if elsewhere := answer_in_section(path, word, names) or find_top_level_place(word):
         return f"; {elsewhere}"
     found = find_platforms_of(word)
     near = did_you_mean(name, names)

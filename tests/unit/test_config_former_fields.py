@@ -85,6 +85,30 @@ def test_in_the_training_service(name: str, new: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("platform", "name", "answer"),
+    [
+        ("slurm", "gpus", "; write trialGpuNumber for their number"),
+        ("slurm", "cpusPerTask", "; did you mean cpus?"),
+        ("slurm", "extraArgs", "; did you mean sbatchLines?"),
+        ("slurm", "queue", "; did you mean partition?"),
+        ("slurm", "conda_env", "; did you mean pythonPath?"),
+        ("slurm", "image", "; did you mean container?"),
+        ("slurm", "output", "`nnictl trial show ID` has its files"),
+        ("remote", "hosts", "; did you mean machineList?"),
+        ("remote", "venv", "; write pythonPath in machineList, at each machine"),
+        ("local", "gpus", "; write trialGpuNumber for their number or gpuIndices for those that trials may use"),
+        ("local", "workingDirectory", "; write trialCodeDirectory at the top level"),
+        ("local", "concurrency", "; write trialConcurrency at the top level"),
+        ("local", "conda", "as in trialCommand: /path/to/venv/bin/python3 trial.py"),
+    ],
+)
+def test_words_of_other_schedulers_and_libraries_in_the_training_service(platform: str, name: str, answer: str) -> None:
+    [said, *_] = faults({**PRESENT, "trainingService": {"platform": platform, name: "1"}})
+    assert said.startswith(f"trainingService.{name}: there is no such field; ")
+    assert said.endswith(answer)
+
+
+@pytest.mark.parametrize(
     ("name", "new"), [("ip", "host"), ("username", "user"), ("passwd", "password"), ("sshKeyPath", "sshKeyFile")]
 )
 def test_in_the_list_of_machines(name: str, new: str) -> None:
