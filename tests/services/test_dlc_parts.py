@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from alibabacloud_pai_dlc20201203 import models
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnilite.errors import ConfigError
+from nnilite.platform_http import Outage
 from nnilite.records import EndCause, Exited
 from nnilite.service import Job, JobState
 from nnilite_dlc import DlcConfig, _status
@@ -243,3 +245,33 @@ def test_the_stand_in_refuses_what_dlcs_models_do_not_have(body, words):
 
 def test_the_stand_in_refuses_what_is_signed_wrongly():
     assert signature.broken("GET", "/", {}, b"", ("id", "secret"))[0] == "MissingAuthorization"
+
+
+# ------------------------------------------------------------ answers that make no sense
+
+
+def _listing(monkeypatch, *jobs):
+    """An API whose lists have these jobs, all on the first page."""
+
+    def answer(request, *_):
+        page = list(jobs) if request.page_number == 1 else []
+        return SimpleNamespace(body=models.ListJobsResponseBody(jobs=page, total_count=len(jobs)))
+
+    client = SimpleNamespace(list_jobs_with_options=answer)
+    api = DlcApi(DlcConfig(**PLACE), 1.0)
+    monkeypatch.setattr(api, "_client", lambda: client)
+    return api
+
+
+@pytest.mark.parametrize("odd", [{"job_id": None}, {"job_id": "o", "status": 7}, {"job_id": "o", "pods": 3}])
+async def test_a_job_that_makes_no_sense_hides_no_other_one_of_a_list(monkeypatch, odd):
+    whole = models.JobItem(job_id="dlc1", display_name="nni-Xy-ab-0", status="Running")
+    broken = models.JobItem(**{"status": "Running", **odd})
+    api = _listing(monkeypatch, broken, whole)
+    assert [one.id for one in await api.jobs("nni-", frozenset({"dlc1", "o"}))] == ["dlc1"]
+
+
+async def test_a_list_with_a_job_that_makes_no_sense_does_not_say_that_a_job_was_never_made(monkeypatch):
+    api = _listing(monkeypatch, models.JobItem(job_id=None, display_name="nni-Xy-ab-0", status="Running"))
+    with pytest.raises(Outage, match="does not hold a job's id"):
+        await api.jobs("nni-Xy-ab-0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,8 @@ from nnilite_dlc._sdk_calls import DlcCalls
 
 if TYPE_CHECKING:
     from alibabacloud_pai_dlc20201203.client import Client
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -139,19 +142,22 @@ class DlcApi:
     async def jobs(self, name: str, wanted: frozenset[str] = frozenset()) -> list[DlcJob]:
         """Return jobs whose names contain `name`, the newest first; stop asking once all of `wanted` are found.
 
-        DLC ignores case in names.
+        DLC ignores case in names. With `wanted`, jobs that make no sense are left out: each is then asked for by
+        itself. Without it, the one that is looked for may be among them. Raises: Problem.
         """
         found: list[DlcJob] = []
         since = datetime.now(timezone.utc) - timedelta(days=_LISTED_DAYS)
         for number in range(1, _MOST_PAGES + 1):
-            page, total = await self._page(name, number, since)
+            page, total = await self._page(name, number, since, _readable if wanted else _all)
             found += page
             complete = wanted and wanted <= {job.id for job in found}
             if not page or len(found) >= total or complete:
                 break
         return found
 
-    async def _page(self, name: str, number: int, since: datetime) -> tuple[list[DlcJob], int]:
+    async def _page(
+        self, name: str, number: int, since: datetime, parse: Callable[[list[Any]], list[DlcJob]]
+    ) -> tuple[list[DlcJob], int]:
         def work(client: Client, runtime: Any) -> tuple[list[DlcJob], int]:
             from alibabacloud_pai_dlc20201203.models import ListJobsRequest
 
@@ -169,7 +175,7 @@ class DlcApi:
             total = body.total_count
             if not isinstance(total, int):
                 raise Outage("DLC's answer does not hold the number of jobs")
-            return [_job(one) for one in body.jobs or []], total
+            return parse(body.jobs or []), total
 
         return await self._call(f"the jobs named {name}", work)
 
@@ -287,6 +293,20 @@ def _job(found: Any) -> DlcJob:
         restarts=_number(found.restart_times),
         pods=tuple(_pod(one) for one in found.pods or [] if one.pod_id),
     )
+
+
+def _all(found: list[Any]) -> list[DlcJob]:
+    return [_job(one) for one in found]
+
+
+def _readable(found: list[Any]) -> list[DlcJob]:
+    jobs = []
+    for one in found:
+        try:
+            jobs.append(_job(one))
+        except (Outage, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            log.debug("DLC lists a job that makes no sense: %s", error)
+    return jobs
 
 
 def _number(text: object) -> int:
