@@ -131,7 +131,9 @@ class Ends:
         reason = DRILLED if live.drilled else reason
         message = joined(reason, live.complaint)
         self._recorder.charge(live, self._state.now - live.running_since)
-        self._recorder.put_attempt(live, state=JobState.LOST, ended=self._state.now, message=message)
+        # The clock may have been set back meanwhile.
+        ended = max(self._state.now, (live.attempt.started if live.attempt else None) or 0.0)
+        self._recorder.put_attempt(live, state=JobState.LOST, ended=ended, message=message)
         if live.cancel:
             self.finish(live, live.cancel, live.cancel_reason, self._state.now)
         elif not self._state.is_over and self._may_lose(live, reason):

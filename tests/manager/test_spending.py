@@ -73,6 +73,17 @@ def test_an_attempt_costs_its_time_and_a_trial_all_its_attempts() -> None:
     assert world.saved["t0"].state is TrialState.SUCCEEDED
 
 
+def test_an_attempt_that_is_lost_after_the_clock_was_set_back_ends_no_earlier_than_it_began() -> None:
+    before = World(replace(PRICED, concurrency=1))
+    before.wait(HOUR)
+    before.end("t0")
+    running = before.rules.live["t1"]
+    snapshot = replace(EMPTY, live=(messages.LiveTrial(running.trial, running.attempt),))
+    outcome = Rules(PRICED, snapshot, 60.0).step(messages.Polled("t1", 0, JobStatus(JobState.LOST), 60.0))
+    lost = next(one.attempt for one in outcome.records if isinstance(one, messages.SaveAttempt) and one.attempt.ended)
+    assert (lost.state, lost.started, lost.ended, lost.cost) == (JobState.LOST, HOUR, HOUR, 0.0)
+
+
 def test_what_a_platform_tells_counts_in_place_of_the_price() -> None:
     world = World(replace(PRICED, concurrency=1, max_trials=1))
     world.wait(HOUR)
