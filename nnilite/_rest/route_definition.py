@@ -68,7 +68,8 @@ class Param:
     def _read_string(self, text: str, schema: Schema) -> str:
         if "enum" in schema and text not in schema["enum"]:
             raise self._wrong(f"must be one of {', '.join(schema['enum'])}")
-        if "pattern" in schema and not re.search(schema["pattern"], text):
+        # Only with `fullmatch` does `$` mean the end, as in a schema: otherwise a last line feed may follow.
+        if "pattern" in schema and not re.fullmatch(schema["pattern"], text):
             raise self._wrong(f"must match {schema['pattern']}")
         return text
 
