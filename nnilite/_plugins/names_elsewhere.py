@@ -37,6 +37,8 @@ _SERVICES = {
     "kubeflow": "pytorchjob tfjob katib",
     "local": "localhost thismachine",
 }
+_TABLES = {"tuner": _TUNERS, "assessor": _ASSESSORS, "training service": _SERVICES}
+_SWAPPED = {"tuner": ("assessor",), "assessor": ("tuner",)}
 
 
 def find_meant(kind: str, name: str) -> tuple[str, str] | None:
@@ -51,7 +53,3 @@ def find_meant(kind: str, name: str) -> tuple[str, str] | None:
             if words & {meant.lower(), *names.split()}:
                 return other, meant
     return None
-
-
-_TABLES = {"tuner": _TUNERS, "assessor": _ASSESSORS, "training service": _SERVICES}
-_SWAPPED = {"tuner": ("assessor",), "assessor": ("tuner",)}

@@ -16,12 +16,9 @@ _AFTER = Param(
 _ROW_LIMIT = Param("limit", {"type": _INTEGER, "minimum": 1, "maximum": 20_000, "default": 5000}, "how many at most")
 _TRIALS = Param("trial", s.array({"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}, default=[]), "which trials")
 _POINTS = Param("points", {"type": _INTEGER, "minimum": 2, "maximum": 2000, "default": 200}, "how many of each at most")
-# Without what ends a line: a dot of a schema leaves out more of that than one of Python does.
-_LINE = r"^[^\r\n\u2028\u2029]{1,200}$"
-_KEY = Param("key", {"type": "string", "pattern": _LINE}, "which entry, where the metric is an object")
-_OBJECTIVE = Param(
-    "key", {"type": "string", "pattern": _LINE}, "for which number of the results; default: the first objective"
-)
+_LINE = s.line(1, 200)
+_KEY = Param("key", _LINE, "which entry, where the metric is an object")
+_OBJECTIVE = Param("key", _LINE, "for which number of the results; default: the first objective")
 _METHOD = Param("method", s.choice([m.value for m in ImportanceMethod], default="auto"), "how it is found")
 _STOPPED = Param(
     "stopped",

@@ -56,7 +56,7 @@ def _stripped(checked: Any) -> str:
     return str(checked).strip()
 
 
-_LINE = {"type": "string", "pattern": r"^[^\r\n\u2028\u2029]{0,1000}$", "default": ""}
+_LINE = s.line(0, 1000, default="")
 _ANSWER = s.record(views=s.array(s.record(name=s.TEXT, address=s.TEXT)), columns=s.array(s.TEXT))
 _STRICT = {"additionalProperties": False}
 
