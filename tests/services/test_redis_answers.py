@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -117,3 +118,26 @@ async def test_an_answer_that_makes_no_sense_is_told_in_a_sentence(monkeypatch: 
     async with odd_pool() as pool:
         with pytest.raises(ServiceError, match=r"^Redis at 127.0.0.1:\d+ gives an answer that makes no sense: "):
             await pool.shares()
+
+
+async def test_a_letter_without_content_is_removed_and_those_with_it_come_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[str] = []
+
+    async def serve(letter: Letter) -> None:
+        served.append(letter.text("ask"))
+
+    async def xread(*_: object, **__: object) -> list[object]:
+        return [] if removed else [(b"mail", [(b"1-0", {b"head": b'{"ask": "1"}'}), (b"2-0", None)])]
+
+    async def xdel(_: bytes, *entries: bytes) -> None:
+        removed.extend(entries)
+
+    removed: list[bytes] = []
+    async with odd_pool() as pool:
+        with monkeypatch.context() as patch:
+            patch.setattr(pool, "client", SimpleNamespace(xread=xread, xdel=xdel))
+            box = Mailbox(pool, "x", serve)
+            for _ in range(2):
+                await box._turn({})
+            await asyncio.gather(*box._tasks)
+    assert (served, removed) == (["1"], [b"1-0", b"2-0"])

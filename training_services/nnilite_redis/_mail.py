@@ -100,7 +100,7 @@ class Mailbox:
     def _receive(self, fields: Mapping[bytes, bytes]) -> None:
         try:
             head = json.loads(fields.get(b"head") or b"")
-        except (ValueError, RecursionError):
+        except (ValueError, TypeError, AttributeError, RecursionError):  # else it comes again, with those before it
             head = None
         if not isinstance(head, dict):
             if self._may_tell():
