@@ -38,10 +38,15 @@ def experiment(
         try:
             yield entry, client
         finally:
-            client.stop()
-            until = time.monotonic() + _END_S
-            while _is_written_to(entry.directory) and time.monotonic() < until:
-                time.sleep(0.05)
+            end(entry, client)
+
+
+def end(entry: RegistryEntry, client: Client) -> None:
+    """Stop the experiment, and wait until nothing is written to its folder any more."""
+    client.stop()
+    until = time.monotonic() + _END_S
+    while _is_written_to(entry.directory) and time.monotonic() < until:
+        time.sleep(0.05)
 
 
 def _is_written_to(directory: Path) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.curves import Curve
-from benchmarks.experiments import experiment
+from benchmarks.experiments import end, experiment
 from benchmarks.table import Result
 from nnilite._experiments.registry import is_alive
 from nnilite._running import launch
@@ -83,7 +83,7 @@ def measured(trials: int) -> Load:
         with Client(again.url or "", launch.token(again)) as client:
             worst_ms, what = slowest(again.url or "", trials)
             memory_mb = psutil.Process(again.pid).memory_info().rss / 2**20
-            client.stop()
+            end(again, client)
     return Load(trials, resume_s, worst_ms, what, memory_mb, bare_s)
 
 
