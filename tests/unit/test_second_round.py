@@ -105,6 +105,23 @@ def test_a_folder_on_the_list_stands_for_all_its_tests(suite: Path) -> None:
     assert second_round(suite, 1)[0] == 1
 
 
+def test_a_marker_on_the_list_stands_for_some_of_its_tests(suite: Path) -> None:
+    names = [f"test_that_passes_alone_{number}" for number in range(3)]
+    lines = [f"@pytest.mark.slow\ndef {name}(): pass\n" for name in names]
+    (suite / "test_slow.py").write_text("import pytest\n" + "".join(lines) + "def test_without_it(): pass\n")
+    (suite / "pytest.ini").write_text("[pytest]\nmarkers =\n  slow: it takes long\n")
+    entry = f"{{marker: slow, most: 2, since: {datetime.date.today()}, reason: the machine is slow}}"
+    (suite / "tests" / "second_chances.yaml").write_text(f"- {entry}\n")
+    failed(suite, [f"test_slow.py::{name}" for name in names[:2]])
+    status, said = second_round(suite, 1)
+    assert (status, "2 passed" in said) == (0, True), said
+    for more in (names[2], "test_without_it"):
+        record = dict.fromkeys([f"test_slow.py::{name}" for name in (*names[:2], more)], True)
+        (suite / ".pytest_cache/v/cache/lastfailed").write_text(json.dumps(record))
+        status, said = second_round(suite, 1)
+        assert (status, f"have no second chance:\n  test_slow.py::{more}\n" in said) == (1, True), said
+
+
 def test_many_failures_are_not_tried_again(suite: Path) -> None:
     failed(suite, [f"test_it.py::test_that_always_fails[{number}]" for number in range(11)])
     assert second_round(suite, 1) == (1, "\n11 tests failed; at most 10 are tried a second time\n")
@@ -125,6 +142,9 @@ def test_a_round_that_did_not_come_to_its_end_has_no_second(suite: Path, first: 
 
 def test_the_list_of_the_repository_is_well_formed() -> None:
     for entry in yaml.safe_load((SCRIPT.parents[1] / "tests" / "second_chances.yaml").read_text()):
-        assert set(entry) == {"test", "since", "reason"}
         assert isinstance(entry["since"], datetime.date)
-        assert (SCRIPT.parents[1] / entry["test"].partition("::")[0]).exists()
+        if "marker" in entry:
+            assert (set(entry), entry["marker"]) == ({"marker", "most", "since", "reason"}, "process")
+        else:
+            assert set(entry) == {"test", "since", "reason"}
+            assert (SCRIPT.parents[1] / entry["test"].partition("::")[0]).exists()
