@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -11,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from nnilite._keeper import plain_file
+from nnilite._keeper.folder_looks import FolderLooks
 from nnilite.errors import NoCapacity, ServiceError
 from nnilite.foreign_files import open_below
 from nnilite.service import JobState
@@ -18,6 +20,8 @@ from nnilite.testing import ServiceBench, eventually
 from nnilite.testing.probes import quoted, runs
 from nnilite_local import LocalConfig, LocalService, _endings
 from nnilite_local._attempt_folder import AttemptFolder
+from nnilite_local._keeper_watch import LocalWatch
+from waiting import eventually_async, others_turn
 
 pytestmark = pytest.mark.process
 
@@ -103,6 +107,23 @@ def test_calls_for_a_job_whose_folder_hangs_are_refused_in_time_and_it_is_ended(
     bench.call(service.cancel(handle))
     eventually(lambda: not runs(pid))
     bench.wait(other, JobState.RUNNING)
+
+
+@pytest.mark.parametrize(("limit_s", "hangs"), [(60.0, False), (0.1, True)])
+async def test_a_look_that_nobody_waits_for_any_more_makes_its_folder_hang_only_if_it_does(tmp_path, limit_s, hangs):
+    """As when a job ends while the service looks at what it takes to end it."""
+    looks, answers = FolderLooks(limit_s), threading.Event()
+    watch = LocalWatch(looks, None, None, "here")
+    look = asyncio.create_task(watch.read(AttemptFolder(tmp_path), "grace", lambda: answers.wait(60)))
+    await others_turn()
+    look.cancel()
+    await asyncio.wait([look])
+    if hangs:
+        await eventually_async(looks.hanging)
+    else:
+        assert looks.look(str(tmp_path), "status", lambda: "it runs") == "it runs"
+    answers.set()
+    await eventually_async(lambda: not looks.hanging())
 
 
 def test_a_further_attempt_whose_folder_cannot_be_made_holds_up_no_other_job(bench, disk, monkeypatch):

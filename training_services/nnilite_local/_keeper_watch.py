@@ -33,7 +33,10 @@ class LocalWatch:
         self._host = host
 
     async def read(self, folder: AttemptFolder, name: str, work: Callable[[], T]) -> T:
-        """Return what `work` finds in the folder. Raises: ServiceError where the disk is in trouble, or hangs."""
+        """Return what `work` finds in the folder. Raises: ServiceError where the disk is in trouble, or hangs.
+
+        If this is canceled, the look goes on, and the folder is set aside only if it hangs.
+        """
         # Each trial is looked at so, and a thread of its own to wait for the one that looks would cost more than that.
         loop = asyncio.get_running_loop()
         over = asyncio.Event()
@@ -46,11 +49,14 @@ class LocalWatch:
         timer = loop.call_later(self._looks.limit_s, over.set)
         try:
             await over.wait()
+        except asyncio.CancelledError:
+            # To ask for the result now would give the look up.
+            loop.call_at(timer.when(), result)
+            raise
         finally:
             timer.cancel()
-            seen = result()
         try:
-            return cast(T, seen.get())
+            return cast(T, result().get())
         except OSError as error:
             raise ServiceError(f"{folder.path} cannot be read now: {error.strerror}") from error
 
