@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,7 +26,6 @@ from nnilite.errors import Conflict
 from nnilite.testing import eventually
 from other_user import ASK, STRANGER, ask_at, known_user, shared_python
 from page_session import trade
-from waiting import pause
 
 pytestmark = pytest.mark.skipif(not peers.TABLES[0].exists(), reason="the kernel lists no sockets here")
 
@@ -94,10 +94,12 @@ def test_the_own_user_is_who_runs_the_manager(client: Client, monkeypatch: pytes
 @pytest.mark.process
 def test_a_user_who_hangs_up_at_once_is_not_taken_for_root(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """A closed socket is listed as root's."""
-    looks = slowly(monkeypatch)
+    left = threading.Event()
+    looks = after(left, monkeypatch)
     place = ("AF_INET", "127.0.0.1", client.port)
     for _ in range(5):
         ask_at(place, "POST", "/api/v1/experiment/stop", STOP, "{}", user=STRANGER, leave=True)
+    left.set()
     eventually(lambda: len(looks) == 5)
     assert (looks, client.backend.stopped) == ([None] * 5, False)
 
@@ -106,12 +108,12 @@ def socket_of(ends: peers.Ends) -> TheirSocket | None:
     return sockets_of([ends]).get(ends)
 
 
-def slowly(monkeypatch: pytest.MonkeyPatch) -> list[TheirSocket | None]:
-    """Look only after who asked has left; what was found."""
+def after(left: threading.Event, monkeypatch: pytest.MonkeyPatch) -> list[TheirSocket | None]:
+    """Look only after all who ask have left; what was found."""
     found: list[TheirSocket | None] = []
 
     def late(wanted: list[peers.Ends]) -> dict[peers.Ends, TheirSocket]:
-        pause(0.3, "whoever asked has left by then")
+        assert left.wait(60)
         sockets = sockets_of(wanted)
         found.extend(sockets.get(ends) for ends in wanted)
         return sockets
