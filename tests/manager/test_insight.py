@@ -18,6 +18,7 @@ from nnilite._answers.backend import TrialQuery
 from nnilite._answers.bulk_queries import ImportanceMethod, PageCursor, Table
 from nnilite._engine import messages
 from nnilite._rest.insight import write_rows
+from nnilite._store import tables
 from nnilite._store.importance import columns, compute, flatten
 from nnilite._store.reader import Reader
 from nnilite._store.tables import BulkReader
@@ -32,6 +33,12 @@ def store(tmp_path: Path) -> Any:
     found = Store.create(tmp_path / "it's $x.sqlite", "exp12345", 1000.0)
     yield found
     found.close()
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine the first import of the libraries, which compiles them, takes longer than a page may wait."""
+    monkeypatch.setattr(tables, "_IMPORTANCE_TIMEOUT_S", 1000.0)
 
 
 @pytest.fixture

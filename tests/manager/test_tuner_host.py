@@ -72,6 +72,12 @@ def past() -> Past:
     return Past()
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine an end in good order takes longer than a manager waits for it."""
+    monkeypatch.setattr("nnilite._tuner_host.tuner_client._CLOSE_TIMEOUT_S", 60.0)
+
+
 @pytest.fixture
 async def make_host(tmp_path: Path, past: Past) -> AsyncIterator[MakeHost]:
     """Make a host of the tuner above with these arguments of its class; it is closed at the end of the test."""
@@ -278,7 +284,7 @@ async def test_a_tuner_that_waits_for_its_history_saves_no_state(
 
     monkeypatch.setattr(host, "_calls", until)
     call = asyncio.create_task(host.call(Ask((1,), 1)))
-    await asyncio.wait_for(asked.wait(), 10)
+    await asyncio.wait_for(asked.wait(), 60)
     call.cancel()
     await asyncio.wait([call])
     await host.close()

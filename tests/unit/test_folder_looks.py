@@ -63,6 +63,7 @@ def test_what_has_no_name_is_not_given_to_another(answers: threading.Event) -> N
     looks = FolderLooks(limit_s=0.1)
     with pytest.raises(SlowFolder):
         looks.look("b", "", hanging(answers, 2))
+    looks.limit_s = 60.0  # what is well may be slow
     answers.set()
     eventually(lambda: not looks.hanging())
     assert looks.look("b", "", lambda: 7) == 7
@@ -90,10 +91,12 @@ def test_one_thread_makes_looks_that_come_one_after_the_other_and_ends_when_none
 
 
 def test_a_thread_that_hangs_makes_no_looks_of_others(answers: threading.Event) -> None:
-    looks = FolderLooks(limit_s=0.1)
+    looks = FolderLooks(limit_s=60.0)
     first = looks.look("a", "", threading.current_thread)
+    looks.limit_s = 0.1
     with pytest.raises(SlowFolder):
         looks.look("b", "", hanging(answers, 2))
+    looks.limit_s = 60.0  # what is well may be slow
     assert looks.look("c", "", threading.current_thread) is not first
     answers.set()
     eventually(lambda: not looks.hanging())
@@ -120,7 +123,7 @@ def test_where_no_thread_can_be_started_nothing_is_seen_now(monkeypatch: pytest.
 def test_a_look_that_is_begun_tells_its_end_once_and_whoever_asks_earlier_gives_it_up(answers: threading.Event) -> None:
     looks, ends = FolderLooks(), threading.Semaphore(0)
     result = looks.begin(FolderLook("a", "", lambda: 1), ends.release)
-    assert ends.acquire(timeout=10)
+    assert ends.acquire(timeout=60)
     assert (result().get(), ends.acquire(blocking=False)) == (1, False)
     result = looks.begin(FolderLook("b", "x", hanging(answers, 2)), ends.release)
     assert isinstance(result().error, SlowFolder)

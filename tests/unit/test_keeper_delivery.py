@@ -263,4 +263,4 @@ def test_a_clock_that_is_set_back_does_no_harm(tmp_path, monkeypatch):
         checked = spec.load(str(bench.spec("sleep 0.1", max_duration_s=60)))
         assert attempt_run.run(checked, wake.Wake()) == 0
         monkeypatch.undo()
-        assert 0.1 <= bench.callback.exits[0].time - bench.callback.starts[0].time < 10
+        assert 0.1 <= bench.callback.exits[0].time - bench.callback.starts[0].time < 3600

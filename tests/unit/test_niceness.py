@@ -23,7 +23,7 @@ from schedulers import AUTOGROUP, first_of_this_user, group_niceness
 pytestmark = pytest.mark.process
 
 TELL = (
-    "import os, time; deadline = time.monotonic() + 5\n"
+    "import os, time; deadline = time.monotonic() + 60\n"
     "path = '/proc/self/autogroup'\n"
     "read = lambda: open(path).read().split()[-1] if os.path.exists(path) else ''\n"
     "while time.monotonic() < deadline and read() not in ('', WANTED): time.sleep(0.01)\n"
