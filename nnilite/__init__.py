@@ -127,6 +127,16 @@ _LATER = {
     "Tuner": "tuner",
     "__version__": "_version",
 }
+_REPORT = "; write report_final_result(value), or report_intermediate_result(value) after each epoch"
+_ELSEWHERE = {
+    "report": _REPORT,
+    "log": _REPORT,
+    "create_study": "; write Search(space)",
+    "get_parameters": "; write get_next_parameter()",
+    "get_params": "; write get_next_parameter()",
+    "should_prune": "; write should_stop()",
+}
+"""What to write for names of other libraries."""
 _MAX_LINE_BYTES = 999_999  # NNI's line names its length in six digits
 _PARAMETERS_WAIT_S = 30.0  # a shared file system may show the file late
 _STANDALONE = "STANDALONE"
@@ -632,7 +642,7 @@ def _remove(path: str) -> None:
 def __getattr__(name: str) -> Any:
     module = _LATER.get(name)
     if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}" + _ELSEWHERE.get(name, ""))
     import importlib
 
     try:

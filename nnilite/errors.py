@@ -22,7 +22,10 @@ A message is one or two plain sentences: what is wrong, where, and what would he
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class NniliteError(Exception):
@@ -130,3 +133,10 @@ class NoMoreTrialError(NniliteError):
 
 class TrialStopped(NniliteError):
     """Raised by `report` in an objective that should end now: the assessor, or the time limit, stops its trial."""
+
+
+def no_attribute(kind: str, of: object, name: str, words: Mapping[str, str]) -> AttributeError:
+    """Return the error of a name that `of` does not have. `words`: what to write here for names of other libraries."""
+    meant = words.get(name)
+    said = f"{kind} has no attribute {name!r}" + (f"; write {meant}" if meant else "")
+    return AttributeError(said, name=name, obj=of)  # with these Python adds the nearest name

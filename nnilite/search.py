@@ -32,7 +32,7 @@ from nnilite._search.result_values import (
 from nnilite._search.search_result import SearchResult
 from nnilite._states import CallKind, TrialState
 from nnilite.assessor import Assessor, AssessResult
-from nnilite.errors import Conflict, NoMoreTrialError, NotFound, TrialStopped
+from nnilite.errors import Conflict, NoMoreTrialError, NotFound, TrialStopped, no_attribute
 from nnilite.tuner import Call, Tuner
 from nnilite.tuning.objectives import front, gains, signs
 
@@ -134,7 +134,7 @@ class Search:
             """Say what is here for a name of another library. Raises: AttributeError."""
             from nnilite._search import optuna_words
 
-            raise optuna_words.no_attribute("Search", self, name)
+            raise no_attribute("'Search' object", self, name, optuna_words.OF_SEARCHES)
 
     def __getstate__(self) -> dict[str, Any]:
         # An installed tuner or assessor is not pickled: it is recreated, and learns what it knew.

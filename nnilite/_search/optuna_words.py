@@ -39,35 +39,35 @@ _OF_RUN = {
 }
 _IN_SEARCH = ("tuner", "optimize", "seed", "assessor", "storage", "constraints", "result_constraints", "direction")
 
-_ATTRIBUTES = {
-    "Search": {
-        "optimize": "run(function, trials=...)",
-        "fit": "run(function, trials=...)",
-        "best": "result().best",
-        "best_params": "result().best.parameters",
-        "best_value": "result().best.value",
-        "best_trial": "result().best",
-        "best_trials": "result().front",
-        "trials": "result().trials",
-        "get_trials": "result().trials",
-        "trials_dataframe": "result().to_dataframe()",
-        "enqueue_trial": "enqueue(parameters)",
-        "save": "Search(space, storage='searches/NAME')",
-    },
-    "SearchResult": {
-        "best_params": "best.parameters",
-        "best_config": "best.parameters",
-        "best_value": "best.value",
-        "best_trial": "best",
-        "best_result": "best",
-        "get_best_result": "best",
-        "best_trials": "front",
-        "trials_dataframe": "to_dataframe()",
-        "get_dataframe": "to_dataframe()",
-        "to_csv": "to_dataframe().to_csv(path)",
-        "importance": "nnilite.plot.importance(result)",
-    },
+OF_SEARCHES = {
+    "optimize": "run(function, trials=...)",
+    "fit": "run(function, trials=...)",
+    "best": "result().best",
+    "best_params": "result().best.parameters",
+    "best_value": "result().best.value",
+    "best_trial": "result().best",
+    "best_trials": "result().front",
+    "trials": "result().trials",
+    "get_trials": "result().trials",
+    "trials_dataframe": "result().to_dataframe()",
+    "enqueue_trial": "enqueue(parameters)",
+    "save": "Search(space, storage='searches/NAME')",
 }
+"""What to write for attributes of a study or a tuner."""
+OF_RESULTS = {
+    "best_params": "best.parameters",
+    "best_config": "best.parameters",
+    "best_value": "best.value",
+    "best_trial": "best",
+    "best_result": "best",
+    "get_best_result": "best",
+    "best_trials": "front",
+    "trials_dataframe": "to_dataframe()",
+    "get_dataframe": "to_dataframe()",
+    "to_csv": "to_dataframe().to_csv(path)",
+    "importance": "nnilite.plot.importance(result)",
+}
+"""What to write for attributes of a study that has ended, or of a grid of results."""
 
 
 def refuse_in_search(given: Iterable[str]) -> None:
@@ -78,13 +78,6 @@ def refuse_in_search(given: Iterable[str]) -> None:
 def refuse_in_run(given: Iterable[str]) -> None:
     """Refuse arguments that `Search.run` does not have. Raises: TypeError, if there are any."""
     _refuse("Search.run", given, _OF_RUN, known=True)
-
-
-def no_attribute(kind: str, of: object, name: str) -> AttributeError:
-    """Return the error of an attribute that an object of that class does not have, with the word here."""
-    meant = _ATTRIBUTES[kind].get(name)
-    said = f"{kind!r} object has no attribute {name!r}" + (f"; write {meant}" if meant else "")
-    return AttributeError(said, name=name, obj=of)  # with these Python adds the nearest name
 
 
 def _refuse(where: str, given: Iterable[str], words: dict[str, str], *, known: bool) -> None:

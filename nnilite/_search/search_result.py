@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from nnilite.errors import PluginError
+from nnilite.errors import PluginError, no_attribute
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -57,7 +57,7 @@ class SearchResult:
             """Say what is here for a name of another library. Raises: AttributeError."""
             from nnilite._search import optuna_words
 
-            raise optuna_words.no_attribute("SearchResult", self, name)
+            raise no_attribute("'SearchResult' object", self, name, optuna_words.OF_RESULTS)
 
     @property
     def reason(self) -> str:

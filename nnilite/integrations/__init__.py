@@ -22,7 +22,10 @@ _xgboost, _lightgbm, _catboost, _lightning, _transformers, _keras   the callback
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
+
+from nnilite.errors import no_attribute
 
 if TYPE_CHECKING:
     from nnilite.integrations._catboost import CatBoostCallback as CatBoostCallback
@@ -54,9 +57,21 @@ _MODULES = {
 }
 
 
+_ELSEWHERE = {
+    "CatBoostPruningCallback": "CatBoostCallback",
+    "KerasPruningCallback": "KerasCallback",
+    "TFKerasPruningCallback": "KerasCallback",
+    "LightGBMPruningCallback": "LightGBMCallback",
+    "PyTorchLightningPruningCallback": "LightningCallback",
+    "XGBoostPruningCallback": "XGBoostCallback",
+    "OptunaSearchCV": "NniliteSearchCV",
+}
+"""What optuna calls them."""
+
+
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise no_attribute(f"module {__name__!r}", sys.modules[__name__], name, _ELSEWHERE)
     module, package = _MODULES[name]
     try:
         found = getattr(importlib.import_module(f"{__name__}.{module}"), name)

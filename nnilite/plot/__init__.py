@@ -18,6 +18,10 @@ optuna_study  an experiment or a search as a study of optuna
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
+from nnilite.errors import no_attribute
 from nnilite.plot.drawing import (
     contour,
     edf,
@@ -43,3 +47,20 @@ __all__ = [
     "slices",
     "timeline",
 ]
+
+_OF_OPTUNA = {
+    "plot_contour": "contour",
+    "plot_edf": "edf",
+    "plot_intermediate_values": "intermediate_values",
+    "plot_optimization_history": "history",
+    "plot_parallel_coordinate": "parallel_coordinates",
+    "plot_param_importances": "importance",
+    "plot_pareto_front": "front",
+    "plot_rank": "rank",
+    "plot_slice": "slices",
+    "plot_timeline": "timeline",
+}
+
+
+def __getattr__(name: str) -> Any:
+    raise no_attribute("module 'nnilite.plot'", sys.modules[__name__], name, _OF_OPTUNA)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from nnilite._states import EndCause, JobState, MetricKind, TrialState
+from nnilite.errors import no_attribute
 from nnilite.records.shapes import BYTES, HIDDEN, TIME, Form, Key, integer, seconds_since_epoch, text
 
 Json = Any
@@ -129,6 +130,19 @@ class ExperimentLimits:
     priority: Annotated[int | None, integer(-PRIORITY_MAX, PRIORITY_MAX), _AS_CONFIGURED] = None
 
 
+_TRIAL_WORDS = {
+    "params": "parameters",
+    "config": "parameters",
+    "number": "sequence",
+    "values": "value, which is a dict where there are several objectives",
+    "user_attrs": "attributes",
+    "datetime_start": "started, in seconds since 1970",
+    "datetime_complete": "ended, in seconds since 1970",
+    "duration": "ended - started, in seconds",
+}
+"""What to write for attributes of trials of other libraries."""
+
+
 @dataclass(frozen=True)
 class Trial:
     """One set of parameters, run by the trial command."""
@@ -160,6 +174,11 @@ class Trial:
         from nnilite._notebook import html
 
         return html.trial(self)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute("'Trial' object", self, name, _TRIAL_WORDS)
 
 
 @dataclass(frozen=True)

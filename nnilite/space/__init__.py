@@ -22,7 +22,11 @@ space_hints   what is allowed in a search space but is hardly meant
 
 from __future__ import annotations
 
-from nnilite.errors import SpaceError
+import sys
+from typing import Any
+
+from nnilite.errors import SpaceError, no_attribute
+from nnilite.space import space_cures
 from nnilite.space._parameter import Key, Parameter, ParameterKind
 from nnilite.space.constraints import Constraints
 from nnilite.space.python_space import (
@@ -67,3 +71,8 @@ __all__ = [
     "randint",
     "uniform",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    meant = space_cures.translate_type(name)
+    raise no_attribute("module 'nnilite.space'", sys.modules[__name__], name, {name: meant} if meant else {})

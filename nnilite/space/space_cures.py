@@ -52,10 +52,10 @@ _KEYS = {
 def translate_type(name: Json) -> str | None:
     """Return our name of a type that another program calls `name`; None if it is not known.
 
-    >>> translate_type("log_uniform"), translate_type("categorical")
-    ('loguniform', 'choice')
+    >>> translate_type("log_uniform"), translate_type("suggest_categorical"), translate_type("IntDistribution")
+    ('loguniform', 'choice', 'randint')
     """
-    plain = str(name).lower().replace("_", "").replace("-", "")
+    plain = str(name).lower().replace("_", "").replace("-", "").removeprefix("suggest").removesuffix("distribution")
     return plain if plain in {kind.value for kind in ParameterKind} else _TYPES.get(plain)
 
 

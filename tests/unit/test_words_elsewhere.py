@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from nnilite import Experiment, Search
+import nnilite
+from nnilite import Experiment, Search, integrations, plot, space
 from nnilite._plugins import lookup
 from nnilite._plugins.names_elsewhere import _TABLES, find_meant
 from nnilite.errors import ConfigError, Conflict, NniliteError, PluginError
+from nnilite.records import Trial
 
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}, "depth": {"_type": "choice", "_value": [1, 2]}}
 GROUPS = {"tuner": lookup.TUNERS, "assessor": lookup.ASSESSORS, "training service": lookup.SERVICES}
@@ -47,6 +49,30 @@ def test_a_result_says_what_stands_for_an_attribute_of_another(name: str, cure: 
     with pytest.raises(AttributeError, match=cure) as caught:
         getattr(Search(SPACE, tuner="Random").result(), name)
     assert caught.value.name == name  # Python looks for the nearest name with it
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "cure"),
+    [
+        (nnilite, "report", "write report_final_result.*report_intermediate_result"),
+        (space, "suggest_float", "write uniform$"),
+        (space, "CategoricalDistribution", "write choice$"),
+        (plot, "plot_optimization_history", "write history$"),
+        (integrations, "XGBoostPruningCallback", "write XGBoostCallback$"),
+        (Trial("a", 0, {}), "params", "write parameters$"),
+        (Trial("a", 0, {}), "number", "write sequence$"),
+    ],
+)
+def test_modules_and_trials_say_what_stands_for_a_name_of_another_library(of: Any, name: str, cure: str) -> None:
+    with pytest.raises(AttributeError, match=cure):
+        getattr(of, name)
+    with pytest.raises(AttributeError, match=r"has no attribute 'nobody'$"):
+        _ = of.nobody
+
+
+@pytest.mark.parametrize(("module", "names"), [(plot, "_OF_OPTUNA"), (integrations, "_ELSEWHERE")])
+def test_what_stands_for_names_of_another_library_is_there(module: Any, names: str) -> None:
+    assert set(getattr(module, names).values()) <= set(module.__all__)
 
 
 def test_a_result_is_a_sequence_that_can_be_copied_and_pickled() -> None:
