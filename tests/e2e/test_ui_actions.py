@@ -66,10 +66,11 @@ def test_a_customised_trial_is_run_and_its_result_appears_by_itself(start: Any, 
     page = open_page(f"{busy.entry.url}/#/trials")
     page.locator(".grid-row").first.wait_for()
     page.get_by_role("button", name="New trial").click()
-    page.get_by_role("dialog").get_by_label("x").fill("0.625")
+    page.get_by_role("dialog").get_by_label("x").clear()
+    page.get_by_role("dialog").get_by_label("x").press_sequentially("0.0625")  # "0." on its way
     page.get_by_role("dialog").get_by_role("button", name="Run it").click()
-    page.locator(".big", has_text="0.625").wait_for()
-    assert [t["source"] for t in busy.trials() if t["parameters"] == {"x": 0.625}] == ["customized"]
+    page.locator(".big", has_text="0.0625").wait_for()
+    assert [t["source"] for t in busy.trials() if t["parameters"] == {"x": 0.0625}] == ["customized"]
 
 
 def test_a_refused_trial_says_why(start: Any, open_page: Any) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,6 +53,7 @@ SPACE = {
     "x": {"_type": "quniform", "_value": [0, 1, 0.1]},
     "n": {"_type": "randint", "_value": [1, 9]},
     "kind": {"_type": "choice", "_value": ["one", "two"]},
+    "rest": {"_type": "choice", "_value": [None, "", 1]},
 }
 
 
@@ -289,3 +292,14 @@ def test_axe_finds_nothing_in_the_files_of_a_trial(open_page: Any, experiment: A
     page.get_by_text("A browser cannot show this file").wait_for()
     page.get_by_text("Not shown:").wait_for()
     assert faults(page) == []
+
+
+def test_null_and_the_empty_text_are_options_like_others(open_page: Any, experiment: Any) -> None:
+    url, client = experiment
+    page = open_page(f"{url}/#/charts/groups?by=p.rest")
+    page.get_by_role("heading", name="Groups of trials").wait_for()
+    rows = {row["rest"]: int(row["trials"]) for row in table(page)}
+    assert rows == Counter(json.dumps(trial["parameters"]["rest"]) for trial in client.trials())
+    empty = json.dumps("")
+    page.get_by_role("link", name=empty, exact=True).click()
+    page.get_by_text(f"{rows[empty]} of {TRIALS} trials").wait_for()

@@ -210,11 +210,12 @@ function addValue(field, value) {
 }
 
 /**
- * Numbers by size and texts by the alphabet.
+ * Numbers by size, and then texts by the alphabet.
  * @param {FlatValue} a
  * @param {FlatValue} b
  */
 export function byOrder(a, b) {
   if (a === b || a === null || b === null) return 0;
+  if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1;
   return a < b ? -1 : 1;
 }

@@ -87,8 +87,7 @@ export function flatten(parameters) {
   if (!isObject(parameters)) return { value: simple(parameters) };
   let plain = true;
   for (const name in parameters) {
-    const value = parameters[name];
-    if ((value !== null && typeof value === "object") || typeof value === "boolean") plain = false;
+    if (!isFlat(parameters[name])) plain = false;
   }
   if (plain) return /** @type {Record<string, FlatValue>} */ (parameters);
   /** @type {Record<string, FlatValue>} */
@@ -111,8 +110,15 @@ function add(flat, prefix, parameters) {
   }
 }
 
+/**
+ * Null and the empty text are not: they would look as if there were none.
+ * @param {Json} value
+ * @returns {value is number | string}
+ */
+const isFlat = (value) => typeof value === "number" || (typeof value === "string" && value !== "");
+
 /** @param {Json} value */
-const simple = (value) => (typeof value === "number" || typeof value === "string" ? value : JSON.stringify(value));
+const simple = (value) => (isFlat(value) ? value : JSON.stringify(value));
 
 /**
  * @template {Omit<WireTrial, "parameterId"> & { latest?: Json }} Given

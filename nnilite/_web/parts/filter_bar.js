@@ -83,19 +83,32 @@ function RangeFilter({ field, low, high }) {
     const bad = bounds.some((text) => text !== "" && Number.isNaN(Number(text)));
     setWrong(bad);
     if (!bad) setQuery({ [field]: writeRange(...bounds) });
+    return !bad;
   };
   const name = fieldName(field);
   return html`<fieldset>
     <legend>${name}</legend>
     <div class="range">
-      <input inputmode="decimal" aria-label=${`${name} from`} aria-invalid=${wrong} value=${from}
-        placeholder=${low === undefined ? "from" : number(low)} onChange=${(e) => change([e.target.value.trim(), to])} />
+      <${Bound} label=${`${name} from`} text=${from} hint=${low === undefined ? "from" : number(low)} wrong=${wrong}
+        change=${(/** @type {string} */ text) => change([text, to])} />
       <span class="soft">to</span>
-      <input inputmode="decimal" aria-label=${`${name} to`} aria-invalid=${wrong} value=${to}
-        placeholder=${high === undefined ? "to" : number(high)} onChange=${(e) => change([from, e.target.value.trim()])} />
+      <${Bound} label=${`${name} to`} text=${to} hint=${high === undefined ? "to" : number(high)} wrong=${wrong}
+        change=${(/** @type {string} */ text) => change([from, text])} />
     </div>
     ${wrong && html`<span class="wrong">Enter a number, such as 0.1 or 1e-3.</span>`}
   </fieldset>`;
+}
+
+// The panel is drawn anew with each trial that ends, so what is being typed has to be kept.
+/** @param {{ label: string, text: string, hint: string, wrong: boolean, change: (text: string) => boolean }} props */
+function Bound({ label, text, hint, wrong, change }) {
+  const [typed, setTyped] = useState(/** @type {string | null} */ (null));
+  /** @param {string} given */
+  const take = (given) => {
+    if (change(given.trim())) setTyped(null);
+  };
+  return html`<input inputmode="decimal" aria-label=${label} aria-invalid=${wrong} placeholder=${hint} value=${typed ?? text}
+    onInput=${(event) => setTyped(event.target.value)} onChange=${(event) => take(event.target.value)} />`;
 }
 
 /** @param {{ field: string, values: FlatValue[] }} props */

@@ -129,8 +129,13 @@ function Field({ name, value, space, set }) {
   const warning = space ? outside(value, space) : "not in the search space";
   const id = `new-${name}`;
   const choice = space?._type === "choice";
+  // As it is typed: "0." is the number 0 on its way to 0.05.
+  const [typed, setTyped] = useState(String(value));
   /** @param {string} text */
-  const numeric = (text) => (text.trim() === "" || Number.isNaN(Number(text)) ? text : Number(text));
+  const type = (text) => {
+    setTyped(text);
+    set(text.trim() === "" || Number.isNaN(Number(text)) ? text : Number(text));
+  };
   return html`<div class="field">
     <label for=${id} class="small soft">${name}${space && html` <span class="mono">${space._type} ${JSON.stringify(space._value)}</span>`}</label>
     ${
@@ -138,7 +143,7 @@ function Field({ name, value, space, set }) {
         ? html`<select id=${id} value=${JSON.stringify(value)} onChange=${(event) => set(JSON.parse(event.target.value))}>
           ${space._value.map((option) => html`<option key=${JSON.stringify(option)} value=${JSON.stringify(option)}>${typeof option === "string" ? option : JSON.stringify(option)}</option>`)}
         </select>`
-        : html`<input id=${id} inputmode="decimal" value=${value} onInput=${(event) => set(numeric(event.target.value))} />`
+        : html`<input id=${id} inputmode="decimal" value=${typed} onInput=${(event) => type(event.target.value)} />`
     }
     ${warning && html`<span class="wrong">${warning}; the trial runs nevertheless</span>`}
   </div>`;
