@@ -11,7 +11,7 @@ import shlex
 import shutil
 import sys
 import sysconfig
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -101,12 +101,15 @@ def prepare_function(
     root: Path | None,
     sent: bool,
     python: str | None = None,
+    searched: Container[object] = (),
 ) -> CalledFunction:
     """Prepare a function for trials. `root`: the code directory; None: where the function's module lies.
 
+    `searched` has the names of the parameters.
+
     Raises: Conflict if the function cannot be called or sent, or needs modules that are not in the code directory.
     """
-    wants_report = takes_report(function)
+    wants_report = takes_report(function, searched)
     made = pickle_function(function)
     place = (root or code_root(function)).absolute()
     if sent:

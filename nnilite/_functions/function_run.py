@@ -136,7 +136,8 @@ def prepare(
     sent = any(getattr(service.config, "isolate_code", True) for service in probe.services)
     goals = list(configured(probe.tuner.class_args)) or ["default"]
     root = probe.trial_code_directory if has_root else None
-    trial_function = prepare_function(function, goals, root=root, sent=sent, python=python)
+    searched = probe.search_space or ()
+    trial_function = prepare_function(function, goals, root=root, sent=sent, python=python, searched=searched)
     name = experiment or launch.new_id()
     directory = Path(probe.experiment_working_directory) / name
     given.trial_command = trial_function.command(directory)

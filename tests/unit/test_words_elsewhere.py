@@ -190,11 +190,14 @@ def by_keyword(**parameters: Any) -> float:
     return float(parameters["x"])
 
 
+@pytest.mark.parametrize("on", [None, "local"])
 @pytest.mark.parametrize("function", [by_name, by_keyword, lambda trial, *, depth: 1.0])
-def test_a_function_of_single_parameters_is_refused_with_the_cure(function: Callable[..., float]) -> None:
+def test_a_function_of_single_parameters_is_refused_with_the_cure(
+    function: Callable[..., float], on: str | None
+) -> None:
     search = Search(SPACE, tuner="Random")
     with pytest.raises(Conflict, match=r"give lambda parameters: .*\(\*\*parameters\)\.$"):
-        search.run(function, trials=1)
+        search.run(function, trials=1, on=on)
     assert not search.result().trials
     assert search.run(lambda parameters: by_name(**parameters), trials=1).best
 

@@ -92,7 +92,7 @@ export default function Curves({ rows }) {
   const coloured = few ? "one by one" : "by state, paler the further from the first";
   return html`<${ChartCard} title="Intermediate results" name="intermediate" height=${480} controls=${controls} deps=${[curves, isLog()]} above=${leftOutOf(curves ?? [])}
     draw=${() => curvesOption(curves ?? [], { colour: few ? undefined : colour, legend: few, width: few ? 2 : 1.4, opacity })}
-    note=${`${plural((curves ?? []).length, "trial")}, coloured ${coloured}; thinned to ${POINTS} points each. A click opens the trial.`}
+    note=${`${plural((curves ?? []).length, "trial")}, coloured ${coloured}; at most ${POINTS} points each. A click opens the trial.`}
     data=${() => curvesTable(curves ?? [])} />`;
 }
 
