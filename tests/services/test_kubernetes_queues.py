@@ -41,6 +41,7 @@ def test_a_trial_in_a_queue_says_why_for_as_long_as_it_waits_and_then_runs(clust
     name = bench.run("true")
     bench.eventually(lambda: bench.status(name).reason == f"it waits in the queue team: {FULL}")
     assert bench.status(name).state is JobState.WAITING
+    vars(bench.service.config)["schedule_limit"] = 300  # a busy machine takes its time to find a node
     cluster.api.create(MAPS, cluster.namespace, {"metadata": {"name": "team"}})
     assert bench.wait(name).state is JobState.SUCCEEDED
 

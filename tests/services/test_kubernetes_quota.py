@@ -10,6 +10,7 @@ from nnilite.testing import eventually
 from nnilite_kubernetes import KubeflowConfig, KubeflowService, KubernetesConfig, KubernetesService
 from nnilite_kubernetes._config import RoleConfig
 from nnilite_kubernetes._quota import Demand, quantity, refusals
+from nnilite_kubernetes._waits import ClusterPatience
 from platforms.kube.bench import Platform
 from platforms.kube.client import EVENTS, JOBS, QUOTAS, SECRETS
 from platforms.kube.cluster import IMAGE
@@ -229,15 +230,20 @@ def test_an_object_of_somebody_else_with_our_name_is_left_alone(cluster, open_be
 
 
 @pytest.mark.everywhere
-def test_a_pod_whose_volume_does_not_come_shows_the_clusters_warning_and_is_given_up(cluster, open_bench, machinery):
+def test_a_pod_whose_volume_does_not_come_shows_the_clusters_warning_and_is_given_up(
+    cluster, open_bench, machinery, monkeypatch
+):
+    monkeypatch.setattr(KubernetesService, "patience", ClusterPatience(first_note_s=0.5, note_pause_s=0.5))
     volume = {"name": "more", "secret": {"secretName": "missing"}}
-    bench = open_bench(pod_template={"spec": {"volumes": [volume]}}, schedule_limit=4)
+    bench = open_bench(pod_template={"spec": {"volumes": [volume]}}, schedule_limit=300)
     name = bench.run("true")
     [pod] = eventually(cluster.pods)
     about = {"kind": "Pod", "apiVersion": "v1", "namespace": cluster.namespace}
     about.update({key: pod["metadata"][key] for key in ("name", "uid")})
     event = {"metadata": {"name": "a-warning"}, "involvedObject": about, "type": "Warning", "reason": "FailedMount"}
     cluster.api.create(EVENTS, cluster.namespace, {**event, "message": 'secret "missing" not found'})
+    eventually(lambda: bench.status(name).reason == 'FailedMount: secret "missing" not found', cluster.limit_s)
+    vars(bench.service.config)["schedule_limit"] = 4
     status = bench.wait(name)
     assert status.state is JobState.FAILED
     assert status.reason == 'given up after 4 s: FailedMount: secret "missing" not found'

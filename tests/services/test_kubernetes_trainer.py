@@ -144,7 +144,7 @@ def queued(tmp_path, platform):
     operators = platform.operators
     crds = {**operators.crds, WORKLOADS: "kueue.x-k8s.io_workloads.v1beta1.yaml"}
     with StandIn(tmp_path / "cluster", Operators(operators.controllers, crds, operators.admission)) as cluster:
-        make = platform.maker(cluster, worker=role(), train_job={"suspend": True}, schedule_limit=8)
+        make = platform.maker(cluster, worker=role(), train_job={"suspend": True})
         with KubeBench(tmp_path, make, cluster) as bench:
             yield bench, cluster
 

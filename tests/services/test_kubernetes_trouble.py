@@ -65,8 +65,11 @@ def test_a_pod_that_no_node_has_room_for_says_so_and_runs_later(room, open_bench
 
 
 def test_a_pod_that_gets_no_node_for_too_long_is_given_up(cluster, room, open_bench):
-    bench = open_bench(schedule_limit=3, pod_template=room[0])
-    status = bench.wait(bench.run("true"))
+    bench = open_bench(schedule_limit=300, pod_template=room[0])
+    name = bench.run("true")
+    waits_for(bench, name, "Unschedulable: 0/")
+    lose_patience(bench, schedule_limit=3)
+    status = bench.wait(name)
     assert status.state is JobState.FAILED
     assert "given up after 3 s: Unschedulable: 0/" in status.reason
     eventually(lambda: not cluster.all(JOBS))
