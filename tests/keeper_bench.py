@@ -12,6 +12,7 @@ refused), and does what `script` says with one request after another:
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import json
 import os
@@ -243,7 +244,8 @@ class Bench:
                     pipe.close()
         started = self.inner("started")
         if started and running(started["pid"]):
-            os.killpg(started["pid"], signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.killpg(started["pid"], signal.SIGKILL)
         self.callback.shutdown()
         self.callback.server_close()
 

@@ -67,7 +67,7 @@ def served(kind: str, folder: Path) -> Iterator[Apart]:
         yield Apart(process.pid, folder, **json.loads(process.stdout.readline()))
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
 
 def check(found: Burden) -> None:

@@ -394,7 +394,7 @@ def test_what_a_removed_job_has_not_delivered_stays_on_the_disk(bench):
     pid = bench.handles[name]["pid"]
     bench.call(bench.service.remove(bench.handles[name]))
     bench.call(bench.service.remove(bench.handles[name]))  # asked twice, the keeper leaves
-    eventually(lambda: not runs(pid), 30)
+    eventually(lambda: not runs(pid))
     folder = Path(bench.handles[name]["directory"])
     assert (folder / ".nni/metrics").read_text() == "final 0.5\n"
 

@@ -66,7 +66,7 @@ def order(tmp_path: Path, number: int = 1, again: bool = False) -> dict[str, Any
 def test_a_fork_server_that_ends_may_have_started_the_keeper(tmp_path: Path, said: Any) -> None:
     agent, messages = said(DIES)
     agent._answer(order(tmp_path))
-    answer = messages.get(timeout=20)
+    answer = messages.get(timeout=60)
     assert answer["id"] == 1
     assert answer["unsure"] is True
     assert "the fork server has ended" in answer["error"]
@@ -76,7 +76,7 @@ def test_a_keeper_that_is_still_being_started_is_no_refusal(tmp_path: Path, said
     agent, messages = said(SILENT)
     agent._answer(order(tmp_path))
     agent._answer(order(tmp_path, 2, again=True))
-    answer = messages.get(timeout=20)
+    answer = messages.get(timeout=60)
     assert (answer["id"], answer["unsure"]) == (2, True)
     server = agent._starter._server
     assert server is not None
@@ -96,7 +96,7 @@ def test_a_disk_in_trouble_hides_what_was_started(
 
     monkeypatch.setattr(HostedAttempt, "find_started", broken)
     agent._answer(order(tmp_path, again=again))
-    assert messages.get(timeout=20).get("unsure", False) is again
+    assert messages.get(timeout=60).get("unsure", False) is again
 
 
 class Box:

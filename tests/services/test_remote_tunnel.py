@@ -352,7 +352,7 @@ def apart(folder: Path, manager: str) -> Iterator[tuple[int, Any]]:
             yield process.pid, far
             assert process.stdin is not None
             process.stdin.close()
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0
         far.close()
 
 

@@ -219,7 +219,7 @@ def fetch(entry: Any, archive: Path) -> tuple[int, str]:
     keeper = build(archive.parent.parent / f"keeper-{archive.parent.name}.pyz", with_storage=True)
     given = entry if isinstance(entry, str) else json.dumps(entry)
     command = fetch_command(pythons()[-1], str(keeper), str(archive))
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=100, check=False)
     assert done.stderr == ""
     return done.returncode, done.stdout
 

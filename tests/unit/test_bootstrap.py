@@ -16,7 +16,7 @@ import zlib
 
 import pytest
 
-from keeper_bench import HOSTILE, JOB, TOKEN, Bench, pythons, zipapp
+from keeper_bench import HOSTILE, JOB, LIMIT_S, TOKEN, Bench, pythons, zipapp
 from nnilite._keeper import bootstrap_program, bootstrap_shell
 from nnilite.codedir import pack as pack_code
 from nnilite.records import EndCause, Exited, Output, Reported
@@ -136,7 +136,7 @@ def package(tmp_path):
 @pytest.mark.parametrize("python", pythons())
 def test_a_mounted_folder_gives_specification_and_keeper(tmp_path, python):
     with JobBench(tmp_path, python) as bench:
-        assert bench.submit(REPORT).wait(30) == 0
+        assert bench.submit(REPORT).wait(LIMIT_S) == 0
         assert bench.callback.values == [7]
         assert bench.word["code"] == 0
         assert bench.word["started"] <= bench.word["ended"]
@@ -150,7 +150,7 @@ def test_environment_variables_give_all_and_the_trial_does_not_get_them(bench, t
     instructions = bench.instructions(look, Supply(variable="CODE"), code.hash)
     for name, data in (("START", instructions), ("KEEPER", pack(zipapp())), ("CODE", code.archive.read_bytes())):
         bench.environment |= environment(name, data)
-    assert bench.launch("env:START").wait(30) == 0
+    assert bench.launch("env:START").wait(LIMIT_S) == 0
     assert not {"START", "KEEPER", "CODE"} & {
         line.partition("=")[0] for line in (bench.work / "code" / "env").read_text().splitlines()
     }
@@ -189,18 +189,18 @@ def test_a_large_package_on_mounted_storage_is_not_copied(bench, tmp_path):
     eventually(lambda: bench.text("stdout") == "12")
     assert not list(bench.work.rglob("*.tar.gz"))
     job.terminate()
-    assert job.wait(30) == 143
+    assert job.wait(LIMIT_S) == 143
 
 
 def test_the_manager_gives_the_code_to_the_keeper(bench, tmp_path):
     code = package(tmp_path)
     bench.callback.package = code.archive.read_bytes()
-    assert bench.submit('[ "$(cat value.txt)" = 12 ]', code={"download": code.hash}).wait(30) == 0
+    assert bench.submit('[ "$(cat value.txt)" = 12 ]', code={"download": code.hash}).wait(LIMIT_S) == 0
 
 
 def test_the_address_of_the_manager_may_lie_beside_the_specification(bench):
     (bench.mount / "callback").write_text(bench.callback.url)
-    assert bench.submit(REPORT, callback="http://127.0.0.1:9", callback_file="callback").wait(30) == 0
+    assert bench.submit(REPORT, callback="http://127.0.0.1:9", callback_file="callback").wait(LIMIT_S) == 0
     assert bench.callback.values == [7]
 
 
@@ -208,7 +208,7 @@ def test_the_keeper_has_the_process_of_the_job_and_gets_its_signals(bench):
     job = bench.submit("trap 'echo saved; exit 3' TERM; echo up $PPID; while :; do sleep 0.1; done")
     bench.wait_for_start()
     os.kill(job.pid, signal.SIGTERM)
-    assert job.wait(30) == 3
+    assert job.wait(LIMIT_S) == 3
     assert bench.text("stdout").split() == ["up", str(job.pid), "saved"]
     assert bench.word["code"] == 3
 
@@ -220,7 +220,7 @@ def test_a_job_that_is_ended_while_it_waits_for_the_keeper_says_so(bench, store)
     job = bench.submit("true")
     eventually(lambda: "503" in job.stderr.readline())
     job.terminate()
-    assert job.wait(30) == 143
+    assert job.wait(LIMIT_S) == 143
     [end] = read_log(job.stdout.read())
     assert (end.code, end.message) == (None, "canceled before its command was started")
     assert bench.word["message"] == end.message
@@ -259,7 +259,7 @@ def test_a_keeper_for_one_job_that_is_packed_tightly_runs_it(bench):
 
 def test_a_keeper_that_cannot_be_unpacked_is_told_in_one_sentence(bench):
     (bench.mount / "keeper").write_bytes(b"BZh9 is how it begins")
-    assert bench.submit("true").wait(30) == 4
+    assert bench.submit("true").wait(LIMIT_S) == 4
     assert "the keeper that the platform has handed over cannot be unpacked: " in bench.word["message"]
 
 
@@ -291,21 +291,21 @@ def test_what_is_wrong_with_the_keeper_is_told_in_one_sentence(bench, supply, se
 def test_a_damaged_specification_is_told_in_one_sentence(bench, content, sentence):
     (bench.mount / "spec").write_bytes(content)
     job = bench.launch(str(bench.mount))
-    assert job.wait(30) == 4
+    assert job.wait(LIMIT_S) == 4
     assert sentence in bench.word["message"]
 
 
 def test_a_folder_that_cannot_be_written_is_told_in_one_sentence(bench):
     bench.work.write_text("a file")
     job = bench.submit("true")
-    assert job.wait(30) == 4
+    assert job.wait(LIMIT_S) == 4
     assert bench.word["message"] == f"the job's folder {bench.work} cannot be written: File exists"
 
 
 def test_code_that_is_not_there_is_told_to_the_manager(bench, tmp_path, store):
     url, _ = store
     bench.mount.joinpath("spec").write_bytes(bench.instructions("true", Supply(url=f"{url}/code"), "0" * 64))
-    assert bench.launch(str(bench.mount)).wait(30) == 4
+    assert bench.launch(str(bench.mount)).wait(LIMIT_S) == 4
     [end] = bench.callback.exits
     assert end.code is None
     assert "the code cannot be fetched from storage: HTTP Error 404" in end.message
@@ -364,7 +364,7 @@ def test_only_the_first_process_of_the_role_that_reports_speaks_for_the_trial(be
 def test_code_is_prepared_for_a_container_that_runs_a_command_of_the_platform(bench, tmp_path):
     code = package(tmp_path)
     bench.callback.package = code.archive.read_bytes()
-    assert bench.submit("exit 9", process=JobProcess(task="prepare"), code={"download": code.hash}).wait(30) == 0
+    assert bench.submit("exit 9", process=JobProcess(task="prepare"), code={"download": code.hash}).wait(LIMIT_S) == 0
     assert (bench.work / "code" / "value.txt").read_text() == "12"
     assert bench.callback.exits == []
 
@@ -379,10 +379,10 @@ def test_a_job_that_is_started_anew_goes_on_after_what_the_one_before_has_report
     first = bench.submit(trial, process=resume)
     eventually(lambda: bench.callback.values == [0])
     first.terminate()
-    assert first.wait(30) == 143
+    assert first.wait(LIMIT_S) == 143
     assert bench.callback.exits == []
     bench.environment["N"] = bench.environment["ADAPTDL_NUM_RESTARTS"] = "1"
-    assert bench.submit(trial, process=resume).wait(30) == 0
+    assert bench.submit(trial, process=resume).wait(LIMIT_S) == 0
     assert bench.callback.values == [0, 1]
     assert [end.code for end in bench.callback.exits] == [0]
 
@@ -416,7 +416,7 @@ def test_a_python_that_is_too_old_is_passed_over(bench, tmp_path):
     bench.environment["PATH"] = bench.path(programs, python=sys.executable)
     (programs / "python3").write_text("#!/bin/sh\necho 3.7 0\n")
     (programs / "python3").chmod(0o755)
-    assert bench.submit(REPORT).wait(30) == 0
+    assert bench.submit(REPORT).wait(LIMIT_S) == 0
 
 
 def test_the_command_is_short_holds_no_secret_and_nothing_that_platforms_take_for_variables_of_theirs(bench):
@@ -432,7 +432,7 @@ def test_the_keeper_fits_into_one_environment_variable():
 
 
 def test_a_long_message_stays_readable_for_a_platform_that_keeps_little(bench):
-    bench.submit('"$PYTHON" -c "raise SystemExit(\'\u00fc\' * 5000)"').wait(30)
+    bench.submit('"$PYTHON" -c "raise SystemExit(\'\u00fc\' * 5000)"').wait(LIMIT_S)
     assert len(bench.message_file.read_bytes()) <= 4000
     assert bench.word["code"] == 1
     assert bench.word["message"].endswith("\u00fc")
@@ -451,5 +451,5 @@ def test_a_package_that_is_not_what_its_name_says_is_told_to_the_manager(bench):
         pass
     (bench.mount / "code").write_bytes(other.getvalue())
     bench.mount.joinpath("spec").write_bytes(bench.instructions("true", Supply(file="code"), "0" * 64))
-    assert bench.launch(str(bench.mount)).wait(30) == 4
+    assert bench.launch(str(bench.mount)).wait(LIMIT_S) == 4
     assert "its content is not what its name says" in bench.callback.exits[0].message

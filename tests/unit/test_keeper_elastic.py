@@ -199,11 +199,11 @@ def test_with_the_launcher_none_what_runs_continues_and_the_script_follows_the_n
         def lists(count: int) -> bool:
             return script.exists() and script.read_text() == "#!/bin/sh\n" + f"echo {host}:2\n" * count
 
-        until(lambda: lists(2) and (nodes.up / "0-2").exists(), 30)
+        until(lambda: lists(2) and (nodes.up / "0-2").exists(), LIMIT_S)
         nodes.add(STAY)
-        until(lambda: lists(3) and (nodes.up / "0-4").exists(), 30)
+        until(lambda: lists(3) and (nodes.up / "0-4").exists(), LIMIT_S)
         second.terminate()
-        until(lambda: lists(2), 30)
+        until(lambda: lists(2), LIMIT_S)
         nodes.let_end()
         assert (first.wait(LIMIT_S), nodes.keepers[2].wait(LIMIT_S)) == (0, 0)
         shown = [(one["rank"], one["state"]) for one in nodes.roles()]

@@ -75,7 +75,7 @@ def test_a_folder_tells_of_its_job_from_its_start_to_its_end(bench):
     assert folder.has_keeper()
     assert folder.keeper() == keeper.pid
     keeper.terminate()
-    assert keeper.wait(30) == 143
+    assert keeper.wait(60) == 143
     status = folder.status(lambda: is_running(known))
     assert (status.state, status.exit_code) == (JobState.CANCELED, -signal.SIGTERM)
     assert status.started <= status.ended
@@ -86,7 +86,7 @@ def test_an_end_that_comes_while_the_status_is_asked_for_is_no_loss(bench):
     keeper = bench.start("true")
 
     def ends_just_now():
-        keeper.wait(30)
+        keeper.wait(60)
         return True
 
     assert of(bench).status(ends_just_now).state is JobState.SUCCEEDED
@@ -217,7 +217,7 @@ def test_nothing_is_tidied_away_under_a_keeper_at_work(bench):
     (of(bench).path / ".nni/delivered").write_text('{"complete": true, "whole": true}')
     assert not of(bench).tidy()
     keeper.terminate()
-    assert keeper.wait(30) == 143
+    assert keeper.wait(60) == 143
 
 
 @pytest.mark.parametrize("step", range(7))

@@ -59,7 +59,7 @@ def hand_on(
     """Somebody in the middle, who changes answers on their way."""
 
     def answer(request: BaseHTTPRequestHandler, body: bytes) -> Reply:
-        onward = http.client.HTTPConnection("127.0.0.1", manager.server_port, timeout=10)
+        onward = http.client.HTTPConnection("127.0.0.1", manager.server_port, timeout=60)
         onward.request(request.command, request.path, body or None, dict(request.headers))
         response = onward.getresponse()
         proof = {HEADER: response.headers[HEADER]} if HEADER in response.headers else {}
