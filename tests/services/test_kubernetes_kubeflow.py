@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from nnilite.errors import ConfigError, Conflict
@@ -77,17 +79,22 @@ class TestMPIJobOfTheTrainingOperator(TestMPIJob):
 
 
 @pytest.mark.everywhere
-def test_each_role_has_its_command_and_the_chief_alone_reports(cluster, open_bench):
-    report = "python3 -c 'import nnilite; nnilite.report_final_result({})'"
+@pytest.mark.usefixtures("this_machine")
+def test_each_role_has_its_command_and_the_chief_alone_reports(cluster, open_bench, tmp_path):
+    report, go_on = "python3 -c 'import nnilite; nnilite.report_final_result({})'", tmp_path / "go on"
     ps = role(command="echo as ps; sleep 60", cpu_number=1)
     worker = role(replicas=2, command=report.format(2) + "; sleep 60")
-    chief = role(command='sleep 1; test -n "$TF_CONFIG" && ' + report.format(1))
+    wait = f"until [ -e {shlex.quote(str(go_on))} ]; do sleep 0.1; done"
+    chief = role(command=f'{wait}; test -n "$TF_CONFIG" && {report.format(1)}')
     bench = open_bench(operator="tf-operator", ps=ps, worker=worker, chief=chief)
     name = bench.run("")
+    eventually(lambda: len(cluster.running()) == 4, cluster.limit_s)
+    [ps] = [pod["metadata"]["name"] for pod in cluster.pods() if "-ps-" in pod["metadata"]["name"]]
+    eventually(lambda: b"as ps" in cluster.api.cluster.pod_log(cluster.namespace, ps, "tensorflow"), cluster.limit_s)
+    # The operator ends and deletes the others as soon as the chief has ended.
+    go_on.touch()
     assert bench.finish(name).values == [1]
     assert bench.status(name).state is JobState.SUCCEEDED
-    [ps] = [pod["metadata"]["name"] for pod in cluster.pods() if "-ps-" in pod["metadata"]["name"]]
-    assert b"as ps" in cluster.api.cluster.pod_log(cluster.namespace, ps, "tensorflow")
 
 
 def test_a_role_that_fails_ends_the_trial_and_is_named(open_bench):

@@ -59,6 +59,16 @@ def log(bench, name, pod):
     return path.read_text() if path.exists() else ""
 
 
+def being_read(bench, name, pod):
+    """Whether the service follows the log of a pod that is to end."""
+    return (attempt(bench, name) / "roles" / f"{pod}.last").exists()
+
+
+def until(sign):
+    """A shell command that waits for a file."""
+    return f"until [ -e {shlex.quote(str(sign))} ]; do sleep 0.1; done"
+
+
 def phases(cluster):
     return [pod["status"].get("phase") for pod in cluster.pods()]
 
@@ -66,19 +76,22 @@ def phases(cluster):
 @pytest.mark.everywhere
 @pytest.mark.usefixtures("this_machine")
 def test_exit_codes_and_logs_of_all_roles_are_kept_when_their_pods_are_gone(cluster, open_bench, tmp_path):
-    begun, go_on = tmp_path / "begun", tmp_path / "go on"
+    begun, go_on, read = tmp_path / "begun", tmp_path / "go on", tmp_path / "read"
     ps = role(
-        "trap 'echo ps was told to end; exit 4' TERM; echo ps is here; "
+        f"end() {{ {until(read)}; echo ps was told to end; exit 4; }}; trap end TERM; echo ps is here; "
         f"touch {shlex.quote(str(begun))}; while :; do sleep 0.1; done"
     )
     workers = role("echo a worker", replicas=2)
     # The job ends with its chief, which would end a worker or a ps that has not come so far.
-    chief = role(f"until [ -e {shlex.quote(str(go_on))} ]; do sleep 0.1; done; echo the chief")
+    chief = role(f"{until(go_on)}; echo the chief")
     bench = open_bench(ps=ps, worker=workers, chief=chief)
-    name = bench.run("")
+    name = bench.run("", grace_s=60)
     eventually(lambda: begun.exists() and phases(cluster).count("Succeeded") == 2, cluster.limit_s)
     go_on.touch()
     assert bench.wait(name).state is JobState.SUCCEEDED
+    # A pod that ends within the moment that it takes to ask for its log leaves none.
+    eventually(lambda: being_read(bench, name, "ps-0"), cluster.limit_s)
+    read.touch()
     bench.call(bench.service.remove(bench.handles[name]))
     eventually(lambda: not cluster.pods(), cluster.limit_s)
     eventually(lambda: "ps was told to end" in log(bench, name, "ps-0"), cluster.limit_s)
@@ -93,10 +106,13 @@ def test_exit_codes_and_logs_of_all_roles_are_kept_when_their_pods_are_gone(clus
     assert "NNILITE_EVENT" not in "".join(log(bench, name, pod) for pod in found)
 
 
-def test_a_log_is_kept_though_the_watch_has_not_told_of_its_pod_when_the_job_is_removed(cluster, open_bench):
-    bench = open_bench(chief=role("sleep 1"), worker=role("echo a worker"))
+@pytest.mark.usefixtures("this_machine")
+def test_a_log_is_kept_though_the_watch_has_not_told_of_its_pod_when_the_job_is_removed(cluster, open_bench, tmp_path):
+    bench = open_bench(chief=role(until(tmp_path / "go on")), worker=role("echo a worker"))
     bench.service._opened.known._pods.close()
     name = bench.run("")
+    eventually(lambda: "Succeeded" in phases(cluster), cluster.limit_s)
+    (tmp_path / "go on").touch()
     eventually(lambda: phases(cluster) == ["Succeeded"] * 2, cluster.limit_s)
     bench.call(bench.service.remove(bench.handles[name]))
     assert log(bench, name, "worker-0") == "a worker\n"
@@ -114,16 +130,21 @@ def test_a_role_that_failed_can_be_read_afterwards(open_bench, cluster):
 
 
 @pytest.mark.parametrize("platform", [_FC], indirect=True, ids=["Framework"])
-def test_a_controller_that_deletes_its_pods_at_once_leaves_their_logs(cluster, open_bench):
+@pytest.mark.usefixtures("this_machine")
+def test_a_controller_that_deletes_its_pods_at_once_leaves_their_logs(cluster, open_bench, tmp_path):
+    begun, read = tmp_path / "begun", tmp_path / "read"
+    serve = f"end() {{ {until(read)}; exit; }}; trap end TERM; echo serving; touch {shlex.quote(str(begun))}"
     roles = [
-        TaskRoleConfig(name="worker", docker_image=IMAGE, command="sleep 1; echo done"),
-        TaskRoleConfig(name="ps", docker_image=IMAGE, command="echo serving; sleep 60"),
+        TaskRoleConfig(name="worker", docker_image=IMAGE, command=f"{until(begun)}; echo done"),
+        TaskRoleConfig(name="ps", docker_image=IMAGE, command=f"{serve}; while :; do sleep 0.1; done"),
     ]
     bench = open_bench(task_roles=roles)
-    name = bench.run("")
+    name = bench.run("", grace_s=60)
     assert bench.finish(name).exits[0]["code"] == 0
+    eventually(lambda: being_read(bench, name, "ps-0"), cluster.limit_s)
+    read.touch()
     eventually(lambda: not cluster.pods(), cluster.limit_s)
-    eventually(lambda: log(bench, name, "ps-0") == "serving\n", cluster.limit_s)
+    eventually(lambda: log(bench, name, "ps-0").startswith("serving\n"), cluster.limit_s)
     eventually(lambda: records(bench, name)["ps-0"]["ended"])
 
 
@@ -141,12 +162,15 @@ def test_logs_of_roles_that_run_are_there_when_somebody_looks(open_bench):
     assert records(bench, name)["ps-0"]["state"] == "RUNNING"
 
 
-def test_what_ended_while_no_manager_was_there_is_read_by_the_next_one(open_bench):
-    bench = open_bench(worker=role("sleep 1.5; true"), ps=role("echo early; exit 0"))
+@pytest.mark.usefixtures("this_machine")
+def test_what_ended_while_no_manager_was_there_is_read_by_the_next_one(cluster, open_bench, tmp_path):
+    bench = open_bench(worker=role(until(tmp_path / "go on")), ps=role("echo early; exit 0"))
     name = bench.run("")
     bench.close()
+    eventually(lambda: "Succeeded" in phases(cluster), cluster.limit_s)
     bench.open()
     eventually(lambda: log(bench, name, "ps-0") == "early\n")
+    (tmp_path / "go on").touch()
     assert bench.wait(name).state is JobState.SUCCEEDED
     eventually(lambda: records(bench, name).get("worker-0", {}).get("read"))
     before = records(bench, name)

@@ -64,7 +64,7 @@ class Run:
 
     def kill(self) -> None:
         """All that runs in it, whatever sessions it has made, as the end of a container does."""
-        for process in self._processes.values():
+        for process in list(self._processes.values()):  # the pod's own thread may start another one
             inner = _descendants(process.pid)
             _signal(process, signal.SIGKILL)
             for each in inner:

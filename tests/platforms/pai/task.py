@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -80,7 +81,8 @@ class PaiTask:
             return
         if self._process is not None:
             for process in _all_of(self._process.pid):
-                process.kill()
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
             self._process.wait(60)
         self.finish(code)
 
