@@ -19,6 +19,7 @@ Empty folders are sent, since programs expect to write there, and count as a fil
 are not.
 
 code_package  the list of files, and the package that is made of it
+_git_pattern  one pattern of `.nniignore`, matched as git does
 _nniignore    which files `.nniignore` leaves out
 _oversize     what to say of a code directory that is too large
 """

@@ -1,37 +1,32 @@
 """What `.nniignore` files leave out, entry by entry on the way down a tree, as git does it.
 
-pathspec turns each line into a regular expression. Its own evaluation also matches everything below a matched
-folder, which makes the well-known `*`, `!*/`, `!*.py` leave out all of it. Here a walk asks about one entry
-at a time and never enters a folder that is left out, so a pattern counts only where it matches the entry
-itself.
+A walk asks about one entry at a time and never enters a folder that is left out, so a pattern counts only where it
+matches the entry itself.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from nnilite.codedir._git_pattern import NamePattern, NoPattern, PathPattern, read_name, read_path
 
 FILE_NAME = ".nniignore"
 
 
 @dataclass(frozen=True)
 class _Rule:
-    expression: re.Pattern[str]
+    pattern: NamePattern | PathPattern
     leaves_out: bool
+    only_folders: bool
 
-    def matches(self, path: str, is_folder: bool) -> bool:
-        """Return whether the rule matches a path.
-
-        pathspec marks the slash after a matched folder by the expression's only group.
-        """
-        whole = self.expression.search(path)
-        if whole is not None and whole.lastindex is None:
-            return True
-        if not is_folder:
+    def matches(self, names: Sequence[str], is_folder: bool) -> bool:
+        """Return whether the rule matches the path with these names."""
+        if self.only_folders and not is_folder:
             return False
-        slash = len(path)
-        return any(m.lastindex and m.start(1) == slash for m in self.expression.finditer(path + "/"))
+        if isinstance(self.pattern, NamePattern):
+            return self.pattern.matches(names[-1])
+        return self.pattern.matches(names)
 
 
 @dataclass(frozen=True)
@@ -45,28 +40,37 @@ class IgnoreRules:
     @classmethod
     def parse(cls, lines: Iterable[str], folder: str = "", outer: IgnoreRules | None = None) -> IgnoreRules:
         """Return the rules of an ignore file in `folder` ("" is the root), which win over those of `outer`."""
-        from pathspec import GitIgnoreSpec
-
-        patterns = GitIgnoreSpec.from_lines([_rewrite_as_git_reads(line) for line in lines]).patterns
-        rules = tuple(_Rule(p.regex, p.include) for p in patterns if p.include is not None and p.regex is not None)
+        rules = tuple(rule for rule in map(_read_rule, lines) if rule is not None)
         return cls(f"{folder}/" if folder else "", rules, outer)
 
     def leave_out(self, path: str, is_folder: bool) -> bool:
         """Return whether the entry at `path` (relative to the root, with "/") is to be left out."""
-        own = path[len(self.prefix) :].replace("\n", "\x01")  # "." and "$" treat a line's end in their own way
+        names = path[len(self.prefix) :].split("/")
         for rule in reversed(self.rules):
-            if rule.matches(own, is_folder):
+            if rule.matches(names, is_folder):
                 return rule.leaves_out
         return self.outer is not None and self.outer.leave_out(path, is_folder)
 
 
-def _rewrite_as_git_reads(line: str) -> str:
-    """Return the line without what pathspec reads differently from git: a carriage return, and "a/**/".
+def _read_rule(line: str) -> _Rule | None:
+    """Return the rule of a line; None for a comment, and for what is no pattern."""
+    text = "" if line.startswith("#") else _without_end(line.removesuffix("\r"))
+    leaves_out = not text.startswith("!")
+    text = text if leaves_out else text[1:]
+    only_folders = text.endswith("/")
+    text = text[:-1] if only_folders else text
+    try:
+        pattern = read_path(text.removeprefix("/")) if "/" in text else read_name(text)
+    except NoPattern:
+        return None
+    return _Rule(pattern, leaves_out, only_folders) if text else None
 
-    For git, "a/**/" means the folders below a but not a itself.
-    """
-    line = line.rstrip("\r")
-    return f"{line}*/" if line.endswith("/**/") else line
+
+def _without_end(line: str) -> str:
+    """Return a line without the spaces at its end; those after a backslash are meant."""
+    kept = line.rstrip(" ")
+    backslashes = len(kept) - len(kept.rstrip("\\"))
+    return kept + " " if backslashes % 2 and kept != line else kept
 
 
 def split_lines(text: bytes) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import json
@@ -18,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from nnilite._keeper.plain_file import open_ordinary
+from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
 from nnilite.codedir._nniignore import FILE_NAME, IgnoreRules, split_lines
-from nnilite.codedir._oversize import Size, advice, escape_path
+from nnilite.codedir._oversize import Size, advice, escape_path, megabytes
 from nnilite.disk_room import DiskRoom, NoRoom
 from nnilite.errors import CodeDirError
 
@@ -47,6 +48,11 @@ _MOST_OVER = 200_000  # files above the cap; enough to show what makes a folder 
 _RACY_S = 2.0  # files younger than this when they were read may change again without a change of their times
 _GZIP_LEVEL = 4  # a fifth faster than 6 for 1 % more bytes
 _CHUNK = 1 << 20
+_MOST_RULES_BYTES = 1 << 20  # of an ignore file; each entry is compared with all rules
+_MOST_RULES = 10_000
+_GONE = (FileNotFoundError, NotADirectoryError)
+"""A file or folder was removed or replaced since its folder was read."""
+_NO_FILE = "is left out: it is neither a file nor a folder"
 
 Progress = Callable[[int, int], None]
 
@@ -93,7 +99,7 @@ class FileList:
             elif stat.S_ISDIR(file.mode):
                 place.mkdir(exist_ok=True)
             else:
-                shutil.copy2(self.root / file.path, place)
+                _copy_file(self.root / file.path, place, file.size)
 
 
 @dataclass(frozen=True)
@@ -208,10 +214,10 @@ class _Walk:
         try:
             with os.scandir(self.root / folder) as scan:
                 entries = sorted(scan, key=lambda entry: entry.name)
-        except PermissionError:
-            self.unreadable.append(f"{folder}/")
+        except _GONE:
             return []
-        except FileNotFoundError:
+        except OSError:  # no permission, a path that is too long, a disk in trouble
+            self.unreadable.append(f"{folder}/")
             return []
         if folder and any(entry.name == _EXPERIMENT_FILE for entry in entries):
             self._note(folder, "is left out: it is the folder of an experiment")
@@ -240,11 +246,17 @@ class _Walk:
     def _rules(self, folder: str, outer: IgnoreRules) -> IgnoreRules:
         place = self.root / folder / FILE_NAME
         try:
-            if not place.is_file():
-                return outer
-            return IgnoreRules.parse(split_lines(place.read_bytes()), folder, outer)
+            with _open_file(place) as file:
+                text = file.read(_MOST_RULES_BYTES + 1)
         except OSError:  # the walk comes to this file and reports it
             return outer
+        lines = split_lines(text)
+        if len(text) > _MOST_RULES_BYTES or len(lines) > _MOST_RULES:
+            raise CodeDirError(
+                f"{escape_path(str(place))} has more than {_MOST_RULES:,} lines or {megabytes(_MOST_RULES_BYTES)}. "
+                "Leave out whole folders, or use patterns, in place of single files."
+            )
+        return IgnoreRules.parse(lines, folder, outer)
 
     def _entry(self, path: str, entry: os.DirEntry[str]) -> None:
         if entry.is_symlink():
@@ -252,13 +264,19 @@ class _Walk:
         elif entry.is_file(follow_symlinks=False):
             self._file(path)
         else:
-            self._note(path, "is left out: it is neither a file nor a folder")
+            self._note(path, _NO_FILE)
 
     def _file(self, path: str) -> None:
         place = self.root / path
         try:
             facts = place.stat()
-        except FileNotFoundError:  # gone since the folder was read
+        except _GONE:
+            return
+        except OSError:
+            self.unreadable.append(path)
+            return
+        if not stat.S_ISREG(facts.st_mode):
+            self._note(path, _NO_FILE)
             return
         if not os.access(place, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
             self.unreadable.append(path)
@@ -288,6 +306,27 @@ class _Walk:
 
     def _note(self, path: str, what: str) -> None:
         self.notes.append(f"{escape_path(path)} {what}")
+
+
+def _open_file(place: Path) -> BinaryIO:
+    """Open a file, also where a link leads to it. Raises: NotOrdinary, OSError.
+
+    In its place there may be a pipe by now, which another program would have to open, too.
+    """
+    file = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise NotOrdinary(errno.EINVAL, "it is not a regular file", str(place))
+    return os.fdopen(file, "rb")
+
+
+def _copy_file(source: Path, target: Path, most: int) -> None:
+    """Copy the first `most` bytes: another program may write to the file without end. Raises: OSError."""
+    with _open_file(source) as stream, target.open("wb") as copy:
+        while piece := stream.read(min(_CHUNK, most)):
+            copy.write(piece)
+            most -= len(piece)
+    shutil.copystat(source, target)
 
 
 def _stamp(facts: os.stat_result) -> tuple[int, ...]:
@@ -343,8 +382,8 @@ class _SourceFile:
 def _reading(listing: FileList, file: CodeFile, digest: hashlib._Hash, counter: _Counter) -> Iterator[_SourceFile]:
     """Open a listed file; _ChangedError if it is another one, or becomes another one meanwhile."""
     try:
-        stream = (listing.root / file.path).open("rb")
-    except FileNotFoundError:
+        stream = _open_file(listing.root / file.path)
+    except (*_GONE, NotOrdinary):
         raise _ChangedError(file.path) from None
     except OSError as error:
         raise CodeDirError(_unreadable([file.path])) from error

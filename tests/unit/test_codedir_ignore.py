@@ -61,7 +61,10 @@ CASES = {
     "a byte order mark": ("\ufeff/x\n", {"x"}),
     "comments and blank lines": ("# x\n\n   \n/x\n", {"x"}),
     "trailing spaces": ("/x   \nq\\ r", {"x", "q r"}),
-    "a broken pattern is nothing": ("[a-\n/x", {"x"}),
+    "a broken pattern is nothing": ("[a-\n[[:odd:]]\nx\\\n/x", {"x"}),
+    "sets of characters": ("[[:lower:]]\n![!x]", {"x", "b/x", "data/x", "data/raw/x"}),
+    "sets with a bracket or a line": ("[]q[] r\n[w-y]\n!/[]-_x]", {"q r", "b/x", "data/x", "data/raw/x"}),
+    "a slash after a backslash": ("b\\/x", {"b/x"}),
 }
 
 
@@ -113,6 +116,13 @@ ATOMS = [
     "a*",
     "*b*",
     "b.txt",
+    "***",
+    "[a-x]*",
+    "[^]a]",
+    "[[:alpha:]]?*",
+    "*a*b*",
+    "[b-a]",
+    "a\\",
 ]
 PATTERNS = st.builds(
     lambda bang, slash, parts, end: bang + slash + "/".join(parts) + end,

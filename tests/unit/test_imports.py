@@ -12,9 +12,9 @@ pytestmark = pytest.mark.process
 LATER = {
     "from nnilite import Search": "concurrent.futures difflib html random secrets sqlite3 tornado yaml "
     "nnilite.config nnilite.records",
-    "import nnilite.service": "pathspec tornado yaml",
+    "import nnilite.service": "tornado yaml",
     "import nnilite._tuner_host.child": "nnilite.records tornado yaml",
-    "import nnilite._manager.__main__": "pathspec yaml nnilite._nni.nni_view nnilite._nni.nni_copy",
+    "import nnilite._manager.__main__": "yaml nnilite._nni.nni_view nnilite._nni.nni_copy",
     # What comes before the start of the manager's process, which imports its own part at the same time.
     "import nnilite._cli.create": "dataclasses http.client yaml nnilite._experiments.registry nnilite._running.launch",
     # Whoever reads an experiment's folder needs no manager.
