@@ -96,8 +96,13 @@ def meet(bench, *more, **spec):
 EACH = pytest.mark.parametrize("platform", KINDS.values(), ids=[key[2] for key in KINDS], indirect=True)
 
 
-@EACH
-@pytest.mark.parametrize("spec", [{}, BY_LOG], ids=["callback", "log"])
+# Which pod's log is read depends on the object. A callback does not, and those of each report in the tests below.
+@pytest.mark.parametrize(
+    ("platform", "spec"),
+    [*((platform, BY_LOG) for platform in KINDS.values()), (JOB, {})],
+    ids=[*(f"log-{key[2]}" for key in KINDS), "callback-jobs"],
+    indirect=["platform"],
+)
 def test_the_ranks_of_a_trial_meet_on_two_pods_and_report_once(open_nodes, spec):
     bench = open_nodes()
     check_meeting(bench.finish(meet(bench, **spec)))
@@ -112,6 +117,8 @@ def test_mpirun_starts_the_ranks_in_both_pods(open_nodes):
     check_meeting(bench.finish(bench.run(words, distributed={**ON_TWO, "launcher": "mpi"}, parameters={"x": 3})))
 
 
+# Its ranks meet by the variables that the test above checks; a training runs on SSH hosts and on one machine every day.
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_ddp_training_in_two_pods_has_the_losses_of_one_process(start, monkeypatch, cluster, ddp):
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig()))
