@@ -103,6 +103,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Look for no garbage meanwhile: reading the tests leaves little, and makes a million objects that stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish() -> None:
     """Leave what all tests share out of later collections of garbage, which would walk a million objects each time."""
     gc.collect()
