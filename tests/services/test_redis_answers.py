@@ -141,3 +141,19 @@ async def test_a_letter_without_content_is_removed_and_those_with_it_come_once(m
                 await box._turn({})
             await asyncio.gather(*box._tasks)
     assert (served, removed) == (["1"], [b"1-0", b"2-0"])
+
+
+async def test_a_list_of_workers_without_end_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [text(b"%d" % number) for number in range(10_001)]
+    monkeypatch.setitem(globals(), "ANSWERS", [array(*names)])
+    async with odd_pool() as pool:
+        with pytest.raises(ServiceError, match=r"^p:workers in Redis .* has 10,001 entries, .* Delete the key; "):
+            await pool.workers()
+
+
+async def test_a_list_of_queues_without_end_is_not_gone_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [text(b"%d" % number) for number in range(20_002)]
+    monkeypatch.setitem(globals(), "ANSWERS", [array(*names)])
+    async with odd_pool() as pool:
+        with pytest.raises(ServiceError, match=r"^p:queues in Redis .* has 10,001 entries, "):
+            await pool.places()

@@ -9,7 +9,7 @@ import pytest
 from nnilite.service import Job, JobState
 from nnilite.services.slots import SlotTerms
 from nnilite_redis import RedisConfig
-from nnilite_redis._api import JobRecord, PoolShares, QueuePlace, WorkerRecord, claim_of
+from nnilite_redis._api import JobRecord, PoolShares, QueuePlace, WorkerRecord, _claim, _worker, claim_of
 from nnilite_redis._convert import (
     PoolView,
     Wants,
@@ -148,6 +148,32 @@ def test_a_report_is_checked_field_by_field():
     report = {"state": "FAILED", "exit_code": True, "started": "soon", "ended": float("nan"), "host": None}
     status = status_of(JobRecord(False, "w", "1", report, False, "", "", False))
     assert (status.exit_code, status.started, status.ended, status.host) == (None, None, None, "w")
+
+
+def test_texts_of_workers_are_short_and_can_be_sent():
+    text = "\ud800\0" + "x" * 10_000
+    facts = read_worker_facts(WorkerRecord("w", "1", {"host": text, "trouble": text, "labels": [text] * 100_000}))
+    report = {"state": "RUNNING", "reason": text, "host": text}
+    status = status_of(JobRecord(False, "w", "1", report, False, "", "", False))
+    texts = [facts.host, facts.trouble, *facts.labels, status.reason, status.host]
+    assert [len(one) for one in texts] == [254, 499, 254, 3999, 254]
+    assert {one[:2] for one in texts} == {"?x"}
+
+
+def test_a_worker_has_no_more_labels_than_people_give():
+    facts = read_worker_facts(WorkerRecord("w", "1", {"labels": [f"l{number}" for number in range(100_000)]}))
+    assert len(facts.labels) == 1000
+
+
+@pytest.mark.parametrize("digits", ["9" * 400, "9" * 5000])
+def test_a_claim_with_numbers_that_cannot_be_is_left_out(digits):
+    assert _claim("j", f"1 {digits}-3 99999999999999 e", 0) is None
+    assert _claim("j", f"1 2-3 {digits} e", 0) is None
+
+
+def test_a_worker_whose_time_cannot_be_has_just_been_seen():
+    (record,) = [_worker("w", [b"1", b"{}", b"-" + b"9" * 400], 1_790_000_000)]
+    assert Silence().measure("w", record.beat, record.age_s) == 0.0
 
 
 class Clock:

@@ -25,8 +25,12 @@ SETTLE_S = 6
 
 _WORKER_KEPT_S = 86400
 _MOST_PLACES = 10_000
+_MOST_WORKERS = 10_000
+_MOST_QUEUES = 10_000
+_WORKERS_AT_ONCE = 500  # the event loop has a turn between two lots
+_MOST_NUMBER = 2**63
 _OVER = {state.value for state in JobState if state.ended}
-_CLAIM = re.compile(r"(-?\d+) (\d+)-(\d+) (\d+) (\S+)")
+_CLAIM = re.compile(r"(-?\d{1,15}) (\d{1,20})-(\d{1,20}) (\d{1,20}) (\S+)", re.ASCII)
 _JOB_FIELDS = ("task", "worker", "beat", "report", "fenced", "queue", "entry", "cancel")
 
 
@@ -152,6 +156,7 @@ class Pool:
         """Return what the jobs of each queue require, as the JSON text that names the queue."""
         with self.asking():
             found = await self.client.hgetall(self.keys.queues)
+            _check_size(f"{self.keys.queues} in Redis at {self.address.title}", len(found), _MOST_QUEUES)
             return {_text(name): _text(wants) for name, wants in found.items()}
 
     async def places(self) -> list[QueuePlace]:
@@ -206,15 +211,20 @@ class Pool:
 
     async def workers(self) -> list[WorkerRecord]:
         """Return all workers that reported within a day."""
+        known: list[WorkerRecord] = []
         with self.asking():
             ids = sorted(_text(name) for name in await self.client.smembers(self.keys.workers))
-            async with self.client.pipeline(transaction=False) as pipe:
-                pipe.time()
-                for worker in ids:
-                    pipe.hmget(self.keys.worker(worker), ("beat", "facts", "at"))
-                (now_s, _), *found = await pipe.execute()
-            known = zip(ids, found, strict=True)
-            return [_worker(worker, fields, now_s) for worker, fields in known if fields[0]]
+            _check_size(f"{self.keys.workers} in Redis at {self.address.title}", len(ids), _MOST_WORKERS)
+            for begin in range(0, len(ids), _WORKERS_AT_ONCE):
+                some = ids[begin : begin + _WORKERS_AT_ONCE]
+                async with self.client.pipeline(transaction=False) as pipe:
+                    pipe.time()
+                    for worker in some:
+                        pipe.hmget(self.keys.worker(worker), ("beat", "facts", "at"))
+                    (now_s, _), *found = await pipe.execute()
+                pairs = zip(some, found, strict=True)
+                known += [_worker(worker, fields, now_s) for worker, fields in pairs if fields[0]]
+        return known
 
     async def fence(self, job: str, beat: str) -> bool:
         """Take a job from its worker, if there was no sign of life since that beat; return whether it is taken away."""
@@ -348,9 +358,19 @@ class Pool:
                 await pipe.execute()
 
 
+def _check_size(name: str, size: int, most: int) -> None:
+    """Check that a list is one that programs of nnilite have filled. Raises: ServiceError."""
+    if size > most:
+        raise ServiceError(
+            f"{name} has {size:,} entries, and {most:,} are read at most: another user of this Redis fills it. "
+            "Delete the key; workers and managers enter themselves again"
+        )
+
+
 def _worker(worker: str, fields: Sequence[bytes | None], now_s: int) -> WorkerRecord:
     beat, facts, at = fields
-    return WorkerRecord(worker, _text(beat), _mapping(facts), max(0, now_s - _whole(at)) if at else 0.0)
+    at_s = _whole(at)
+    return WorkerRecord(worker, _text(beat), _mapping(facts), max(0, now_s - at_s) if at_s > 0 else 0.0)
 
 
 def _job(fields: Sequence[bytes | None]) -> JobRecord:
@@ -399,11 +419,12 @@ def _find_experiment_of(wants: str) -> str:
 
 
 def _whole(value: bytes | None) -> int:
-    """Return an integer; 0 in place of any other value."""
+    """Return an integer of 64 bits; 0 in place of any other value."""
     try:
-        return int(value or 0)
+        found = int(value or 0)
     except ValueError:
         return 0
+    return found if abs(found) < _MOST_NUMBER else 0
 
 
 def _text(value: bytes | None) -> str:

@@ -21,7 +21,7 @@ from nnilite.errors import ConfigError, JobRefused, NniliteError, Place, Service
 EXAMPLE = "rediss://redis.example.org:6379/0"
 REDIS_ERRORS: tuple[type[Exception], ...] = (e.RedisError, OSError)
 """The errors of a command that come from the server or the connection."""
-SENSELESS: tuple[type[Exception], ...] = (ValueError, TypeError, LookupError, AttributeError)
+SENSELESS: tuple[type[Exception], ...] = (ValueError, TypeError, LookupError, AttributeError, OverflowError)
 """What an answer of another shape than Redis gives leads to, in the client, too."""
 
 _ANSWER_S = 10.0

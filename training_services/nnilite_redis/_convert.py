@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from nnilite.records import Host, Json
+from nnilite.records import Host, Json, storable
 from nnilite.service import Job, JobState, JobStatus
 from nnilite.services.slots import SlotTerms, reason_to_wait
 from nnilite.units import format_duration
@@ -27,6 +27,8 @@ TASK_VERSION = 1
 QUIET_S = 8.0
 """Some beats: after this time, what a worker has reported is old."""
 
+_MOST_LABELS = 1000  # of a worker
+_MOST_REASON = 4000  # characters
 UP, DRAINING, UNHEALTHY = "up", "draining", "unhealthy"
 
 
@@ -154,16 +156,22 @@ def read_worker_facts(record: WorkerRecord) -> WorkerFacts:
     """Return a worker's facts about itself; empty where they make no sense."""
     facts = record.facts
     labels = facts.get("labels")
+    labels = labels if isinstance(labels, list) else []
     return WorkerFacts(
         id=record.id,
-        host=str(facts.get("host") or record.id)[:255],
+        host=_short(facts.get("host") or record.id, 255),
         processors=_count(facts.get("processors")),
         running=_count(facts.get("running")),
         gpus=_count(facts.get("gpus")),
-        labels=frozenset(str(label) for label in labels) if isinstance(labels, list) else frozenset(),
+        labels=frozenset(_short(label, 255) for label in labels[:_MOST_LABELS]),
         state=DRAINING if facts.get("state") == DRAINING else UP,
-        trouble=str(facts.get("trouble") or "")[:500],
+        trouble=_short(facts.get("trouble") or "", 500),
     )
+
+
+def _short(value: Json, most: int) -> str:
+    """Return the beginning of what should be a text, without what cannot be stored or sent."""
+    return storable(str(value)[:most])
 
 
 def _count(value: Json) -> int:
@@ -293,9 +301,9 @@ def status_of(record: JobRecord) -> JobStatus:
     code = report.get("exit_code")
     return JobStatus(
         state,
-        str(report.get("reason") or ""),
+        _short(report.get("reason") or "", _MOST_REASON),
         code if isinstance(code, int) and not isinstance(code, bool) else None,
-        str(report.get("host") or record.worker),
+        _short(report.get("host") or record.worker, 255),
         started=_time(report.get("started")),
         ended=_time(report.get("ended")),
     )
@@ -310,4 +318,4 @@ def _time(value: Json) -> float | None:
 def judge_silent(record: JobRecord, silent_s: float) -> JobStatus:
     """Return the status of a job whose worker is silent, but not yet for long enough to lose the job."""
     silence = f"worker {record.worker} has not reported for {format_duration(silent_s)}"
-    return JobStatus(JobState.UNKNOWN, silence, host=str(record.report.get("host") or record.worker))
+    return JobStatus(JobState.UNKNOWN, silence, host=_short(record.report.get("host") or record.worker, 255))
