@@ -117,8 +117,6 @@ def test_mpirun_starts_the_ranks_in_both_pods(open_nodes):
     check_meeting(bench.finish(bench.run(words, distributed={**ON_TWO, "launcher": "mpi"}, parameters={"x": 3})))
 
 
-# Its ranks meet by the variables that the test above checks; a training runs on SSH hosts and on one machine every day.
-@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_ddp_training_in_two_pods_has_the_losses_of_one_process(start, monkeypatch, cluster, ddp):
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig()))
