@@ -106,10 +106,13 @@ def _found(group: str) -> dict[str, EntryPoint]:
 @cache
 def installed() -> Mapping[str, dict[str, EntryPoint]]:
     """Return the installed plugins of each group by name, in one look at the distributions, which may be hundreds."""
-    from importlib.metadata import entry_points
+    from importlib.metadata import distributions, entry_points
 
-    found = entry_points()
-    return {group: {point.name.lower(): point for point in found.select(group=group)} for group in _WORD}
+    # Python takes the entry points of all of them apart. Mostly those of nnilite itself are all that there are; of two
+    # distributions, one may hide the other.
+    found = [one for one in distributions() if "[nnilite." in (one.read_text("entry_points.txt") or "")]
+    points = found[0].entry_points if len(found) == 1 else entry_points()
+    return {group: {point.name.lower(): point for point in points.select(group=group)} for group in _WORD}
 
 
 def is_installed(group: str, name: str) -> bool:
