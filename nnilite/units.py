@@ -17,11 +17,13 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal, InvalidOperation
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
+
+from nnilite.data_classes import dataclass
 
 __all__ = [
     "MAX_CONCURRENCY",

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from nnilite._experiments.documents import Document, is_file, is_folder, may_be_path, read_document
+from nnilite.data_classes import dataclass
 from nnilite.errors import DamagedFile, UnreadableFile
 from nnilite.records import ExperimentState, Json
 from nnilite.records.nouns import TIME_MAX

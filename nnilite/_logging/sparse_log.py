@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
+
+from nnilite.data_classes import dataclass
 
 TELL_EVERY_S = 60.0
 _MOST = 1000

@@ -11,8 +11,9 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from nnilite.data_classes import dataclass
 from nnilite.errors import SpaceError
 from nnilite.records import Json
 from nnilite.space import Key, Parameter, SearchSpace

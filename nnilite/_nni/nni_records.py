@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nnilite._experiments.registry import RegistryEntry
 from nnilite.config import nni_form
+from nnilite.data_classes import dataclass
 from nnilite.records import Json
 
 

@@ -6,7 +6,9 @@ import ast
 import functools
 import io
 import tokenize
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from nnilite.data_classes import dataclass
 
 
 def parse_python(text: str, mode: str = "exec") -> ast.AST:

@@ -11,13 +11,14 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 from nnilite._experiments.documents import may_be_path, read_json_file
 from nnilite._keeper import SHIM
+from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, DamagedFile, NotFound, Place
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from nnilite.data_classes import dataclass
 
 _ANY_FOLDERS = "**"
 _SLASH = re.compile(r"\\?/")

@@ -10,7 +10,6 @@ import dataclasses
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -34,6 +33,7 @@ from nnilite.config._kinds import (
     Union,
 )
 from nnilite.config.secrets import masked
+from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, PluginError
 from nnilite.records import Json
 from nnilite.records.shapes import camel

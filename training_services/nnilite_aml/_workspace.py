@@ -11,11 +11,12 @@ import logging
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from nnilite.data_classes import dataclass
 from nnilite.disk_room import DiskRoom
 from nnilite.foreign_files import copy_folder
 from nnilite.platform_http import make_endable

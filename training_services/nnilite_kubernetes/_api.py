@@ -17,7 +17,6 @@ import math
 import threading
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -25,6 +24,7 @@ import urllib3
 from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject
 
+from nnilite.data_classes import dataclass
 from nnilite.errors import ServiceError
 from nnilite.platform_http import Try, make_endable
 from nnilite.records import Json

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
+
+from nnilite.data_classes import dataclass
 
 
 class QueuePhase(Enum):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import psutil
 
+from nnilite.data_classes import dataclass
 from nnilite.errors import NoCapacity, ServiceError
 from nnilite.services.gpu import Gpu, GpuReader, GpuRules, choose
 

@@ -17,10 +17,11 @@ import signal
 import socket
 import time
 from collections.abc import Coroutine, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from nnilite.data_classes import dataclass
 from nnilite.errors import Conflict, NniliteError
 from nnilite.records import Json
 from nnilite.services.gpu import GpuRules
