@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
 import os
 import subprocess
@@ -36,13 +38,15 @@ SPACE = {
 class Answers:
     """Asks NNI's program and ours the same questions.
 
-    NNI's SMAC writes files into its `folder`. `modules` is a folder of more modules for NNI's program.
+    NNI's SMAC writes files into its `folder`. `modules` is a folder of more modules for NNI's program. Answers of NNI's
+    program are kept in the folder `kept`, if it is given: they depend on NNI 3.0, that program and the question alone.
     """
 
-    def __init__(self, python: Path, folder: Path, modules: str = "") -> None:
+    def __init__(self, python: Path, folder: Path, modules: str = "", kept: Path | None = None) -> None:
         self._folder = folder
-        self._theirs = self._start(str(python), modules)
-        self._ours = self._start(sys.executable, str(SHIM))
+        self._kept = kept
+        self._start_theirs = functools.partial(self._start, str(python), modules)
+        self._programs = {"ours": self._start(sys.executable, str(SHIM))}
 
     def _start(self, python: str, modules: str) -> subprocess.Popen[str]:
         how: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": self._folder}
@@ -51,22 +55,42 @@ class Answers:
 
     def ask(self, question: str, *arguments: Any) -> tuple[Any, Any]:
         """Return NNI's answer and ours."""
-        for program in (self._theirs, self._ours):
-            assert program.stdin
-            program.stdin.write(json.dumps([question, *arguments]) + "\n")
-            program.stdin.flush()
-        return self._read(self._theirs), self._read(self._ours)
+        line = json.dumps([question, *arguments]) + "\n"
+        self._tell("ours", line)
+        theirs = self._ask_theirs(line) if self._kept is None else self._find_or_ask(self._kept, line)
+        return theirs, self._read("ours")
 
-    @staticmethod
-    def _read(program: subprocess.Popen[str]) -> Any:
+    def _find_or_ask(self, kept: Path, line: str) -> Any:
+        program = Path(nni_answers.__file__).read_bytes()
+        place = kept / f"{hashlib.sha256(program + line.encode()).hexdigest()}.json"
+        if not place.exists():
+            draft = place.with_suffix(f".{os.getpid()}")
+            draft.write_text(json.dumps(self._ask_theirs(line)))
+            draft.replace(place)
+        return json.loads(place.read_text())
+
+    def _ask_theirs(self, line: str) -> Any:
+        if "theirs" not in self._programs:
+            self._programs["theirs"] = self._start_theirs()
+        self._tell("theirs", line)
+        return self._read("theirs")
+
+    def _tell(self, whose: str, line: str) -> None:
+        stdin = self._programs[whose].stdin
+        assert stdin
+        stdin.write(line)
+        stdin.flush()
+
+    def _read(self, whose: str) -> Any:
+        program = self._programs[whose]
         assert program.stdout
         for line in program.stdout:
             if line.startswith(nni_answers.MARK):  # NNI prints, too
                 return json.loads(line.removeprefix(nni_answers.MARK))
-        raise AssertionError(f"{program.args} has ended")
+        raise AssertionError(f"{program.args!r} has ended")
 
     def close(self) -> None:
-        for program in (self._theirs, self._ours):
+        for program in self._programs.values():
             with program:
                 program.communicate(timeout=60)
 

@@ -34,6 +34,15 @@ def need_python() -> Path:
     return Path(named) if named else _need("nni-3.0", ">=3.9,<3.12", NNI)
 
 
+def kept_answers() -> Path | None:
+    """Return the folder for what the NNI of `need_python` has answered; None in long runs, and for a named Python."""
+    if {"NNILITE_TEST_NNI", "NNILITE_SIMULATION_RUNS"} & set(os.environ):
+        return None
+    folder = need_python().parents[1] / "answers"  # in the environment, which is removed before another is made
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 def need_python_with_models() -> Path:
     """Return a Python in which NNI's SMAC works and, with torch on its path, DNGO, or skip the test."""
     return _need("nni-3.0-models", "3.11", MODELS)

@@ -16,7 +16,7 @@ import pytest
 import nni_answers
 from learning_curves import SHAPES
 from nni_comparison import DRAWS, NUMBERS, SPACE, Answers, count_ends, find_far_columns
-from real_nni import need_python
+from real_nni import kept_answers, need_python
 
 pytestmark = [pytest.mark.process, pytest.mark.real, pytest.mark.timeout(900)]
 STEPPED = ("quniform", "quniform with odd ends", "qloguniform")
@@ -25,7 +25,7 @@ FEW = {"Random": [0], "TPE": ["minimize", 0, {"n_startup_jobs": DRAWS + 1}], "Ev
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
-    found = Answers(need_python(), tmp_path_factory.mktemp("answers"))
+    found = Answers(need_python(), tmp_path_factory.mktemp("answers"), kept=kept_answers())
     yield found
     found.close()
 
