@@ -109,7 +109,7 @@ def test_it_says_what_it_chose_and_why(caplog):
     assert f"after 0 results, {tuner.explain_choice()}" in caplog.text
 
 
-@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("seed", [3, pytest.param(4, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", ["Auto", "GP", "Metis", "SMAC", "DNGO", "TPE", "CMAES"])
 def test_sixteen_at_once_are_not_nearly_alike_while_one_in_five_fails(name, seed):
     tuner = construct(tuner_class(name), {"optimize_mode": "minimize", "seed": seed})
