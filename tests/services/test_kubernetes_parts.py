@@ -78,9 +78,9 @@ def test_a_log_that_somebody_is_reading_when_its_pod_ends_is_whole(tmp_path):
         records.record(pod("Succeeded"), _ROLE)
         assert last.half.wait(60)
         early.go_on.set()
-        looking.result(5)
+        looking.result(60)
         last.go_on.set()
-        records.settle([pod()], 5)
+        records.settle([pod()], 60)
     records.close()
     (entry,) = json.loads((tmp_path / "trials/T/0/roles.json").read_text())
     assert (tmp_path / "trials/T/0/roles/worker-0.log").read_text() == "one\ntwo\nthree\n"
@@ -103,7 +103,7 @@ def test_the_last_log_of_a_pod_is_asked_for_again_when_the_server_is_in_trouble(
     last.go_on.set()
     records = RoleRecords(Troubled(last=last), "default", tmp_path)
     records.record(pod("Succeeded"), _ROLE)
-    records.settle([pod()], 5)
+    records.settle([pod()], 60)
     records.close()
     assert (tmp_path / "trials/T/0/roles/worker-0.log").read_text() == "one\ntwo\n"
 
