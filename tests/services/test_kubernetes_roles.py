@@ -218,16 +218,18 @@ def test_people_read_what_pods_printed_when_all_is_over(nnictl, kubeflow_experim
 
 
 @pytest.mark.parametrize("platform", [_MPI], indirect=True, ids=["MPIJob"])
-def test_no_role_stays_ending_though_its_manager_goes_before_its_pods(open_bench, machinery):
+def test_no_role_stays_ending_though_its_manager_goes_before_its_pods(open_bench, machinery, cluster):
     """Workers of the training-operator are `sleep`, which as the first process of a container ignores SIGTERM."""
     bench = open_bench(worker=role(""))
-    name = bench.run("sleep 1")
+    name = bench.run("sleep 1", grace_s=60)
     bench.finish(name)
     bench.call(bench.service.remove(bench.handles[name]))
     eventually(lambda: records(bench, name)["worker-0"]["state"] == "ENDING")
     bench.close()
     assert records(bench, name)["worker-0"]["state"] == "DELETED"
     bench.open()
+    for pod in cluster.pods():
+        machinery.node.run_of(pod["metadata"]["name"]).kill()
 
 
 def test_containers_that_never_ran_have_no_exit_code(open_bench):
