@@ -84,8 +84,10 @@ def _send(execution: Execution, files: Mapping[str, tuple[Path, str]]) -> None:
         missing = json.loads(execution.line())
     except (ValueError, RecursionError) as error:
         raise ExecError(f"it answers {error}") from error
-    for name in missing:
-        path, _ = files[str(name)]
+    if not isinstance(missing, list) or not all(isinstance(name, str) and name in files for name in missing):
+        raise ExecError(f"it answers {json.dumps(missing):.200}")
+    for name in dict.fromkeys(missing):
+        path, _ = files[name]
         log.info("%s goes to the volume (%d bytes)", name, path.stat().st_size)
         with path.open("rb") as file:
             while chunk := file.read(_CHUNK_BYTES):

@@ -33,7 +33,7 @@ class ApiConnections:
         with self._lock:
             self._broken = True
             for each in self._sockets:
-                _break(each)
+                break_socket(each)
 
     def _noting(self, pool: Any) -> Any:
         """Return the same kind of pool, whose connections are noted."""
@@ -52,9 +52,10 @@ class ApiConnections:
         with self._lock:
             self._sockets.add(sock)
             if self._broken:
-                _break(sock)
+                break_socket(sock)
 
 
-def _break(sock: socket.socket) -> None:
+def break_socket(sock: socket.socket) -> None:
+    """Shut a connection down, also one with TLS: who waits for it gets an error."""
     with contextlib.suppress(OSError):  # it is closed already
         socket.socket.shutdown(sock, socket.SHUT_RDWR)  # SSLSocket's own takes TLS away from under the reader

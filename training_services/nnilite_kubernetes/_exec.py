@@ -6,19 +6,25 @@ cannot signal the end of standard input, so the command has to know how many byt
 
 from __future__ import annotations
 
+import contextlib
 import json
 import ssl
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 import websocket
 from kubernetes.client.configuration import Configuration
 
+from nnilite_kubernetes._connections import break_socket
+
 _STDIN, _STDOUT, _STDERR, _RESULT = range(4)
 _PROTOCOL = "v4.channel.k8s.io"
 _PIECE_BYTES = 1 << 18
 _LIMIT_S = 60.0
+_MOST_BYTES = 1 << 20  # of a line
+_MOST_COMPLAINT = 2000
 
 
 class ExecError(Exception):
@@ -65,16 +71,31 @@ class Execution:
 
     def line(self) -> bytes:
         """Return the next line of standard output."""
-        while b"\n" not in self._output:
-            if self._ended:
-                raise ExecError(f"the command has ended too early: {self._complaint.decode('utf-8', 'replace')[-500:]}")
-            self._receive()
+        with self._in_time():
+            while b"\n" not in self._output:
+                if self._ended:
+                    said = self._complaint.decode("utf-8", "replace")[-500:]
+                    raise ExecError(f"the command has ended too early: {said}")
+                if len(self._output) > _MOST_BYTES:
+                    raise ExecError("the command answers without an end of line")
+                self._receive()
         line, _, self._output = self._output.partition(b"\n")
         return line
 
     def close(self) -> None:
         """Close the connection, whether the command has ended or not."""
         self._socket.close(timeout=1)
+
+    @contextlib.contextmanager
+    def _in_time(self) -> Iterator[None]:
+        """End the connection after a minute: the limit of the socket begins again with each byte that comes."""
+        limit = threading.Timer(_LIMIT_S, break_socket, [self._socket.sock])
+        limit.daemon = True
+        limit.start()
+        try:
+            yield
+        finally:
+            limit.cancel()
 
     def _receive(self) -> None:
         try:
@@ -86,7 +107,7 @@ class Execution:
         elif data[:1] == bytes([_STDOUT]):
             self._output += data[1:]
         elif data[:1] == bytes([_STDERR]):
-            self._complaint += data[1:]
+            self._complaint = (self._complaint + data[1:])[-_MOST_COMPLAINT:]
         elif data[:1] == bytes([_RESULT]):
             self._complaint += b" " + _result(data[1:])
             self._ended = True
