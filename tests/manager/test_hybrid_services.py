@@ -78,7 +78,10 @@ async def finish_all(bench: Bench, names: list[str], trials: int) -> None:
         await bench.until(lambda: fresh() or stored(bench, TrialState.SUCCEEDED) >= trials, 60.0)
 
 
-async def test_one_that_dies_half_way_and_one_that_is_full_cost_no_result(start_bench: StartBench) -> None:
+async def test_one_that_dies_half_way_and_one_that_is_full_cost_no_result(
+    start_bench: StartBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_caller, "SUBMIT_TIMEOUT_S", 60.0)
     made = services(full=Share(3), own=Share(2), cluster=Share(2))
     bench = await start_bench(service=made, concurrency=4, max_trials=8, silence_s=1.0, retries_lost=1)
     member(bench, "full").refuse_with = NoCapacity("the queue is full")
