@@ -22,7 +22,6 @@ own. docs/explanation/architecture.md describes how the parts work together.
 
 records        the nouns: experiments, trials, attempts, metrics, events
 errors         every error that nnilite raises on purpose
-data_classes   the decorator `dataclass`, cheaper to import than Python's
 units          quantities as people write them ("90m", "4 GB"), and the types for them in configs
 service        the base class of training services, and what a plugin and the core know of each other
 services       the toolbox of those who write training services

@@ -13,9 +13,9 @@ prints the result; so a converter neither reads nor prints.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from nnilite.data_classes import dataclass
 from nnilite.records import Json
 
 __all__ = ["Conversion", "Converter"]

@@ -23,7 +23,7 @@ import io
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -42,7 +42,6 @@ from nnilite._keeper.enclosed import (
 )
 from nnilite._keeper.tar_stream import DamagedTar, TarMember, TarStream
 from nnilite._logging.log_file import open_log
-from nnilite.data_classes import dataclass
 from nnilite.disk_room import DiskRoom
 from nnilite.errors import NotFound, ServiceError
 from nnilite.units import format_size

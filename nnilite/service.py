@@ -19,12 +19,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from nnilite.codedir import CodePackage
-from nnilite.data_classes import dataclass
 from nnilite.foreign_files import TrialFile
 from nnilite.records import Host, JobState, Json, KeeperEvent
 

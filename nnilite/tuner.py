@@ -6,10 +6,10 @@ import math
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from nnilite._states import CallKind
-from nnilite.data_classes import dataclass
 from nnilite.errors import NoMoreTrialError
 
 __all__ = ["EXTRAS", "Call", "CallKind", "NoMoreTrialError", "Tuner", "scalar"]

@@ -17,13 +17,11 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
-
-from nnilite.data_classes import dataclass
 
 __all__ = [
     "MAX_CONCURRENCY",

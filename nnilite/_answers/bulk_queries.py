@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 
-from nnilite.data_classes import dataclass
 from nnilite.records import Attempt, Trial
 from nnilite.records.shapes import wire_names
 

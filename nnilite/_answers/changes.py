@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 
 from nnilite._answers.queries import Profile, TrialRemarks
-from nnilite.data_classes import dataclass
 from nnilite.records import Metric, Trial
 
 

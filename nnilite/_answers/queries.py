@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated
 
-from nnilite.data_classes import dataclass
 from nnilite.records import COUNT, ExperimentLimits, ExperimentState, Host, Json, Metric, MetricKind, Trial, TrialState
 from nnilite.records.shapes import HIDDEN, TIME, Form, Key
 

@@ -10,11 +10,11 @@ import os
 import shutil
 import sys
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nnilite._checkpoints.checkpoint_rule import Stay
-from nnilite.data_classes import dataclass
 
 _GONE = ".gone-"  # no trial's name begins like this
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
-
-from nnilite.data_classes import dataclass
 
 
 class Stay(Enum):

@@ -11,12 +11,12 @@ import contextlib
 import json
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from nnilite._checkpoints.checkpoint_rule import Stay
 from nnilite._keeper.storage import Storage, StorageError, check_object_name
-from nnilite.data_classes import dataclass
 from nnilite.errors import ServiceError
 
 _MOST_LIST_BYTES = 64 * 2**20

@@ -10,12 +10,12 @@ import unicodedata
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from nnilite._cli.long_work import Work
 from nnilite._experiments import registry
-from nnilite.data_classes import dataclass
 from nnilite.disk_room import DiskRoom
 from nnilite.errors import ConfigError, Conflict
 from nnilite.foreign_files import EnclosedFolder

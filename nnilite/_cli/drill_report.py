@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 from typing import Any
-
-from nnilite.data_classes import dataclass
 
 Report = dict[str, Any]
 _MOST_NAMED = 5

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from nnilite._cli import screen, summary
-from nnilite.data_classes import dataclass
 
 WINDOW_S = 120.0
 """The seconds over which the rate is measured, since trials do not all take the same time."""

@@ -10,13 +10,12 @@ import asyncio
 import inspect
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnilite._cli import access, long_work, screen
-from nnilite.data_classes import dataclass
 from nnilite.errors import Conflict
 from nnilite.records import CallKind, Json
 

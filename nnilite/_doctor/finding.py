@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
-
-from nnilite.data_classes import dataclass
 
 PLATFORM_CURE = "correct the platform's section in the config; its page in docs/how-to lists what it needs"
 

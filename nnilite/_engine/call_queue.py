@@ -12,9 +12,9 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from nnilite._engine import messages
-from nnilite.data_classes import dataclass
 from nnilite.service import TrainingService
 
 _MOMENT_S = 0.05

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from nnilite.data_classes import dataclass
 from nnilite.records import Attributed, Exited, KeeperEvent, Output, Reported, Started
 
 _KEPT = 10_000

@@ -17,6 +17,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from nnilite._engine import messages
@@ -28,7 +29,6 @@ from nnilite._engine.rules import Rules
 from nnilite._engine.service_caller import ServiceCaller, WakeSignal
 from nnilite._engine.trial_uses import TrialUses
 from nnilite._engine.tuner_slowness import TunerSlowness
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, NniliteError, ServiceError, StoreError, TunerError
 from nnilite.records import Attempt, ExperimentState, Json, KeeperEvent, Trial, Used
 from nnilite.service import Job, TrainingService

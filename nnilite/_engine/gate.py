@@ -13,14 +13,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from weakref import WeakValueDictionary
 
 from nnilite._engine import messages
 from nnilite._engine.dedupe import Fenced, Fresh, JobKey, MetricCursor, MetricCursors, OutputLimits, fresh
 from nnilite._engine.live_trial import Live
-from nnilite.data_classes import dataclass
 from nnilite.errors import ServiceError, StoreError
 from nnilite.records import Attempt, KeeperEvent, Output, Trial, TrialState, Used
 

@@ -16,14 +16,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Protocol
 
 from nnilite._engine.hybrid_members import ClosedMembers, MembersAside, MemberTurns, PassedOver, within
 from nnilite._engine.member_refusals import MemberRefusals
 from nnilite._engine.placement import EVERYTHING, Candidate, Placement, Share, order
-from nnilite.data_classes import dataclass
 from nnilite.errors import (
     CodeDirError,
     ConfigError,

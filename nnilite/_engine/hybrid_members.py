@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
 from nnilite._engine.guarded_calls import guarded
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, JobRefused, NniliteError, NoCapacity, NotFound, ServiceError
 from nnilite.service import TrainingService
 

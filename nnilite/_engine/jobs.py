@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import NotFound
 from nnilite.records import Attempt, Json, Trial
 from nnilite.service import Job, JobSpec

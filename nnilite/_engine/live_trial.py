@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from enum import Enum
 
 from nnilite._engine.messages import LiveTrial, Settings
-from nnilite.data_classes import dataclass
 from nnilite.records import DRILLED, Attempt, Exited, Json, Trial, TrialState
 from nnilite.tuner import scalar
 

@@ -9,11 +9,10 @@ order, which need not wait for that.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, NoReturn
 
-from nnilite.data_classes import dataclass
 from nnilite.records import (
     Attempt,
     Attribute,

@@ -7,9 +7,8 @@ as it may have is not asked at all, and one where this trial was tried before co
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
-
-from nnilite.data_classes import dataclass
 
 
 class Placement(str, Enum):

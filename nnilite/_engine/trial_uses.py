@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from nnilite._engine.dedupe import JobKey
 from nnilite._engine.live_trial import Live
-from nnilite.data_classes import dataclass
 from nnilite.records import Used
 
 _FORGOTTEN_AFTER_S = 60.0  # six heartbeats: what was true then need not be true any more

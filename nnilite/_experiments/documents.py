@@ -16,10 +16,10 @@ import json
 import os
 import reprlib
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import DamagedFile, UnreadableFile
 from nnilite.records import Json
 from nnilite.records.nouns import TIME_MAX

@@ -7,10 +7,10 @@ at a time, the one that serves the page of all experiments.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from nnilite._experiments.documents import read_document, write_json
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Conflict, DamagedFile, NotFound, Place, UnreadableFile
 
 FILE_NAME = "remarks.json"

@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from nnilite import _keeper
@@ -19,7 +20,6 @@ from nnilite._experiments import registry
 from nnilite._experiments.documents import write_content
 from nnilite._experiments.locking import ManagerLock, is_open_as
 from nnilite._logging.log_file import open_log
-from nnilite.data_classes import dataclass
 from nnilite.errors import Conflict, NotFound, ServiceError
 from nnilite.records import Attempt, Trial
 from nnilite.service import Job

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nnilite._experiments.documents import Document, is_file, is_folder, may_be_path, read_document
-from nnilite.data_classes import dataclass
 from nnilite.errors import DamagedFile, UnreadableFile
 from nnilite.records import ExperimentState, Json
 from nnilite.records.nouns import TIME_MAX

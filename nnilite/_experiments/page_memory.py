@@ -9,14 +9,13 @@ that was changed first before others.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from nnilite._experiments import registry
 from nnilite._experiments.documents import as_json, read_document, write_json
 from nnilite._experiments.locking import hold
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Conflict, NniliteError, Place
 from nnilite.records import Json
 

@@ -16,7 +16,7 @@ import secrets
 import stat
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nnilite._experiments import experiment_remarks, locking, nni_folders, own_folders, search_folder
@@ -24,7 +24,6 @@ from nnilite._experiments.documents import is_folder, read_content, read_documen
 from nnilite._experiments.experiment_remarks import Remarks
 from nnilite._experiments.locking import ManagerLock
 from nnilite._experiments.nni_folders import NniExperiment
-from nnilite.data_classes import dataclass
 from nnilite.errors import Conflict, DamagedFile, NniliteError, NotFound, UnreadableFile
 from nnilite.records import ExperimentState, Json
 

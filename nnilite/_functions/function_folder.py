@@ -12,7 +12,7 @@ import shutil
 import sys
 import sysconfig
 from collections.abc import Callable, Container, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from nnilite._functions import call_program
 from nnilite._functions.pickled import PickledFunction, packages_of, pickle_function
 from nnilite._search.function_arguments import name_of, takes_report, unwrap
 from nnilite.codedir import DEFAULT_IGNORES, PackageLimits, list_files
-from nnilite.data_classes import dataclass
 from nnilite.errors import Conflict
 
 NAME = "function"

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +26,6 @@ from nnilite._running.manager_connection import Unreachable
 from nnilite._search.search_result import SearchResult
 from nnilite.codedir import PackageLimits
 from nnilite.config import CheckedConfig, ExperimentConfig, read_stored, stored
-from nnilite.data_classes import dataclass
 from nnilite.errors import Conflict, NniliteError, NotFound, ServiceError
 from nnilite.records import ExperimentState, Json, Trial, TrialState
 from nnilite.tuning.objectives import configured, front, signs

@@ -9,13 +9,13 @@ import pickletools
 import sys
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from nnilite._search.function_arguments import code_of, name_of, unwrap
-from nnilite.data_classes import dataclass
 from nnilite.errors import Conflict
 
 MOST_BYTES = 16 * 1024**2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ from nnilite._running.manager_connection import Unreachable
 from nnilite._search.plan import Plan
 from nnilite._search.progress import SearchProgress
 from nnilite._search.search_result import SearchResult
-from nnilite.data_classes import dataclass
 from nnilite.errors import NniliteError
 from nnilite.records import ExperimentState, Json, Trial
 

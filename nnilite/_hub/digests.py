@@ -12,14 +12,13 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from nnilite._experiments.nni_folders import DATABASE
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running.reading import opened
 from nnilite._store.writer import FILE_NAME
-from nnilite.data_classes import dataclass
 from nnilite.errors import NniliteError
 from nnilite.records import Json
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from urllib.parse import urlsplit, urlunsplit
 
 from tornado.httputil import split_host_and_port
@@ -16,7 +17,6 @@ from nnilite._network.host_names import is_loopback
 from nnilite._rest import Premises, wire
 from nnilite._rest.handler import RouteHandler
 from nnilite._rest.route_definition import Route
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 

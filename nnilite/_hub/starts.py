@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -16,7 +17,6 @@ from nnilite._experiments.documents import may_be_path
 from nnilite._running import launch
 from nnilite._running.launch import ManagerOptions
 from nnilite.config import CheckedConfig, ConfigErrors, from_dict, load_stored, parse
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, NniliteError, Place
 from nnilite.records import Json
 from nnilite.units import expand_home

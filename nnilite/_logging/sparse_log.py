@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-
-from nnilite.data_classes import dataclass
+from dataclasses import dataclass
 
 TELL_EVERY_S = 60.0
 _MOST = 1000

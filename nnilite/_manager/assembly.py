@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -36,7 +36,6 @@ from nnilite._tuner_host.tuner_client import TunerHost, TunerPlan
 from nnilite._tuner_host.tuner_process import TunerProcess
 from nnilite._views.experiment_view import collect_about
 from nnilite.config import CheckedConfig, ServiceShare
-from nnilite.data_classes import dataclass
 from nnilite.errors import NniliteError
 from nnilite.records import CallKind, ExperimentState, Json, Trial
 from nnilite.service import ServiceContext, TrainingService

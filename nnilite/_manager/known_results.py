@@ -11,9 +11,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import SpaceError
 from nnilite.records import Json
 from nnilite.space import Key, Parameter, SearchSpace

@@ -7,6 +7,7 @@ import contextlib
 import secrets
 import string
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from nnilite._answers.backend import Profile
 from nnilite._answers.changes import Changes
@@ -18,7 +19,6 @@ from nnilite._engine.rules import Rules
 from nnilite._store.async_store import AsyncStore
 from nnilite._tuner_host.tuner_client import TunerHost
 from nnilite._views.about import ExperimentProgress
-from nnilite.data_classes import dataclass
 from nnilite.records import ExperimentState
 from nnilite.service import TrainingService
 

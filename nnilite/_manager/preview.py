@@ -12,7 +12,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nnilite._checkpoints.shared_storage import shared_storage
@@ -23,7 +23,6 @@ from nnilite._network.waiting_person import OUTAGE_S, patience_of_at_most
 from nnilite._store.writer import open_store
 from nnilite.config import CheckedConfig
 from nnilite.config.secrets import without_secrets
-from nnilite.data_classes import dataclass
 from nnilite.errors import ServiceError
 from nnilite.records import Attempt, Json, Trial
 from nnilite.service import Job, TrainingService

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nnilite._nni.annotations import expand_folder
 from nnilite.config.text import read_yaml
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Conflict, Place
 from nnilite.records import Json
 from nnilite.units import expand_home

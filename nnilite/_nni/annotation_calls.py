@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 import difflib
 import math
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from nnilite._nni.program_text import parse_python
-from nnilite.data_classes import dataclass
 from nnilite.errors import SpaceError
 from nnilite.records import Json
 from nnilite.space import SearchSpace

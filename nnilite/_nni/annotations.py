@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 
@@ -31,7 +31,6 @@ from nnilite._nni.annotation_calls import (
     read_variable,
 )
 from nnilite._nni.program_text import ProgramText
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from nnilite._experiments.registry import RegistryEntry
 from nnilite.config import nni_form
-from nnilite.data_classes import dataclass
 from nnilite.records import Json
 
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nnilite._engine import messages
 from nnilite._experiments.nni_folders import MIXED_UP, UNCERTAIN, seconds
-from nnilite.data_classes import dataclass
 from nnilite.errors import StoreError
 from nnilite.records import Attempt, CallKind, JobState, Json, Metric, MetricKind, Trial, TrialState
 from nnilite.records.nouns import TIME_MAX

@@ -6,9 +6,7 @@ import ast
 import functools
 import io
 import tokenize
-from dataclasses import field
-
-from nnilite.data_classes import dataclass
+from dataclasses import dataclass, field
 
 
 def parse_python(text: str, mode: str = "exec") -> ast.AST:

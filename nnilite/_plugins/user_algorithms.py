@@ -11,14 +11,13 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 from nnilite._experiments.documents import may_be_path, read_json_file
 from nnilite._keeper import SHIM
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, DamagedFile, NotFound, Place
 
 

@@ -6,9 +6,9 @@ import itertools
 import re
 import secrets
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from nnilite._keeper.proof import SCHEME, code, digest, same
-from nnilite.data_classes import dataclass
 
 JOBS_MAX = 10_000  # for so many jobs, the place of the last batch is kept
 _END = 10**15  # a count later than all of a session

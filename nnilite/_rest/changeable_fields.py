@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from nnilite._rest import wire
 from nnilite._rest.route_definition import Schema
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place
 from nnilite.records import PRIORITY_MAX, Json
 from nnilite.units import MAX_CONCURRENCY, parse_duration_s

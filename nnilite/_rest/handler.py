@@ -8,7 +8,7 @@ import re
 import time
 from asyncio import Future
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
@@ -29,7 +29,6 @@ from nnilite._rest.refusal import HttpRefusal, body_of, status_of
 from nnilite._rest.request_body import BODY_METHODS, STRANGERS_BODY_MAX, check_body, claimed_bytes
 from nnilite._rest.route_definition import SERVER_BODY_MAX, Operation, Route, read_query
 from nnilite._rest.server_connections import ServerConnections, hang_up, stream_of
-from nnilite.data_classes import dataclass
 from nnilite.errors import Conflict, NniliteError
 from nnilite.records import Json
 

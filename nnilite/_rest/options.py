@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-
-from nnilite.data_classes import dataclass
 
 WEB_FOLDER = Path(__file__).resolve().parent.parent / "_web"
 

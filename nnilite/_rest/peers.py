@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -30,7 +31,6 @@ from tornado.iostream import IOStream
 
 from nnilite._network.socket_lists import TABLES, may_be_anybody, spell_as_listed
 from nnilite._rest.forwarders import Programs, forwards
-from nnilite.data_classes import dataclass
 
 TRIES = 3  # the list is not read at one moment, so a row may be missed while others come and go
 

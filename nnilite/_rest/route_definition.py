@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tornado.web import RequestHandler
 
 from nnilite._rest import wire
 from nnilite._rest.auth import Access
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.records.shapes import camel

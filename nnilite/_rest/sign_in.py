@@ -21,11 +21,11 @@ import hashlib
 import secrets
 import time
 from collections import OrderedDict
+from dataclasses import dataclass
 
 from nnilite._keeper.proof import code, same
 from nnilite._rest.callback_proofs import Signed
 from nnilite._rest.page_proofs import Clock, PageProofs
-from nnilite.data_classes import dataclass
 
 LINK_LIFE_S = 600.0
 TICKET_LIFE_S = 30.0

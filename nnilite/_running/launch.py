@@ -11,6 +11,7 @@ import string
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,6 @@ from nnilite._experiments.documents import write_json
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import manager_process
 from nnilite._running.manager_process import ManagerProcess
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Conflict, NniliteError, Place
 
 if TYPE_CHECKING:

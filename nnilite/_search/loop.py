@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,6 @@ from nnilite._search.outcomes import (
     describe_exception,
     is_never_a_result,
 )
-from nnilite.data_classes import dataclass
 from nnilite.errors import NniliteError, NoMoreTrialError, TrialStopped
 from nnilite.records import Json, Trial, TrialState
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import NniliteError, TrialStopped
 
 if TYPE_CHECKING:

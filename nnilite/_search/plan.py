@@ -7,12 +7,11 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from nnilite._plugins import lookup
 from nnilite.assessor import Assessor
-from nnilite.data_classes import dataclass
 from nnilite.errors import Conflict
 from nnilite.records import Json
 from nnilite.tuner import Tuner

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import PluginError, no_attribute
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ import pickle
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import ForkingPickler
@@ -25,7 +26,6 @@ from types import TracebackType
 from nnilite._keeper.exit_code import signal_name
 from nnilite._search import worker
 from nnilite._search.outcomes import ObjectiveFailed, TimeUp, TrialOutcome
-from nnilite.data_classes import dataclass
 from nnilite.errors import Conflict, NniliteError, TrialStopped
 from nnilite.records import Json
 

@@ -12,11 +12,11 @@ import logging
 import os
 import sys
 from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nnilite._logging.log_file import open_log
-from nnilite.data_classes import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import json
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from operator import attrgetter
@@ -19,7 +19,6 @@ from typing import Annotated, Any, get_args, get_origin
 
 from nnilite._store import stored_values as checks
 from nnilite._store.stored_values import Check, read_stored_value
-from nnilite.data_classes import dataclass
 from nnilite.records import COUNT, RUN_MAX, Attempt, Exited, Trial, TrialState, storable
 from nnilite.records.shapes import TIME, Form, to_json
 

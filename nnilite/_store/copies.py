@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,7 +16,6 @@ from nnilite._store.contents import check_rows, check_schema
 from nnilite._store.database_schema import SCHEMA
 from nnilite._store.trouble import translated
 from nnilite._store.writer import Store
-from nnilite.data_classes import dataclass
 from nnilite.errors import StoreError
 
 _LIVE = "('WAITING', 'RUNNING', 'UNKNOWN')"

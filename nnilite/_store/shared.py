@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from nnilite._store.contents import check_rows, check_schema
@@ -18,7 +19,6 @@ from nnilite._store.rows import (
 )
 from nnilite._store.trouble import understood
 from nnilite._store.writer import Store
-from nnilite.data_classes import dataclass
 from nnilite.errors import StoreError
 from nnilite.records import Attempt, Json, Metric, Trial
 from nnilite.tuner import Call

@@ -10,6 +10,7 @@ import contextlib
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,7 +19,6 @@ from nnilite._store.contents import check_rows, check_schema, list_foreign_objec
 from nnilite._store.database_schema import SCHEMA, SCHEMA_VERSION
 from nnilite._store.stored_values import read_stored_value
 from nnilite._store.trouble import understood
-from nnilite.data_classes import dataclass
 from nnilite.errors import StoreError
 from nnilite.records import ExperimentState
 from nnilite.tuner import scalar

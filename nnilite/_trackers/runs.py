@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from nnilite.data_classes import dataclass
 from nnilite.records import Json
 from nnilite.records.dotted import flatten
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from nnilite.data_classes import dataclass
 from nnilite.records import storable
 from nnilite.services.keeper_events import MAX_DEPTH, MAX_DIGITS, deeper
 

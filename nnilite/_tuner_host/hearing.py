@@ -7,11 +7,10 @@ results of a trial come before its end, or before the proposal that needs them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from nnilite._states import CallKind
-from nnilite.data_classes import dataclass
 from nnilite.errors import NoMoreTrialError
 from nnilite.tuner import Call, Tuner
 

@@ -14,7 +14,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from nnilite._loop_waits import limited
 from nnilite._plugins import lookup
 from nnilite._tuner_host.answer_check import Failure, WrongAnswer, read_answer, read_words
 from nnilite._tuner_host.tuner_process import TunerProcess
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place, StoreError, TunerError
 from nnilite.records import Json
 from nnilite.tuner import Call

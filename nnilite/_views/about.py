@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnilite._answers.queries import ServiceState
-from nnilite.data_classes import dataclass
 from nnilite.records import ExperimentLimits, ExperimentState, Json, Trial, TrialState
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from urllib.parse import quote
 
 from nnilite._experiments.documents import read_document, write_json
 from nnilite._store.stored_values import read_stored_value
-from nnilite.data_classes import dataclass
 from nnilite.errors import DamagedFile
 from nnilite.records import Json
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-
-from nnilite.data_classes import dataclass
+from dataclasses import dataclass
 
 _ANY_FOLDERS = "**"
 _SLASH = re.compile(r"\\?/")

@@ -7,9 +7,9 @@ matches the entry itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from nnilite.codedir._git_pattern import NamePattern, NoPattern, PathPattern, read_name, read_path
-from nnilite.data_classes import dataclass
 
 FILE_NAME = ".nniignore"
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import PurePosixPath
-
-from nnilite.data_classes import dataclass
 
 _LINES = 5
 _DOMINATES = 0.8  # a part with this share of its folder is named in the folder's stead

@@ -15,14 +15,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, BinaryIO
 
 from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
 from nnilite.codedir._nniignore import FILE_NAME, IgnoreRules, split_lines
 from nnilite.codedir._oversize import Size, advice, escape_path, megabytes
-from nnilite.data_classes import dataclass
 from nnilite.disk_room import DiskRoom, NoRoom
 from nnilite.errors import CodeDirError
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nnilite.config._source import ConfigSource
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place, SpaceError
 from nnilite.space.space_checks import dotted
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -41,7 +41,6 @@ from nnilite.config._services import (
 )
 from nnilite.config._source import ConfigSource
 from nnilite.config.shared_storage_config import SharedStorageConfig
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError
 from nnilite.records import Json
 from nnilite.records.shapes import camel

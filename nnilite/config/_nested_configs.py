@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from nnilite.config._filled_in import Fields
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place
 from nnilite.records import NodeCounts, count_nodes
 from nnilite.units import AnyPath, GivenBytes, GivenDirPath, PositiveInt, Secret

@@ -10,6 +10,7 @@ import dataclasses
 import types
 import typing
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -33,7 +34,6 @@ from nnilite.config._kinds import (
     Union,
 )
 from nnilite.config.secrets import masked
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, PluginError
 from nnilite.records import Json
 from nnilite.records.shapes import camel

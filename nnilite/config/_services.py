@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -21,7 +21,6 @@ from nnilite.config._former_fields import answer
 from nnilite.config._kinds import FieldKind, ListOf
 from nnilite.config._record import Record, describe_property, record_of
 from nnilite.config.secrets import HIDDEN, masked, masked_text
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place, PluginError
 from nnilite.records import Json
 from nnilite.records.shapes import camel

@@ -7,7 +7,7 @@ field without meaning today is left out with a warning. `origins` has the old pl
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -31,7 +31,6 @@ from nnilite.config._v1_tables import (
     tables,
 )
 from nnilite.config.secrets import masked, masked_text
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError
 from nnilite.records import Json
 from nnilite.space.space_checks import dotted

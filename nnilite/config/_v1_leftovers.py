@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from nnilite.config._fields import did_you_mean, normalize_name
 from nnilite.config._former_fields import find_platforms_of, find_top_level_place, is_argument
 from nnilite.config.secrets import masked, masked_text
-from nnilite.data_classes import dataclass
 from nnilite.space.space_checks import dotted
 
 Where = tuple[str | int, ...]

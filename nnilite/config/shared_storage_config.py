@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from nnilite._plugins import lookup
 from nnilite.config._filled_in import Fields
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place, PluginError
 from nnilite.records.shapes import camel
 from nnilite.units import AnyPath, GivenDuration, Secret

@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ import urllib3
 
 from nnilite._logging.redaction import hide, redact
 from nnilite._loop_waits import in_thread
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import _patience
 from nnilite.platform_http._endable import EndableAdapter, Try

@@ -13,11 +13,11 @@ import sqlite3
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import NniliteError, SpaceError
 from nnilite.records import Json, Trial, TrialState
 from nnilite.space import Key, Parameter, ParameterKind, SearchSpace

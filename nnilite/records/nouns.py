@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from nnilite._states import EndCause, JobState, MetricKind, TrialState
-from nnilite.data_classes import dataclass
 from nnilite.errors import no_attribute
 from nnilite.records.shapes import BYTES, HIDDEN, TIME, Form, Key, integer, seconds_since_epoch, text
 

@@ -16,11 +16,10 @@ import dataclasses
 import types
 import typing
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from typing import Annotated, Any, get_args, get_origin
-
-from nnilite.data_classes import dataclass
 
 Json = Any
 Schema = dict[str, Json]

@@ -36,11 +36,10 @@ import hashlib
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from nnilite._keeper import bootstrap_shell, bootstrap_source, for_one_job, with_bytecode
-from nnilite.data_classes import dataclass
 from nnilite.records import Json
 
 __all__ = [

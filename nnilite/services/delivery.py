@@ -17,12 +17,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from nnilite._keeper import proof
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.foreign_files import TrialFile, put_file, size_below
 from nnilite.records import Json

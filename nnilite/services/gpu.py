@@ -17,9 +17,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import NoCapacity, ServiceError
 
 __all__ = ["Gpu", "GpuReader", "GpuRules", "choose", "environment", "impossible", "read_gpus", "use_of"]

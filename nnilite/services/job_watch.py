@@ -27,10 +27,9 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, TypeVar
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, ServiceError
 from nnilite.records import Exited, KeeperEvent
 from nnilite.service import Handle, JobState, JobStatus

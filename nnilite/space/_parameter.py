@@ -6,11 +6,11 @@ import json
 import math
 import random
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import SpaceError
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import SpaceError
 from nnilite.space import expressions
 from nnilite.space.expressions import FUNCTIONS

@@ -5,11 +5,10 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import Place, SpaceError
 from nnilite.space._parameter import Key, Parameter, ParameterKind, brief, format_path, whole
 from nnilite.space.space_checks import check, dotted, drop_repeats

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from nnilite.data_classes import dataclass
 from nnilite.records import Json
 from nnilite.space._parameter import Parameter, ParameterKind, format_path
 from nnilite.space.search_space import SearchSpace

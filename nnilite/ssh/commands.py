@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from paramiko.ssh_exception import SSHException
 
-from nnilite.data_classes import dataclass
 from nnilite.ssh.answer_sink import MOST_COMPLAINT_BYTES, AnswerSink
 from nnilite.ssh.connect import Connection
 from nnilite.ssh.errors import LinkLost, get_error_text

@@ -15,10 +15,10 @@ import logging
 import os
 import threading
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from nnilite.data_classes import dataclass
 from nnilite.ssh.errors import MachineError
 
 log = logging.getLogger(__name__)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import getpass
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import paramiko
 from paramiko.ssh_exception import SSHException
 
-from nnilite.data_classes import dataclass
 from nnilite.ssh.errors import MachineError
 from nnilite.ssh.known_hosts import host_name
 from nnilite.ssh.settings import SshMachine, SshSettings

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place
 from nnilite.ssh.known_hosts import HostKeyPolicy
 from nnilite.units import AnyPath, KeyFile, Port, Secret

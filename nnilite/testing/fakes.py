@@ -14,11 +14,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from nnilite.codedir import CodePackage
-from nnilite.data_classes import dataclass
 from nnilite.errors import NniliteError, ServiceError
 from nnilite.records import KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService

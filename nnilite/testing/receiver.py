@@ -8,14 +8,13 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from nnilite._keeper.proof import HEADER, digest
 from nnilite._rest.callback_proofs import Proofs, Signed
-from nnilite.data_classes import dataclass
 from nnilite.records import Json, MetricKind
 from nnilite.testing.listener import Handler, Listener
 

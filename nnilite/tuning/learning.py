@@ -15,11 +15,10 @@ import logging
 import random
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import NoMoreTrialError, SpaceError
 from nnilite.space import Constraints, Key, Parameter, SearchSpace
 from nnilite.tuner import EXTRAS, Call, Tuner, scalar

@@ -11,9 +11,9 @@ import ast
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place, SpaceError
 from nnilite.space import expressions
 from nnilite.tuner import scalar

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError
 from nnilite.records import Json
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused

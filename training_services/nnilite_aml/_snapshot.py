@@ -12,9 +12,9 @@ import json
 import os
 import shlex
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.service import ServiceContext
 from nnilite.services.bootstrap import JobProcess, command, file_digest, python_command

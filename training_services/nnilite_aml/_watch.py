@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from nnilite.data_classes import dataclass
 from nnilite.records import Exited
 from nnilite.service import Handle, JobState, JobStatus
 from nnilite.services.job_watch import JobWatch, Patience, SeenJob

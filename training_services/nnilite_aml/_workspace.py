@@ -11,12 +11,11 @@ import logging
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nnilite.data_classes import dataclass
 from nnilite.disk_room import DiskRoom
 from nnilite.foreign_files import copy_folder
 from nnilite.platform_http import make_endable

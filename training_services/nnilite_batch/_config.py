@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from typing import Annotated, Literal
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, Settings, callback_is_unused
 from nnilite.services.cluster.queue_config import QueueConfig, check_paths, check_words

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, TypeVar
-
-from nnilite.data_classes import dataclass
 
 T = TypeVar("T")
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import HttpConfig
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused

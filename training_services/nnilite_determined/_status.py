@@ -7,11 +7,10 @@ itself, for one that has succeeded.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from nnilite.data_classes import dataclass
 from nnilite.records import EndCause, Exited
 from nnilite.service import JobState, JobStatus
 from nnilite.services.job_watch import SeenJob, keeper_status

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from nnilite.data_classes import dataclass
 from nnilite.records import Exited
 from nnilite.service import Handle, JobState, JobStatus
 from nnilite.services.job_watch import JobWatch, Patience, SeenJob

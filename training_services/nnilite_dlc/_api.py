@@ -6,12 +6,11 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nnilite.data_classes import dataclass
 from nnilite.platform_http import Outage, hide
 from nnilite.records import Json
 from nnilite_dlc._config import DlcConfig

@@ -6,10 +6,9 @@ import ast
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError
 from nnilite.platform_http import HttpConfig
 from nnilite.records import Json

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import HttpConfig
 from nnilite.service import CHECKPOINTS_STAY, callback_is_unused

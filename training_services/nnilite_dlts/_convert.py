@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from nnilite.data_classes import dataclass
 from nnilite.records import Exited, Json
 from nnilite.service import Job, JobState, JobStatus
 from nnilite.services.job_watch import SeenJob, keeper_status

@@ -7,10 +7,9 @@ the first of the new pods continues where the previous one ended.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Conflict, Place
 from nnilite.records import Json
 from nnilite.service import IgnoredOption, Job, JobState

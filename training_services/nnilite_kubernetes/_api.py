@@ -17,6 +17,7 @@ import math
 import threading
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -24,7 +25,6 @@ import urllib3
 from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ServiceError
 from nnilite.platform_http import Try, make_endable
 from nnilite.records import Json

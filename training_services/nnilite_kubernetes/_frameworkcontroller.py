@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.service import IgnoredOption, Job, JobState

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Conflict, Place
 from nnilite.records import Json
 from nnilite.service import Job, JobState

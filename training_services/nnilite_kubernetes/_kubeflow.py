@@ -6,10 +6,9 @@ The section of the platform, too, which TrainJobs share: see `_trainer`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Conflict, Place
 from nnilite.records import Json
 from nnilite.service import IgnoredOption, Job, JobState

@@ -16,10 +16,9 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError
 from nnilite.records import Json
 from nnilite.service import Job

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from nnilite.data_classes import dataclass
 from nnilite.records import Json
 from nnilite.service import JobStatus
 from nnilite.services.first_seen import FirstSeen

@@ -7,12 +7,12 @@ with scopes are left to it, too: they may not apply to these pods.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from kubernetes.utils.quantity import parse_quantity
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError
 from nnilite.records import Json
 

@@ -17,11 +17,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, NotFound, Place, ServiceError
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, IgnoredOption, Job, JobStatus, ServiceContext, TrainingService

@@ -14,10 +14,9 @@ from __future__ import annotations
 import json
 from calendar import timegm
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import strptime
 
-from nnilite.data_classes import dataclass
 from nnilite.records import EndCause, Json
 from nnilite.service import JobState, JobStatus
 from nnilite.services.keeper_folder import end_status

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place
 from nnilite.service import IgnoredOption, ServiceContext
 from nnilite.services.preloading import PreloadedModules, check_modules

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from nnilite.data_classes import dataclass
 from nnilite.records import Json
 from nnilite_openpai._config import OpenPaiConfig, PaiRoleConfig, RoleCompletion
 from nnilite_openpai._template import rendered

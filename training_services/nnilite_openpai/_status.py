@@ -7,10 +7,9 @@ one that ended with 137. Without it, PAI's exit code counts, as PAI's own table 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from nnilite.data_classes import dataclass
 from nnilite.records import Exited, Json
 from nnilite.service import JobState, JobStatus
 from nnilite.services.job_watch import SeenJob, keeper_status

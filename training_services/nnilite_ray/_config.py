@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import HttpConfig
 from nnilite.service import CHECKPOINTS_STAY, callback_is_unused

@@ -6,11 +6,10 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError
 from nnilite.records import EndCause, Exited, Json
 from nnilite.service import Job, JobState, JobStatus

@@ -10,10 +10,10 @@ import hashlib
 import json
 import shlex
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from nnilite.codedir import CodePackage
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.service import Job, ServiceContext

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ServiceError
 from nnilite.platform_http import Missing, Problem
 from nnilite.records import Exited

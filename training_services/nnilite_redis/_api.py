@@ -10,10 +10,9 @@ import contextlib
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ServiceError
 from nnilite.records import JobState, Json
 from nnilite.services.slots import RENEWED_S, Claim, SlotTerms

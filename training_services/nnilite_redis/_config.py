@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption
 from nnilite.units import Bytes, Duration, FilePath, PositiveInt, Secret

@@ -6,7 +6,7 @@ The password is never part of the URL: a URL appears on command lines, in config
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -16,7 +16,6 @@ from redis import exceptions as e
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, JobRefused, NniliteError, Place, ServiceError
 
 EXAMPLE = "rediss://redis.example.org:6379/0"

@@ -8,10 +8,9 @@ import shlex
 import socket
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from nnilite.data_classes import dataclass
 from nnilite.records import Host, Json, storable
 from nnilite.service import Job, JobState, JobStatus
 from nnilite.services.slots import SlotTerms, reason_to_wait

@@ -20,7 +20,7 @@ All of them expire when they have not been used for long.
 
 from __future__ import annotations
 
-from nnilite.data_classes import dataclass
+from dataclasses import dataclass
 
 GROUP = "workers"
 """The consumer group of all queues."""

@@ -13,9 +13,9 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import NniliteError, ServiceError
 from nnilite.records import Json
 from nnilite_redis._api import Pool

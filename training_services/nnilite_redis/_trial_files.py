@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import NotFound, ServiceError
 from nnilite.foreign_files import TrialFile, listed, save_below, take_tar
 from nnilite.records import Json, KeeperEvent

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ServiceError
 from nnilite.services.worker_side import open_ordinary, write_private
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import NoCapacity
 from nnilite.ssh.errors import MachineError
 from nnilite_remote._machine import Machine

@@ -17,10 +17,10 @@ import random
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import NniliteError
 from nnilite.records import Json
 from nnilite.services.gpu import Gpu

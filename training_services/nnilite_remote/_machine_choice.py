@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, NoCapacity
 from nnilite.services.gpu import Gpu, GpuRules, choose
 

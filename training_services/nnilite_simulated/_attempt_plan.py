@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from nnilite.data_classes import dataclass
 from nnilite_simulated._trace import Trace
 
 # An attempt whose machines change more often than this gets nowhere, and counts as lost.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError
 from nnilite.service import IgnoredOption
 from nnilite.services.section_fields import gpus_are_unused

@@ -10,10 +10,10 @@ import csv
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place
 
 COLUMNS = ("hour", "price", "interruption")

@@ -10,10 +10,9 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Coroutine
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, NniliteError, NoCapacity
 from nnilite_slurm._api import SlurmApi
 

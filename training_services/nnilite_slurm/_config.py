@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
 from nnilite.services.cluster.queue_config import QueueConfig, check_paths, check_words

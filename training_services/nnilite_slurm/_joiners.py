@@ -12,10 +12,9 @@ import logging
 import random
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import Conflict, NniliteError
 from nnilite.records import NodeCounts
 from nnilite.service import Handle, JobState, JobStatus

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from nnilite.assessor import Assessor, AssessResult
-from nnilite.data_classes import dataclass
 from nnilite.tuner import scalar
 from nnilite.tuning.class_args import one_of, whole_number
 

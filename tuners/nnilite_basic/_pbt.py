@@ -11,11 +11,11 @@ import logging
 import math
 import random
 import tempfile
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import NoMoreTrialError
 from nnilite.space import Parameter
 from nnilite.tuning.class_args import number, whole_number

@@ -8,6 +8,7 @@ whole numbers; normal types are searched by their quantile, so that a uniform dr
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,6 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from nnilite.data_classes import dataclass
 from nnilite.space import Key, Parameter, ParameterKind, SearchSpace
 from nnilite.tuning.learning import Flat
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 from bisect import insort
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import NoMoreTrialError
 from nnilite.tuning.learning import Flat
 

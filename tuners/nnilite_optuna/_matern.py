@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from nnilite.data_classes import dataclass
 from nnilite.tuning.cube import Matrix, Vector
 
 _ROOT5 = math.sqrt(5.0)

@@ -10,11 +10,10 @@ import math
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from nnilite.assessor import Assessor, AssessResult
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place
 from nnilite.tuner import scalar
 from nnilite.tuning.class_args import number, one_of, whole_number

@@ -15,10 +15,10 @@ import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.ssh.answer_sink import MOST_COMPLAINT_BYTES, AnswerSink
 from nnilite.ssh.errors import MachineError

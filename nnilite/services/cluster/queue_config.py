@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError
 from nnilite.services.cluster.job_script import SETTLE_S
 from nnilite.services.cluster.login import LoginConfig

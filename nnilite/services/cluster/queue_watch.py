@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nnilite.data_classes import dataclass
 from nnilite.records import EndCause
 from nnilite.service import JobState, JobStatus
 from nnilite.services.cluster.queued_job import QueuedJob, QueuePhase

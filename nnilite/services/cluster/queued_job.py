@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum, auto
-
-from nnilite.data_classes import dataclass
 
 
 class QueuePhase(Enum):

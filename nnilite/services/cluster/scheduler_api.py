@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ServiceError
 from nnilite.services.cluster.login import LoginHost, ShellAnswer
 from nnilite.services.cluster.queued_job import QueuedJob

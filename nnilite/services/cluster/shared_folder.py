@@ -12,11 +12,10 @@ import json
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite.foreign_files import BrokenStream, read_small
 from nnilite.records import Json

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import psutil
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import NoCapacity, ServiceError
 from nnilite.services.gpu import Gpu, GpuReader, GpuRules, choose
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import ConfigError, NniliteError, ServiceError
 from nnilite_redis._api import Pool, Settling, TakenJob
 from nnilite_redis._convert import Wants, read_wants

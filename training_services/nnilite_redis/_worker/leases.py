@@ -6,9 +6,9 @@ import logging
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from nnilite.data_classes import dataclass
 from nnilite_redis._worker import guard
 from nnilite_redis._worker.attempt import write_private
 

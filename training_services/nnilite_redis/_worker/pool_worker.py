@@ -17,11 +17,10 @@ import signal
 import socket
 import time
 from collections.abc import Coroutine, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import Conflict, NniliteError
 from nnilite.records import Json
 from nnilite.services.gpu import GpuRules

@@ -6,9 +6,9 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from nnilite.data_classes import dataclass
 from nnilite.errors import NniliteError, NotFound, ServiceError
 from nnilite.foreign_files import list_below, open_below
 from nnilite_redis._api import Pool

@@ -7,11 +7,11 @@ utils    the folder of relative paths, and times
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from nnilite.config import AlgorithmConfig, ExperimentConfig, Fields, ServiceConfig, SharedStorageConfig
-from nnilite.data_classes import dataclass
 
 __all__ = [
     "AlgorithmConfig",
