@@ -85,6 +85,17 @@ def test_slots_are_shared_and_it_is_said_who_one_waits_for(shared_server, open_b
     assert third.status(behind).state is JobState.WAITING
 
 
+def test_what_strangers_write_among_slots_and_claims_keeps_no_trial_from_one(
+    shared_server, prefix, open_bench, start_worker
+):
+    shared = open_bench(shared_server, max_slots=1)
+    with shared_server.client() as client:
+        client.hset(f"{prefix}:slots", mapping={"a": "", "b": "soon", "c": "9" * 400 + " x"})
+        client.hset(f"{prefix}:claims", mapping={"a": "", "b": "1 2", "c": f"{'9' * 400} 1-1 {'9' * 400} x"})
+    start_worker(shared_server.url)
+    assert shared.wait(shared.run("true")).state is JobState.SUCCEEDED
+
+
 def test_who_sets_no_slots_takes_no_part(shared_server, open_bench, start_worker):
     limited, free = open_bench(shared_server, max_slots=1), open_bench(shared_server)
     running, waiting, other = limited.run("sleep 60"), limited.run("sleep 60"), free.run("true")

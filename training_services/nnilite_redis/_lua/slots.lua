@@ -9,10 +9,15 @@ local function now()
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
+-- What begins with no time, as a stranger may have written it, has ended.
+local function ends_at(text)
+  local digits = string.match(text or '', '^%d+') or ''
+  return #digits <= 15 and tonumber(digits) or 0
+end
 local function count(slots, time)
   local held, found = redis.call('HGETALL', slots), 0
   for i = 1, #held, 2 do
-    if tonumber(string.match(held[i + 1], '^%d+')) < time then redis.call('HDEL', slots, held[i])
+    if ends_at(held[i + 1]) < time then redis.call('HDEL', slots, held[i])
     else found = found + 1 end
   end
   return found
@@ -22,7 +27,7 @@ local function behind(claims, head, time)
   for i = 1, #found, 2 do
     local priority, entry, ends = string.match(found[i + 1], '^(%-?%d+) (%d+%-%d+) (%d+) ')
     local claim = {priority = tonumber(priority), entry = entry, job = found[i]}
-    if not ends or tonumber(ends) < time then redis.call('HDEL', claims, found[i])
+    if ends_at(ends) < time then redis.call('HDEL', claims, found[i])
     elseif claim.job ~= head.job and ahead(claim, head) then return true end
   end
   return false

@@ -20,8 +20,7 @@ local terms = redis.call('HMGET', KEYS[3], 'slots', 'period', 'priority')
 if ARGV[8] == '' and terms[1] then
   local head = {job = ARGV[6], entry = known[6], experiment = ARGV[7], limit = tonumber(terms[1]) or 0}
   head.period, head.priority = tonumber(terms[2] or '') or 0, tonumber(terms[3] or '') or 0
-  local ends = tonumber(string.match(redis.call('HGET', KEYS[4], ARGV[6]) or '', '^%d+'))
-  if known[7] and head.entry and (not ends or ends < now()) then
+  if known[7] and head.entry and ends_at(redis.call('HGET', KEYS[4], ARGV[6])) < now() then
     if not may_start(head, KEYS[4], KEYS[6], tonumber(ARGV[9]), ARGV[4]) then
       return {'waits', known[4] or '', known[3] or ''}
     end
