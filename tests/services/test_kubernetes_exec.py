@@ -83,6 +83,8 @@ async def test_of_complaints_without_end_the_last_words_are_kept(connect: Connec
     with pytest.raises(ExecError, match=r"ended too early: x+ no room"):
         await asyncio.to_thread(execution.line)
     assert len(execution._complaint) == 2000
+    await asyncio.to_thread(execution.close)
+    assert execution._socket.sock is None
 
 
 async def test_a_pod_that_sends_a_byte_now_and_then_has_a_minute_in_all(

@@ -85,6 +85,8 @@ class Execution:
     def close(self) -> None:
         """Close the connection, whether the command has ended or not."""
         self._socket.close(timeout=1)
+        # Once the pod has begun to close, that does nothing.
+        self._socket.shutdown()  # type: ignore[no-untyped-call]
 
     @contextlib.contextmanager
     def _in_time(self) -> Iterator[None]:
