@@ -73,9 +73,9 @@ class Store:
                 self._note(key, "DELETED", content)
 
     def compact(self) -> None:
-        """Forget all changes so far: older watches get 410."""
+        """Forget all changes so far: all watches get 410, also those that have heard of the last one."""
         with self.lock:
-            self._oldest = self._version
+            self._oldest = int(self._next())
             self._history.clear()
             for changed in self._changed.values():
                 changed.notify_all()
