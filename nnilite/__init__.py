@@ -639,21 +639,23 @@ def _remove(path: str) -> None:
         os.remove(path)
 
 
-def __getattr__(name: str) -> Any:
-    module = _LATER.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}" + _ELSEWHERE.get(name, ""))
-    import importlib
+if not TYPE_CHECKING:  # to type checkers, a module with this function has every name
 
-    try:
-        value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    except ImportError as error:
-        raise ImportError(
-            f"nnilite.{name} needs the whole package in this Python, which has only what trials need "
-            f"({error}): pip install nnilite"
-        ) from error
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> Any:
+        module = _LATER.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}" + _ELSEWHERE.get(name, ""))
+        import importlib
+
+        try:
+            value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+        except ImportError as error:
+            raise ImportError(
+                f"nnilite.{name} needs the whole package in this Python, which has only what trials need "
+                f"({error}): pip install nnilite"
+            ) from error
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

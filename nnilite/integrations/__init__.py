@@ -69,18 +69,20 @@ _ELSEWHERE = {
 """What optuna calls them."""
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise no_attribute(f"module {__name__!r}", sys.modules[__name__], name, _ELSEWHERE)
-    module, package = _MODULES[name]
-    try:
-        found = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    except ImportError as error:
-        raise ImportError(
-            f"{name} needs {package}, which cannot be imported ({error}): pip install {package}"
-        ) from error
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # to type checkers, a module with this function has every name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise no_attribute(f"module {__name__!r}", sys.modules[__name__], name, _ELSEWHERE)
+        module, package = _MODULES[name]
+        try:
+            found = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+        except ImportError as error:
+            raise ImportError(
+                f"{name} needs {package}, which cannot be imported ({error}): pip install {package}"
+            ) from error
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

@@ -19,7 +19,7 @@ optuna_study  an experiment or a search as a study of optuna
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnilite.errors import no_attribute
 from nnilite.plot.drawing import (
@@ -62,5 +62,7 @@ _OF_OPTUNA = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    raise no_attribute("module 'nnilite.plot'", sys.modules[__name__], name, _OF_OPTUNA)
+if not TYPE_CHECKING:  # to type checkers, a module with this function has every name
+
+    def __getattr__(name: str) -> Any:
+        raise no_attribute("module 'nnilite.plot'", sys.modules[__name__], name, _OF_OPTUNA)

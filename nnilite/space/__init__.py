@@ -23,7 +23,7 @@ space_hints   what is allowed in a search space but is hardly meant
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnilite.errors import SpaceError, no_attribute
 from nnilite.space import space_cures
@@ -73,6 +73,8 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    meant = space_cures.translate_type(name)
-    raise no_attribute("module 'nnilite.space'", sys.modules[__name__], name, {name: meant} if meant else {})
+if not TYPE_CHECKING:  # to type checkers, a module with this function has every name
+
+    def __getattr__(name: str) -> Any:
+        meant = space_cures.translate_type(name)
+        raise no_attribute("module 'nnilite.space'", sys.modules[__name__], name, {name: meant} if meant else {})
