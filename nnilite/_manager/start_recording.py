@@ -149,9 +149,9 @@ def _hashes(listed: codedir.FileList) -> Iterator[tuple[str, str]]:
 
 
 def hash_of(path: Path) -> str:
-    """Return the SHA-256 of a file in hex. Raises: OSError."""
+    """Return the SHA-256 of a file in hex. Raises: OSError, also where something else is in its place."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with codedir.open_code_file(path) as file:
         while piece := file.read(_CHUNK):
             digest.update(piece)
     return digest.hexdigest()

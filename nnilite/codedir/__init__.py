@@ -34,6 +34,7 @@ from nnilite.codedir.code_package import (
     PackageLimits,
     Progress,
     list_files,
+    open_code_file,
     pack,
 )
 
@@ -45,5 +46,6 @@ __all__ = [
     "PackageLimits",
     "Progress",
     "list_files",
+    "open_code_file",
     "pack",
 ]

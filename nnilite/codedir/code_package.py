@@ -246,7 +246,7 @@ class _Walk:
     def _rules(self, folder: str, outer: IgnoreRules) -> IgnoreRules:
         place = self.root / folder / FILE_NAME
         try:
-            with _open_file(place) as file:
+            with open_code_file(place) as file:
                 text = file.read(_MOST_RULES_BYTES + 1)
         except OSError:  # the walk comes to this file and reports it
             return outer
@@ -308,7 +308,7 @@ class _Walk:
         self.notes.append(f"{escape_path(path)} {what}")
 
 
-def _open_file(place: Path) -> BinaryIO:
+def open_code_file(place: Path) -> BinaryIO:
     """Open a file, also where a link leads to it. Raises: NotOrdinary, OSError.
 
     In its place there may be a pipe by now, which another program would have to open, too.
@@ -322,7 +322,7 @@ def _open_file(place: Path) -> BinaryIO:
 
 def _copy_file(source: Path, target: Path, most: int) -> None:
     """Copy the first `most` bytes: another program may write to the file without end. Raises: OSError."""
-    with _open_file(source) as stream, target.open("wb") as copy:
+    with open_code_file(source) as stream, target.open("wb") as copy:
         while piece := stream.read(min(_CHUNK, most)):
             copy.write(piece)
             most -= len(piece)
@@ -382,7 +382,7 @@ class _SourceFile:
 def _reading(listing: FileList, file: CodeFile, digest: hashlib._Hash, counter: _Counter) -> Iterator[_SourceFile]:
     """Open a listed file; _ChangedError if it is another one, or becomes another one meanwhile."""
     try:
-        stream = _open_file(listing.root / file.path)
+        stream = open_code_file(listing.root / file.path)
     except (*_GONE, NotOrdinary):
         raise _ChangedError(file.path) from None
     except OSError as error:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nnilite import codedir
+from nnilite._manager.start_recording import hash_of
 from nnilite.codedir import list_files, pack
 from nnilite.errors import CodeDirError
 
@@ -68,6 +69,12 @@ def test_a_pipe_that_takes_the_place_of_a_file_is_not_waited_for(
     change_before(monkeypatch, codedir.code_package, "_packed", lambda: put_pipe(code / "a.py"))
     package = pack(code, tmp_path / "cache")
     assert (package.files, package.notes) == ((), ("a.py is left out: it is neither a file nor a folder",))
+
+
+def test_a_pipe_in_place_of_a_file_whose_hash_is_recorded_is_not_waited_for(tmp_path: Path) -> None:
+    put_pipe(tmp_path / "a.py")
+    with pytest.raises(OSError, match="it is not a regular file"):
+        hash_of(tmp_path / "a.py")
 
 
 def test_a_pipe_in_place_of_an_ignore_file_is_not_waited_for(code: Path) -> None:
