@@ -66,10 +66,10 @@ config.training_service = 3
 Search({}).run(len, n_trials=3)
 import nnilite
 from nnilite import integrations, plot, space
-nnilite.repot_final_result(1.0)
-space.unifrom(0, 1)
-plot.histroy(None)
-integrations.XGBostCallback("loss")
+nnilite.report_result(1.0)
+space.between(0, 1)
+plot.histogram(None)
+integrations.TrainerCallback("loss")
 """
 WRONG_LINES = [*range(6, 11), *range(13, 17)]
 
