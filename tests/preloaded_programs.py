@@ -221,6 +221,15 @@ class Thing:
 thing = Thing()
 signal.signal(signal.SIGUSR1, lambda *_: thing)
 """),
+    "objects of a module that is not the last one": _program("""
+import os, sys, types
+class Thing:
+    def __del__(self): os.write(1, b"deleted\\n")
+sys.modules["mine"] = types.ModuleType("mine")
+sys.modules["mine"].thing = Thing()
+for name in [name for name in sys.modules if name != "mine"]:
+    sys.modules[name] = sys.modules.pop(name)
+"""),
     "a file that is not closed": _program("""
 file = open(1, "w", closefd=False)
 file.write("not flushed by the program\\n")

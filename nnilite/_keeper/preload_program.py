@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
-    from .preload_end import Leaving  # its text runs before this one, with the same names
+    from .preload_end import Leaving, Preloaded  # its text runs before this one, with the same names
 
 _NAME = "<nnilite preloader>"  # that of this text in tracebacks
 _HIGH = 200  # files of ours have numbers from here, where no trial expects its own
@@ -95,7 +95,7 @@ class _ProcessTexts:
         with open("/proc/self/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
         self._line, line_end, environment, _ = (int(field) for field in fields[45:49])
-        self._line_size = line_end - self._line
+        self._line_size = self._shown = line_end - self._line
         self._places: Dict[str, Tuple[int, int]] = {}
         with open("/proc/self/environ", "rb") as file:
             for entry in file.read().split(b"\0"):
@@ -107,16 +107,19 @@ class _ProcessTexts:
     def show(self, words: List[str], marks: Dict[str, str]) -> None:
         """Show these. Raises: OSError, ForkRefused."""
         line = b"\0".join(map(os.fsencode, words))[: self._line_size - 1]
-        with open("/proc/self/mem", "r+b", buffering=0) as memory:
-            memory.seek(self._line)
-            memory.write(line.ljust(self._line_size, b"\0"))
+        memory = os.open("/proc/self/mem", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            # What was shown before is longer at first, when it is all of what this process was given.
+            os.pwrite(memory, line.ljust(self._shown, b"\0"), self._line)
+            self._shown = len(line)
             for name, value in marks.items():
                 place, size = self._places[name]
                 entry = os.fsencode("{}={}".format(name, value))
                 if len(entry) > size:
                     raise ForkRefused("{} is too long".format(name))
-                memory.seek(place)
-                memory.write(entry.ljust(size, b"\0"))
+                os.pwrite(memory, entry.ljust(size, b"\0"), place)
+        finally:
+            os.close(memory)
 
 
 def main(initial: Dict[str, Any], bare: FrozenSet[str]) -> None:
@@ -144,11 +147,13 @@ def main(initial: Dict[str, Any], bare: FrozenSet[str]) -> None:
         _send(life, (said + " take it out of `preload`").format(refusal))
         sys.stderr.flush()
         os._exit(1)
+    _stop_ignoring()
     leaving = Leaving()
+    preloaded = Preloaded(bare)
     _send(life, "ready")
-    request = _TrialForks(life, _moved(int(requests), _HIGH + 1), end).serve(texts, bare)
-    _run(request, initial, end)
-    leaving.leave(end.code)
+    request = _TrialForks(life, _moved(int(requests), _HIGH + 1), end).serve(texts, preloaded)
+    _run(request, preloaded, initial, end)
+    leaving.leave(end.code, preloaded)
     raise SystemExit(end.code)
 
 
@@ -255,11 +260,12 @@ class _TrialForks:
         self._packet = b""
         self._trials: Dict[int, socket.socket] = {}
 
-    def serve(self, texts: _ProcessTexts, bare: FrozenSet[str]) -> _Request:
+    def serve(self, texts: _ProcessTexts, preloaded: Preloaded) -> _Request:
         """Serve to the end of the lifeline. Return only in a fork, when its trial may run."""
         wake, waker = _make_pipe()
-        before = signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        in_c = sys.modules["_signal"]  # `signal` itself makes enumerations, which would take a fork ten times as long
+        before = in_c.signal(signal.SIGCHLD, lambda number, frame: None)
+        in_c.set_wakeup_fd(waker, warn_on_full_buffer=False)
         sys.stdout.flush()
         sys.stderr.flush()
         gc.collect()
@@ -277,11 +283,11 @@ class _TrialForks:
             if alive and self._requests.fileno() in ready:
                 answers = self._take()
                 if answers is not None:
-                    signal.set_wakeup_fd(-1)
-                    signal.signal(signal.SIGCHLD, signal.SIG_DFL if before is None else before)
+                    in_c.set_wakeup_fd(-1)
+                    in_c.signal(signal.SIGCHLD, in_c.SIG_DFL if before is None else before)
                     os.close(wake)
                     os.close(waker)
-                    return self._prepare(answers, texts, bare)
+                    return self._prepare(answers, texts, preloaded)
             if alive and self._life.fileno() in ready and not self._packet:  # all requests were taken
                 alive = False
                 files.unregister(self._life.fileno())
@@ -321,7 +327,7 @@ class _TrialForks:
                 _send(answers, "ended {}".format(code))
                 answers.close()
 
-    def _prepare(self, answers: socket.socket, texts: _ProcessTexts, bare: FrozenSet[str]) -> _Request:
+    def _prepare(self, answers: socket.socket, texts: _ProcessTexts, preloaded: Preloaded) -> _Request:
         """Become a process of its own, with all that the trial needs. Return when it may run."""
         for other in self._trials.values():
             other.close()
@@ -330,10 +336,9 @@ class _TrialForks:
         try:
             answers = _moved(answers.detach(), _HIGH)
             os.setsid()
-            _stop_ignoring()
             request = _Request(self._packet)
             _enter(request, texts)
-            _find_program(request, bare)
+            _find_program(request, preloaded)
         except (ForkRefused, OSError, ValueError) as error:
             _send(answers, "refused {}".format(error))
             os._exit(0)
@@ -382,7 +387,7 @@ def _enter(request: _Request, texts: _ProcessTexts) -> None:
     texts.show([*request.python, *request.words], {name: os.environ.get(name, "") for name in _MARKS})
 
 
-def _find_program(request: _Request, bare: FrozenSet[str]) -> None:
+def _find_program(request: _Request, preloaded: Preloaded) -> None:
     """Set `sys.argv` and `sys.path` for the program. Raises: OSError, ForkRefused if a new Python has to run it."""
     first = request.words[0]
     place = os.getcwd() if first == "-m" else os.path.dirname(os.path.realpath(first))
@@ -391,10 +396,9 @@ def _find_program(request: _Request, bare: FrozenSet[str]) -> None:
             file.read(1)
     safe = getattr(sys.flags, "safe_path", bool(sys.flags.isolated))
     if not safe:
-        replaceable = set(sys.modules).difference(bare, sys.builtin_module_names)
         for entry in os.listdir(place):
             name, _, kind = entry.partition(".")
-            if name in replaceable and _is_importable(os.path.join(place, entry), kind):
+            if name in preloaded.replaceable and _is_importable(os.path.join(place, entry), kind):
                 raise ForkRefused("{} takes the place of a preloaded module".format(entry))
         sys.path.insert(0, place)
     sys.argv = [first, *request.words[2 if first == "-m" else 1 :]]
@@ -417,10 +421,10 @@ def _forget_preloader() -> None:
         process._current_process = type(process.current_process())()  # type: ignore[attr-defined]
 
 
-def _run(request: _Request, initial: Dict[str, Any], end: _OwnEnd) -> None:
+def _run(request: _Request, preloaded: Preloaded, initial: Dict[str, Any], end: _OwnEnd) -> None:
     """Run the program as `__main__`. What it raises passes on to the interpreter, which ends as it does."""
     _forget_preloader()
-    names = _renew_main(initial)
+    names = _renew_main(preloaded, initial)
     try:
         if request.words[0] == "-m":
             import runpy
@@ -438,14 +442,12 @@ def _run(request: _Request, initial: Dict[str, Any], end: _OwnEnd) -> None:
         raise
 
 
-def _renew_main(initial: Dict[str, Any]) -> Dict[str, Any]:
+def _renew_main(preloaded: Preloaded, initial: Dict[str, Any]) -> Dict[str, Any]:
     """Make a new `__main__`, since what was frozen is never found to be garbage. Return its names."""
-    old = sys.modules["__main__"]
     new = type(sys)("__main__")
     new.__dict__.update(initial)
-    for name, module in list(sys.modules.items()):
-        if module is old:  # multiprocessing has another name for it
-            sys.modules[name] = new
+    for name in preloaded.names_of_main:  # multiprocessing has another name for it
+        sys.modules[name] = new
     return new.__dict__
 
 

@@ -49,6 +49,7 @@ def test_a_program_does_the_same_as_when_it_is_started_afresh(bench: Bench, name
     program = PROGRAMS[name]
     folder = bench.code / program.folder
     folder.mkdir(exist_ok=True)
+    (folder / "beside.py").touch()
     script = folder / f"run_{name.replace(' ', '_')}.py"
     script.write_bytes(program.text if program.whole else PARENT.encode() + program.text)
     words = program.words.format(script=script.relative_to(bench.code), module=script.stem)

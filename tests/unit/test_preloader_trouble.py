@@ -201,6 +201,25 @@ def test_a_trial_is_found_by_its_environment_and_ended(server: Server) -> None:
     assert processes.with_variable(f"NNI_SYS_DIR={place}") == []
 
 
+def test_a_fork_does_not_touch_each_preloaded_module(tmp_path: Path) -> None:
+    # The names and objects of the many are in some 1,700 pages of memory.
+    few, many = (_count_page_faults(tmp_path / str(number), number) for number in (1, 50_000))
+    assert many < few + 500
+
+
+def _count_page_faults(folder: Path, modules: int) -> int:
+    """Return the page faults of a trial that does nothing, where so many modules are preloaded."""
+    (folder / "code").mkdir(parents=True)
+    with Server(folder / "server", folder / "code") as server:
+        text = f"import sys; sys.modules.update({{f'mine.{{n}}': type(sys)(f'mine.{{n}}') for n in range({modules})}})"
+        command = install(server, "mine", text)
+        assert server.preload(command, ["mine"])["event"] == "preloaded"
+        write(server, "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)")
+        end = server.run(command)
+        assert end.is_preloaded
+        return int(end.stdout)
+
+
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
