@@ -368,18 +368,29 @@ def test_of_several_objectives_many_at_once_are_not_nearly_alike():
     assert apart.min() > 0.02
 
 
+class Known:
+    """A process that knows one column of its features nearly exactly."""
+
+    def __init__(self, column: int) -> None:
+        self.column = column
+
+    def predict(self, features):
+        return features[:, self.column], np.full(len(features), 1e-3)
+
+
 def test_the_gain_of_a_point_is_what_it_adds_to_the_front():
-    class Known:
-        def __init__(self, column: int) -> None:
-            self.column = column
-
-        def predict(self, features):
-            return features[:, self.column], np.full(len(features), 1e-3)
-
     front = np.array([[0.0, 1.0], [1.0, 0.0]])
     gain = make_gain(front, front, [Known(0), Known(1)], np.random.default_rng(0))
     better, beside, worse = np.exp(gain(np.array([[0.1, 0.1], [0.5, 0.5], [0.9, 1.05]])))
     assert better > 1.5 * beside > 100 * worse
+
+
+def test_half_of_the_gains_count_what_makes_the_front_longer():
+    front = np.array([[0.4, 0.5], [0.5, 0.4]])
+    known, beyond = np.vstack([front, [1.0, 1.0]]), np.array([[0.2, 0.8]])
+    gains = [make_gain(front, known, [Known(0), Known(1)], np.random.default_rng(seed)) for seed in range(40)]
+    counting = sum(gain(beyond)[0] > gain(front)[0] + 1.0 for gain in gains)
+    assert 10 < counting < 30
 
 
 def test_the_front_has_of_equal_rows_the_first():

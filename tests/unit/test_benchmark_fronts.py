@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.search_fronts import BASELINE, OPTUNA_GP, OURS, PROBLEMS, goal, hypervolume, list_jobs, report
+from benchmarks.search_front_problems import PROBLEMS, goal, hypervolume
+from benchmarks.search_fronts import BASELINE, OPTUNA_GP, OURS, list_jobs, report
 from benchmarks.search_limits import PROBLEMS as LIMITED
 from benchmarks.search_shares import find_notes
 
