@@ -25,6 +25,7 @@ pytest_plugins = [
     "harness.process_starts",
     "harness.left_processes",
     "harness.durations",
+    "harness.group_ends",
     "harness.mixed_work",
     "harness.ready_managers",
     # Fixtures that more than one folder uses.

@@ -16,7 +16,7 @@ from harness.left_processes import EXIT_STATUS
 pytestmark = pytest.mark.process
 
 TESTS = Path(__file__).resolve().parents[1]
-PLUGINS = [f"-pharness.{name}" for name in ("process_starts", "left_processes", "durations")]
+PLUGINS = [f"-pharness.{name}" for name in ("process_starts", "left_processes", "durations", "group_ends")]
 LEAVES_ONE = """
 import subprocess, pytest
 from nnilite.testing import eventually
@@ -48,6 +48,39 @@ import pytest
 @pytest.mark.parametrize("number", range(200))
 def test_of_many(number):
     pass
+"""
+
+SHARED = """
+import pytest
+
+ended = []
+
+@pytest.fixture(scope="session")
+def real_ray():
+    yield
+    ended.append("it")
+
+@pytest.fixture
+def job(real_ray):
+    yield
+    assert not ended
+
+@pytest.mark.xdist_group("ray")
+def test_of_the_group(job):
+    pass
+
+@pytest.mark.xdist_group("ray")
+def test_that_ends_the_group(job):
+    assert not ended
+
+def test_of_no_group():
+    assert ended == ["it"]
+
+def test_that_wants_it_again(real_ray):
+    assert ended == ["it"]
+
+def test_that_is_the_last():
+    assert ended == ["it"]
 """
 
 
@@ -90,3 +123,8 @@ def test_the_durations_of_each_folder_are_printed_after_a_long_run(tmp_path: Pat
     status, said = run(tmp_path, MANY)
     table = re.search(r"durations, over all processes =+\n +[\d.]+ s +200 tests", said)
     assert (status, table is not None) == (0, True), said
+
+
+def test_what_a_group_shares_ends_with_the_group(tmp_path: Path) -> None:
+    status, said = run(tmp_path, SHARED)
+    assert (status, "5 passed" in said) == (0, True), said
