@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from harness.ready_programs import ProgramTemplate
 from nnilite.service import ServiceContext
 from nnilite.testing import ServiceBench
 from nnilite.testing.bench import HOSTILE
 from nnilite_redis import RedisConfig, RedisService
 from platforms.redis_pool.cable import Cable
 from platforms.redis_pool.server import Server, missing
-from platforms.redis_pool.workers import WorkerProcess
+from platforms.redis_pool.workers import TEMPLATE, WorkerProcess
 
 
 @pytest.fixture(scope="session")
@@ -37,14 +38,23 @@ def prefix() -> str:
     return f"test-{secrets.token_hex(4)}"
 
 
+@pytest.fixture(scope="session")
+def worker_template() -> Iterator[ProgramTemplate]:
+    template = ProgramTemplate(TEMPLATE)
+    yield template
+    template.end()
+
+
 @pytest.fixture
-def start_worker(tmp_path: Path, prefix: str) -> Iterator[Callable[..., WorkerProcess]]:
+def start_worker(
+    tmp_path: Path, prefix: str, worker_template: ProgramTemplate
+) -> Iterator[Callable[..., WorkerProcess]]:
     """Starts workers in folders with hostile names; they end with the test."""
     started: list[WorkerProcess] = []
 
     def start(url: str, *more: str, **env: str) -> WorkerProcess:
         folder = tmp_path / HOSTILE / f"worker {len(started)}"
-        worker = WorkerProcess(url, folder, "--prefix", prefix, *more, **env)
+        worker = WorkerProcess(url, folder, "--prefix", prefix, *more, template=worker_template, **env)
         started.append(worker)
         return worker.start()
 

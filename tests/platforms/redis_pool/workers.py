@@ -1,4 +1,4 @@
-"""Workers as their users start them: processes that run `nnictl worker`."""
+"""Workers as their users start them, processes that run `nnictl worker`, and workers that start sooner."""
 
 from __future__ import annotations
 
@@ -8,20 +8,25 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import psutil
 
+from harness.ready_programs import ForkedProgram, ProgramTemplate
 from nnilite.testing import eventually
+
+TEMPLATE = Path(__file__).parents[2] / "worker_template.py"
 
 
 class WorkerProcess:
-    """One worker, with its files in `folder`."""
+    """One worker, with its files in `folder`. With a template it is forked from that, and imports nothing."""
 
-    def __init__(self, url: str, folder: Path, *more: str, **env: str) -> None:
+    def __init__(self, url: str, folder: Path, *more: str, template: ProgramTemplate | None = None, **env: str) -> None:
         self.folder = folder
-        self._command = [sys.executable, "-m", "nnilite._cli", "worker", "--redis", url, "--folder", str(folder), *more]
+        self._words = ["worker", "--redis", url, "--folder", str(folder), *more]
         self._env = {**os.environ, **env}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._template = template
+        self._process: subprocess.Popen[bytes] | ForkedProgram | None = None
         self._log = folder.parent / f"{folder.name}.log"
 
     @property
@@ -41,13 +46,20 @@ class WorkerProcess:
     def start(self) -> WorkerProcess:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, env=self._env, stdout=log, stderr=log, cwd="/")
+            self._process = self._begin(log)
         eventually(lambda: "joins the pool" in self.log or self._process.poll() is not None)
         assert self._process.poll() is None, self.log
         return self
 
+    def _begin(self, log: IO[bytes]) -> subprocess.Popen[bytes] | ForkedProgram:
+        if self._template is not None and self._template.serves(self._env):
+            return self._template.fork([log.fileno()], *self._words, environment=self._env, folder="/")
+        command = [sys.executable, "-m", "nnilite._cli", *self._words]
+        return subprocess.Popen(command, env=self._env, stdout=log, stderr=log, cwd="/")
+
     def signal(self, number: int) -> None:
-        os.kill(self.pid, number)
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def kill(self) -> None:
         """As the kernel does that is out of memory: its trials go on."""
