@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -231,13 +232,19 @@ def deliver(
         keeper = Supply(file=storage.put(f"keeper-{digest}.pyz", context.keeper))
         code = Supply(file=storage.put(f"{package.hash}.tar.gz", package.archive))
         return Delivery(keeper, digest, code, package.hash, callback)
-    own = for_one_job(context.keeper.read_bytes())
-    digest = hashlib.sha256(own).hexdigest()
-    keeper, contents = Supply(variable=KEEPER_VARIABLE, packed=True), {KEEPER_VARIABLE: pack_tightly(own)}
+    packed, digest = _pack_keeper_of_one_job(context.keeper.read_bytes())
+    keeper, contents = Supply(variable=KEEPER_VARIABLE, packed=True), {KEEPER_VARIABLE: packed}
     if source != "job":
         return Delivery(keeper, digest, None, package.hash, callback, contents=contents)
     contents[CODE_VARIABLE] = package.archive.read_bytes()
     return Delivery(keeper, digest, Supply(variable=CODE_VARIABLE), package.hash, callback, contents=contents)
+
+
+@functools.lru_cache(maxsize=1)  # services of one manager share a keeper
+def _pack_keeper_of_one_job(keeper: bytes) -> tuple[bytes, str]:
+    """Return the keeper as jobs get it, and its digest once they have unpacked it."""
+    own = for_one_job(keeper)
+    return pack_tightly(own), hashlib.sha256(own).hexdigest()
 
 
 def hidden(names: Iterable[str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import logging
 from collections.abc import Mapping
@@ -26,6 +27,13 @@ from nnilite_kubernetes._s3 import Bucket
 log = logging.getLogger(__name__)
 
 _SMALL_CODE_BYTES = 64_000
+
+
+@functools.lru_cache(maxsize=1)  # services of one manager share a keeper
+def _pack_keeper(keeper: bytes) -> tuple[bytes, str]:
+    """Return the keeper as pods get it, and its digest once they have unpacked it."""
+    plain = with_bytecode(keeper)
+    return pack(plain), hashlib.sha256(plain).hexdigest()
 
 
 class Deliverer:
@@ -106,8 +114,7 @@ class Deliverer:
             address = "" if by_log else reachable_callback_address(self._context, given, cluster.host)
             keeper, digest = None, self._digests[0]
             if source in (CodeSource.SECRET, CodeSource.MANAGER):
-                plain = with_bytecode(self._context.keeper.read_bytes())
-                keeper, digest = pack(plain), hashlib.sha256(plain).hexdigest()
+                keeper, digest = _pack_keeper(self._context.keeper.read_bytes())
             code = self._package.archive.read_bytes() if source is CodeSource.SECRET else None
             delivery = PodDelivery(address, self._package.hash, digest, self._kind.logs_stay, keeper, code)
             self._send(cluster, job, delivery)
