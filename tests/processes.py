@@ -1,7 +1,9 @@
-"""Processes of this machine, found by a variable that they have. One may end at any moment while it is looked at."""
+"""Processes of this machine. One may end at any moment while it is looked at."""
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 
@@ -17,3 +19,9 @@ def with_variable(variable: str) -> list[int]:
     """Return the processes that were started with a variable, given as `NAME=VALUE`."""
     pids = [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
     return [pid for pid in pids if variable.encode() in read(pid, "environ").split(b"\0")]
+
+
+def send_signal(pid: int | None, number: int = signal.SIGKILL) -> None:
+    """Send a signal to a process that must be known: to 0, `os.kill` would send it to the group of the tests."""
+    assert pid
+    os.kill(pid, number)

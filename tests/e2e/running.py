@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +17,7 @@ from nnilite._running import launch
 from nnilite._running.manager_client import Client
 from nnilite.config import from_dict
 from nnilite.testing import eventually
+from processes import send_signal
 
 ENDED = ("DONE", "ERROR", "STOPPED")
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
@@ -61,7 +60,7 @@ class Running:
 
     def kill_manager(self) -> None:
         """kill -9, and wait until it is gone."""
-        os.kill(self.entry.pid or 0, signal.SIGKILL)
+        send_signal(self.entry.pid)
         self.client.close()
         wait_for(lambda: not registry.is_alive(self.directory), 10.0)
 

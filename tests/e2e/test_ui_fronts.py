@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import itertools
 import math
-import os
 import random
 import signal
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from nnilite._running.manager_client import Client
 from nnilite.testing import eventually
 from nnilite.tuning.objectives import front, gains, signs
 from platforms.chromium import faults
+from processes import send_signal
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 
@@ -50,7 +50,7 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
         entry = launch.view(registry.find("goals"), options=launch.ManagerOptions(port=0), detach=False)
         with Client(entry.url or "", launch.token(entry)) as client:
             yield entry.url or "", client
-        os.kill(entry.pid or 0, signal.SIGTERM)  # a viewer of a search has no other end
+        send_signal(entry.pid, signal.SIGTERM)  # a viewer of a search has no other end
         eventually(lambda: not registry.is_alive(entry.directory))
 
 

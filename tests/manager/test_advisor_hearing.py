@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from nnilite._engine.messages import Ask, Assess, History
 from nnilite._tuner_host.tuner_client import TunerHost, TunerPlan
 from nnilite.records import CallKind
 from nnilite.tuner import Call
+from processes import send_signal
 
 pytestmark = pytest.mark.process
 
@@ -99,7 +98,7 @@ async def test_a_new_process_of_an_advisor_hears_no_result_twice_and_misses_none
     assert await host.call(Assess("a", 0, 0, (0.1, 0.2, 0.3), 1, 0))
     # The second proposal is owed to the third result: a new process has to hear that one before it.
     assert await _propose(host, stored, 1, "b") == _periodical("p1", "a", 0.1, 0.2, 0.3)
-    os.kill(host.pid or 0, signal.SIGKILL)
+    send_signal(host.pid)
     stored.histories = [("a", 0, [0.1, 0.2, 0.3], False, False), ("b", 0, [5, 6, 7], False, False)]
     assert await host.call(Assess("b", 0, 0, (5, 6), 2, 1))
     assert await host.call(Assess("b", 0, 2, (7,), 2, 1))
@@ -111,7 +110,7 @@ async def test_a_replay_tells_the_results_of_a_trial_before_its_end(host: TunerH
     end = [["p1", "a", "FINAL", 0, 9], ["a", "SUCCEEDED"]]
     mine = [[None, "mine", "PERIODICAL", place, value] for place, value in enumerate((4, 5, 6))]
     await _propose(host, stored, 0, "a")
-    os.kill(host.pid or 0, signal.SIGKILL)
+    send_signal(host.pid)
     stored.histories = [("a", 0, [1, 2, 3], True, True), ("mine", 0, [4], False, False)]
     stored.calls.append(Call(CallKind.RESULT, 0, "a", {}, 9))
     stored.calls.append(Call(CallKind.END, 0, "a", success=True))
@@ -131,6 +130,6 @@ async def test_a_further_attempt_counts_from_0_again(host: TunerHost, stored: St
 async def test_a_trial_that_an_advisor_ends_ends_also_if_its_process_dies(host: TunerHost, stored: Stored) -> None:
     await _propose(host, stored, 0, "a")
     assert await host.call(Assess("a", 0, 0, (1,), 1, 0))
-    os.kill(host.pid or 0, signal.SIGKILL)
+    send_signal(host.pid)
     stored.histories = [("a", 0, [1, "bad"], False, False)]
     assert not await host.call(Assess("a", 0, 1, ("bad",), 1, 0))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from engine_bench import Bench, StartBench
 
-from nnilite._engine import guarded_calls, messages, service_caller, slow_calls
+from nnilite._engine import messages, slow_calls
 from nnilite._engine.call_queue import CallQueue
 from nnilite.errors import NoCapacity
 from nnilite.records import Attempt, Exited, Started, Trial
@@ -158,7 +158,6 @@ async def test_a_submission_that_hangs_stops_neither_looks_nor_removals(
     start_bench: StartBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slow_calls, "PATIENCE_S", 0.05)
-    monkeypatch.setattr(service_caller, "SUBMIT_TIMEOUT_S", 30.0)
     bench = await start_bench(service=Hanging, concurrency=2, max_trials=2)
     await bench.until(lambda: "hanging" in bench.fake.calls)
     bench.fake.jobs["nni-e-t0-0"].finish()
@@ -186,7 +185,6 @@ async def test_a_poll_that_hangs_stops_no_submission_but_what_is_removed_then_wa
     start_bench: StartBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slow_calls, "PATIENCE_S", 0.05)
-    monkeypatch.setattr(guarded_calls, "CALL_TIMEOUT_S", 30.0)
     bench = await start_bench(service=HangingPoll, concurrency=1, max_trials=3)
     assert isinstance(bench.fake, HangingPoll)
     await bench.until(lambda: bench.engine.submitted())

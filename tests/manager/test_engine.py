@@ -380,11 +380,11 @@ class ElasticService(fakes.FakeService):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.workers: dict[str, int] = {}
-        self.hangs = False
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     async def scale(self, handle: Any, workers: int) -> None:
-        if self.hangs:
-            await asyncio.Event().wait()
+        await self.answers.wait()
         if workers > 4:
             raise Conflict("5 workers are more than maxReplicas 4")
         self.workers[handle["job"]] = workers
@@ -437,12 +437,13 @@ async def test_a_service_that_does_not_scale_in_time_is_told_of_and_goes_on(
 ) -> None:
     monkeypatch.setattr(service_caller, "ASKED_TIMEOUT_S", 0.1)
     bench = await start_bench(service=ElasticService)
+    assert isinstance(bench.fake, ElasticService)
     await bench.until(lambda: bench.engine.submitted())
-    bench.fake.hangs = True  # type: ignore[attr-defined]
+    bench.fake.answers.clear()
     with pytest.raises(ServiceError, match="did not respond"):
         await bench.manager.control.scale_trial("t0", 3)
-    bench.fake.hangs = False  # type: ignore[attr-defined]
-    monkeypatch.setattr(service_caller, "ASKED_TIMEOUT_S", 5.0)
+    bench.fake.answers.set()
+    monkeypatch.setattr(service_caller, "ASKED_TIMEOUT_S", 60.0)
     await bench.manager.control.scale_trial("t0", 3)
 
 

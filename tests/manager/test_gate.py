@@ -394,9 +394,10 @@ async def test_a_handle_that_is_no_json_object_is_refused(start_bench: StartBenc
 
 @pytest.mark.parametrize("events", [None, "x", [1], [{"type": "exit"}]])
 async def test_reports_that_are_no_events_are_refused(
-    start_bench: StartBench, events: Any, caplog: pytest.LogCaptureFixture
+    start_bench: StartBench, events: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.WARNING)
+    monkeypatch.setattr(report_reader, "UNREAD_PATIENCE_S", 0.0)  # that of an ended job is asked for once
 
     class Odd(fakes.FakeService):
         async def reports(self, handle: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from engine_bench import Bench, StartBench
 
-from nnilite._engine import hybrid_members, service_caller, slow_calls
+from nnilite._engine import hybrid_members, slow_calls
 from nnilite._engine.hybrid import HybridService, Member
 from nnilite._engine.placement import Placement, Share
 from nnilite.errors import ConfigError, NoCapacity, ServiceError
@@ -81,7 +81,6 @@ async def finish_all(bench: Bench, names: list[str], trials: int) -> None:
 async def test_one_that_dies_half_way_and_one_that_is_full_cost_no_result(
     start_bench: StartBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_caller, "SUBMIT_TIMEOUT_S", 60.0)
     made = services(full=Share(3), own=Share(2), cluster=Share(2))
     bench = await start_bench(service=made, concurrency=4, max_trials=8, silence_s=1.0, retries_lost=1)
     member(bench, "full").refuse_with = NoCapacity("the queue is full")
@@ -102,7 +101,6 @@ async def test_a_member_whose_submission_hangs_delays_neither_starts_nor_ends_el
 ) -> None:
     monkeypatch.setattr(slow_calls, "PATIENCE_S", 0.05)
     monkeypatch.setattr(hybrid_members, "_TURN_S", 0.05)
-    monkeypatch.setattr(service_caller, "SUBMIT_TIMEOUT_S", 60.0)
     bench = await start_bench(service=services(stuck=Share(), own=Share()), concurrency=3, max_trials=5)
     member(bench, "stuck").is_stuck = True
     await bench.until(lambda: len(member(bench, "own").jobs) == 2)

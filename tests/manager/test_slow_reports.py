@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from manager.engine_bench import Bench, StartBench
-from nnilite._engine import guarded_calls, report_reader
+from nnilite._engine import report_reader
 from nnilite.records import KeeperEvent, MetricKind, Reported, Started, TrialState
 from nnilite.service import Handle
 from nnilite.testing import fakes
@@ -37,8 +37,7 @@ class SlowToRead(fakes.FakeService):
 
 @pytest.fixture(autouse=True)
 def patient(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call may take long, and the poll waits only for a moment."""
-    monkeypatch.setattr(guarded_calls, "CALL_TIMEOUT_S", 60.0)
+    """The poll waits only for a moment."""
     monkeypatch.setattr(report_reader, "_POLL_WAITS_S", 0.05)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
-import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from nnilite._tuner_host.tuner_client import TunerHost, TunerPlan
 from nnilite._tuner_host.tuner_process import TunerProcess
 from nnilite.errors import TunerError
 from nnilite.tuner import Call
+from processes import send_signal
 from waiting import eventually_async
 
 pytestmark = pytest.mark.process
@@ -95,7 +94,7 @@ async def test_a_killed_tuner_is_replaced_at_once_though_a_process_of_it_lives(
     await host.call(Ask((1,), 0))
     await eventually_async(lambda: pids(tmp_path))
     asked = asyncio.create_task(host.call(Ask((2,), 0)))
-    os.kill(host.pid or 0, signal.SIGKILL)
+    send_signal(host.pid)
     assert await asked == [{"x": 2}]
 
 
@@ -103,7 +102,7 @@ async def test_what_a_tuner_has_forked_ends_with_it(make_host: MakeHost, tmp_pat
     host = make_host("sleeps")
     await host.call(Ask((1,), 0))
     await eventually_async(lambda: pids(tmp_path))
-    os.kill(host.pid or 0, signal.SIGKILL)
+    send_signal(host.pid)
     await eventually_async(lambda: not any(map(running, pids(tmp_path))))
 
 

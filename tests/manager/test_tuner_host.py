@@ -21,6 +21,7 @@ from nnilite._tuner_host.tuner_client import History, TunerHost, TunerPlan
 from nnilite._tuner_host.tuner_process import TunerProcess
 from nnilite.errors import ConfigError, StoreError, TunerError
 from nnilite.tuner import Call
+from processes import send_signal
 
 pytestmark = pytest.mark.process
 
@@ -183,7 +184,7 @@ async def test_a_history_that_cannot_be_read_now_is_waited_for(
 
     await tell(host, past, 0.5)
     host._calls = until
-    os.kill(host.pid or 0, signal.SIGKILL)
+    send_signal(host.pid)
     assert await host.call(Ask((1,), 1)) == [{"x": 1, "results": 1}]
     assert not troubles
 
@@ -197,7 +198,7 @@ async def test_a_folder_that_is_gone_ends_the_waiting_with_a_sentence(host: Tune
 async def test_a_killed_host_is_rebuilt_from_the_history(host: TunerHost, past: Past) -> None:
     await tell(host, past, 0.5)
     await tell(host, past, 0.7)
-    os.kill(host.pid or 0, signal.SIGKILL)
+    send_signal(host.pid)
     assert await host.call(Ask((1,), len(past.calls))) == [{"x": 1, "results": 2}]
 
 
@@ -222,14 +223,14 @@ async def test_several_calls_at_once_are_each_made_once(
     host = make_host(**more)
     await host.open(0)
     if when == "killed before":
-        os.kill(host.pid or 0, signal.SIGKILL)
+        send_signal(host.pid)
     if when == "killed after":
         real = host._send
 
         async def send(*requests: Any) -> None:
             await real(*requests)
             monkeypatch.setattr(host, "_send", real)
-            os.kill(host.pid or 0, signal.SIGKILL)
+            send_signal(host.pid)
 
         monkeypatch.setattr(host, "_send", send)
     assert await several(host, past, 30) == [None] * 30 + [[{"x": 3, "results": 30}]]
@@ -274,7 +275,7 @@ async def test_a_tuner_that_waits_for_its_history_saves_no_state(
 ) -> None:
     """The history waits for a commit that waits for the disk, and then the manager ends."""
     await tell(host, past, 0.5)
-    os.kill(host.pid or 0, signal.SIGKILL)
+    send_signal(host.pid)
     asked = asyncio.Event()
 
     async def until(number: int) -> list[Call]:
@@ -383,7 +384,7 @@ async def test_an_assessor_that_was_killed_sees_no_result_twice(tmp_path: Path) 
 
     host = TunerHost(plan, Past().until, histories)
     await host.call(Assess("t", 0, 0, (1, 2), 1))
-    os.kill(host.pid or 0, signal.SIGKILL)
+    send_signal(host.pid)
     await host.call(Assess("t", 0, 2, (3,), 1))
     await host.close()
     assert (tmp_path / "log" / "tuner.log").read_text().splitlines()[-1] == "history [1, 2, 3]"

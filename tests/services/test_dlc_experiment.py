@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
-import signal
 import threading
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from nnilite._experiments import registry
 from nnilite.testing import eventually
 from platforms.dlc.bench import section
 from platforms.dlc.server import KEY, NAS, DlcServer
+from processes import send_signal
 
 pytestmark = pytest.mark.process
 
@@ -106,6 +105,6 @@ def test_a_manager_that_is_killed_between_question_and_answer_makes_no_second_jo
 
 def _kill(killed: threading.Event) -> None:
     [entry] = registry.entries()
-    os.kill(entry.pid or 0, signal.SIGKILL)
+    send_signal(entry.pid)
     eventually(lambda: not registry.is_alive(entry.directory))
     killed.set()
