@@ -55,7 +55,6 @@ class ConfigField:
     required: bool
     make_default: Callable[[], Any]
     description: str
-    aliases: tuple[str, ...] = ()
 
     @property
     def default(self) -> Any:
@@ -84,8 +83,7 @@ class Record(FieldKind):
             fields = [field for field in dataclasses.fields(self.cls) if field.init]
             entries = tuple(_entry(field, hints[field.name]) for field in fields)
             for entry in entries:
-                for name in (entry.name, *entry.aliases):
-                    self._by_name.setdefault(normalize_name(name), entry)
+                self._by_name.setdefault(normalize_name(entry.name), entry)
             self._entries = entries
         return self._entries
 
@@ -218,9 +216,7 @@ def _entry(field: dataclasses.Field[Any], hint: Any) -> ConfigField:
     value = None if field.default is _MISSING else field.default
     make_default = (lambda: value) if field.default_factory is _MISSING else field.default_factory
     described = [item for item in get_args(hint)[1:] if isinstance(item, str)] if _annotated(hint) else []
-    text = field.metadata.get("description") or " ".join(described)
-    aliases = tuple(field.metadata.get("aliases", ()))
-    return ConfigField(field.name, camel(field.name), find_kind(hint), required, make_default, text, aliases)
+    return ConfigField(field.name, camel(field.name), find_kind(hint), required, make_default, " ".join(described))
 
 
 def _annotated(hint: Any) -> bool:

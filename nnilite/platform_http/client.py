@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urljoin, urlsplit
 
 import requests
@@ -52,17 +52,11 @@ _UNSENT = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTime
 class HttpConfig:
     """Fields for the address of a platform and the way to it. To be inherited by a `Config`."""
 
-    ca_cert: FilePath | None = field(
-        default=None,
-        metadata={"description": "PEM file of the authority that has signed the platform's certificate"},
-    )
-    insecure_skip_tls_verify: bool = field(
-        default=False,
-        metadata={"description": "do not check the platform's certificate: who is in between can read the login"},
-    )
-    request_timeout: Duration = field(
-        default=30, metadata={"description": "how long the platform may take for one answer"}
-    )
+    ca_cert: Annotated[FilePath | None, "PEM file of the authority that has signed the platform's certificate"] = None
+    insecure_skip_tls_verify: Annotated[
+        bool, "do not check the platform's certificate: who is in between can read the login"
+    ] = False
+    request_timeout: Annotated[Duration, "how long the platform may take for one answer"] = 30
 
 
 @dataclass

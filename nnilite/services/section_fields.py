@@ -30,6 +30,7 @@ __all__ = [
     "field_place",
     "gpus_are_unused",
     "gpus_of",
+    "needs_assigned_gpus",
     "nodes_of",
     "nodes_place",
 ]
@@ -85,6 +86,19 @@ def nodes_place(context: ServiceContext) -> Place:
 def gpus_are_unused(why: str, case: str = "", holds: Callable[[Any, Settings], bool] = _always) -> IgnoredOption:
     """Return what services declare where something else decides on the GPUs of a trial. See `IgnoredOption`."""
     return IgnoredOption(GPU_OPTION, why, case, holds)
+
+
+def needs_assigned_gpus(option: str, case: str = "", holds: Callable[[Any, Settings], bool] = _always) -> IgnoredOption:
+    """Return what services declare of an option on the GPUs that they assign, for a Config with `trial_gpu_number`.
+
+    `case` is added to the words that say when the option has no effect, and `holds` to the condition.
+    """
+    return IgnoredOption(
+        option,
+        f"trials see all GPUs, or none; set {GPU_OPTION} to have GPUs assigned",
+        f"unless `{GPU_OPTION}` is above 0{case}",
+        lambda config, settings: not config.trial_gpu_number and holds(config, settings),
+    )
 
 
 def check_variables(names: Iterable[str], field: str = "environment_variables") -> None:

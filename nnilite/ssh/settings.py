@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from nnilite.errors import ConfigError, Place
 from nnilite.ssh.known_hosts import HostKeyPolicy
@@ -14,29 +15,21 @@ _NO_HOST = re.compile(r"[\s*?/,;'\"]")  # what neither a name nor a Host of ~/.s
 _ADDRESS = re.compile(r"(?:(?P<user>[^@\s]+)@)?(?P<host>[^:@\s]+)(?::(?P<port>\d{1,5}))?")
 
 
-def _about(description: str) -> dict[str, str]:
-    return {"description": description}
-
-
 @dataclass(frozen=True)
 class SshMachine:
     """One machine. What is not set here is looked up in ~/.ssh/config, as `ssh` does."""
 
-    host: str = field(metadata=_about("its name, its address, or a Host of ~/.ssh/config"))
-    port: Port | None = field(default=None, metadata=_about("of its sshd; default: from ~/.ssh/config, or else 22"))
-    user: str | None = field(
-        default=None, metadata=_about("to log in as; default: from ~/.ssh/config, or else your name here")
-    )
-    password: Secret | None = field(
-        default=None, metadata=_about('if set, no key is tried; better "${env:SSH_PASSWORD}" than plain text')
-    )
-    ssh_key_file: KeyFile | None = field(
-        default=None, metadata=_about("the only key to try; if not set, ssh-agent and the usual keys are tried")
-    )
-    ssh_passphrase: Secret | None = field(default=None, metadata=_about("of the key file"))
-    proxy_jump: str | None = field(
-        default=None, metadata=_about("machines to go through, as in ~/.ssh/config: [user@]host[:port], with commas")
-    )
+    host: Annotated[str, "its name, its address, or a Host of ~/.ssh/config"]
+    port: Annotated[Port | None, "of its sshd; default: from ~/.ssh/config, or else 22"] = None
+    user: Annotated[str | None, "to log in as; default: from ~/.ssh/config, or else your name here"] = None
+    password: Annotated[Secret | None, 'if set, no key is tried; better "${env:SSH_PASSWORD}" than plain text'] = None
+    ssh_key_file: Annotated[
+        KeyFile | None, "the only key to try; if not set, ssh-agent and the usual keys are tried"
+    ] = None
+    ssh_passphrase: Annotated[Secret | None, "of the key file"] = None
+    proxy_jump: Annotated[
+        str | None, "machines to go through, as in ~/.ssh/config: [user@]host[:port], with commas"
+    ] = None
 
     def __post_init__(self) -> None:
         for name in ("host", "user", "proxy_jump"):
@@ -74,12 +67,11 @@ class SshMachine:
 class SshSettings:
     """What counts for all machines that are reached."""
 
-    host_key_policy: HostKeyPolicy = field(
-        default=HostKeyPolicy.ACCEPT_NEW,
-        metadata=_about("strict: the key must be in known_hosts; accept-new: new machines are accepted; ignore"),
-    )
-    known_hosts_file: AnyPath | None = field(default=None, metadata=_about("instead of ~/.ssh/known_hosts"))
-    ssh_config_file: AnyPath | None = field(default=None, metadata=_about("instead of ~/.ssh/config"))
+    host_key_policy: Annotated[
+        HostKeyPolicy, "strict: the key must be in known_hosts; accept-new: new machines are accepted; ignore"
+    ] = HostKeyPolicy.ACCEPT_NEW
+    known_hosts_file: Annotated[AnyPath | None, "instead of ~/.ssh/known_hosts"] = None
+    ssh_config_file: Annotated[AnyPath | None, "instead of ~/.ssh/config"] = None
 
     @property
     def ssh_folder(self) -> Path:

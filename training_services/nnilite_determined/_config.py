@@ -10,6 +10,7 @@ from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import HttpConfig
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
 from nnilite.services.section_fields import (
+    GPU_OPTION,
     ManagerIp,
     TrialGpuNumber,
     check_variables,
@@ -95,7 +96,7 @@ class DeterminedConfig(HttpConfig):
     project: Annotated[str | None, "the project in that workspace; with `workspace`"] = None
     resource_pool: Annotated[str | None, "the resource pool of trials; default: the cluster's"] = None
     slots: Annotated[
-        NonNegativeInt | None, "slots (usually GPUs) of each trial, or of each of its nodes; default: trialGpuNumber"
+        NonNegativeInt | None, f"slots (usually GPUs) of each trial, or of each of its nodes; default: {GPU_OPTION}"
     ] = None
     image: Annotated[str | None, "an image with Python 3.8 or later; default: Determined's"] = None
     environment: Annotated[dict[str, str], "environment variables of trials"] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nnilite.errors import ConfigError, Place
 from nnilite.service import Job, ServiceContext
 from nnilite.services.node_places import nodes_of_job, on_its_nodes
-from nnilite.services.section_fields import nodes_of
+from nnilite.services.section_fields import GPU_OPTION, nodes_of
 from nnilite_determined._config import DeterminedConfig
 from nnilite_determined._start import FIRST_NODE, NODE
 
@@ -16,7 +16,7 @@ def check_nodes(config: DeterminedConfig, context: ServiceContext, gpus: int | N
     if nodes_of(context) > 1 and not per_node:
         why = (
             "cannot be more than 1 without slots, by which Determined spreads a trial over machines; set "
-            "trialGpuNumber to the number of slots of a machine"
+            f"{GPU_OPTION} to the number of slots of a machine"
         )
         raise ConfigError(why, Place(field="distributed.nodes"))
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import HttpConfig
 from nnilite.service import CHECKPOINTS_STAY, callback_is_unused
-from nnilite.services.section_fields import field_place, gpus_are_unused
+from nnilite.services.section_fields import GPU_OPTION, field_place, gpus_are_unused
 from nnilite.units import Duration, NonNegativeInt, Secret, SecretText
 
 _VARIABLES = {
@@ -32,7 +32,7 @@ class DltsConfig(HttpConfig):
         Secret, 'the key of the user, as the dashboard shows it; default: DLTS_JOB_TOKEN; better "${env:NAME}"'
     ] = ""
     image: Annotated[str, "an image with Python 3.8 or later; it needs nothing else"]
-    gpu_number: Annotated[NonNegativeInt | None, "GPUs of each trial; default: trialGpuNumber"] = None
+    gpu_number: Annotated[NonNegativeInt | None, f"GPUs of each trial; default: {GPU_OPTION}"] = None
     gpu_type: Annotated[str | None, "the kind of GPU; default: the team's first"] = None
     preemption_allowed: Annotated[bool, "trials may be preempted, do not count for the quota, and are retried"] = False
     work_path: Annotated[str, "the folder of the user's storage that is mounted as /work"] = ""

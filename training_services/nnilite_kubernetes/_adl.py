@@ -7,8 +7,8 @@ the first of the new pods continues where the previous one ended.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 from nnilite.errors import ConfigError, Conflict, Place
 from nnilite.records import Json
@@ -16,7 +16,7 @@ from nnilite.service import IgnoredOption, Job, JobState
 from nnilite.services.section_fields import gpus_are_unused
 from nnilite.units import NonNegativeInt, PositiveInt, parse_memory_mb
 from nnilite_kubernetes._api import CLAIMS, Cluster, Resource
-from nnilite_kubernetes._config import ClusterConfig, ContainerConfig, StorageConfig, about
+from nnilite_kubernetes._config import ClusterConfig, ContainerConfig, StorageConfig
 from nnilite_kubernetes._kind import ObjectOutcome, OperatorKind
 from nnilite_kubernetes._manifest import Role
 
@@ -28,32 +28,32 @@ _PHASES = {"Succeeded": JobState.SUCCEEDED, "Failed": JobState.FAILED}
 class AdlNfsConfig:
     """A folder of an NFS server, in the pods."""
 
-    server: str = field(metadata=about("its name or address"))
-    path: str = field(metadata=about("the exported folder"))
-    container_mount_path: str = field(metadata=about("where it is mounted in the pods"))
+    server: Annotated[str, "its name or address"]
+    path: Annotated[str, "the exported folder"]
+    container_mount_path: Annotated[str, "where it is mounted in the pods"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdlCheckpointConfig:
     """The volume of a trial."""
 
-    storage_class: str | None = field(
-        default=None, metadata=about("a class whose volumes many pods can write; default: that of the cluster")
+    storage_class: Annotated[str | None, "a class whose volumes many pods can write; default: that of the cluster"] = (
+        None
     )
-    storage_size: str = field(default="1Gi", metadata=about("as Kubernetes spells sizes: 10Gi"))
+    storage_size: Annotated[str, "as Kubernetes spells sizes: 10Gi"] = "1Gi"
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdlConfig(ClusterConfig, ContainerConfig):
     """The section of `platform: adl`."""
 
-    memory_size: Any = field(default=None, metadata=about("of each replica: 2gb, 2Gi, or MB as a number"))
-    gpu_number: NonNegativeInt | None = field(default=None, metadata=about("GPUs of each replica"))
-    adaptive: bool = field(default=False, metadata=about("let the scheduler change the number of replicas"))
-    min_replicas: NonNegativeInt | None = field(default=None, metadata=about("the fewest replicas"))
-    max_replicas: PositiveInt | None = field(default=None, metadata=about("the most replicas"))
-    checkpoint: AdlCheckpointConfig | None = field(default=None, metadata=about("a volume for each trial"))
-    nfs: AdlNfsConfig | None = field(default=None, metadata=about("mounted into the pods"))
+    memory_size: Annotated[Any, "of each replica: 2gb, 2Gi, or MB as a number"] = None
+    gpu_number: Annotated[NonNegativeInt | None, "GPUs of each replica"] = None
+    adaptive: Annotated[bool, "let the scheduler change the number of replicas"] = False
+    min_replicas: Annotated[NonNegativeInt | None, "the fewest replicas"] = None
+    max_replicas: Annotated[PositiveInt | None, "the most replicas"] = None
+    checkpoint: Annotated[AdlCheckpointConfig | None, "a volume for each trial"] = None
+    nfs: Annotated[AdlNfsConfig | None, "mounted into the pods"] = None
 
     def __post_init__(self) -> None:
         ClusterConfig.__post_init__(self)

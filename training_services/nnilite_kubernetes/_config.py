@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from nnilite.errors import ConfigError, Place
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
@@ -17,38 +17,31 @@ _CODE_FROM = Place(field="codeFrom")
 DEFAULT_IMAGE = "msranni/nni:latest"
 
 
-def about(description: str) -> dict[str, str]:
-    """Return a field's metadata."""
-    return {"description": description}
-
-
 @dataclass(frozen=True, kw_only=True)
 class StorageConfig:
     """Where trials keep their files when their pods end, and where pods can get the code; `s3` is only for the code."""
 
-    storage_type: Literal["nfs", "azureStorage", "pvc", "s3"] = field(metadata=about("kind of storage"))
-    server: str | None = field(default=None, metadata=about("of nfs: the server"))
-    path: str | None = field(default=None, metadata=about("of nfs: the exported folder"))
-    claim: str | None = field(default=None, metadata=about("of pvc: the name of the PersistentVolumeClaim"))
-    azure_account: str | None = field(default=None, metadata=about("of azureStorage: the storage account"))
-    azure_share: str | None = field(default=None, metadata=about("of azureStorage: the file share"))
-    azure_key: Secret | None = field(default=None, metadata=about('the account\'s key; better "${env:AZURE_KEY}"'))
-    azure_secret: str | None = field(
-        default=None, metadata=about("instead of azureKey: a Secret of the namespace that holds account and key")
+    storage_type: Annotated[Literal["nfs", "azureStorage", "pvc", "s3"], "kind of storage"]
+    server: Annotated[str | None, "of nfs: the server"] = None
+    path: Annotated[str | None, "of nfs: the exported folder"] = None
+    claim: Annotated[str | None, "of pvc: the name of the PersistentVolumeClaim"] = None
+    azure_account: Annotated[str | None, "of azureStorage: the storage account"] = None
+    azure_share: Annotated[str | None, "of azureStorage: the file share"] = None
+    azure_key: Annotated[Secret | None, 'the account\'s key; better "${env:AZURE_KEY}"'] = None
+    azure_secret: Annotated[str | None, "instead of azureKey: a Secret of the namespace that holds account and key"] = (
+        None
     )
-    azure_endpoint: str | None = field(
-        default=None, metadata=about("of the account's file service, if it is not at file.core.windows.net")
-    )
-    key_vault_name: str | None = field(default=None, metadata=about("as in NNI; not read: azureKey is needed"))
-    key_vault_key: str | None = field(default=None, metadata=about("as in NNI; not read: azureKey is needed"))
-    bucket: str | None = field(default=None, metadata=about("of s3: the bucket"))
-    prefix: str = field(default="", metadata=about("of s3: prefix of the names of nnilite's objects"))
-    endpoint: str | None = field(default=None, metadata=about("of s3: its URL, if it is not that of AWS"))
-    region: str | None = field(default=None, metadata=about("of s3: the region"))
-    access_key: str | None = field(
-        default=None, metadata=about("of s3, with secretKey; if not set, what boto3 finds: environment, profile, role")
-    )
-    secret_key: Secret | None = field(default=None, metadata=about('of s3; better "${env:S3_SECRET}"'))
+    azure_endpoint: Annotated[str | None, "of the account's file service, if it is not at file.core.windows.net"] = None
+    key_vault_name: Annotated[str | None, "as in NNI; not read: azureKey is needed"] = None
+    key_vault_key: Annotated[str | None, "as in NNI; not read: azureKey is needed"] = None
+    bucket: Annotated[str | None, "of s3: the bucket"] = None
+    prefix: Annotated[str, "of s3: prefix of the names of nnilite's objects"] = ""
+    endpoint: Annotated[str | None, "of s3: its URL, if it is not that of AWS"] = None
+    region: Annotated[str | None, "of s3: the region"] = None
+    access_key: Annotated[
+        str | None, "of s3, with secretKey; if not set, what boto3 finds: environment, profile, role"
+    ] = None
+    secret_key: Annotated[Secret | None, 'of s3; better "${env:S3_SECRET}"'] = None
 
     def __post_init__(self) -> None:
         needed = {
@@ -93,14 +86,10 @@ class StorageConfig:
 class ContainerConfig:
     """The image and resources of a container."""
 
-    docker_image: str = field(
-        default=DEFAULT_IMAGE, metadata=about("an image with Python 3.8 or later; nothing else is needed in it")
-    )
-    cpu_number: float | None = field(default=None, metadata=about("CPU cores, requested and allowed at most"))
-    memory_size: MemoryMb | None = field(default=None, metadata=about("requested and allowed at most"))
-    pod_template: Any = field(
-        default=None, metadata=about("metadata and spec of a pod, merged into the pods of trials")
-    )
+    docker_image: Annotated[str, "an image with Python 3.8 or later; nothing else is needed in it"] = DEFAULT_IMAGE
+    cpu_number: Annotated[float | None, "CPU cores, requested and allowed at most"] = None
+    memory_size: Annotated[MemoryMb | None, "requested and allowed at most"] = None
+    pod_template: Annotated[Any, "metadata and spec of a pod, merged into the pods of trials"] = None
 
     def __post_init__(self) -> None:
         if self.cpu_number is not None and self.cpu_number <= 0:
@@ -112,10 +101,10 @@ class ContainerConfig:
 class RoleConfig(ContainerConfig):
     """One role of a trial that runs in several pods."""
 
-    replicas: NonNegativeInt = field(default=1, metadata=about("how many pods"))
-    command: str = field(default="", metadata=about("run in these pods; trialCommand if not set"))
-    gpu_number: NonNegativeInt | None = field(default=None, metadata=about("GPUs of each pod"))
-    code_directory: str | None = field(default=None, metadata=about("accepted, as in NNI: trialCodeDirectory counts"))
+    replicas: Annotated[NonNegativeInt, "how many pods"] = 1
+    command: Annotated[str, "run in these pods; trialCommand if not set"] = ""
+    gpu_number: Annotated[NonNegativeInt | None, "GPUs of each pod"] = None
+    code_directory: Annotated[str | None, "accepted, as in NNI: trialCodeDirectory counts"] = None
 
 
 _OUR_KEYS = ("nnilite/", "app.kubernetes.io/managed-by")
@@ -125,44 +114,35 @@ _OUR_KEYS = ("nnilite/", "app.kubernetes.io/managed-by")
 class ClusterConfig:
     """Where trials run and how long they may wait."""
 
-    namespace: str = field(default="default", metadata=about("for all objects of nnilite"))
-    kubeconfig: AnyPath | None = field(
-        default=None, metadata=about("instead of KUBECONFIG, ~/.kube/config, or a pod's service account")
+    namespace: Annotated[str, "for all objects of nnilite"] = "default"
+    kubeconfig: Annotated[AnyPath | None, "instead of KUBECONFIG, ~/.kube/config, or a pod's service account"] = None
+    kube_context: Annotated[str | None, "of the kubeconfig, instead of its current one"] = None
+    storage: Annotated[
+        StorageConfig | None, "mounted into pods, for what trials write; pods can get the code there, too"
+    ] = None
+    code_from: Annotated[
+        Literal["manager", "storage"] | None,
+        "where pods get the code; if not set: storage with callback: log and with s3; else the Secret of the "
+        "trial, up to 64 kB, and then the manager",
+    ] = None
+    service_account_name: Annotated[str | None, "the service account of the pods"] = None
+    image_pull_secrets: Annotated[list[dict[str, str]], "Secrets for pulling images: [{name: my-registry}]"] = field(
+        default_factory=list
     )
-    kube_context: str | None = field(default=None, metadata=about("of the kubeconfig, instead of its current one"))
-    storage: StorageConfig | None = field(
-        default=None, metadata=about("mounted into pods, for what trials write; pods can get the code there, too")
+    shm_size: Annotated[MemoryMb | None, "of /dev/shm, 64 MB if not set"] = None
+    gpu_resource: Annotated[str, "the cluster's name for GPUs as a resource"] = "nvidia.com/gpu"
+    schedule_limit: Annotated[Duration, "how long a trial may wait for a node before it fails"] = 86400
+    image_pull_limit: Annotated[Duration, "how long an image may fail to be pulled before the trial is given up"] = 600
+    object_labels: Annotated[
+        dict[str, str], "labels of the object of a trial, such as that of a queue: {kueue.x-k8s.io/queue-name: team}"
+    ] = field(default_factory=dict)
+    object_annotations: Annotated[
+        dict[str, str], "annotations of the object of a trial; podTemplate has those of its pods"
+    ] = field(default_factory=dict)
+    nni_manager_ip: Annotated[str | None, "where pods reach the manager: a name or an address; detected if not set"] = (
+        None
     )
-    code_from: Literal["manager", "storage"] | None = field(
-        default=None,
-        metadata=about(
-            "where pods get the code; if not set: storage with callback: log and with s3; else the Secret of the "
-            "trial, up to 64 kB, and then the manager"
-        ),
-    )
-    service_account_name: str | None = field(default=None, metadata=about("the service account of the pods"))
-    image_pull_secrets: list[dict[str, str]] = field(
-        default_factory=list, metadata=about("Secrets for pulling images: [{name: my-registry}]")
-    )
-    shm_size: MemoryMb | None = field(default=None, metadata=about("of /dev/shm, 64 MB if not set"))
-    gpu_resource: str = field(default="nvidia.com/gpu", metadata=about("the cluster's name for GPUs as a resource"))
-    schedule_limit: Duration = field(
-        default=86400, metadata=about("how long a trial may wait for a node before it fails")
-    )
-    image_pull_limit: Duration = field(
-        default=600, metadata=about("how long an image may fail to be pulled before the trial is given up")
-    )
-    object_labels: dict[str, str] = field(
-        default_factory=dict,
-        metadata=about("labels of the object of a trial, such as that of a queue: {kueue.x-k8s.io/queue-name: team}"),
-    )
-    object_annotations: dict[str, str] = field(
-        default_factory=dict, metadata=about("annotations of the object of a trial; podTemplate has those of its pods")
-    )
-    nni_manager_ip: str | None = field(
-        default=None, metadata=about("where pods reach the manager: a name or an address; detected if not set")
-    )
-    reuse_mode: bool = field(default=False, metadata=about("accepted, as in NNI; has no effect here"))
+    reuse_mode: Annotated[bool, "accepted, as in NNI; has no effect here"] = False
 
     def __post_init__(self) -> None:
         if not _DNS_LABEL.fullmatch(self.namespace):
@@ -185,9 +165,7 @@ class ClusterConfig:
 class TtlConfig(ClusterConfig):
     """The field of platforms whose ended jobs the cluster deletes by itself."""
 
-    keep_finished: Duration = field(
-        default=7 * 86400, metadata=about("how long the cluster keeps ended jobs before it deletes them")
-    )
+    keep_finished: Annotated[Duration, "how long the cluster keeps ended jobs before it deletes them"] = 7 * 86400
 
 
 @dataclass(frozen=True, kw_only=True)

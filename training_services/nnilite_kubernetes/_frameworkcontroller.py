@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
@@ -18,7 +18,7 @@ from nnilite.services.section_fields import gpus_are_unused
 from nnilite.units import FilePath, NonNegativeInt, PositiveInt
 from nnilite.yaml_files import load_yaml
 from nnilite_kubernetes._api import Cluster, Resource
-from nnilite_kubernetes._config import ClusterConfig, ContainerConfig, about
+from nnilite_kubernetes._config import ClusterConfig, ContainerConfig
 from nnilite_kubernetes._kind import ObjectOutcome, OperatorKind
 from nnilite_kubernetes._manifest import Role
 from nnilite_kubernetes._node_pods import check_replicas, on_nodes
@@ -33,20 +33,20 @@ _FIRST_PORT = 4000
 class CompletionPolicy:
     """When the tasks of a role end the framework. -1: never."""
 
-    min_failed_task_count: int = field(default=1, metadata=about("this many failed tasks fail the trial; -1: never"))
-    min_succeed_task_count: int = field(default=-1, metadata=about("this many succeeded tasks end it; -1: all tasks"))
+    min_failed_task_count: Annotated[int, "this many failed tasks fail the trial; -1: never"] = 1
+    min_succeed_task_count: Annotated[int, "this many succeeded tasks end it; -1: all tasks"] = -1
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRoleConfig(ContainerConfig):
     """One task role."""
 
-    name: str = field(metadata=about("lower-case letters and digits; FrameworkController allows no dash"))
-    task_number: PositiveInt = field(default=1, metadata=about("how many pods"))
-    command: str = field(default="", metadata=about("run in these pods; trialCommand if not set"))
-    gpu_number: NonNegativeInt | None = field(default=None, metadata=about("GPUs of each pod"))
-    framework_attempt_completion_policy: CompletionPolicy | None = field(
-        default=None, metadata=about("when tasks of this role end the trial")
+    name: Annotated[str, "lower-case letters and digits; FrameworkController allows no dash"]
+    task_number: Annotated[PositiveInt, "how many pods"] = 1
+    command: Annotated[str, "run in these pods; trialCommand if not set"] = ""
+    gpu_number: Annotated[NonNegativeInt | None, "GPUs of each pod"] = None
+    framework_attempt_completion_policy: Annotated[CompletionPolicy | None, "when tasks of this role end the trial"] = (
+        None
     )
 
     def __post_init__(self) -> None:
@@ -59,16 +59,16 @@ class TaskRoleConfig(ContainerConfig):
 class FrameworkControllerConfig(ClusterConfig):
     """The section of `platform: frameworkcontroller`."""
 
-    trial_command: str = field(default="", metadata=about("of task roles that have no command of their own"))
-    task_roles: list[TaskRoleConfig] = field(default_factory=list, metadata=about("the first one reports"))
-    config_path: FilePath | None = field(
-        default=None, metadata=about("instead of taskRoles: a Framework in YAML, from which trials are made")
+    trial_command: Annotated[str, "of task roles that have no command of their own"] = ""
+    task_roles: Annotated[list[TaskRoleConfig], "the first one reports"] = field(default_factory=list)
+    config_path: Annotated[FilePath | None, "instead of taskRoles: a Framework in YAML, from which trials are made"] = (
+        None
     )
-    reporting_role: str | None = field(default=None, metadata=about("the role whose first task reports for the trial"))
-    barrier: bool | None = field(
-        default=None, metadata=about("let tasks wait for each other and know their addresses; if there are several")
+    reporting_role: Annotated[str | None, "the role whose first task reports for the trial"] = None
+    barrier: Annotated[bool | None, "let tasks wait for each other and know their addresses; if there are several"] = (
+        None
     )
-    barrier_image: str = field(default="frameworkcontroller/frameworkbarrier", metadata=about("for that"))
+    barrier_image: Annotated[str, "for that"] = "frameworkcontroller/frameworkbarrier"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from nnilite.errors import ConfigError, Conflict, Place
 from nnilite.records import Json
@@ -15,7 +15,7 @@ from nnilite.service import IgnoredOption, Job, JobState
 from nnilite.services.section_fields import gpus_are_unused
 from nnilite.units import NonNegativeInt, PositiveInt
 from nnilite_kubernetes._api import PODS, Cluster, Resource
-from nnilite_kubernetes._config import RoleConfig, TtlConfig, about, camel
+from nnilite_kubernetes._config import RoleConfig, TtlConfig, camel
 from nnilite_kubernetes._kind import ObjectOutcome, OperatorKind, condition, judge_by_conditions
 from nnilite_kubernetes._manifest import Role, make_object_name, merged
 from nnilite_kubernetes._node_pods import check_replicas, on_nodes
@@ -73,45 +73,39 @@ _OLD_VERSIONS = ("v1alpha1", "v1alpha2", "v1alpha3", "v1beta1", "v1beta2")
 class KubeflowConfig(TtlConfig):
     """The section of `platform: kubeflow`. Raises: ConfigError where roles and operator do not fit."""
 
-    operator: Literal["tf-operator", "pytorch-operator", "mpi-operator", "trainer"] = field(
-        metadata=about("what runs the jobs; trainer: TrainJobs of Kubeflow Trainer (version 2)")
-    )
-    api_version: str | None = field(
-        default=None,
-        metadata=about(
-            "of the jobs: v1, v2beta1 for MPIJobs, v1alpha1 for TrainJobs; the one that is served if not set"
-        ),
-    )
-    runtime: str | None = field(
-        default=None,
-        metadata=about("of TrainJobs: the runtime from which those of trials are made; if not set, a plain one"),
-    )
-    runtime_kind: Literal["ClusterTrainingRuntime", "TrainingRuntime"] = field(
-        default="ClusterTrainingRuntime", metadata=about("of runtime: in the whole cluster, or in the namespace")
-    )
-    train_job: Any = field(
-        default=None, metadata=about("merged into the spec of TrainJobs: {trainer: {numProcPerNode: 4}}, ...")
-    )
-    trial_command: str = field(default="", metadata=about("of roles that have no command of their own"))
-    worker: RoleConfig | None = field(default=None, metadata=about(_GIVEN))
-    ps: RoleConfig | None = field(default=None, metadata=about(_GIVEN))
-    master: RoleConfig | None = field(default=None, metadata=about(_GIVEN))
-    chief: RoleConfig | None = field(default=None, metadata=about(_GIVEN))
-    evaluator: RoleConfig | None = field(default=None, metadata=about(_GIVEN))
-    launcher: RoleConfig | None = field(default=None, metadata=about(f"{_GIVEN}; with the worker's image if not set"))
-    reporting_role: str | None = field(
-        default=None,
-        metadata=about("the role whose first pod reports for the trial: chief, master, launcher or worker"),
-    )
-    min_replicas: PositiveInt | None = field(default=None, metadata=about("elastic: the fewest workers"))
-    max_replicas: PositiveInt | None = field(default=None, metadata=about("elastic: the most workers"))
-    slots_per_worker: PositiveInt = field(default=1, metadata=about("of MPIJobs: processes on each worker"))
-    backoff_limit: NonNegativeInt = field(default=0, metadata=about("how often pods may be started again in a trial"))
-    clean_pod_policy: Literal["None", "Running", "All"] = field(
-        default="Running", metadata=about("which pods are deleted when a trial ends; logs go with their pods")
-    )
-    run_policy: Any = field(default=None, metadata=about("merged into the job's runPolicy: schedulingPolicy, ..."))
-    elastic_policy: Any = field(default=None, metadata=about("merged into a PyTorchJob's elasticPolicy"))
+    operator: Annotated[
+        Literal["tf-operator", "pytorch-operator", "mpi-operator", "trainer"],
+        "what runs the jobs; trainer: TrainJobs of Kubeflow Trainer (version 2)",
+    ]
+    api_version: Annotated[
+        str | None, "of the jobs: v1, v2beta1 for MPIJobs, v1alpha1 for TrainJobs; the one that is served if not set"
+    ] = None
+    runtime: Annotated[
+        str | None, "of TrainJobs: the runtime from which those of trials are made; if not set, a plain one"
+    ] = None
+    runtime_kind: Annotated[
+        Literal["ClusterTrainingRuntime", "TrainingRuntime"], "of runtime: in the whole cluster, or in the namespace"
+    ] = "ClusterTrainingRuntime"
+    train_job: Annotated[Any, "merged into the spec of TrainJobs: {trainer: {numProcPerNode: 4}}, ..."] = None
+    trial_command: Annotated[str, "of roles that have no command of their own"] = ""
+    worker: Annotated[RoleConfig | None, _GIVEN] = None
+    ps: Annotated[RoleConfig | None, _GIVEN] = None
+    master: Annotated[RoleConfig | None, _GIVEN] = None
+    chief: Annotated[RoleConfig | None, _GIVEN] = None
+    evaluator: Annotated[RoleConfig | None, _GIVEN] = None
+    launcher: Annotated[RoleConfig | None, f"{_GIVEN}; with the worker's image if not set"] = None
+    reporting_role: Annotated[
+        str | None, "the role whose first pod reports for the trial: chief, master, launcher or worker"
+    ] = None
+    min_replicas: Annotated[PositiveInt | None, "elastic: the fewest workers"] = None
+    max_replicas: Annotated[PositiveInt | None, "elastic: the most workers"] = None
+    slots_per_worker: Annotated[PositiveInt, "of MPIJobs: processes on each worker"] = 1
+    backoff_limit: Annotated[NonNegativeInt, "how often pods may be started again in a trial"] = 0
+    clean_pod_policy: Annotated[
+        Literal["None", "Running", "All"], "which pods are deleted when a trial ends; logs go with their pods"
+    ] = "Running"
+    run_policy: Annotated[Any, "merged into the job's runPolicy: schedulingPolicy, ..."] = None
+    elastic_policy: Annotated[Any, "merged into a PyTorchJob's elasticPolicy"] = None
     warnings: tuple[str, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:

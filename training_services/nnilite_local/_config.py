@@ -5,53 +5,40 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from nnilite.errors import ConfigError, Place
 from nnilite.service import IgnoredOption, ServiceContext
 from nnilite.services.preloading import PreloadedModules, check_modules
-from nnilite.services.section_fields import TrialGpuNumber
+from nnilite.services.section_fields import GPU_OPTION, TrialGpuNumber, needs_assigned_gpus
 from nnilite.services.trial_command import find_missing_program
 from nnilite.units import GpuIndices, Niceness, PositiveInt
-
-
-def _about(description: str) -> dict[str, str]:
-    return {"description": description}
 
 
 @dataclass(frozen=True)
 class LocalConfig:
     """The local service's settings. Raises: ConfigError where two of them do not fit together."""
 
-    use_active_gpu: bool | None = field(
-        default=None,
-        metadata=_about("whether trials may get GPUs that other programs use; required if trials get GPUs"),
-    )
-    max_trial_number_per_gpu: PositiveInt = field(
-        default=1, metadata=_about("how many trials of this experiment may share a GPU")
-    )
-    gpu_indices: GpuIndices | None = field(
-        default=None, metadata=_about("the GPUs that trials may get, as nvidia-smi numbers them; all if not set")
-    )
-    isolate_code: bool = field(
-        default=False,
-        metadata=_about("run each trial in a copy of the code as it was at the start, not in the folder itself"),
-    )
-    max_slots: PositiveInt | None = field(
-        default=None,
-        metadata=_about("how many trials run at once on this machine, in all experiments that set this; default: any"),
-    )
-    priority: int = field(
-        default=0, metadata=_about("with maxSlots: experiments with a higher value are served first; may be negative")
-    )
-    niceness: Niceness = field(
-        default=0,
-        metadata=_about(
-            "how far trials give way to all other programs, as the command `nice` counts; 0: they share equally"
-        ),
-    )
+    use_active_gpu: Annotated[
+        bool | None, "whether trials may get GPUs that other programs use; required if trials get GPUs"
+    ] = None
+    max_trial_number_per_gpu: Annotated[PositiveInt, "how many trials of this experiment may share a GPU"] = 1
+    gpu_indices: Annotated[
+        GpuIndices | None, "the GPUs that trials may get, as nvidia-smi numbers them; all if not set"
+    ] = None
+    isolate_code: Annotated[
+        bool, "run each trial in a copy of the code as it was at the start, not in the folder itself"
+    ] = False
+    max_slots: Annotated[
+        PositiveInt | None,
+        "how many trials run at once on this machine, in all experiments that set this; default: any",
+    ] = None
+    priority: Annotated[int, "with maxSlots: experiments with a higher value are served first; may be negative"] = 0
+    niceness: Annotated[
+        Niceness, "how far trials give way to all other programs, as the command `nice` counts; 0: they share equally"
+    ] = 0
     preload: PreloadedModules = field(default_factory=list)
-    reuse_mode: bool = field(default=False, metadata=_about("accepted, as in NNI; has no effect here"))
+    reuse_mode: Annotated[bool, "accepted, as in NNI; has no effect here"] = False
     trial_gpu_number: TrialGpuNumber = None
 
     @property
@@ -75,13 +62,13 @@ class LocalConfig:
         if self.trial_gpu_number:
             if self.use_active_gpu is None:
                 raise ConfigError(
-                    "must be true or false if trialGpuNumber is above 0: "
+                    f"must be true or false if {GPU_OPTION} is above 0: "
                     "may trials get GPUs on which programs of others run?",
                     Place(field="useActiveGpu"),
                 )
             if self.gpu_indices is not None and len(set(self.gpu_indices)) < self.trial_gpu_number:
                 raise ConfigError(
-                    f"names fewer GPUs than the {self.trial_gpu_number} that trialGpuNumber asks for, so no "
+                    f"names fewer GPUs than the {self.trial_gpu_number} that {GPU_OPTION} asks for, so no "
                     "trial could ever run; name more, or ask for fewer",
                     Place(field="gpuIndices"),
                 )
@@ -107,10 +94,6 @@ def find_missing(context: ServiceContext) -> str:
     return f"trialCommand: {said}" if said else ""
 
 
-def _has_no_gpus(config: LocalConfig, settings: object) -> bool:
-    return not config.trial_gpu_number
-
-
 IGNORED = (
     IgnoredOption("callback", "trials report on this machine itself, which needs no log"),
     IgnoredOption("nniManagerIp", "trials run on the manager's machine and need no address"),
@@ -121,23 +104,8 @@ IGNORED = (
         lambda config, settings: not config.isolate_code,
     ),
     IgnoredOption("reuseMode", "starting a trial here costs next to nothing"),
-    IgnoredOption(
-        "useActiveGpu",
-        "trials see all GPUs, or none; set trialGpuNumber to have GPUs assigned",
-        "unless `trialGpuNumber` is above 0, for the value `true`",
-        lambda config, settings: config.use_active_gpu and not config.trial_gpu_number,
-    ),
-    IgnoredOption(
-        "gpuIndices",
-        "trials see all GPUs, or none; set trialGpuNumber to have GPUs assigned",
-        "unless `trialGpuNumber` is above 0",
-        _has_no_gpus,
-    ),
-    IgnoredOption(
-        "maxTrialNumberPerGpu",
-        "trials see all GPUs, or none; set trialGpuNumber to have GPUs assigned",
-        "unless `trialGpuNumber` is above 0",
-        _has_no_gpus,
-    ),
+    needs_assigned_gpus("useActiveGpu", ", for the value `true`", lambda config, settings: config.use_active_gpu),
+    needs_assigned_gpus("gpuIndices"),
+    needs_assigned_gpus("maxTrialNumberPerGpu"),
 )
 """What has no effect where trials run on the manager's machine."""

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import HttpConfig
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
-from nnilite.services.section_fields import TrialGpuNumber, field_place
+from nnilite.services.section_fields import GPU_OPTION, TrialGpuNumber, field_place
 from nnilite.units import DirPath, FilePath, MemoryMb, NonNegativeInt, PositiveInt, Secret
 from nnilite_openpai._template import check_template, read_template
 
@@ -42,7 +42,7 @@ class PaiRoleConfig:
     docker_image: Annotated[str | None, "image of its tasks; default: dockerImage of the section"] = None
     cpu_number: Annotated[PositiveInt | None, "CPU cores of each task; default: trialCpuNumber of the section"] = None
     memory_size: Annotated[MemoryMb | None, "memory of each task; default: trialMemorySize of the section"] = None
-    gpu_number: Annotated[NonNegativeInt | None, "GPUs of each task; default: trialGpuNumber"] = None
+    gpu_number: Annotated[NonNegativeInt | None, f"GPUs of each task; default: {GPU_OPTION}"] = None
     gpu_type: Annotated[str | None, "SKU of its tasks; default: gpuType of the section"] = None
     shm_size: Annotated[MemoryMb | None, "size of /dev/shm; default: PAI's 512 MB"] = None
     ports: Annotated[dict[str, int], "number of host ports of a task by label, such as {grpc: 1}"] = field(
@@ -195,7 +195,7 @@ def _last(given: list[bool]) -> Place:
 
 _OF_ROLES = (
     "trialCommand",
-    "trialGpuNumber",
+    GPU_OPTION,
     "dockerImage",
     "registryLogin",
     "trialCpuNumber",

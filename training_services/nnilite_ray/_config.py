@@ -6,13 +6,13 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import HttpConfig
 from nnilite.service import CHECKPOINTS_STAY, callback_is_unused
-from nnilite.services.section_fields import gpus_are_unused
+from nnilite.services.section_fields import GPU_OPTION, gpus_are_unused
 from nnilite.units import FilePath, MemoryMb, NonNegativeInt, Secret
 
 # What `runtimeEnv` may not say: these are what makes a Ray job an attempt of a trial of ours.
@@ -25,58 +25,47 @@ _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FIRST_RESOURCES = {"CPU": "entrypointNumCpus", "GPU": "entrypointNumGpus", "memory": "entrypointMemory"}
 
 
-def about(description: str) -> dict[str, str]:
-    """Return the metadata of a field."""
-    return {"description": description}
-
-
 @dataclass(frozen=True, kw_only=True)
 class RayConfig(HttpConfig):
     """The cluster, the login, and what each trial gets."""
 
-    address: str = field(metadata=about("the address of Ray's dashboard, such as http://ray-head.example.org:8265"))
-    token: Secret | None = field(
-        default=None, metadata=about('the token of a cluster with token authentication; better "${env:RAY_AUTH_TOKEN}"')
+    address: Annotated[str, "the address of Ray's dashboard, such as http://ray-head.example.org:8265"]
+    token: Annotated[
+        Secret | None, 'the token of a cluster with token authentication; better "${env:RAY_AUTH_TOKEN}"'
+    ] = None
+    token_file: Annotated[
+        FilePath | None, "a file with the token, such as ~/.ray/auth_token; read again when it has expired"
+    ] = None
+    headers: Annotated[dict[str, Secret], "HTTP headers of each call, for a proxy in front of the cluster"] = field(
+        default_factory=dict
     )
-    token_file: FilePath | None = field(
-        default=None, metadata=about("a file with the token, such as ~/.ray/auth_token; read again when it has expired")
+    entrypoint_num_cpus: Annotated[float, "CPU cores that Ray reserves for each trial; 0: none are reserved"] = 1
+    entrypoint_num_gpus: Annotated[
+        float | None, f"GPUs that Ray reserves for each trial, also parts of one; default: {GPU_OPTION}"
+    ] = None
+    entrypoint_memory: Annotated[MemoryMb | None, "memory that Ray reserves for each trial; it does not limit it"] = (
+        None
     )
-    headers: dict[str, Secret] = field(
-        default_factory=dict, metadata=about("HTTP headers of each call, for a proxy in front of the cluster")
-    )
-    entrypoint_num_cpus: float = field(
-        default=1, metadata=about("CPU cores that Ray reserves for each trial; 0: none are reserved")
-    )
-    entrypoint_num_gpus: float | None = field(
-        default=None,
-        metadata=about("GPUs that Ray reserves for each trial, also parts of one; default: trialGpuNumber"),
-    )
-    entrypoint_memory: MemoryMb | None = field(
-        default=None, metadata=about("memory that Ray reserves for each trial; it does not limit it")
-    )
-    entrypoint_resources: dict[str, float] = field(
-        default_factory=dict, metadata=about("other resources of the cluster's nodes, such as {special_hardware: 1}")
-    )
-    runtime_env: Any = field(
-        default=None,
-        metadata=about("Ray's runtime environment for each trial, as Ray spells it: {pip: [...], env_vars: {...}}"),
-    )
-    code_from: Literal["package", "manager"] = field(
-        default="package",
-        metadata=about("where trials get the code: from Ray, as a package that is uploaded once, or from the manager"),
-    )
-    work_directory: str | None = field(
-        default=None,
-        metadata=about("a folder of each node for the files of its trials; default: the folder for temporary files"),
-    )
-    checkpoint_directory: str | None = field(
-        default=None,
-        metadata=about("a folder that all nodes share, for checkpoints; without it, they are deleted with the trial"),
-    )
-    nni_manager_ip: str | None = field(
-        default=None, metadata=about("the name or address at which trials reach the manager; default: detected")
-    )
-    trial_gpu_number: NonNegativeInt | None = field(default=None, metadata=about("overrides the one at the top level"))
+    entrypoint_resources: Annotated[
+        dict[str, float], "other resources of the cluster's nodes, such as {special_hardware: 1}"
+    ] = field(default_factory=dict)
+    runtime_env: Annotated[
+        Any, "Ray's runtime environment for each trial, as Ray spells it: {pip: [...], env_vars: {...}}"
+    ] = None
+    code_from: Annotated[
+        Literal["package", "manager"],
+        "where trials get the code: from Ray, as a package that is uploaded once, or from the manager",
+    ] = "package"
+    work_directory: Annotated[
+        str | None, "a folder of each node for the files of its trials; default: the folder for temporary files"
+    ] = None
+    checkpoint_directory: Annotated[
+        str | None, "a folder that all nodes share, for checkpoints; without it, they are deleted with the trial"
+    ] = None
+    nni_manager_ip: Annotated[
+        str | None, "the name or address at which trials reach the manager; default: detected"
+    ] = None
+    trial_gpu_number: Annotated[NonNegativeInt | None, "overrides the one at the top level"] = None
 
     def __post_init__(self) -> None:
         _check_address(self.address)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from nnilite.errors import ConfigError, Place
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption
@@ -19,78 +19,52 @@ _SHORTEST_PERIOD_S = 3
 _LARGEST_VALUE_BYTES = 500 * 1024**2
 
 
-def _about(description: str) -> dict[str, str]:
-    return {"description": description}
-
-
 @dataclass(frozen=True)
 class BucketConfig:
     """An S3-compatible store. Its keys come from the environment of the manager and of each worker."""
 
-    bucket: str = field(metadata=_about("the bucket; keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"))
-    prefix: str = field(default="", metadata=_about("the prefix of the names of all objects"))
-    endpoint: str | None = field(default=None, metadata=_about("the URL of the store, if it is not AWS"))
-    region: str | None = field(default=None, metadata=_about("the region"))
+    bucket: Annotated[str, "the bucket; keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"]
+    prefix: Annotated[str, "the prefix of the names of all objects"] = ""
+    endpoint: Annotated[str | None, "the URL of the store, if it is not AWS"] = None
+    region: Annotated[str | None, "the region"] = None
 
 
 @dataclass(frozen=True)
 class RedisConfig:
     """The Redis service's settings. Raises: ConfigError where two of them do not fit together."""
 
-    redis: str = field(metadata=_about(f"the server, without the password: {EXAMPLE}; rediss:// is TLS"))
-    user: str | None = field(
-        default=None, metadata=_about("the ACL user of the manager; default: the server's default user")
+    redis: Annotated[str, f"the server, without the password: {EXAMPLE}; rediss:// is TLS"]
+    user: Annotated[str | None, "the ACL user of the manager; default: the server's default user"] = None
+    password: Annotated[Secret | None, 'the password; better "${env:NNILITE_REDIS_PASSWORD}" than in clear text'] = None
+    ca_file: Annotated[FilePath | None, "the authority that signed the server's certificate, if it is your own"] = None
+    prefix: Annotated[str, "the prefix of all keys, which names the pool of workers"] = PREFIX
+    worker_labels: Annotated[list[str], "trials run only on workers that have all of these labels"] = field(
+        default_factory=list
     )
-    password: Secret | None = field(
-        default=None, metadata=_about('the password; better "${env:NNILITE_REDIS_PASSWORD}" than in clear text')
+    worker_healthy_period: Annotated[
+        Duration, "a worker that is silent for this time is unhealthy: its trials are retried elsewhere"
+    ] = 300
+    worker_processors: Annotated[
+        PositiveInt | None,
+        "how many trials of this experiment a worker may run at once; else its --processors alone counts",
+    ] = None
+    max_slots: Annotated[
+        PositiveInt | None, "how many trials run at once in this pool, in all experiments that set this; default: any"
+    ] = None
+    priority: Annotated[int, "experiments of a higher one are served first, also a negative one"] = 0
+    storage: Annotated[BucketConfig | None, "the store for code, outputs and checkpoints; default: Redis"] = None
+    redis_size_limit: Annotated[Bytes, "the largest file that may go through Redis, at most 500mb"] = 20 * 1024**2
+    checkpoint_every: Annotated[Duration, "how often changed checkpoints are stored for other workers"] = 60
+    keep: Annotated[Literal["nothing", "outputs"], "what to keep on the workers when the experiment has stopped"] = (
+        "outputs"
     )
-    ca_file: FilePath | None = field(
-        default=None, metadata=_about("the authority that signed the server's certificate, if it is your own")
-    )
-    prefix: str = field(default=PREFIX, metadata=_about("the prefix of all keys, which names the pool of workers"))
-    worker_labels: list[str] = field(
-        default_factory=list, metadata=_about("trials run only on workers that have all of these labels")
-    )
-    worker_healthy_period: Duration = field(
-        default=300,
-        metadata=_about("a worker that is silent for this time is unhealthy: its trials are retried elsewhere"),
-    )
-    worker_processors: PositiveInt | None = field(
-        default=None,
-        metadata=_about(
-            "how many trials of this experiment a worker may run at once; else its --processors alone counts"
-        ),
-    )
-    max_slots: PositiveInt | None = field(
-        default=None,
-        metadata=_about("how many trials run at once in this pool, in all experiments that set this; default: any"),
-    )
-    priority: int = field(
-        default=0, metadata=_about("experiments of a higher one are served first, also a negative one")
-    )
-    storage: BucketConfig | None = field(
-        default=None, metadata=_about("the store for code, outputs and checkpoints; default: Redis")
-    )
-    redis_size_limit: Bytes = field(
-        default=20 * 1024**2, metadata=_about("the largest file that may go through Redis, at most 500mb")
-    )
-    checkpoint_every: Duration = field(
-        default=60, metadata=_about("how often changed checkpoints are stored for other workers")
-    )
-    keep: Literal["nothing", "outputs"] = field(
-        default="outputs", metadata=_about("what to keep on the workers when the experiment has stopped")
-    )
-    orphan_after: Duration = field(
-        default=7 * 86400, metadata=_about("a trial ends after this time without contact to its manager")
-    )
-    worker_mode: Literal["singlenode", "multinode"] = field(
-        default="multinode", metadata=_about("singlenode: only workers on the manager's own machine get trials")
-    )
-    worker_remote_processors: PositiveInt | None = field(
-        default=None, metadata=_about("the name in Driverless AI of workerProcessors")
-    )
-    worker_healthy_response_period: Duration | None = field(
-        default=None, metadata=_about("the name in Driverless AI of workerHealthyPeriod")
+    orphan_after: Annotated[Duration, "a trial ends after this time without contact to its manager"] = 7 * 86400
+    worker_mode: Annotated[
+        Literal["singlenode", "multinode"], "singlenode: only workers on the manager's own machine get trials"
+    ] = "multinode"
+    worker_remote_processors: Annotated[PositiveInt | None, "the name in Driverless AI of workerProcessors"] = None
+    worker_healthy_response_period: Annotated[Duration | None, "the name in Driverless AI of workerHealthyPeriod"] = (
+        None
     )
 
     def __post_init__(self) -> None:

@@ -4,40 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption
 from nnilite.services.preloading import PreloadedModules, check_modules
-from nnilite.services.section_fields import TrialGpuNumber
+from nnilite.services.section_fields import GPU_PLACE, TrialGpuNumber, needs_assigned_gpus
 from nnilite.ssh.settings import SshMachine, SshSettings, check_word
 from nnilite.units import Duration, GpuIndices, PositiveInt
-
-
-def _about(description: str) -> dict[str, str]:
-    return {"description": description}
 
 
 @dataclass(frozen=True)
 class MachineConfig(SshMachine):
     """One machine. Fields that are not set come from ~/.ssh/config, as with `ssh`."""
 
-    use_active_gpu: bool = field(default=False, metadata=_about("whether trials may get GPUs that others use"))
-    max_trial_number_per_gpu: PositiveInt = field(default=1, metadata=_about("how many trials may share a GPU"))
-    gpu_indices: GpuIndices | None = field(
-        default=None, metadata=_about("the GPUs that trials may get; all if not set")
-    )
-    slots: PositiveInt | None = field(
-        default=None, metadata=_about("how many trials may run here at once; only trialConcurrency counts if not set")
-    )
-    labels: list[str] = field(
-        default_factory=list, metadata=_about("labels with which trials can request this machine")
-    )
-    python_path: str | None = field(
-        default=None,
-        metadata=_about("on the machine: the folder of Python (3.8 or later), put first in the trials' PATH"),
-    )
+    use_active_gpu: Annotated[bool, "whether trials may get GPUs that others use"] = False
+    max_trial_number_per_gpu: Annotated[PositiveInt, "how many trials may share a GPU"] = 1
+    gpu_indices: Annotated[GpuIndices | None, "the GPUs that trials may get; all if not set"] = None
+    slots: Annotated[
+        PositiveInt | None, "how many trials may run here at once; only trialConcurrency counts if not set"
+    ] = None
+    labels: Annotated[list[str], "labels with which trials can request this machine"] = field(default_factory=list)
+    python_path: Annotated[
+        str | None, "on the machine: the folder of Python (3.8 or later), put first in the trials' PATH"
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,35 +39,30 @@ class MachineConfig(SshMachine):
 class RemoteConfig(SshSettings):
     """The SSH service's settings. Raises: ConfigError where two of them do not fit together."""
 
-    machine_list: list[MachineConfig] = field(metadata=_about("the machines to run trials on"))
-    nni_manager_ip: str | None = field(
-        default=None,
-        metadata=_about("workers report to this address; if not set, they report through the SSH connection"),
+    machine_list: Annotated[list[MachineConfig], "the machines to run trials on"]
+    nni_manager_ip: Annotated[
+        str | None, "workers report to this address; if not set, they report through the SSH connection"
+    ] = None
+    machine_labels: Annotated[list[str], "trials run only on machines that have all of these labels"] = field(
+        default_factory=list
     )
-    machine_labels: list[str] = field(
-        default_factory=list, metadata=_about("trials run only on machines that have all of these labels")
+    remote_directory: Annotated[str, "on each machine, for all files of nnilite; relative to the home folder"] = (
+        "nnilite"
     )
-    remote_directory: str = field(
-        default="nnilite", metadata=_about("on each machine, for all files of nnilite; relative to the home folder")
+    keep: Annotated[Literal["nothing", "outputs"], "what stays on the machines when the experiment has stopped"] = (
+        "outputs"
     )
-    keep: Literal["nothing", "outputs"] = field(
-        default="outputs", metadata=_about("what stays on the machines when the experiment has stopped")
-    )
-    keep_packages: Duration | Literal["no"] = field(
-        default=7 * 86400, metadata=_about("how long unused code packages stay there for later experiments, or no")
-    )
-    orphan_after: Duration = field(
-        default=7 * 86400, metadata=_about("a trial ends after this time without contact to its manager")
-    )
-    max_slots: PositiveInt | None = field(
-        default=None,
-        metadata=_about("how many trials run at once on each machine, in all experiments that set this; default: any"),
-    )
-    priority: int = field(
-        default=0, metadata=_about("with maxSlots: experiments with a higher value are served first; may be negative")
-    )
+    keep_packages: Annotated[
+        Duration | Literal["no"], "how long unused code packages stay there for later experiments, or no"
+    ] = 7 * 86400
+    orphan_after: Annotated[Duration, "a trial ends after this time without contact to its manager"] = 7 * 86400
+    max_slots: Annotated[
+        PositiveInt | None,
+        "how many trials run at once on each machine, in all experiments that set this; default: any",
+    ] = None
+    priority: Annotated[int, "with maxSlots: experiments with a higher value are served first; may be negative"] = 0
     preload: PreloadedModules = field(default_factory=list)
-    reuse_mode: bool = field(default=False, metadata=_about("accepted, as in NNI; has no effect here"))
+    reuse_mode: Annotated[bool, "accepted, as in NNI; has no effect here"] = False
     trial_gpu_number: TrialGpuNumber = None
 
     def __post_init__(self) -> None:
@@ -95,7 +81,7 @@ class RemoteConfig(SshSettings):
             raise ConfigError(
                 f"is {wanted}, but no machine's gpuIndices names so many, so no trial could ever run; name more, or "
                 "ask for fewer",
-                Place(field="trialGpuNumber"),
+                GPU_PLACE,
             )
         missing = [label for label in self.machine_labels if not any(label in m.labels for m in self.machine_list)]
         if missing:
@@ -115,21 +101,13 @@ def _stays_on_machines(config: RemoteConfig, settings: Mapping[str, Json]) -> bo
     return CHECKPOINTS_STAY[0].holds(config, settings) and checkpoint.get("keep") != "none"
 
 
-def _has_no_gpus(config: RemoteConfig, settings: Mapping[str, Json]) -> bool:
-    return not config.trial_gpu_number
-
-
-_NO_GPUS = (
-    "trials see all GPUs, or none; set trialGpuNumber to have GPUs assigned",
-    "unless `trialGpuNumber` is above 0",
-)
 IGNORED = (
     IgnoredOption("callback", "trials report through the SSH connection, or to nniManagerIp"),
     replace(CHECKPOINTS_STAY[0], case="without `sharedStorage`, unless it is `none`", holds=_stays_on_machines),
     CHECKPOINTS_STAY[1],
     IgnoredOption("reuseMode", "each trial has a folder of its own on its machine"),
-    IgnoredOption("machineList.useActiveGpu", *_NO_GPUS, _has_no_gpus),
-    IgnoredOption("machineList.gpuIndices", *_NO_GPUS, _has_no_gpus),
-    IgnoredOption("machineList.maxTrialNumberPerGpu", *_NO_GPUS, _has_no_gpus),
+    needs_assigned_gpus("machineList.useActiveGpu"),
+    needs_assigned_gpus("machineList.gpuIndices"),
+    needs_assigned_gpus("machineList.maxTrialNumberPerGpu"),
 )
 """What has no effect on machines that are reached by SSH."""
