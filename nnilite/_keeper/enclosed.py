@@ -17,6 +17,8 @@ import itertools
 import os
 import stat
 
+from .plain_file import NOT_REGULAR, NotOrdinary, only_ordinary
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import IO, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
@@ -39,10 +41,6 @@ FILE, FOLDER, LINK, SPECIAL = "file", "folder", "link", "special"
 
 class UnsafeName(ValueError):
     """A name that no file below a folder may have. The text is a clause that quotes it."""
-
-
-class NoOrdinaryFile(OSError):
-    """Something other than a file, such as a link or a pipe, is in the place of a file."""
 
 
 class FoundEntry:
@@ -198,24 +196,24 @@ class EnclosedFolder:
         folder, name = self._place(path)
         for _ in range(3):
             try:
-                return _open_ordinary(os.open(name, _UPDATE_FLAGS, 0o600, dir_fd=folder), path, "r+b")
-            except (NoOrdinaryFile, IsADirectoryError):
+                return only_ordinary(os.open(name, _UPDATE_FLAGS, 0o600, dir_fd=folder), path, "r+b")
+            except (NotOrdinary, IsADirectoryError):
                 self._clear(folder, name)
             except OSError as error:
                 if error.errno not in _NO_FOLDER:
                     raise
                 self._clear(folder, name)
-        raise NoOrdinaryFile(errno.EINVAL, "something else is put in its place again and again", path)
+        raise NotOrdinary(errno.EINVAL, "something else is put in its place again and again", path)
 
     def open(self, path: str) -> IO[bytes]:
-        """Open an ordinary file to read. Raises: UnsafeName, FileNotFoundError, NoOrdinaryFile, OSError."""
+        """Open an ordinary file to read. Raises: UnsafeName, FileNotFoundError, NotOrdinary, OSError."""
         parts = parts_of(path)
         folder = self._walk_to(parts[:-1], make=False)
         try:
-            return _open_ordinary(os.open(parts[-1] if parts else ".", _READ_FLAGS, dir_fd=folder), path, "rb")
+            return only_ordinary(os.open(parts[-1] if parts else ".", _READ_FLAGS, dir_fd=folder), path)
         except OSError as error:
             if error.errno in _NO_FOLDER:
-                raise NoOrdinaryFile(errno.EINVAL, "it is not a regular file", path) from error
+                raise NotOrdinary(errno.EINVAL, NOT_REGULAR, path) from error
             raise
         finally:
             if folder != self._root:
@@ -459,13 +457,6 @@ def _made(folder: int, name: str, mode: int) -> int:
         except FileExistsError:
             continue
     raise NotADirectoryError(errno.ENOTDIR, "something else is put in its place again and again", name)
-
-
-def _open_ordinary(file: int, path: str, mode: str) -> IO[bytes]:
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        os.close(file)
-        raise NoOrdinaryFile(errno.EINVAL, "it is not a regular file", path)
-    return os.fdopen(file, mode)
 
 
 def _unlink(folder: int, name: str) -> None:

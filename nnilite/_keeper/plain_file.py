@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from typing import IO, Optional
 
 
+NOT_REGULAR = "it is not a regular file"
+
+
 class NotOrdinary(OSError):
-    """Something else is in the place of a file."""
+    """Something other than a file, such as a link or a pipe, is in the place of a file."""
 
 
 def open_ordinary(path: str) -> IO[bytes]:
@@ -25,12 +28,17 @@ def open_ordinary(path: str) -> IO[bytes]:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise NotOrdinary(errno.EINVAL, "it is not a regular file", path) from error
+            raise NotOrdinary(errno.EINVAL, NOT_REGULAR, path) from error
         raise
+    return only_ordinary(file, path)
+
+
+def only_ordinary(file: int, path: str, mode: str = "rb") -> IO[bytes]:
+    """Return what was opened with O_NONBLOCK as a file, or close it. Raises: NotOrdinary."""
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise NotOrdinary(errno.EINVAL, "it is not a regular file", path)
-    return os.fdopen(file, "rb")
+        raise NotOrdinary(errno.EINVAL, NOT_REGULAR, path)
+    return os.fdopen(file, mode)
 
 
 def read(path: str, most: int) -> bytes:

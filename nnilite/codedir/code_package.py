@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import hashlib
 import json
@@ -17,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO
 
-from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
+from nnilite._keeper.plain_file import NotOrdinary, only_ordinary, open_ordinary
 from nnilite.codedir._nniignore import FILE_NAME, IgnoreRules, split_lines
 from nnilite.codedir._oversize import Size, advice, escape_path, megabytes
 from nnilite.disk_room import DiskRoom, NoRoom
@@ -308,16 +307,12 @@ class _Walk:
         self.notes.append(f"{escape_path(path)} {what}")
 
 
-def open_code_file(place: Path) -> BinaryIO:
+def open_code_file(place: Path) -> IO[bytes]:
     """Open a file, also where a link leads to it. Raises: NotOrdinary, OSError.
 
     In its place there may be a pipe by now, which another program would have to open, too.
     """
-    file = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        os.close(file)
-        raise NotOrdinary(errno.EINVAL, "it is not a regular file", str(place))
-    return os.fdopen(file, "rb")
+    return only_ordinary(os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), str(place))
 
 
 def _copy_file(source: Path, target: Path, most: int) -> None:
@@ -357,7 +352,7 @@ def _packed(listing: FileList, cache: Path, counter: _Counter) -> str:
 class _SourceFile:
     """A listed file being read. Reading less than was listed raises _ChangedError."""
 
-    def __init__(self, stream: BinaryIO, file: CodeFile, digest: hashlib._Hash, counter: _Counter) -> None:
+    def __init__(self, stream: IO[bytes], file: CodeFile, digest: hashlib._Hash, counter: _Counter) -> None:
         self._stream = stream
         self._counter = counter
         self._file = file

@@ -17,7 +17,7 @@ from nnilite._keeper.attempt_files import (
     read_json,
     write_private,
 )
-from nnilite._keeper.enclosed import FOLDER, EnclosedFolder, NoOrdinaryFile, UnsafeName, remove_tree
+from nnilite._keeper.enclosed import FOLDER, EnclosedFolder, UnsafeName, remove_tree
 from nnilite._keeper.ending import is_stopped, kill_groups, running_groups
 from nnilite._keeper.folder_looks import FolderLook, FolderLooks, LookResult, SlowFolder
 from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
@@ -34,7 +34,6 @@ __all__ = [
     "FolderLooks",
     "HostMeter",
     "LookResult",
-    "NoOrdinaryFile",
     "NotOrdinary",
     "SlowFolder",
     "UnsafeName",

@@ -13,7 +13,7 @@ import tarfile
 import time
 from typing import Any, BinaryIO, Callable, cast
 
-from nnilite.services.worker_side import FOLDER, EnclosedFolder, NoOrdinaryFile, UnsafeName, fetch_command
+from nnilite.services.worker_side import FOLDER, EnclosedFolder, NotOrdinary, UnsafeName, fetch_command
 from nnilite_remote._worker.processes import WorkerRefusal, make_folder
 
 _CHUNK_BYTES = 1 << 20
@@ -158,7 +158,7 @@ def send_file(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -
                     break
                 left -= len(chunk)
                 sys.stdout.buffer.write(chunk)
-    except (FileNotFoundError, NoOrdinaryFile, UnsafeName) as error:
+    except (FileNotFoundError, NotOrdinary, UnsafeName) as error:
         raise WorkerRefusal("there is no file %s (any more)" % name) from error
     sys.stdout.buffer.flush()
 
