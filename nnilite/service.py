@@ -122,6 +122,10 @@ class JobSpec:
         return {"version": SPEC_VERSION, **{one.name: getattr(self, one.name) for one in fields(self)}}
 
 
+LABELS = "_machineLabels"
+"""The parameter with which a trial asks for labels: a list of them, or one."""
+
+
 @dataclass(frozen=True)
 class Job:
     """One attempt of a trial that is to be run.
@@ -143,6 +147,21 @@ class Job:
     def report(self) -> str:
         """How its keeper reports: "rest" to the manager, "stdout" by the platform's log, or in its folder."""
         return str(self.spec.get("report") or "rest")
+
+    @property
+    def parameters(self) -> Mapping[str, Json]:
+        """The trial's parameters by name; {} where they have no names."""
+        record = self.spec.get("parameters")
+        found = record.get("parameters") if isinstance(record, Mapping) else None
+        return found if isinstance(found, Mapping) else {}
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels that the trial asks of its machine by `LABELS`, for services whose machines have labels."""
+        wanted = self.parameters.get(LABELS)
+        if isinstance(wanted, str):
+            return [wanted]
+        return [str(label) for label in wanted] if isinstance(wanted, list) else []
 
     def spec_for(self, directory: str | Path, **more: Json) -> dict[str, Json]:
         """Return the keeper's whole specification. `directory` is the trial's folder on the worker.

@@ -3,6 +3,7 @@
 A service of a platform that takes jobs, lists them and keeps their logs is a `BatchService`:
 
 batch_service     the base of such services: listing, connection, logs, cancel, remove
+storage_service   the same where jobs may write to a storage that both sides mount
 job_watch         what becomes of one job, and how long each wait lasts
 first_seen        since when something holds, for conclusions that need patience
 job_log           the log of a job, fed in as the platform gives it

@@ -82,11 +82,9 @@ def storage(given: DeterminedStorage) -> dict[str, Json]:
 
 def _show_hyperparameters(job: Job) -> dict[str, Json]:
     """Return the trial's parameters, only for Determined's page: the keeper gives them to the trial."""
-    record = job.spec.get("parameters") or {}
-    parameters = record.get("parameters") if isinstance(record, Mapping) else None
-    if not isinstance(parameters, Mapping) or len(json.dumps(parameters)) > _SHOWN_PARAMETERS:
+    if len(json.dumps(job.parameters)) > _SHOWN_PARAMETERS:
         return {}
-    return {str(name): {"type": "const", "val": value} for name, value in parameters.items()}
+    return {str(name): {"type": "const", "val": value} for name, value in job.parameters.items()}
 
 
 def slots(job: Job, config: DeterminedConfig) -> int | None:

@@ -15,7 +15,6 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote
 
@@ -29,15 +28,13 @@ from nnilite.platform_http import (
     RequestTooLarge,
     Throttled,
     Untrusted,
-    in_thread,
 )
 from nnilite.records import Json
-from nnilite.service import Handle, Job, ServiceContext, TrialFile
-from nnilite.services.batch_service import BatchService
+from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.callback_address import given_callback_address
 from nnilite.services.delivery import Deliveries, MountedStorage, hidden, sample_job, variable_names
 from nnilite.services.node_places import LAUNCHERS
-from nnilite.services.worker_side import FolderLooks
+from nnilite.services.storage_service import StorageService
 from nnilite_dlc._api import DlcApi, DlcJob, body_of
 from nnilite_dlc._checks import check_resources, list_experiment_jobs, make_refusal
 from nnilite_dlc._config import IGNORED, DlcConfig
@@ -51,10 +48,8 @@ from nnilite_dlc._watch import DlcWatch
 
 log = logging.getLogger(__name__)
 
-_FOLDER_S = 60.0  # The threads are for a list or a file of the storage, which may hang.
 
-
-class DlcService(BatchService[DlcApi, DlcJob]):
+class DlcService(StorageService[DlcApi, DlcJob]):
     """Jobs of PAI-DLC, the container service of Alibaba Cloud's Platform for AI."""
 
     Config = DlcConfig
@@ -71,7 +66,6 @@ class DlcService(BatchService[DlcApi, DlcJob]):
         super().__init__(name, config, context)
         self._intents = Intents(context.directory / "dlc")
         self._deliveries = Deliveries(partial(delivered, config, context), self._open_way_back)
-        self._folders = FolderLooks(limit_s=_FOLDER_S)
 
     # ------------------------------------------------------------ lifecycle
 
@@ -202,21 +196,8 @@ class DlcService(BatchService[DlcApi, DlcJob]):
 
     # ------------------------------------------------------------ files
 
-    def _storage(self) -> MountedStorage:
+    def storage(self) -> MountedStorage:
         return find_storage(self.config, self.context.experiment)
-
-    async def fetch(self, handle: Handle, target: Path) -> None:
-        """Fetch the files that the trial has left in the storage, if there is one."""
-        await in_thread(partial(self._storage().fetch, str(handle["job"]), target))
-
-    async def files(self, handle: Handle) -> Sequence[TrialFile]:
-        job = str(handle["job"])
-        return await in_thread(partial(self._folders.look, job, "files", partial(self._storage().files, job)))
-
-    async def fetch_file(self, handle: Handle, path: str, target: Path, most_bytes: int) -> None:
-        job = str(handle["job"])
-        work = partial(self._storage().fetch_file, job, path, target, most_bytes)
-        await in_thread(partial(self._folders.look, job, "", work))
 
 
 def collect_by_id(jobs: Sequence[DlcJob]) -> Mapping[str, DlcJob]:

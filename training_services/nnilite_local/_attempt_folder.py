@@ -6,6 +6,7 @@ The trial may write to its folder, so the content of these files is checked like
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from nnilite.records import Json
 from nnilite.service import Handle
@@ -18,24 +19,25 @@ class AttemptFolder(KeeperFolder):
     def handle(self) -> Handle | None:
         """Return the handle of the job that was started here, if any."""
         found = self.read_note()
-        return found if found is not None and self._is_handle(found) else None
-
-    def _is_handle(self, found: Mapping[str, Json]) -> bool:
-        pid, gpus = found.get("pid"), found.get("gpus")
-        return (
-            isinstance(found.get("job"), str)
-            and isinstance(found.get("server", ""), str)
-            and isinstance(found.get("start"), str)
-            and found.get("directory") == str(self.path)
-            and _is_count(pid)
-            and (gpus is None or (isinstance(gpus, list) and all(map(_is_count, gpus))))
-        )
+        return found if found is not None and _is_handle(found, self.path) else None
 
     def gpus(self) -> list[int]:
         """Return the GPUs that the specification gives to the trial."""
         env = self.spec().get("env")
         visible = env.get("CUDA_VISIBLE_DEVICES") if isinstance(env, dict) else None
         return [int(index) for index in str(visible or "").split(",") if index.isdecimal()]
+
+
+def _is_handle(found: Mapping[str, Json], folder: Path) -> bool:
+    pid, gpus = found.get("pid"), found.get("gpus")
+    return (
+        isinstance(found.get("job"), str)
+        and isinstance(found.get("server", ""), str)
+        and isinstance(found.get("start"), str)
+        and found.get("directory") == str(folder)
+        and _is_count(pid)
+        and (gpus is None or (isinstance(gpus, list) and all(map(_is_count, gpus))))
+    )
 
 
 def _is_count(value: Json) -> bool:

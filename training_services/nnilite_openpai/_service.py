@@ -7,20 +7,18 @@ of all jobs of the experiment. Only single jobs are asked why they wait, where t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import ClassVar
 
-from nnilite.platform_http import as_config_error, in_thread
+from nnilite.platform_http import as_config_error
 from nnilite.records import Json
-from nnilite.service import Handle, Job, ServiceContext, TrialFile
-from nnilite.services.batch_service import BatchService
+from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.callback_address import callback_address, check_callback_address, reachable_callback_address
 from nnilite.services.delivery import Deliveries, MountedStorage, sample_job, variable_names
 from nnilite.services.job_watch import Patience
 from nnilite.services.node_places import LAUNCHERS
-from nnilite.services.worker_side import FolderLooks
+from nnilite.services.storage_service import StorageService
 from nnilite_openpai._api import Pai, PaiJob
 from nnilite_openpai._checks import check_platform, check_resources
 from nnilite_openpai._config import IGNORED, OpenPaiConfig
@@ -30,10 +28,8 @@ from nnilite_openpai._role_nodes import place_nodes, spread
 from nnilite_openpai._roles import make_roles, reporting_role
 from nnilite_openpai._watch import PaiWatch
 
-_FOLDER_S = 60.0  # The threads are for a list or a file of the storage, which may hang.
 
-
-class OpenPaiService(BatchService[Pai, PaiJob]):
+class OpenPaiService(StorageService[Pai, PaiJob]):
     """The training service `openpai`: a job for each trial, on a cluster of OpenPAI 1.0 or later.
 
     A handle has in addition "role": the role that stands for it.
@@ -54,7 +50,6 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
         config = spread(config, context)
         super().__init__(name, config, context)
         self._deliveries = Deliveries(partial(delivered, config, context), self._way_back)
-        self._folders = FolderLooks(limit_s=_FOLDER_S)
 
     # ------------------------------------------------------------ lifecycle
 
@@ -120,18 +115,5 @@ class OpenPaiService(BatchService[Pai, PaiJob]):
 
     # ------------------------------------------------------------ files
 
-    def _storage(self) -> MountedStorage:
+    def storage(self) -> MountedStorage:
         return find_storage(self.config, self.context.experiment)
-
-    async def fetch(self, handle: Handle, target: Path) -> None:
-        """Fetch the files that the trial has left in the storage, if there is one."""
-        await in_thread(partial(self._storage().fetch, str(handle["job"]), target))
-
-    async def files(self, handle: Handle) -> Sequence[TrialFile]:
-        job = str(handle["job"])
-        return await in_thread(partial(self._folders.look, job, "files", partial(self._storage().files, job)))
-
-    async def fetch_file(self, handle: Handle, path: str, target: Path, most_bytes: int) -> None:
-        job = str(handle["job"])
-        work = partial(self._storage().fetch_file, job, path, target, most_bytes)
-        await in_thread(partial(self._folders.look, job, "", work))

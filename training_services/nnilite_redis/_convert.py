@@ -18,9 +18,6 @@ from nnilite.units import format_duration
 from nnilite_redis._api import JobRecord, PoolShares, QueuePlace, WorkerRecord, claim_of
 from nnilite_redis._config import PREFIX, RedisConfig
 
-LABELS = "_machineLabels"
-"""The parameter with which a trial asks for labels, as on other platforms: a list of them, or one."""
-
 TASK_VERSION = 1
 """The version of a job's record: both sides must use the same one."""
 
@@ -67,7 +64,7 @@ def read_wants(text: str) -> Wants | None:
 def find_wants(job: Job, config: RedisConfig) -> Wants:
     """Return what a job requires by its experiment's settings and its own parameters."""
     here = [make_host_label(socket.gethostname())] if config.worker_mode == "singlenode" else []
-    asked = frozenset((*config.worker_labels, *here, *read_labels(job)))
+    asked = frozenset((*config.worker_labels, *here, *job.labels))
     most = config.worker_processors
     return Wants(asked, job.gpus or 0, most, job.experiment)
 
@@ -75,16 +72,6 @@ def find_wants(job: Job, config: RedisConfig) -> Wants:
 def make_host_label(host: str) -> str:
     """Return the label that every worker has of itself."""
     return f"host={host}"
-
-
-def read_labels(job: Job) -> list[str]:
-    """Return the labels that a trial asks for by its parameters."""
-    record = job.spec.get("parameters") or {}
-    parameters = record.get("parameters") if isinstance(record, dict) else None
-    wanted = parameters.get(LABELS) if isinstance(parameters, dict) else None
-    if isinstance(wanted, str):
-        return [wanted]
-    return [str(label) for label in wanted] if isinstance(wanted, list) else []
 
 
 def describe_files(config: RedisConfig) -> dict[str, Json]:

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from nnilite.errors import ConfigError, NniliteError, Place, ServiceError
 from nnilite.records import Host, Json, KeeperEvent
-from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService, TrialFile
+from nnilite.service import LABELS, Handle, Job, JobStatus, ServiceContext, TrainingService, TrialFile
 from nnilite.services.keeper_folder import check_stream
 from nnilite.services.slots import SlotTerms
 from nnilite_redis._config import IGNORED, RedisConfig, check_label
-from nnilite_redis._convert import CANCELED_IN_QUEUE, find_wants, read_labels, task_of
+from nnilite_redis._convert import CANCELED_IN_QUEUE, find_wants, task_of
 from nnilite_redis._keys import name_worker_party
 from nnilite_redis._mail import Letter
 from nnilite_redis._session import Session
@@ -79,8 +79,8 @@ class RedisService(TrainingService):
     async def submit(self, job: Job) -> Handle:
         if not (_NAME.fullmatch(job.trial) and _NAME.fullmatch(job.experiment)):
             raise ConfigError(f"{job.trial!r} cannot be the name of a folder")
-        for label in read_labels(job):
-            check_label(label, Place(field="_machineLabels"))
+        for label in job.labels:
+            check_label(label, Place(field=LABELS))
         session = self._opened
         await session.queue(job)
         session.watch.submitted(job)

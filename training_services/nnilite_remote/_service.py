@@ -68,8 +68,6 @@ _POLL_S = 12.0
 _CALL_S = 20.0
 _SETTLE_S = 30.0  # how long a job waits to hear from its machine whether it was started there
 _HIDDEN = "********"
-LABELS = "_machineLabels"
-"""The parameter with which a trial asks for labels, as on other platforms: a list of them, or one."""
 
 
 class SlotsTaken(NoCapacity):
@@ -434,17 +432,7 @@ def _unanswered(job: Job, placed: Sequence[tuple[Machine, Booking]]) -> Handle:
 
 def _labels(job: Job, config: RemoteConfig) -> frozenset[str]:
     """Return the labels that the machines of a job must have."""
-    return frozenset((*config.machine_labels, *read_labels(job)))
-
-
-def read_labels(job: Job) -> list[str]:
-    """Return the labels that a trial requests by its parameters."""
-    record = job.spec.get("parameters") or {}
-    parameters = record.get("parameters") if isinstance(record, dict) else None
-    wanted = parameters.get(LABELS) if isinstance(parameters, dict) else None
-    if isinstance(wanted, str):
-        return [wanted]
-    return [str(label) for label in wanted] if isinstance(wanted, list) else []
+    return frozenset((*config.machine_labels, *job.labels))
 
 
 @contextlib.contextmanager
