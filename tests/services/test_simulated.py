@@ -22,6 +22,7 @@ from nnilite_simulated import (
     SimulatedService,
     Trace,
     _generate,
+    _last_attempts,
     made_plan,
     read_trace,
     shipped,
@@ -214,6 +215,27 @@ async def test_a_candidate_with_a_larger_budget_does_only_the_further_steps(tmp_
     reported = [event.value for event in await simulated.reports(promoted) if isinstance(event, Reported)]
     assert reported == [3, 4, 5, 6, 6]
     assert (await simulated.poll([promoted]))[0].state is JobState.SUCCEEDED
+
+
+async def test_a_submission_reads_the_plans_of_no_others_but_those_whose_checkpoint_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "curves.jsonl"
+    file.write_text("[1, 2]\n")
+    simulated = service(tmp_path, objective=None, curves=file, slots=9)
+    await simulated.open()
+    for trial in "abcd":
+        await simulated.submit(job(trial))
+    again = service(tmp_path, slots=5)
+    await again.open()
+    read: list[str] = []
+    real = _last_attempts.read_object
+    monkeypatch.setattr(_last_attempts, "read_object", lambda path: [read.append(path.stem), real(path)][1])
+    monkeypatch.setattr(again, "_curves", [[1.0, 2.0]])
+    await again.submit(job("e"))
+    assert read == ["e"]
+    with pytest.raises(NoCapacity, match="all 5 slots are taken"):
+        await again.submit(job("f"))
 
 
 @pytest.mark.process

@@ -18,11 +18,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nnilite.errors import ConfigError, NoCapacity, ServiceError
+from nnilite.errors import ConfigError, NoCapacity
 from nnilite.records import Host, Json, KeeperEvent, MetricKind, Reported, Started
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 from nnilite_simulated._attempt_plan import AttemptPlan, Crew, made_plan
 from nnilite_simulated._config import IGNORED, SimulatedConfig
+from nnilite_simulated._last_attempts import LastAttempts, read_object, write_object
 from nnilite_simulated._trace import Trace, read_trace, shipped
 
 _OBJECTIVE_TIMEOUT_S = 30.0
@@ -39,17 +40,19 @@ class SimulatedService(TrainingService):
 
     def __init__(self, name: str, config: SimulatedConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
-        self._folder = context.directory / "simulated" / name
+        self._begun = context.directory / "simulated" / name / "begun.json"
+        self._attempts = LastAttempts(self._begun.parent)
         self._trace = Trace(1.0, (0.0,), (0.0,))
         self._curves: list[list[float]] = []
         self._epoch = 0.0
 
     async def open(self) -> None:
         await self.check()
-        begun = _document(self._folder / "begun.json")
+        begun = read_object(self._begun)
         self._epoch = float(begun["epoch"]) if begun else time.time()
         if not begun:
-            _write(self._folder / "begun.json", {"epoch": self._epoch})
+            write_object(self._begun, {"epoch": self._epoch})
+        self._attempts.load()
 
     async def check(self) -> None:
         own = self.config.trace_file
@@ -58,13 +61,11 @@ class SimulatedService(TrainingService):
             self._curves = _read_curves(self.config.curves)
 
     async def submit(self, job: Job) -> Handle:
-        place = self._folder / f"{job.trial}.json"
-        last = _document(place)
+        last = self._attempts.read(job.trial)
         if last and last["job"] == job.name:
             return last
         now_s = self._read_now_s()
-        running = sum(self._runs(other, now_s) for other in self._folder.glob("*.json"))
-        if self.config.slots is not None and running >= self.config.slots:
+        if self.config.slots is not None and self._attempts.count_running(now_s) >= self.config.slots:
             raise NoCapacity(f"all {self.config.slots} slots are taken")
         # A further attempt has the same parameters.
         curve = last["curve"] if last else await self._get_curve(job)
@@ -72,9 +73,9 @@ class SimulatedService(TrainingService):
         first = min(max(saved, self._find_saved(job)), len(curve) - 1)
         times = (float(self.config.start_time), float(self.config.step_time), first)
         plan = made_plan(job.name, self._trace, now_s, curve, times, self._make_crew())
-        folder = _read_parameters(job).get(_SAVE)
+        folder = job.parameters.get(_SAVE)
         handle = {"job": job.name, "trial": job.trial, "plan": plan.json(), "curve": curve, "saves": folder}
-        _write(place, handle)
+        self._attempts.write(handle)
         left_s = (plan.end_s - now_s) / self.config.speed_up
         asyncio.get_running_loop().call_later(min(left_s, 86400.0) + 0.01, self.context.wake)
         return handle
@@ -85,11 +86,10 @@ class SimulatedService(TrainingService):
 
     async def cancel(self, handle: Handle) -> None:
         """End the attempt now: its plan is cut off, and its checkpoint stays."""
-        place, now_s = self._folder / f"{handle['trial']}.json", self._read_now_s()
-        known = _document(place)
+        known, now_s = self._attempts.read(handle["trial"]), self._read_now_s()
         if known and known["job"] == handle["job"] and not _plan(known).has_ended(now_s):
             cut = replace(_plan(known), end_s=now_s, is_lost=True)
-            _write(place, {**known, "plan": cut.json(), "canceled": True})
+            self._attempts.write({**known, "plan": cut.json(), "canceled": True})
             self.context.wake()
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
@@ -110,7 +110,7 @@ class SimulatedService(TrainingService):
 
     def hosts(self) -> list[Host]:
         now_s = self._read_now_s()
-        running = sum(self._runs(place, now_s) for place in self._folder.glob("*.json"))
+        running = self._attempts.count_running(now_s)
         price = self._trace.cost(now_s, now_s + 3600.0)
         return [Host(self.name, "up", "", running, {"price": price, "simulatedHours": now_s / 3600.0})]
 
@@ -129,26 +129,20 @@ class SimulatedService(TrainingService):
 
     def _get_current(self, handle: Handle) -> tuple[AttemptPlan, bool]:
         """Return the plan of a job, cut off if it was canceled."""
-        known = _document(self._folder / f"{handle['trial']}.json")
+        known = self._attempts.read(handle["trial"])
         if known and known["job"] == handle["job"]:
             return _plan(known), bool(known.get("canceled"))
         return _plan(handle), False
-
-    def _runs(self, place: Path, now_s: float) -> bool:
-        known = _document(place)
-        return bool(known) and "plan" in known and not _plan(known).has_ended(now_s)
 
     def _find_saved(self, job: Job) -> int:
         """Return how many steps another trial has done that left its checkpoint where this one begins.
 
         This takes a budget, and a function that heeds it: such a curve has all steps from the beginning.
         """
-        parameters = _read_parameters(job)
-        folder = parameters.get(_LOAD) if _BUDGET in parameters else None
+        folder = job.parameters.get(_LOAD) if _BUDGET in job.parameters else None
         if folder is None or self._curves:
             return 0
-        known = (_document(place) for place in self._folder.glob("*.json"))
-        earlier = [one for one in known if one.get("saves") == folder and one["trial"] != job.trial]
+        earlier = [one for one in self._attempts.saved_in(str(folder)) if one["trial"] != job.trial]
         return max((_plan(one).done(self._read_now_s()) for one in earlier), default=0)
 
     def _make_crew(self) -> Crew:
@@ -174,33 +168,8 @@ def _plain(value: Any) -> Json:
     return str(value) if isinstance(value, Path) else value
 
 
-def _read_parameters(job: Job) -> dict[str, Json]:
-    """Return the parameters by name, {} where they have none."""
-    parameters = job.spec["parameters"]["parameters"]
-    return parameters if isinstance(parameters, dict) else {}
-
-
 def _plan(handle: Mapping[str, Json]) -> AttemptPlan:
     return AttemptPlan(**handle["plan"])
-
-
-def _document(path: Path) -> dict[str, Any]:
-    """Return the JSON object of a file, {} if there is none."""
-    with contextlib.suppress(FileNotFoundError):
-        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        return found
-    return {}
-
-
-def _write(path: Path, content: Json) -> None:
-    """Write the whole file or nothing. Raises: ServiceError."""
-    draft = path.with_suffix(".new")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(json.dumps(content), "utf-8")
-        draft.replace(path)
-    except OSError as error:
-        raise ServiceError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _read_curves(path: Path) -> list[list[float]]:
