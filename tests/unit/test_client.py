@@ -118,11 +118,16 @@ def test_what_is_no_manager_at_all_is_said_so(client: Client, manager: StandIn) 
         client.profile()
 
 
-def test_nobody_there_is_unreachable() -> None:
+@pytest.mark.parametrize(
+    ("process", "reason"), [(None, "Connection refused"), (1, "starting or ending. Try again in a moment")]
+)
+def test_nobody_there_is_unreachable_and_a_manager_at_work_has_not_begun_to_listen(
+    process: int | None, reason: str
+) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        with pytest.raises(Unreachable, match="Connection refused"):
-            Client(f"http://127.0.0.1:{taken.getsockname()[1]}").profile()
+        with pytest.raises(Unreachable, match=reason):
+            Client(f"http://127.0.0.1:{taken.getsockname()[1]}", process=process).profile()
 
 
 def test_a_manager_that_hangs_is_unreachable_after_the_time_limit() -> None:
