@@ -25,7 +25,6 @@ from nnilite.records import (
     EVENT_TYPES,
     Attempt,
     ExperimentLimits,
-    ExperimentState,
     Host,
     Json,
     Metric,
@@ -43,10 +42,8 @@ FLAG: Schema = {"type": "boolean"}
 OBJECT: Schema = {"type": "object"}
 TIME: Schema = {"type": "number", "description": "seconds since the epoch"}
 MAYBE_TIME: Schema = {"type": ["number", "null"], "description": "seconds since the epoch"}
-MAYBE_COUNT: Schema = {"type": ["integer", "null"], "minimum": 0}
 TRIAL_STATES = [state.value for state in TrialState]
 ENDED_STATES = [state.value for state in TrialState if state.ended]
-EXPERIMENT_STATES = [state.value for state in ExperimentState]
 METRIC_KINDS = [kind.value for kind in MetricKind]
 SORTS = ["sequence", "value", "started", "ended", "duration"]
 

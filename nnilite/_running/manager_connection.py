@@ -201,7 +201,8 @@ class ManagerConnection:
             return Unreachable(f"The manager at {self.url} did not answer within {self._timeout_s:g} s.")
         if isinstance(error, ConnectionRefusedError) and self._process is not None:
             # Who knows the process has found the experiment's lock held: the address may be that of the manager before.
-            return Unreachable(f"The manager is not at {self.url} now: it is starting or ending. Try again in a moment.")
+            why = "it is starting or ending. Try again in a moment."
+            return Unreachable(f"The manager is not at {self.url} now: {why}")
         cause = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return Unreachable(f"The manager at {self.url} does not answer: {cause}.")
 

@@ -25,6 +25,7 @@ __all__ = [
     "GPU_PLACE",
     "EnvironmentVariables",
     "ManagerIp",
+    "ReuseMode",
     "TrialGpuNumber",
     "check_variables",
     "field_place",
@@ -37,6 +38,7 @@ __all__ = [
 
 TrialGpuNumber = Annotated[NonNegativeInt | None, "overrides the one at the top level"]
 ManagerIp = Annotated[str | None, "the address at which trials reach the manager, unless `callback` is log"]
+ReuseMode = Annotated[bool, "accepted, as in NNI; has no effect here"]
 EnvironmentVariables = Annotated[dict[str, str], "of trials"]
 
 GPU_OPTION = "trialGpuNumber"

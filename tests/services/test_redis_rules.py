@@ -140,13 +140,13 @@ def test_a_worker_that_says_nonsense_of_itself_has_nothing():
 
 @pytest.mark.parametrize("report", [{}, {"state": "ODD"}, {"state": None}])
 def test_a_report_that_is_none_makes_a_job_wait(report):
-    record = JobRecord(False, "w", "1", report, False, "", "", False)
+    record = JobRecord("w", "1", report, False, "", "", False)
     assert status_of(record).state is JobState.WAITING
 
 
 def test_a_report_is_checked_field_by_field():
     report = {"state": "FAILED", "exit_code": True, "started": "soon", "ended": float("nan"), "host": None}
-    status = status_of(JobRecord(False, "w", "1", report, False, "", "", False))
+    status = status_of(JobRecord("w", "1", report, False, "", "", False))
     assert (status.exit_code, status.started, status.ended, status.host) == (None, None, None, "w")
 
 
@@ -154,7 +154,7 @@ def test_texts_of_workers_are_short_and_can_be_sent():
     text = "\ud800\0" + "x" * 10_000
     facts = read_worker_facts(WorkerRecord("w", "1", {"host": text, "trouble": text, "labels": [text] * 100_000}))
     report = {"state": "RUNNING", "reason": text, "host": text}
-    status = status_of(JobRecord(False, "w", "1", report, False, "", "", False))
+    status = status_of(JobRecord("w", "1", report, False, "", "", False))
     texts = [facts.host, facts.trouble, *facts.labels, status.reason, status.host]
     assert [len(one) for one in texts] == [254, 499, 254, 3999, 254]
     assert {one[:2] for one in texts} == {"?x"}

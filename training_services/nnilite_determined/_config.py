@@ -12,6 +12,7 @@ from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
 from nnilite.services.section_fields import (
     GPU_OPTION,
     ManagerIp,
+    ReuseMode,
     TrialGpuNumber,
     check_variables,
     gpus_are_unused,
@@ -120,7 +121,7 @@ class DeterminedConfig(HttpConfig):
     ] = "archive"
     nni_manager_ip: ManagerIp = None
     trial_gpu_number: TrialGpuNumber = None
-    reuse_mode: Annotated[bool, "accepted, as in NNI; has no effect here"] = False
+    reuse_mode: ReuseMode = False
 
     def __post_init__(self) -> None:
         if self.token is None and self.password is None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from nnilite.errors import ConfigError, Place
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
+from nnilite.services.section_fields import ReuseMode
 from nnilite.units import AnyPath, Duration, MemoryMb, NonNegativeInt, Secret
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -142,7 +143,7 @@ class ClusterConfig:
     nni_manager_ip: Annotated[str | None, "where pods reach the manager: a name or an address; detected if not set"] = (
         None
     )
-    reuse_mode: Annotated[bool, "accepted, as in NNI; has no effect here"] = False
+    reuse_mode: ReuseMode = False
 
     def __post_init__(self) -> None:
         if not _DNS_LABEL.fullmatch(self.namespace):

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from nnilite.errors import ConfigError, Place
 from nnilite.service import IgnoredOption, ServiceContext
 from nnilite.services.preloading import PreloadedModules, check_modules
-from nnilite.services.section_fields import GPU_OPTION, TrialGpuNumber, needs_assigned_gpus
+from nnilite.services.section_fields import GPU_OPTION, ReuseMode, TrialGpuNumber, needs_assigned_gpus
 from nnilite.services.trial_command import find_missing_program
 from nnilite.units import GpuIndices, Niceness, PositiveInt
 
@@ -38,7 +38,7 @@ class LocalConfig:
         Niceness, "how far trials give way to all other programs, as the command `nice` counts; 0: they share equally"
     ] = 0
     preload: PreloadedModules = field(default_factory=list)
-    reuse_mode: Annotated[bool, "accepted, as in NNI; has no effect here"] = False
+    reuse_mode: ReuseMode = False
     trial_gpu_number: TrialGpuNumber = None
 
     @property

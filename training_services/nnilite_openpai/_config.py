@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import HttpConfig
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption, callback_is_unused
-from nnilite.services.section_fields import GPU_OPTION, TrialGpuNumber, field_place
+from nnilite.services.section_fields import GPU_OPTION, ReuseMode, TrialGpuNumber, field_place
 from nnilite.units import DirPath, FilePath, MemoryMb, NonNegativeInt, PositiveInt, Secret
 from nnilite_openpai._template import check_template, read_template
 
@@ -119,7 +119,7 @@ class OpenPaiConfig(HttpConfig):
     nni_manager_ip: Annotated[
         str | None, "where tasks reach the manager: a name or an address; found out if not set"
     ] = None
-    reuse_mode: Annotated[bool, "accepted, as in NNI; has no effect here"] = False
+    reuse_mode: ReuseMode = False
 
     def __post_init__(self) -> None:
         self._check_login()

@@ -31,14 +31,13 @@ _WORKERS_AT_ONCE = 500  # the event loop has a turn between two lots
 _MOST_NUMBER = 2**63
 _OVER = {state.value for state in JobState if state.ended}
 _CLAIM = re.compile(r"(-?\d{1,15}) (\d{1,20})-(\d{1,20}) (\d{1,20}) (\S+)", re.ASCII)
-_JOB_FIELDS = ("task", "worker", "beat", "report", "fenced", "queue", "entry", "cancel")
+_JOB_FIELDS = ("worker", "beat", "report", "fenced", "queue", "entry", "cancel")
 
 
 @dataclass(frozen=True)
 class JobRecord:
     """The record of a job in Redis. `None` where it has no job of that name, see `Pool.jobs`."""
 
-    has_task: bool  # it can be taken by a worker
     worker: str
     beat: str  # changes with each sign of life of the worker that has it; "" before the first
     report: Mapping[str, Json]  # the worker's word on it; {} before the first
@@ -374,9 +373,8 @@ def _worker(worker: str, fields: Sequence[bytes | None], now_s: int) -> WorkerRe
 
 
 def _job(fields: Sequence[bytes | None]) -> JobRecord:
-    task, worker, beat, report, fenced, queue, entry, cancel = fields
+    worker, beat, report, fenced, queue, entry, cancel = fields
     return JobRecord(
-        has_task=task is not None,
         worker=_text(worker),
         beat=_text(beat),
         report=_mapping(report),

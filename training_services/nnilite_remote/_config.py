@@ -10,7 +10,7 @@ from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.service import CHECKPOINTS_STAY, IgnoredOption
 from nnilite.services.preloading import PreloadedModules, check_modules
-from nnilite.services.section_fields import GPU_PLACE, TrialGpuNumber, needs_assigned_gpus
+from nnilite.services.section_fields import GPU_PLACE, ReuseMode, TrialGpuNumber, needs_assigned_gpus
 from nnilite.ssh.settings import SshMachine, SshSettings, check_word
 from nnilite.units import Duration, GpuIndices, PositiveInt
 
@@ -62,7 +62,7 @@ class RemoteConfig(SshSettings):
     ] = None
     priority: Annotated[int, "with maxSlots: experiments with a higher value are served first; may be negative"] = 0
     preload: PreloadedModules = field(default_factory=list)
-    reuse_mode: Annotated[bool, "accepted, as in NNI; has no effect here"] = False
+    reuse_mode: ReuseMode = False
     trial_gpu_number: TrialGpuNumber = None
 
     def __post_init__(self) -> None:
