@@ -144,18 +144,18 @@ class TakenFiles:
         room.count(_ENTRY_BYTES * new)
 
 
-def take_tar(source: Callable[[int], bytes], target: Path, most_bytes: int | None = None) -> TakenFiles:
+def take_tar(source: Callable[[int], bytes], target: Path) -> TakenFiles:
     """Copy the files and folders of a tar stream into a folder, replacing what has the same names there.
 
-    `source(n)` returns up to n bytes of the stream, and b"" at its end alone. `most_bytes` limits all files together.
-    A file is there whole or as it was before. Raises: BrokenStream, ForeignRefusal, NoRoom, OSError.
+    `source(n)` returns up to n bytes of the stream, and b"" at its end alone. A file is there whole or as it was
+    before. Raises: BrokenStream, ForeignRefusal, NoRoom, OSError.
     """
     taken, room = TakenFiles(), DiskRoom(target)
     try:
         with EnclosedFolder(str(target), make=True) as folder:
             for member in TarStream(source):
                 taken.count(member.name, member.kind, room)
-                _write_member(member, folder, taken, _counter(taken, room, most_bytes))
+                _write_member(member, folder, taken, _counter(taken, room, None))
     except DamagedTar as error:
         raise BrokenStream(f"the files are damaged on their way: {error}") from error
     except UnsafeName as error:

@@ -178,9 +178,9 @@ def write_content(path: Path, content: bytes, mode: int = 0o600) -> None:
         raise
 
 
-def write_json(path: Path, value: Json, mode: int = 0o600) -> None:
+def write_json(path: Path, value: Json) -> None:
     """Replace a file by JSON in one step. Raises: OSError."""
-    write_content(path, as_json(value), mode)
+    write_content(path, as_json(value))
 
 
 def as_json(value: Json) -> bytes:

@@ -131,10 +131,10 @@ def loads(data: bytes) -> Json:
     return value
 
 
-def check_strict_object(value: Json, known: Sequence[str], what: str = "the body") -> Object:
-    """Check that a value is an object without unknown fields. Raises: ConfigError."""
+def check_strict_object(value: Json, known: Sequence[str]) -> Object:
+    """Check that a body is an object without unknown fields. Raises: ConfigError."""
     if not isinstance(value, dict):
-        raise ConfigError(f"{what} must be a JSON object")
+        raise ConfigError("the body must be a JSON object")
     for name in value:
         if name not in known:
             listing = f"known are {', '.join(known)}" if known else "none is expected"

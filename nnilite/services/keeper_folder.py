@@ -312,9 +312,9 @@ def _event(kind: str, record: Json, directory: Path) -> list[KeeperEvent]:
         return []
 
 
-def read_metrics(directory: Path, ended: bool = False) -> Iterator[Reported | Attributed]:
-    """Yield the metrics and attributes of an attempt, in order. `ended`: also a last line without a line end."""
-    return _reported(SpoolReader(Folder(str(directory)).metrics), ended, "")
+def read_metrics(directory: Path) -> Iterator[Reported | Attributed]:
+    """Yield the metrics and attributes of an attempt, in order; none of a last line without a line end."""
+    return _reported(SpoolReader(Folder(str(directory)).metrics), False, "")
 
 
 def _reported(reader: SpoolReader, ended: bool, run: str) -> Iterator[Reported | Attributed]:

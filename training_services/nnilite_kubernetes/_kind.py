@@ -108,9 +108,9 @@ def resumed(content: Json) -> str:
     return ""
 
 
-def judge_by_conditions(content: Json, done: str, failed: str) -> ObjectOutcome:
-    """Return the outcome of an object that reports it by conditions."""
-    for kind, state in ((done, JobState.SUCCEEDED), (failed, JobState.FAILED)):
+def judge_by_conditions(content: Json, done: str) -> ObjectOutcome:
+    """Return the outcome of an object that reports it by the condition `done` or "Failed"."""
+    for kind, state in ((done, JobState.SUCCEEDED), ("Failed", JobState.FAILED)):
         found = condition(content, kind)
         if found is not None:
             parts = (str(found.get("reason") or ""), str(found.get("message") or ""))

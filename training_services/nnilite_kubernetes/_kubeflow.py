@@ -405,7 +405,7 @@ class KubeflowJob(OperatorKind):
         return self._config.elastic and self._config.operator == "mpi-operator" and role.name == "worker"
 
     def outcome(self, content: Json) -> ObjectOutcome:
-        found = judge_by_conditions(content, "Succeeded", "Failed")
+        found = judge_by_conditions(content, "Succeeded")
         if found.state is not None:
             return found
         restarting = condition(content, "Restarting")

@@ -96,4 +96,4 @@ class PlainJob(OperatorKind):
         }
 
     def outcome(self, content: Json) -> ObjectOutcome:
-        return judge_by_conditions(content, "Complete", "Failed")
+        return judge_by_conditions(content, "Complete")

@@ -146,7 +146,7 @@ class TrainJob(OperatorKind):
         return [name, f"{name}-{self._name_job()}-0"]
 
     def outcome(self, content: Json) -> ObjectOutcome:
-        return judge_by_conditions(content, "Complete", "Failed")
+        return judge_by_conditions(content, "Complete")
 
 
 def _plain() -> Json:

@@ -26,9 +26,9 @@ def find_experiment(pid: int) -> str:
     return ""
 
 
-def send_signal(pid: int, number: int, group: bool = False) -> None:
+def send_signal(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        (os.killpg if group else os.kill)(pid, number)
+        os.kill(pid, number)
 
 
 def make_folder(path: str) -> None:
