@@ -1,7 +1,7 @@
 """A process that has imported what a program needs, and forks the program for each request.
 
-`manager_template.py` and `worker_template.py` run one. `harness/ready_programs.py` sends the requests. The end of the
-socket is the end of this process.
+`manager_template.py` and `worker_template.py` run one. `harness/ready_programs.py` sends the requests. After the end of
+the socket this process lasts as long as the programs: a thread of the tests may wait for the end of each.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Template:
         self._endings.register(channel, selectors.EVENT_READ)
 
     def serve(self) -> None:
-        """Obey requests until nobody is left to send any."""
+        """Obey requests until nobody is left to send any, and all programs have ended."""
         gc.freeze()
-        while True:
+        while self._endings.get_map():
             for key, _ in self._endings.select():
                 if key.data is not None:
                     self._tell_end(key.fd, *key.data)
                 elif not self._obey():
-                    return
+                    self._endings.unregister(self._channel)
 
     def _obey(self) -> bool:
         text, files, _, _ = socket.recv_fds(self._channel, _MOST_BYTES, _MOST_FILES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -61,6 +62,15 @@ def test_a_forked_manager_that_is_not_begun_ends_with_its_context(template: Mana
     with template.stand_by() as manager:
         pass
     assert manager._process.wait(60) == -9
+
+
+def test_the_end_of_a_manager_is_still_told_once_no_more_are_wanted(template: ManagerTemplate) -> None:
+    with template.stand_by() as manager:
+        ending = threading.Thread(target=template.end)
+        ending.start()
+        eventually(lambda: template._template._channel.fileno() == -1)
+    assert manager._process.wait(60) == -9
+    ending.join(60)
 
 
 def test_what_python_reads_at_its_start_is_read_by_a_new_process(
