@@ -176,16 +176,32 @@ def test_a_resume_makes_the_folders_and_the_keeper_again(start: Any) -> None:
     again.wait_for(lambda: len(again.trials(states=["SUCCEEDED"])) == 2)
 
 
-def test_a_manager_whose_folder_is_deleted_ends(start: Any, tmp_path: Path) -> None:
+def test_a_manager_whose_folder_is_deleted_ends(start: Any) -> None:
+    running = start(SLOW, maxTrialNumber=2)
+    begun(running)
+    manager = psutil.Process(running.entry.pid)
+    # The manager may make some of it again, its log as well, while other files are still to be deleted.
+    running.wait_for(lambda: shutil.rmtree(running.directory, ignore_errors=True) or not running.directory.exists())
+    running.wait_for(lambda: _has_ended(manager))
+    running.client.close()
+    _is_damaged(running.entry.id)
+
+
+def test_a_manager_whose_folder_is_gone_at_once_ends_and_its_log_says_why(start: Any, tmp_path: Path) -> None:
     running = start(SLOW, maxTrialNumber=2)
     begun(running)
     manager = psutil.Process(running.entry.pid)
     log_file = (running.directory / "log" / "manager.log").open()
-    running.wait_for(lambda: shutil.rmtree(running.directory, ignore_errors=True) or not running.directory.exists())
+    running.directory.rename(tmp_path / "gone")
+    shutil.rmtree(tmp_path / "gone", ignore_errors=True)  # a trial may write there meanwhile
     running.wait_for(lambda: _has_ended(manager))
     running.client.close()
     with log_file:
         assert "is gone (deleted, moved or not mounted)" in log_file.read()
-    entry = registry.entry(running.entry.id)
+    _is_damaged(running.entry.id)
+
+
+def _is_damaged(experiment: str) -> None:
+    entry = registry.entry(experiment)
     assert entry is not None
     assert entry.state == "DAMAGED"
