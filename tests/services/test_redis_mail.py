@@ -20,7 +20,7 @@ class FakePool:
 
     def __init__(self, letters: list[Any]) -> None:
         self.keys = PoolKeys("pool")
-        self.client = self
+        self.client = self.reads = self
         self.sent: list[Any] = []
         self._letters = [[(b"1-0", {b"head": letter})] for letter in letters]
 
@@ -32,8 +32,8 @@ class FakePool:
             await asyncio.Event().wait()
         return [(next(iter(streams)).encode(), self._letters.pop(0))]
 
-    async def xdel(self, name: bytes, *entries: bytes) -> None:
-        assert entries
+    async def take_letters(self, mail: str, last: bytes) -> tuple[int, list[Any]]:
+        return 0, []
 
 
 async def first_good(letters: list[Any], seen: asyncio.Future[Letter], empty: bool = False) -> Letter:

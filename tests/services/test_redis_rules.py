@@ -128,7 +128,7 @@ def test_a_queue_that_cannot_be_read_is_nobodys(text):
 
 def test_hosts_are_the_workers_with_the_queue():
     view = PoolView([worker("a", running=1), worker("b")], {"b": 400.0}, [QueuePlace("job", "q", (1, 0))], 300)
-    first, second = view.hosts({"nni-Ex-Tr-0": "a"})
+    first, second = view.hosts({"a": 1})
     assert (first.state, first.running, first.details["queue"], first.details["processors"]) == ("up", 1, 1, 2)
     assert (second.state, second.reason) == ("unhealthy", "silent for 6m 40s")
 

@@ -17,7 +17,8 @@ from nnilite.errors import ServiceError
 from nnilite.records import JobState, Json
 from nnilite.services.slots import RENEWED_S, Claim, SlotTerms
 from nnilite_redis import _scripts as scripts
-from nnilite_redis._connection import REDIS_ERRORS, SENSELESS, RedisAddress
+from nnilite_redis._bounded_reads import MOST_LIST_BYTES, BoundedReads
+from nnilite_redis._connection import REDIS_ERRORS, RedisAddress
 from nnilite_redis._keys import GROUP, KEPT_S, PoolKeys
 
 SETTLE_S = 6
@@ -27,7 +28,8 @@ _WORKER_KEPT_S = 86400
 _MOST_PLACES = 10_000
 _MOST_WORKERS = 10_000
 _MOST_QUEUES = 10_000
-_WORKERS_AT_ONCE = 500  # the event loop has a turn between two lots
+_MOST_SHARES = 10_000  # slots, and claims: a job at the head of a queue has one
+_MOST_NAME_BYTES = 1000
 _MOST_NUMBER = 2**63
 _OVER = {state.value for state in JobState if state.ended}
 _CLAIM = re.compile(r"(-?\d{1,15}) (\d{1,20})-(\d{1,20}) (\d{1,20}) (\S+)", re.ASCII)
@@ -112,6 +114,7 @@ class Pool:
         self.address = address
         self.keys = PoolKeys(prefix)
         self.client: Any = address.client()  # its types differ from version to version
+        self.reads = BoundedReads(address, self.client)
 
     async def check(self) -> None:
         """Check that the server can be used. Raises: ConfigError, ServiceError."""
@@ -124,14 +127,11 @@ class Pool:
     @contextlib.contextmanager
     def asking(self) -> Iterator[None]:
         """Turn errors of the client, and of reading its answers, into sentences. Raises: ServiceError, ConfigError."""
-        try:
+        with self.reads.asking():
             yield
-        except (*REDIS_ERRORS, *SENSELESS) as error:
-            raise self.address.explained(error) from error
 
     async def _run(self, script: str, keys: Sequence[str], *words: str | int | bytes) -> Any:
-        with self.asking():
-            return await self.client.eval(script, len(keys), *keys, *words)
+        return await self.reads.run(script, keys, *words)
 
     # ------------------------------------------------------------ what managers do
 
@@ -143,28 +143,27 @@ class Pool:
 
     async def jobs(self, names: Sequence[str]) -> list[JobRecord | None]:
         """Return the records of jobs. They stay for longer by being asked for."""
+        found = await self.reads.hashes([self.keys.job(name) for name in names], _JOB_FIELDS, KEPT_S)
         with self.asking():
-            async with self.client.pipeline(transaction=False) as pipe:
-                for name in names:
-                    pipe.hmget(self.keys.job(name), _JOB_FIELDS)
-                    pipe.expire(self.keys.job(name), KEPT_S)
-                found = await pipe.execute()
-            return [_job(fields) if exists else None for fields, exists in zip(found[::2], found[1::2], strict=True)]
+            return [_job(fields) if exists else None for exists, *fields in found]
 
     async def queues(self) -> dict[str, str]:
         """Return what the jobs of each queue require, as the JSON text that names the queue."""
+        found = await self.reads.list_all("HGETALL", self.keys.queues, _MOST_QUEUES)
         with self.asking():
-            found = await self.client.hgetall(self.keys.queues)
-            _check_size(f"{self.keys.queues} in Redis at {self.address.title}", len(found), _MOST_QUEUES)
-            return {_text(name): _text(wants) for name, wants in found.items()}
+            return {_text(name): _text(wants) for name, wants in zip(found[::2], found[1::2], strict=True)}
 
-    async def places(self) -> list[QueuePlace]:
-        """Return the jobs that wait, the first one first."""
+    async def places(self, experiment: str = "") -> list[QueuePlace]:
+        """Return the jobs that wait, the first one first.
+
+        If there are too many, those of `experiment` are among them.
+        """
         queues = await self.queues()
-        names = list(queues)
+        names = sorted(queues, key=lambda name: _find_experiment_of(queues[name]) != experiment)
         if not names:
             return []
-        found = await self._run(scripts.PLACES, [self.keys.queue(name) for name in names], _MOST_PLACES)
+        keys = [self.keys.queue(name) for name in names]
+        found = await self._run(scripts.PLACES, keys, _MOST_PLACES, _MOST_NAME_BYTES)
         with self.asking():
             owners = {index: _find_experiment_of(queues[names[index - 1]]) for index, _, _ in found}
             priorities = await self._read_priorities(set(owners.values()))
@@ -175,13 +174,8 @@ class Pool:
             return sorted(places, key=lambda place: place.order)
 
     async def _read_priorities(self, experiments: Collection[str]) -> dict[str, int]:
-        wanted = list(experiments)
-        with self.asking():
-            async with self.client.pipeline(transaction=False) as pipe:
-                for experiment in wanted:
-                    pipe.hget(self.keys.experiment(experiment), "priority")
-                found = await pipe.execute() if wanted else []
-            return {experiment: _whole(value) for experiment, value in zip(wanted, found, strict=True)}
+        found = await self.reads.hashes([self.keys.experiment(name) for name in experiments], ["priority"])
+        return {name: _whole(value) for name, (_, value) in zip(experiments, found, strict=True)}
 
     async def set_terms(self, experiment: str, terms: SlotTerms, period_s: float) -> None:
         """Set how the experiment shares the pool. A slot is held for `period_s` after a beat of its worker."""
@@ -198,8 +192,11 @@ class Pool:
 
     async def shares(self) -> PoolShares:
         """Return who has the slots, and who waits for one."""
+        keys = self.keys.slots, self.keys.claims
         with self.asking():
-            seconds, slots, claims = await self._run(scripts.SHARES, [self.keys.slots, self.keys.claims])
+            limits = _MOST_SHARES, _MOST_NAME_BYTES, MOST_LIST_BYTES
+            seconds, *lists = await self._run(scripts.SHARES, keys, *limits)
+            slots, claims = [self.reads.check_list(*one, _MOST_SHARES) for one in zip(keys, lists, strict=True)]
             now_ms = int(seconds) * 1000
             held = [value.partition(b" ") for value in slots[1::2]]
             waiting = [
@@ -210,20 +207,14 @@ class Pool:
 
     async def workers(self) -> list[WorkerRecord]:
         """Return all workers that reported within a day."""
-        known: list[WorkerRecord] = []
+        found = await self.reads.list_all("SMEMBERS", self.keys.workers, _MOST_WORKERS)
         with self.asking():
-            ids = sorted(_text(name) for name in await self.client.smembers(self.keys.workers))
-            _check_size(f"{self.keys.workers} in Redis at {self.address.title}", len(ids), _MOST_WORKERS)
-            for begin in range(0, len(ids), _WORKERS_AT_ONCE):
-                some = ids[begin : begin + _WORKERS_AT_ONCE]
-                async with self.client.pipeline(transaction=False) as pipe:
-                    pipe.time()
-                    for worker in some:
-                        pipe.hmget(self.keys.worker(worker), ("beat", "facts", "at"))
-                    (now_s, _), *found = await pipe.execute()
-                pairs = zip(some, found, strict=True)
-                known += [_worker(worker, fields, now_s) for worker, fields in pairs if fields[0]]
-        return known
+            ids = sorted(_text(name) for name in found if len(name) <= _MOST_NAME_BYTES)
+            now_s, _ = await self.client.time()
+        found = await self.reads.hashes([self.keys.worker(worker) for worker in ids], ("beat", "facts", "at"))
+        with self.asking():
+            pairs = zip(ids, found, strict=True)
+            return [_worker(worker, fields, now_s) for worker, (_, *fields) in pairs if fields[0]]
 
     async def fence(self, job: str, beat: str) -> bool:
         """Take a job from its worker, if there was no sign of life since that beat; return whether it is taken away."""
@@ -316,11 +307,9 @@ class Pool:
                 pipe.expire(key, _WORKER_KEPT_S)
                 pipe.sadd(self.keys.workers, worker)
                 pipe.expire(self.keys.workers, _WORKER_KEPT_S)
-                for experiment in experiments:
-                    pipe.hgetall(self.keys.experiment(experiment))
-                found = (await pipe.execute())[4:]
-            facts_of = ({_text(name): _text(value) for name, value in one.items()} for one in found)
-            return dict(zip(experiments, facts_of, strict=True))
+                await pipe.execute()
+        found = await self.reads.hashes([self.keys.experiment(name) for name in experiments], ["closed"])
+        return {name: {"closed": _text(closed)} for name, (_, closed) in zip(experiments, found, strict=True)}
 
     async def sync(self, worker: str, beat: str, reports: Sequence[tuple[str, str, Json]]) -> list[Synced]:
         """Send a worker's reports on its jobs, (job, experiment, report) each.
@@ -355,15 +344,6 @@ class Pool:
                 pipe.delete(self.keys.worker(worker), self.keys.mail(f"worker:{worker}"))
                 pipe.srem(self.keys.workers, worker)
                 await pipe.execute()
-
-
-def _check_size(name: str, size: int, most: int) -> None:
-    """Check that a list is one that programs of nnilite have filled. Raises: ServiceError."""
-    if size > most:
-        raise ServiceError(
-            f"{name} has {size:,} entries, and {most:,} are read at most: another user of this Redis fills it. "
-            "Delete the key; workers and managers enter themselves again"
-        )
 
 
 def _worker(worker: str, fields: Sequence[bytes | None], now_s: int) -> WorkerRecord:

@@ -143,5 +143,4 @@ async def _list(pool: Pool) -> list[Host]:
         await pool.close()
     workers = [read_worker_facts(record) for record in records]
     silent_s = {record.id: record.age_s for record in records}
-    running = {f"{worker.id} {number}": worker.id for worker in workers for number in range(worker.running)}
-    return PoolView(workers, silent_s, places).hosts(running)
+    return PoolView(workers, silent_s, places).hosts({worker.id: worker.running for worker in workers})

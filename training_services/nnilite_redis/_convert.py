@@ -6,7 +6,6 @@ import hashlib
 import json
 import shlex
 import socket
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -188,10 +187,9 @@ class PoolView:
         """Return the place of each waiting job and its number, from 1: thousands of jobs ask for theirs."""
         return {place.job: (number, place) for number, place in enumerate(self.places, 1)}
 
-    def hosts(self, mine: Mapping[str, str]) -> list[Host]:
-        """Return the hosts for the page; `mine` maps the running jobs of this experiment to their workers."""
-        counts = Counter(mine.values())
-        return [self._host(worker, counts[worker.id]) for worker in self.workers]
+    def hosts(self, mine: Mapping[str, int]) -> list[Host]:
+        """Return the hosts for the page; `mine`: the number of jobs of this experiment that run on each worker."""
+        return [self._host(worker, mine.get(worker.id, 0)) for worker in self.workers]
 
     def _host(self, worker: WorkerFacts, mine: int) -> Host:
         silent_s = self.silent_s.get(worker.id, 0.0)

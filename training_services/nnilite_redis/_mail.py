@@ -18,6 +18,7 @@ from typing import Any
 
 from nnilite.errors import NniliteError, ServiceError
 from nnilite.records import Json
+from nnilite.services.keeper_events import count_values
 from nnilite_redis._api import Pool
 from nnilite_redis._tasks import end_tasks
 
@@ -28,7 +29,9 @@ _PRESENT_S = 15  # longer than some turns, shorter than anybody's patience
 _PAUSE_S = 1.0
 _KEPT_S = 3600
 _MOST_LETTERS = 1000
-_READ_AT_ONCE = 64
+_MOST_HEAD_BYTES = 24_000_000
+_MOST_HEAD_VALUES = 100_000  # 10,000 files that are listed are 60,000
+_MOST_AT_ONCE = 256  # letters whose answers are not ready
 _TELL_EVERY_S = 60.0
 
 
@@ -84,22 +87,31 @@ class Mailbox:
         """Wait for letters and deliver them to their handlers; return whether the bell was rung."""
         keys, client = self._pool.keys, self._pool.client
         rung = False
+        while len(self._tasks) >= _MOST_AT_ONCE:  # else a flood of letters fills the memory
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         with self._pool.asking():
-            for name, entries in await client.xread(streams, count=_READ_AT_ONCE, block=_TURN_MS) or []:
+            # One of each stream at a time, as there is no limit of the bytes that come.
+            for name, entries in await client.xread(streams, count=1, block=_TURN_MS) or []:
                 if not entries:  # a stream that somebody has just put there has none
                     continue
+                [(entry, fields)] = entries
                 if name.decode() == keys.bell:
-                    streams[keys.bell] = entries[-1][0]
+                    streams[keys.bell] = await self._pool.reads.last_ring(keys.bell, entry)
                     rung = True
                     continue
-                for _, fields in entries:
-                    self._receive(fields)
-                await client.xdel(name, *(entry for entry, _ in entries))
+                self._receive(fields)
+                dropped, letters = await self._pool.reads.take_letters(name.decode(), entry)
+                for _, more in letters:
+                    self._receive(more)
+                if dropped and self._may_tell():
+                    log.warning(
+                        "%d letters to %s are longer than any of nnilite; they are dropped", dropped, self.party
+                    )
         return rung
 
     def _receive(self, fields: Mapping[bytes, bytes]) -> None:
         try:
-            head = json.loads(fields.get(b"head") or b"")
+            head = _read_head(fields.get(b"head") or b"")
         except (ValueError, TypeError, AttributeError, RecursionError):  # else it comes again, with those before it
             head = None
         if not isinstance(head, dict):
@@ -187,3 +199,11 @@ class Mailbox:
     async def close(self) -> None:
         """Break off what is being answered."""
         await end_tasks(self._tasks)
+
+
+def _read_head(text: bytes) -> Json:
+    """Parse a letter's head. Raises: ValueError, also if the event loop would stand still over it."""
+    if len(text) > _MOST_HEAD_BYTES or count_values(text) > _MOST_HEAD_VALUES:
+        raise ValueError("no letter of nnilite is as long")
+    found: Json = json.loads(text)
+    return found

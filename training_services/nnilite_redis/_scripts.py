@@ -1,7 +1,7 @@
 """Load the Lua scripts that Redis runs as a whole or not at all. Each is described where it is called, in `_api`.
 
-A reply is a status word, or a list that begins with one. The scripts are in `_lua`; `heads` and `slots` have functions
-that others call.
+A reply is a status word, or a list that begins with one. The scripts are in `_lua`; `heads`, `listed` and `slots` have
+functions that others call.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ def _lua(*names: str) -> str:
 
 SUBMIT = _lua("submit")
 TAKE = _lua("heads", "slots", "take")
-SHARES = _lua("shares")
+HASHES = _lua("hashes")
+LIST = _lua("listed", "list")
+SHARES = _lua("listed", "shares")
+LETTERS = _lua("letters")
+RUNG = _lua("rung")
 PLACES = _lua("heads", "places")
 SYNC = _lua("heads", "slots", "sync")
 BEAT = _lua("beat")

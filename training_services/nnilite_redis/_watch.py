@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
 from nnilite.records import Host
@@ -60,7 +61,7 @@ class PoolWatch:
         self._owners.pop(job, None)
 
     def hosts(self) -> list[Host]:
-        return self._view.hosts(self._owners)
+        return self._view.hosts(Counter(self._owners.values()))
 
     def is_quiet(self, worker: str) -> bool:
         """Return whether a worker has been silent for some beats."""
@@ -73,7 +74,7 @@ class PoolWatch:
     async def look_around(self) -> None:
         """Look which workers have joined and which jobs wait. Raises: ServiceError."""
         await self._tell_terms()
-        places, records = await self._pool.places(), await self._pool.workers()
+        places, records = await self._pool.places(self._experiment), await self._pool.workers()
         shares = await self._pool.shares() if self.terms.limit is not None else PoolShares()
         self._silence.listened()
         silent_s = {

@@ -24,7 +24,7 @@ from nnilite_redis._worker.file_cache import FileCache
 from nnilite_redis._worker.gpus import WorkerGpus
 from nnilite_redis._worker.holdings import Holdings
 from nnilite_redis._worker.leases import NO_LEASE, Lease
-from nnilite_redis._worker.task import BadTask, read_task
+from nnilite_redis._worker.task import BadTask, WorkerTask, read_task
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +112,7 @@ class Intake:
         """
         try:
             task = read_task(taken.task)
+            self._check_place(taken, task)
         except BadTask as error:
             log.warning("%s cannot be run: %s", taken.job, error)
             report = {"state": "LOST", "reason": f"worker {self.worker}: {error}"}
@@ -128,6 +129,13 @@ class Intake:
         self.prepare(attempt)
         await self.pool.keep(taken)
 
+    def _check_place(self, taken: TakenJob, task: WorkerTask) -> None:
+        """Check that a task is of its job, and writes into no other job's folder. Raises: BadTask."""
+        path = WorkerAttempt(task, self.folder, None).path
+        others = [other for name, other in self.holdings.attempts.items() if name != task.name]
+        if taken.job != task.name or any(other.path == path for other in others):
+            raise BadTask("the task is another job's")
+
     def prepare(self, attempt: WorkerAttempt) -> None:
         """Have its keeper started. Returns at once."""
         work = asyncio.get_running_loop().create_task(self._start(attempt), name=f"start of {attempt.name}")
@@ -140,10 +148,15 @@ class Intake:
 
     async def _start(self, attempt: WorkerAttempt) -> None:
         """Start a keeper. Errors are reported with the job, which is then tried elsewhere."""
+        why = ""
         try:
             await asyncio.wait_for(self._start_keeper(attempt), _PREPARE_S)
-        except (NniliteError, OSError, asyncio.TimeoutError) as error:
-            why = str(error) or "the preparation took too long"
+        except asyncio.TimeoutError:
+            why = "the preparation took too long"
+        except (NniliteError, OSError, TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
+            # Whoever has the pool's password may have written this task, and its specification may hold anything.
+            why = str(error) or type(error).__name__
+        if why:
             attempt.failure = f"the trial could not be prepared on worker {self.worker}: {why}"
             log.warning("%s: %s", attempt.name, attempt.failure)
 

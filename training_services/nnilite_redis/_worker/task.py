@@ -13,6 +13,8 @@ from nnilite.service import Job
 from nnilite_redis._convert import TASK_VERSION
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
+_TAKEN = ("lock", "name", "callback", "cache")
+"""What a worker's folder has next to those of experiments."""
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 
 
@@ -55,6 +57,11 @@ def read_task(data: Mapping[str, Any]) -> WorkerTask:
     if not isinstance(spec, dict) or not (gpus is None or (isinstance(gpus, int) and 0 <= gpus < 10_000)):
         raise BadTask("the task has no specification")
     words = {name: _word(data, name, _NAME) for name in ("job", "experiment", "trial")}
+    if words["experiment"] in _TAKEN:
+        raise BadTask(f"{words['experiment']!r} cannot be the name of an experiment")
+    grace_s = spec.get("grace_s") or 0
+    if isinstance(grace_s, bool) or not isinstance(grace_s, (int, float)) or not 0 <= grace_s < 1e10:
+        raise BadTask(f"the task's grace is {grace_s!r:.100}, which cannot be")
     numbers = {name: int(_number(data, name)) for name in ("attempt", "sequence")}
     job = Job(words["job"], words["experiment"], words["trial"], numbers["attempt"], numbers["sequence"], spec, gpus)
     return WorkerTask(
