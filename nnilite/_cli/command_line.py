@@ -32,6 +32,15 @@ _ARGUMENT = re.compile(r"argument (?P<name>.+?): (?P<what>.+)", re.DOTALL)
 _EXPECTED = re.compile(r"expected (?:at least )?(?:one|\d+) arguments?")
 
 
+def printable(sentence: str) -> str:
+    """Return a sentence without what a terminal obeys: it may quote a file from another person."""
+    return "".join(mark if mark == "\n" or mark.isprintable() else _escape(mark) for mark in sentence)
+
+
+def _escape(mark: str) -> str:
+    return mark.encode("unicode_escape").decode()
+
+
 class Parser(argparse.ArgumentParser):
     """A parser of argparse that accepts no shortened options, and answers mistakes in sentences with a cure."""
 
@@ -43,7 +52,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the usage and the mistake, and exit. The message is argparse's or nnilite's."""
         sentence = self._sentence(message).replace("?.", "?")  # a guess is a question
-        self.exit(USAGE, f"{self.format_usage()}ERROR: {sentence}\n")
+        self.exit(USAGE, f"{self.format_usage()}ERROR: {printable(sentence)}\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse unknown options here, so that the message names the place in the command and its own options."""

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from nnilite._cli import interrupt
-from nnilite._cli.command_line import USAGE, Parser, nearest
+from nnilite._cli.command_line import USAGE, Parser, nearest, printable
 from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, ServiceError
 
 DONE, ERROR, NOT_FOUND, CONFLICT, UNREACHABLE, FAILED, OWING, NONE_SUCCEEDED = 0, 1, 3, 4, 5, 6, 7, 8
@@ -177,12 +177,12 @@ def exit_code(error: Exception) -> int:
 def complain(sentence: str) -> None:
     """Print an error on stderr."""
     red, plain = ("\033[31m", "\033[0m") if sys.stderr.isatty() and "NO_COLOR" not in os.environ else ("", "")
-    print(f"{red}ERROR:{plain} {sentence}", file=sys.stderr)
+    print(f"{red}ERROR:{plain} {printable(sentence)}", file=sys.stderr)
 
 
 def warn(sentence: str) -> None:
     """Print a warning on stderr, where it is never mistaken for a result."""
-    print(f"WARNING: {sentence}", file=sys.stderr)
+    print(f"WARNING: {printable(sentence)}", file=sys.stderr)
 
 
 def _sentence(error: Exception) -> str:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import argparse
 import logging
-import sys
 
 from nnilite._cli import screen
+from nnilite._logging.terminal_text import TerminalFormatter
 from nnilite._plugins import lookup
 from nnilite._plugins.lookup import WorkerProgram
 from nnilite.errors import PluginError
@@ -38,7 +38,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 def carry_out(program: WorkerProgram, options: argparse.Namespace) -> int:
     """Join, or list. Return the exit code."""
     if options.what == "run":
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+        handler = logging.StreamHandler()
+        handler.setFormatter(TerminalFormatter("%(asctime)s %(levelname)s %(message)s"))
+        logging.basicConfig(level=logging.INFO, handlers=[handler])
         return program.work(options)
     hosts = program.workers(options)
     if options.json:

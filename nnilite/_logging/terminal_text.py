@@ -6,9 +6,11 @@ an answer.
 
 from __future__ import annotations
 
+import logging
 import re
 
-_CONTROL = re.compile(r"\x1b\[[0-9;:]{0,32}[mK]|[\x00-\x07\x0b-\x0c\x0e-\x1f\x7f-\x9f]")
+# The last ones change the order of what is read.
+_CONTROL = re.compile(r"\x1b\[[0-9;:]{0,32}[mK]|[\x00-\x07\x0b-\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def escape_control(text: str) -> str:
@@ -22,4 +24,11 @@ def escape_control(text: str) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     control = found[0]
-    return control if len(control) > 1 else f"\\x{ord(control):02x}"
+    return control if len(control) > 1 else control.encode("unicode_escape").decode()
+
+
+class TerminalFormatter(logging.Formatter):
+    """Formats records for a terminal: their texts may come from other machines and people."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return escape_control(super().format(record))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 
 import pytest
 
 from nnilite._cli import screen
 from nnilite._cli.terminal_output import TrialOutput
+from nnilite._logging.terminal_text import TerminalFormatter
 
 
 class Terminal(io.BytesIO):
@@ -43,6 +45,16 @@ def test_no_sequence_of_a_trial_reaches_the_terminal(sequence: bytes) -> None:
         assert not any(mark in found for mark in "\x1b\x07\x9b\x00\x0e")
         assert found.startswith("a\\x")
         assert found.endswith("b\n")
+
+
+@pytest.mark.parametrize("mark", "\u2028\u202e\u2066")
+def test_no_mark_of_a_trial_changes_the_order_of_what_is_read(mark: str) -> None:
+    assert shown(f"a{mark}b\n".encode()) == f"a\\u{ord(mark):04x}b\n"
+
+
+def test_a_worker_shows_texts_of_its_pool_without_their_controls() -> None:
+    record = logging.LogRecord("w", logging.WARNING, "w.py", 1, "%s cannot be run", ("nni-\x1b]0;title\x07",), None)
+    assert TerminalFormatter("%(message)s").format(record) == r"nni-\x1b]0;title\x07 cannot be run"
 
 
 def test_colours_progress_bars_and_letters_of_all_languages_stay() -> None:

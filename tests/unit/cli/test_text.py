@@ -9,7 +9,7 @@ import pytest
 
 from nnilite._cli import progress_text, result_export, screen, summary
 from nnilite._cli.log import _counted, _first, _lines
-from nnilite._cli.nnictl import complain
+from nnilite._cli.nnictl import complain, run, warn
 
 
 def _profile(**changes: object) -> dict[str, object]:
@@ -89,6 +89,19 @@ def test_nobody_there_to_ask_is_a_no(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_error_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     complain("It cannot be.")
     assert capsys.readouterr().err == "ERROR: It cannot be.\n"
+
+
+@pytest.mark.parametrize("say", [complain, warn])
+def test_no_error_makes_a_terminal_do_anything(say, capsys: pytest.CaptureFixture[str]) -> None:
+    say("x.yaml:1: \x1b]0;title\x07\x9b6n\u202e: there is no such field\nand more")
+    told = capsys.readouterr().err
+    assert told.endswith(r": x.yaml:1: \x1b]0;title\x07\x9b6n\u202e: there is no such field" + "\nand more\n")
+
+
+def test_no_mistake_in_a_command_makes_a_terminal_do_anything(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run(["no\x1b]0;title\x07such"])
+    assert r"no\x1b]0;title\x07such" in capsys.readouterr().err
 
 
 def test_the_rate_is_that_of_the_last_two_minutes() -> None:
