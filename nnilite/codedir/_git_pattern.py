@@ -85,6 +85,13 @@ class PathPattern:
     runs: tuple[tuple[NamePattern, ...], ...]
     all_below: bool  # it ends in "/**", which means what is in the folder, but not the folder
 
+    @property
+    def plain(self) -> tuple[str, ...] | None:
+        """The names of the path, where no part is a wildcard; else None."""
+        names = [name.pieces[0].text if len(name.pieces) == 1 else None for run in self.runs for name in run]
+        kept = tuple(name for name in names if name is not None)
+        return kept if len(self.runs) == 1 and not self.all_below and len(kept) == len(names) else None
+
     def matches(self, names: Sequence[str]) -> bool:
         first, *others = self.runs
         last = others.pop() if others and not self.all_below else ()

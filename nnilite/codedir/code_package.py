@@ -47,8 +47,9 @@ _MOST_OVER = 200_000  # files above the cap; enough to show what makes a folder 
 _RACY_S = 2.0  # files younger than this when they were read may change again without a change of their times
 _GZIP_LEVEL = 4  # a fifth faster than 6 for 1 % more bytes
 _CHUNK = 1 << 20
-_MOST_RULES_BYTES = 1 << 20  # of an ignore file; each entry is compared with all rules
-_MOST_RULES = 10_000
+_MOST_RULES_BYTES = 1 << 20  # of an ignore file
+_MOST_RULES = 10_000  # of all ignore files
+_MOST_TRIED = 1000  # each entry is compared with them
 _GONE = (FileNotFoundError, NotADirectoryError)
 """A file or folder was removed or replaced since its folder was read."""
 _NO_FILE = "is left out: it is neither a file nor a folder"
@@ -198,6 +199,7 @@ class _Walk:
         self.unreadable: list[str] = []
         self._links: list[str] = []
         self._folders = {""}
+        self._lines = self._tried = 0  # of all ignore files
 
     def go(self, most: int) -> None:
         """Fill `files`, `notes` and `unreadable`; stop at `most` files, to be quick on a whole disk."""
@@ -250,12 +252,21 @@ class _Walk:
         except OSError:  # the walk comes to this file and reports it
             return outer
         lines = split_lines(text)
-        if len(text) > _MOST_RULES_BYTES or len(lines) > _MOST_RULES:
+        self._lines += len(lines)
+        if len(text) > _MOST_RULES_BYTES or self._lines > _MOST_RULES:
+            others = "" if self._lines == len(lines) else ", with those in other folders,"
             raise CodeDirError(
-                f"{escape_path(str(place))} has more than {_MOST_RULES:,} lines or {megabytes(_MOST_RULES_BYTES)}. "
-                "Leave out whole folders, or use patterns, in place of single files."
+                f"{escape_path(str(place))}{others} has more than {_MOST_RULES:,} lines or "
+                f"{megabytes(_MOST_RULES_BYTES)}. Leave out whole folders, or use patterns, in place of single files."
             )
-        return IgnoreRules.parse(lines, folder, outer)
+        rules = IgnoreRules.parse(lines, folder, outer)
+        self._tried += rules.tried
+        if self._tried > _MOST_TRIED:
+            raise CodeDirError(
+                f"{escape_path(str(place))} and those in other folders have more than {_MOST_TRIED:,} patterns with "
+                "wildcards that are tried for each file. Use names, paths, and patterns such as *.txt."
+            )
+        return rules
 
     def _entry(self, path: str, entry: os.DirEntry[str]) -> None:
         if entry.is_symlink():
