@@ -18,6 +18,7 @@ from nnilite._keeper import build
 from nnilite.codedir import pack
 from nnilite.errors import NoCapacity, ServiceError
 from nnilite.service import Job, JobState
+from nnilite.services.first_seen import FirstSeen
 from nnilite.testing import eventually, fake_context
 from nnilite.testing.listener import Handler, Listener
 from nnilite_kubernetes import KubernetesConfig
@@ -325,3 +326,52 @@ def test_a_pod_that_was_deleted_before_its_watch_said_so_is_the_reason(tmp_path)
         JobState.LOST,
         "its pod pod was deleted, not by this experiment (BackoffLimitExceeded: it has failed)",
     )
+
+
+class Judged(Ahead):
+    """A job with one pod, which is watched by a clock that a test can set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.told = ClusterMemory(seen=FirstSeen(lambda: self.now))
+        self.content["status"] = {}
+        self.deleted: list[str] = []
+        self.cluster = self
+
+    def memory(self, name, uid):
+        return self.told
+
+    def delete(self, resource, namespace, name, uid="", policy=""):
+        self.deleted.append(name)
+
+
+def judge(known, tmp_path):
+    config = KubernetesConfig(schedule_limit=900)
+    roles = RoleRecords(None, "default", tmp_path)
+    return Judge(known, config, roles, lambda: None, ClusterPatience()).status("job", "uid")
+
+
+# The cluster's clock is years behind the manager's, or ahead of it.
+@pytest.mark.parametrize("year", [2001, 2099])
+def test_no_job_that_waits_is_given_up_because_of_a_clock(tmp_path, year):
+    known = Judged()
+    known.pod["metadata"]["creationTimestamp"] = f"{year}-01-01T00:00:00Z"
+    waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node is free"}
+    known.pod["status"] = {"phase": "Pending", "conditions": [waits]}
+    states = []
+    for known.now in (0.0, 899.0, 901.0):
+        states.append(judge(known, tmp_path).state)
+    assert states == [JobState.WAITING, JobState.WAITING, JobState.FAILED]
+    assert known.deleted == ["job"]
+
+
+@pytest.mark.parametrize("year", [2001, 2099])
+def test_no_pod_that_is_being_ended_counts_as_lost_because_of_a_clock(tmp_path, year):
+    """Its trial would run a second time, elsewhere, before this one has ended."""
+    known = Judged()
+    known.pod["metadata"] |= {"deletionTimestamp": f"{year}-01-01T00:00:00Z", "deletionGracePeriodSeconds": 600}
+    states = []
+    for known.now in (0.0, 659.0, 661.0):
+        states.append(judge(known, tmp_path).state)
+    assert states == [JobState.RUNNING, JobState.RUNNING, JobState.LOST]

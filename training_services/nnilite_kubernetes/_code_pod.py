@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.records import Json
 from nnilite.services.bootstrap import python_command
+from nnilite.services.first_seen import FirstSeen
 from nnilite_kubernetes import _receive
 from nnilite_kubernetes._api import PODS, Cluster
 from nnilite_kubernetes._exec import ExecError, Execution
@@ -30,14 +30,20 @@ SLEEP = ["sleep", str(_SLEEP_S)]
 
 
 class CodePod:
-    """The pod of one experiment. `patience_s`: how long it may fail to pull its image, or wait for a node."""
+    """The pod of one experiment. `patience_s`: how long it may fail to pull its image, or wait for a node.
 
-    def __init__(self, cluster: Cluster, namespace: str, manifest: Json, patience_s: Mapping[str, float]) -> None:
+    `seen` remembers since when it does, from one try to the next.
+    """
+
+    def __init__(
+        self, cluster: Cluster, namespace: str, manifest: Json, patience_s: Mapping[str, float], seen: FirstSeen
+    ) -> None:
         self._cluster = cluster
         self._namespace = namespace
         self._manifest = manifest
         self._name = str(manifest["metadata"]["name"])
         self._patience_s = patience_s
+        self._seen = seen
 
     def put(self, folder: str, files: Mapping[str, tuple[Path, str]]) -> None:
         """Put files there, with their names and hashes. Raises: NoCapacity while the pod waits, or a refusal."""
@@ -70,7 +76,8 @@ class CodePod:
             return
         wait = explain_pod_wait(pod)
         reason = wait.reason if wait else "it is being started"
-        if wait and time.time() - wait.since > self._patience_s.get(wait.stuck, float("inf")):
+        stuck = f"{wait.stuck} since {wait.since}" if wait and wait.stuck in self._patience_s else ""
+        if wait and stuck and self._seen.lasts_s(stuck) > self._patience_s[wait.stuck]:
             self.delete()
             raise ConfigError(f"given up: the pod {self._name}, which is to receive the code, cannot start: {reason}")
         raise NoCapacity(f"the pod {self._name} must first copy the code to the volume: {reason}")

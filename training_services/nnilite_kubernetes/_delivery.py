@@ -15,6 +15,7 @@ from nnilite.records import Json
 from nnilite.service import Job, ServiceContext
 from nnilite.services.bootstrap import file_digest, pack, with_bytecode
 from nnilite.services.callback_address import callback_address, check_callback_address, reachable_callback_address
+from nnilite.services.first_seen import FirstSeen
 from nnilite_kubernetes import _manifest as manifests
 from nnilite_kubernetes._api import PODS, ApiError, Cluster
 from nnilite_kubernetes._azure_files import AzureFileShare
@@ -48,6 +49,7 @@ class Deliverer:
         self._delivery: PodDelivery | None = None
         self.filling = False  # a pod of ours is to take keeper and code
         self._stored: Bucket | AzureFileShare | None = None
+        self._seen = FirstSeen()  # what the pod waits for
 
     def setup(self, job: Job) -> Setup:
         storage = self._kind.storage(manifests.make_object_name(job.name, self._kind.dashes)) or self._config.storage
@@ -141,7 +143,7 @@ class Deliverer:
 
     def _fill_volume(self, cluster: Cluster, job: Job, files: Mapping[str, tuple[Path, str]]) -> None:
         patience_s = {"image": float(self._config.image_pull_limit), "schedule": float(self._config.schedule_limit)}
-        pod = CodePod(cluster, self._namespace, self.make_code_pod(job), patience_s)
+        pod = CodePod(cluster, self._namespace, self.make_code_pod(job), patience_s, self._seen)
         self.filling = True
         pod.put(manifests.CODE_PLACE, files)
         self.filling = False

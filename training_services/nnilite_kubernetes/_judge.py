@@ -2,6 +2,9 @@
 
 It sees each change as soon as the watch does: an object or a pod may be deleted right after it has ended, so its end
 must be noted before. An end is reported once, and does not change afterwards.
+
+Times of the cluster are never compared with this machine's clock, which may be another one, or jump: a job would be
+given up at once, or count as lost while it runs. How long something lasts is what this manager has seen of it.
 """
 
 from __future__ import annotations
@@ -24,9 +27,9 @@ from nnilite_kubernetes._role_records import RoleRecords
 from nnilite_kubernetes._status import (
     CANCELED,
     Facts,
-    compute_overdue_s,
     deleted,
     disruption,
+    find_grace_s,
     interrupted,
     is_alive,
     is_canceled,
@@ -200,21 +203,27 @@ class Judge:
     def _gone(self, name: str, memory: ClusterMemory) -> JobStatus:
         """Return the status of a job whose object is gone; its pods may still be ending."""
         pods = self._known.list_known_pods(name)
-        if any(is_alive(pod) and compute_overdue_s(pod, time.time()) < self._patience.overdue_s for pod in pods):
+        if any(is_alive(pod) and not self._is_overdue(pod, memory) for pod in pods):
             return JobStatus(JobState.RUNNING, "it is being ended")
         if memory.canceled:
             return JobStatus(JobState.CANCELED, "canceled")
         kind = self._known.kind.resource.kind
         return JobStatus(JobState.LOST, f"the {kind} {name} was deleted, not by this experiment")
 
+    def _is_overdue(self, pod: Json, memory: ClusterMemory) -> bool:
+        """Return whether a pod that is being deleted should have ended long ago."""
+        grace_s = find_grace_s(pod)
+        lasts_s = memory.seen.lasts_s(f"deletion of {pod['metadata']['uid']}", grace_s is not None)
+        return grace_s is not None and lasts_s > grace_s + self._patience.overdue_s
+
     def _check_limits(self, facts: Facts, found: JobStatus, memory: ClusterMemory) -> JobStatus:
         """Give up a job that has waited too long; count one as lost if it was removed without a reason."""
         if found.state is JobState.WAITING:
-            return self._give_up(facts, found)
+            return self._give_up(facts, found, memory)
         if found.state is not JobState.RUNNING:
             return found
         pod, _ = reporting(facts)
-        if pod is not None and compute_overdue_s(pod, time.time()) > self._patience.overdue_s:
+        if pod is not None and self._is_overdue(pod, memory):
             return replace(found, state=JobState.LOST, reason=f"{removal(pod)}, and its node does not answer")
         end = interrupted(facts)
         lasts_s = memory.seen.lasts_s("interrupted", end is not None)
@@ -224,14 +233,14 @@ class Judge:
         reason = removal(pod) if known else "its container received SIGTERM, not from this experiment"
         return replace(end, state=JobState.LOST, reason=reason, exit_code=None)
 
-    def _give_up(self, facts: Facts, found: JobStatus) -> JobStatus:
+    def _give_up(self, facts: Facts, found: JobStatus, memory: ClusterMemory) -> JobStatus:
         """Give up a job that has waited too long for a node or an image."""
         if facts.content["metadata"].get("deletionTimestamp"):
             return replace(found, reason=deleted(facts.content))
         wait = wait_of(facts)
         limits = {"image": self._config.image_pull_limit, "schedule": self._config.schedule_limit}
         limit = limits.get(wait.stuck)
-        if limit is None or time.time() - wait.since < limit:
+        if limit is None or memory.seen.lasts_s(f"{wait.stuck} since {wait.since}") < limit:
             return found
         self.delete(facts.content)
         return JobStatus(JobState.FAILED, f"given up after {limit} s: {wait.reason}")

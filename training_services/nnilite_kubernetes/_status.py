@@ -46,6 +46,9 @@ _RANKS = (
 )
 
 
+_USUAL_GRACE_S = 30.0
+
+
 @dataclass(frozen=True)
 class Wait:
     """Why a pod has not started. `stuck`: "image", "schedule" or "" for what passes by itself."""
@@ -248,13 +251,13 @@ def _is_node_gone(pod: Json) -> bool:
     return (pod.get("status") or {}).get("reason") == "NodeLost"
 
 
-def compute_overdue_s(pod: Json, now: float) -> float:
-    """Return for how many seconds a pod that is being deleted is overdue.
-
-    Negative while it has time, and for other pods.
-    """
-    due = seconds(pod["metadata"].get("deletionTimestamp"))  # when its grace is over
-    return -1.0 if due is None else now - due
+def find_grace_s(pod: Json) -> float | None:
+    """Return how long a pod that is being deleted may take to end; None for other pods."""
+    metadata = pod["metadata"]
+    if not metadata.get("deletionTimestamp"):
+        return None
+    grace_s = metadata.get("deletionGracePeriodSeconds")
+    return float(grace_s) if isinstance(grace_s, int) else _USUAL_GRACE_S
 
 
 def is_alive(pod: Json) -> bool:
