@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,17 @@ def test_a_link_is_traded_once_and_each_request_is_signed_and_each_answer_proven
     assert [page.get("/experiment").status for _ in range(3)] == [200, 200, 200]
     again = client.post("/sessions", trade(link)[0], Authorization="")
     assert (again.status, "used already" in again.json["error"]) == (401, True)
+
+
+def test_of_many_browsers_that_use_a_link_at_once_one_gets_in(client: Client) -> None:
+    link = link_of(client)
+    with ThreadPoolExecutor(16) as browsers:
+        found = sorted(browsers.map(lambda _: traded(client, link), range(16)))
+    assert found == [201] + [401] * 15
+
+
+def test_the_token_of_another_experiment_makes_no_link(client: Client) -> None:
+    assert client.post("/sign-in-links", {}, Authorization="Bearer another-token-1234").status == 401
 
 
 @pytest.mark.parametrize("link", ["", "x", "\u00e9", "x" * 10_000])
