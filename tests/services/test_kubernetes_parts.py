@@ -22,7 +22,7 @@ from nnilite.services.first_seen import FirstSeen
 from nnilite.testing import eventually, fake_context
 from nnilite.testing.listener import Handler, Listener
 from nnilite_kubernetes import KubernetesConfig
-from nnilite_kubernetes._api import JOBS, PODS, ApiError, connect
+from nnilite_kubernetes._api import JOBS, PODS, ApiError, Watch, connect
 from nnilite_kubernetes._judge import Judge
 from nnilite_kubernetes._known import KnownJobs
 from nnilite_kubernetes._manifest import ATTEMPT, ROLE, TRIAL, Role
@@ -30,7 +30,7 @@ from nnilite_kubernetes._memory import ClusterMemory
 from nnilite_kubernetes._mirror import Mirror
 from nnilite_kubernetes._plain_job import PlainJob
 from nnilite_kubernetes._role_records import RoleRecords
-from nnilite_kubernetes._status import Facts
+from nnilite_kubernetes._status import Facts, rank
 from nnilite_kubernetes._submitter import Submitter
 from nnilite_kubernetes._waits import ClusterPatience
 from platforms.kube.kubeconfig import write_kubeconfig
@@ -375,3 +375,66 @@ def test_no_pod_that_is_being_ended_counts_as_lost_because_of_a_clock(tmp_path, 
     for known.now in (0.0, 659.0, 661.0):
         states.append(judge(known, tmp_path).state)
     assert states == [JobState.RUNNING, JobState.RUNNING, JobState.LOST]
+
+
+@pytest.mark.parametrize("mark", ["\u00b2", "9" * 5000, "-1", "x"])
+def test_a_rank_that_a_stranger_has_written_is_no_number(mark):
+    """The pod of anybody in the namespace, with the labels of the experiment, kept it from starting."""
+    one = pod()
+    one["metadata"]["annotations"] = {"adaptdl/rank": mark}
+    assert rank(one) == 0
+
+
+def test_an_object_that_makes_no_sense_keeps_no_later_one_out(caplog):
+    class Two(Watched):
+        def select(self, resource, namespace, **query):
+            return {"items": [pod(name="odd"), pod(name="good")], "metadata": {"resourceVersion": "1"}}
+
+    def changed(content, gone):
+        if content["metadata"]["name"] == "odd":
+            raise ValueError("a fault of this program")
+        heard.append(content["metadata"]["name"])
+
+    heard: list[str] = []
+    Mirror(Two(), PODS, "default", "", changed)._list()
+    assert heard == ["good"]
+    assert "a fault of this program" in caplog.text
+
+
+class Pieces:
+    """An answer in these pieces, which then stays open until it is shut down."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self.pieces = pieces
+        self.shut = threading.Event()
+
+    def stream(self, size, decode_content):
+        yield from self.pieces
+        assert self.shut.wait(60)
+
+    def shutdown(self):
+        self.shut.set()
+
+    def close(self):
+        pass
+
+
+def test_a_watch_that_does_not_end_is_ended_and_all_is_listed_again(monkeypatch):
+    monkeypatch.setattr("nnilite_kubernetes._api._SILENCE_S", 0.1)
+    watch = iter(Watch(Pieces(b'{"type": "ADDED", "object": {}}\n', b'{"half')))
+    assert next(watch) == ("ADDED", {})
+    with pytest.raises(ApiError, match="did not end in time") as refusal:
+        next(watch)
+    assert refusal.value.status == 410
+
+
+@pytest.mark.parametrize("line", [b"[]", b"{}", b'{"type": "ERROR", "object": []}', b"[" * 100_000, b"x"])
+def test_an_event_of_another_shape_is_an_error_of_the_watch(line):
+    with pytest.raises(ApiError, match="the watch broke off in"):
+        next(iter(Watch(Pieces(line + b"\n"))))
+
+
+def test_an_event_without_an_end_is_not_kept(monkeypatch):
+    monkeypatch.setattr("nnilite_kubernetes._api._LONGEST_EVENT_BYTES", 1000)
+    with pytest.raises(ApiError, match="the watch broke off in"):
+        next(iter(Watch(Pieces(*[b"x" * 100] * 20))))

@@ -39,6 +39,7 @@ _ANSWER_S = 60.0  # for a whole answer, however it comes, or for its head where 
 _LOG_S = 600.0  # for the whole log of a container
 _WATCH_S = 240  # a watch is asked for so long, then begun anew
 _SILENCE_S = _WATCH_S + 60.0  # so long nothing may come of an answer that follows what happens
+_LONGEST_EVENT_BYTES = 16_000_000  # objects have 1.5 MB at most
 _BUSY = (429, 503)
 _PATIENCE_S = 30.0  # for a server that asks us to come back later: for all the tries of one request
 _LONGEST_WAIT_S = 10.0
@@ -347,31 +348,33 @@ class LogStream:
     def __init__(self, answer: Any) -> None:
         self._answer = answer
         self._stopped = threading.Event()
+        self._expired = False
 
     def lines(self, whole: bool = False, longest: float = math.inf) -> Generator[bytes, None, None]:
         """Yield lines without their ends, and the rest after the last one unless `whole`. Raises: ApiError.
 
         Of a line of more than `longest` bytes only the beginning is yielded.
         """
-        rest, is_cut = b"", False
+        rest, is_cut = bytearray(), False
         try:
             for chunk in self._answer.stream(65536, decode_content=True):
-                *lines, rest = (rest + chunk).split(b"\n")
-                if lines:
-                    yield from lines[1:] if is_cut else lines
+                rest += chunk
+                if b"\n" in chunk:
+                    *lines, rest = rest.split(b"\n")
+                    yield from map(bytes, lines[1:] if is_cut else lines)
                     is_cut = False
                 if len(rest) > longest and not is_cut:
-                    yield rest
+                    yield bytes(rest)
                     is_cut = True
                 if is_cut:
-                    rest = b""
+                    rest = bytearray()
         except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError) as error:
             if not self._stopped.is_set():
                 raise ApiError(f"the connection broke off: {error}") from error
         finally:
             self._answer.close()
         if rest and not whole:
-            yield rest
+            yield bytes(rest)
 
     def stop(self) -> None:
         """End the iteration soon."""
@@ -385,11 +388,29 @@ class Watch(LogStream):
 
     def __iter__(self) -> Iterator[tuple[str, Json]]:
         """Yield pairs of type and object. Raises: ApiError, also for an ERROR event (410: the version is too old)."""
-        for line in filter(None, self.lines()):
-            try:
-                yield self._event(line)
-            except ValueError as error:
-                raise ApiError(f"the watch broke off in {line[-200:]!r}") from error
+        # A proxy that drips, or a server that forgets to end the watch, would hide all changes without end.
+        limit = threading.Timer(_SILENCE_S, self._expire)
+        limit.daemon = True
+        limit.start()
+        try:
+            for line in filter(None, self.lines(longest=_LONGEST_EVENT_BYTES)):
+                try:
+                    yield self._event(line)
+                except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+                    self._check_time()
+                    raise ApiError(f"the watch broke off in {line[-200:]!r}") from error
+            self._check_time()
+        finally:
+            limit.cancel()
+
+    def _check_time(self) -> None:
+        """Have all listed again where a watch had to be ended. Raises: ApiError."""
+        if self._expired:
+            raise ApiError("the watch did not end in time", 410)
+
+    def _expire(self) -> None:
+        self._expired = True
+        self.stop()
 
     @staticmethod
     def _event(line: bytes) -> tuple[str, Json]:

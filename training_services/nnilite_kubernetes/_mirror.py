@@ -107,9 +107,9 @@ class Mirror:
         self._answered()
         for name, content in before.items():  # another object may have the name by now
             if name not in objects or objects[name]["metadata"]["uid"] != content["metadata"]["uid"]:
-                self._changed(content, True)
+                self._tell(content, True)
         for content in objects.values():
-            self._changed(content, False)
+            self._tell(content, False)
 
     def _follow(self) -> None:
         self._watch = watch = self._cluster.watch(*self._place, self._selector, self._version)
@@ -129,7 +129,16 @@ class Mirror:
                 self._objects.pop(name, None)
             else:
                 self._objects[name] = content
-        self._changed(content, gone)
+        self._tell(content, gone)
+
+    def _tell(self, content: Json, gone: bool) -> None:
+        """Tell of a change. One object that makes no sense, as others may make it, does not keep the later ones out."""
+        try:
+            self._changed(content, gone)
+        except ApiError:
+            raise
+        except Exception:  # else the watch would come to this object again and again
+            log.exception("an internal error about %s of the %s", content["metadata"]["name"], self._place[0].plural)
 
     def _answered(self) -> None:
         self._down_since = None

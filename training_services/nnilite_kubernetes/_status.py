@@ -12,6 +12,7 @@ container, so until then the job counts as running (`interrupted`).
 from __future__ import annotations
 
 import json
+import re
 from calendar import timegm
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -47,6 +48,7 @@ _RANKS = (
 
 
 _USUAL_GRACE_S = 30.0
+_RANK = re.compile("[0-9]{1,9}")  # anyone who may make pods writes annotations
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def rank(pod: Json) -> int:
     metadata = pod["metadata"]
     marks = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
     found = [str(marks[name]) for name in _RANKS if marks.get(name)]
-    return int(found[0]) if found and found[0].isdigit() else 0
+    return int(found[0]) if found and _RANK.fullmatch(found[0]) else 0
 
 
 def find_role(pod: Json) -> str:
