@@ -108,33 +108,31 @@ class Guard:
 
     def _look(self) -> None:
         try:
-            if not self._keep_lock():
-                return
+            self._keep_lock()
             registry.make_folders(self._directory)
             self._keep_log()
             self._keeper.keep()
             self._keep_files()
+        except NotFound:  # the folder is unreachable, which may pass
+            self._missed += 1
+            if self._missed >= _GONE_LOOKS:
+                raise
+            return
         except OSError as error:
             if str(error) != self._trouble:
                 log.error("a file of the experiment cannot be looked after: %s", error)
             self._trouble = str(error)
         else:
             self._trouble = ""
+        self._missed = 0
 
-    def _keep_lock(self) -> bool:
-        """Renew the lock. Return False while the folder is unreachable."""
+    def _keep_lock(self) -> None:
+        """Renew the lock. Raises: NotFound, Conflict, OSError."""
         try:
             if self._lock.renew():
                 log.warning("the file `lock` was removed while the manager runs; it is made again")
         except BlockingIOError:
             raise Conflict(f"another manager has taken {self._directory} over; this one ends.") from None
-        except NotFound:
-            self._missed += 1
-            if self._missed >= _GONE_LOOKS:
-                raise
-            return False
-        self._missed = 0
-        return True
 
     def _keep_log(self) -> None:
         if self._logs and not is_open_as(2, self._log_file):

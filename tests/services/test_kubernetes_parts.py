@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -191,6 +192,24 @@ def test_a_fault_of_ours_in_what_a_watch_tells_does_not_end_the_watch(caplog):
     eventually(lambda: "pod-2" in heard)
     mirror.close()
     assert "a fault of this program" in caplog.text
+
+
+@pytest.mark.parametrize("too_old", [False, True], ids=["ended", "too old"])
+def test_watches_that_end_at_once_are_begun_with_pauses(too_old):
+    class Hasty(Watched):
+        def watch(self, *place):
+            begun.append(time.monotonic())
+            if too_old:
+                raise ApiError("the version is too old", 410)
+            return Stoppable([])
+
+    begun: list[float] = []
+    mirror = Mirror(Hasty(), PODS, "default", "", lambda content, gone: None)
+    start = time.monotonic()
+    mirror.start()
+    eventually(lambda: len(begun) > 4)
+    mirror.close()
+    assert begun[4] - start > 0.75
 
 
 def test_a_pod_that_has_taken_the_name_of_another_while_nobody_watched_does_not_hide_its_end():

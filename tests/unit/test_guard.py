@@ -10,6 +10,7 @@ import pytest
 from nnilite._experiments import registry
 from nnilite._experiments.file_guard import Guard, KeeperFile, Kept
 from nnilite._experiments.locking import ManagerLock
+from nnilite.errors import NotFound
 from nnilite.testing import eventually
 
 
@@ -39,3 +40,25 @@ def test_a_look_that_is_under_way_ends_before_the_manager_and_none_follows(
     guard.look()
     lock.release()
     assert not (tmp_path / "token").exists()
+
+
+def test_a_folder_that_goes_after_a_look_at_the_lock_has_as_many_looks_to_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(directory: Path) -> None:
+        raise NotFound(f"{directory} is gone")
+
+    lock = ManagerLock(tmp_path)
+    lock.acquire()
+    guard = Guard(tmp_path, lock, KeeperFile(tmp_path / "keeper.pyz"), {})
+    with monkeypatch.context() as patched:
+        patched.setattr(registry, "make_folders", gone)
+        guard.look()
+        guard.look()
+    guard.look()
+    monkeypatch.setattr(registry, "make_folders", gone)
+    guard.look()
+    guard.look()
+    with pytest.raises(NotFound, match="is gone"):
+        guard.look()
+    lock.release()

@@ -19,6 +19,7 @@ from nnilite_kubernetes._api import ApiError, Cluster, Resource, Watch
 log = logging.getLogger(__name__)
 
 _BACKOFF_S = (0.2, 20.0)
+_ROUND_S = 0.2  # watches last minutes; one that ends at once, again and again, does not keep server and processor busy
 
 
 class Mirror:
@@ -87,6 +88,7 @@ class Mirror:
 
     def _run(self) -> None:
         while not self._closed.is_set():
+            begun = time.monotonic()
             try:
                 if not self._version:
                     self._list()
@@ -97,6 +99,7 @@ class Mirror:
             except Exception as error:  # without its watch, the last state would count for ever
                 log.exception("an internal error in the watch of %s, which continues", self._place[0].plural)
                 self._fail(ApiError(f"an internal error: {error!r}"))
+            self._closed.wait(begun + _ROUND_S - time.monotonic())
 
     def _list(self) -> None:
         found = self._cluster.select(*self._place, labelSelector=self._selector)
