@@ -161,6 +161,14 @@ def test_what_slurm_and_the_keeper_say_makes_one_state(seen, state, expected, wo
     assert words in status.reason
 
 
+def test_a_cancellation_takes_back_no_end_that_was_told():
+    seen, asked = with_records(code=3), with_records(code=3)
+    assert seen.status(job("RUNNING")).exit_code == 3
+    seen.canceled = asked.canceled = True
+    assert [seen.status(job(state)).exit_code for state in ("RUNNING", "COMPLETING", "FAILED")] == [3, 3, 3]
+    assert asked.status(job("RUNNING")).state is JobState.RUNNING
+
+
 def test_a_job_that_runs_and_then_waits_was_put_back_and_is_lost():
     seen = with_records()
     assert seen.status(job("PENDING", "BeginTime")).state is JobState.WAITING
