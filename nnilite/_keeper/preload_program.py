@@ -263,7 +263,8 @@ class _TrialForks:
     def serve(self, texts: _ProcessTexts, preloaded: Preloaded) -> _Request:
         """Serve to the end of the lifeline. Return only in a fork, when its trial may run."""
         wake, waker = _make_pipe()
-        in_c = sys.modules["_signal"]  # `signal` itself makes enumerations, which would take a fork ten times as long
+        # As in `_cpython`, which this text cannot import: `signal` makes enumerations, for ten times as long.
+        in_c = sys.modules.get("_signal", signal)
         before = in_c.signal(signal.SIGCHLD, lambda number, frame: None)
         in_c.set_wakeup_fd(waker, warn_on_full_buffer=False)
         sys.stdout.flush()
