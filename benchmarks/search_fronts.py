@@ -5,7 +5,7 @@ missing after so many results: 0 if the front is reached, 1 if nothing is better
 worst of 1,000 random points in each objective. Finished runs are kept in `fronts.jsonl` of the output folder, so that a
 later call continues, and the report has all of them. optuna's GP needs torch, and is not run where there is none.
 
-    --seeds 3         of each solver and problem: ten minutes of processor time for three, without optuna's GP
+    --seeds 3         of each solver and problem: 15 minutes of processor time for three, without optuna's GP
     --gp-seeds 1      of optuna's GP: five minutes of processor time for each
     --solvers LABELS  separated by commas; all of SOLVERS if not given
     --out FOLDER      where `fronts.jsonl` is written
@@ -171,7 +171,7 @@ from drawing problems and seeds again.
 
 To repeat it: `python -m benchmarks.search_fronts --write` in a checkout, by one process: a quarter of an hour of
 processor time for three seeds. `optuna TPE` is its multi-objective TPE. `optuna GP` needs `pip install torch`; it takes
-eight minutes more for each seed, so that it has fewer of them (`--gp-seeds`) and 50 results.
+five minutes more for each seed, so that it has fewer of them (`--gp-seeds`) and 50 results.
 
 Half of Auto's proposals see the hypervolume from beyond the worst results, the others from a tenth of the front's
 extent beyond the front. Where all saw it from there, as before, Auto missed 1.7, 2.2 and 1.3 times as much after 25, 50

@@ -155,7 +155,7 @@ def take_tar(source: Callable[[int], bytes], target: Path) -> TakenFiles:
         with EnclosedFolder(str(target), make=True) as folder:
             for member in TarStream(source):
                 taken.count(member.name, member.kind, room)
-                _write_member(member, folder, taken, _counter(taken, room, None))
+                _write_member(member, folder, taken, _counter(taken, room))
     except DamagedTar as error:
         raise BrokenStream(f"the files are damaged on their way: {error}") from error
     except UnsafeName as error:
@@ -191,7 +191,7 @@ def read_small(source: Callable[[int], bytes], most_bytes: int) -> Iterator[tupl
         raise BrokenStream(str(error)) from error
 
 
-def _counter(taken: TakenFiles, room: DiskRoom, most_bytes: int | None) -> Callable[[int], None]:
+def _counter(taken: TakenFiles, room: DiskRoom, most_bytes: int | None = None) -> Callable[[int], None]:
     def count(size: int) -> None:
         taken.size_bytes += size
         if most_bytes is not None and taken.size_bytes > most_bytes:
@@ -256,7 +256,7 @@ def copy_folder(source: Path, target: Path, *left_out: str) -> TakenFiles:
                 there.make_folder(entry.path)
             elif entry.kind == FILE:
                 try:
-                    _copy_one(here, there, entry, _counter(taken, room, None))
+                    _copy_one(here, there, entry, _counter(taken, room))
                 except PermissionError:
                     taken.unreadable.append(entry.path)
             else:

@@ -34,11 +34,8 @@ _EXPECTED = re.compile(r"expected (?:at least )?(?:one|\d+) arguments?")
 
 def printable(sentence: str) -> str:
     """Return a sentence without what a terminal obeys: it may quote a file from another person."""
-    return "".join(mark if mark == "\n" or mark.isprintable() else _escape(mark) for mark in sentence)
-
-
-def _escape(mark: str) -> str:
-    return mark.encode("unicode_escape").decode()
+    kept = (mark if mark == "\n" or mark.isprintable() else mark.encode("unicode_escape").decode() for mark in sentence)
+    return "".join(kept)
 
 
 class Parser(argparse.ArgumentParser):

@@ -13,6 +13,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from nnilite._cli.command_line import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -149,7 +151,7 @@ def show_facts(facts: Mapping[str, object]) -> None:
 def clean(value: object) -> str:
     """Return one printable line of a value."""
     text = number(value) if isinstance(value, float) else "" if value is None else str(value)
-    return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text)
+    return printable(text).replace("\n", "\\n")
 
 
 TRACEBACK = "Traceback (most recent call last):"

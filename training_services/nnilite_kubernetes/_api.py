@@ -348,7 +348,6 @@ class LogStream:
     def __init__(self, answer: Any) -> None:
         self._answer = answer
         self._stopped = threading.Event()
-        self._expired = False
 
     def lines(self, whole: bool = False, longest: float = math.inf) -> Generator[bytes, None, None]:
         """Yield lines without their ends, and the rest after the last one unless `whole`. Raises: ApiError.
@@ -385,6 +384,8 @@ class LogStream:
 
 class Watch(LogStream):
     """The events of one watch."""
+
+    _expired = False
 
     def __iter__(self) -> Iterator[tuple[str, Json]]:
         """Yield pairs of type and object. Raises: ApiError, also for an ERROR event (410: the version is too old)."""
