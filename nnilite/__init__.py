@@ -82,7 +82,7 @@ from _thread import allocate_lock as _allocate_lock
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the cost of importing typing
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
     from typing import Any
@@ -236,17 +236,17 @@ def should_stop() -> bool:
 
 def get_experiment_id() -> str:
     """Return the id of the experiment, or "STANDALONE"."""
-    return os.environ.get("NNI_EXP_ID") or _STANDALONE
+    return _environment().get("NNI_EXP_ID") or _STANDALONE
 
 
 def get_trial_id() -> str:
     """Return the id of this trial, or "STANDALONE"."""
-    return os.environ.get("NNI_TRIAL_JOB_ID") or _STANDALONE
+    return _environment().get("NNI_TRIAL_JOB_ID") or _STANDALONE
 
 
 def get_sequence_id() -> int:
     """Return the number of this trial in its experiment, from 0; 0 in standalone mode."""
-    return int(os.environ.get("NNI_TRIAL_SEQ_ID") or 0)
+    return int(_environment().get("NNI_TRIAL_SEQ_ID") or 0)
 
 
 def checkpoint_dir() -> Path:
@@ -257,7 +257,7 @@ def checkpoint_dir() -> Path:
     """
     from pathlib import Path
 
-    folder = Path(os.environ.get("NNILITE_CHECKPOINT_DIR") or _trial.own_checkpoint_dir())
+    folder = Path(_environment().get("NNILITE_CHECKPOINT_DIR") or _trial.own_checkpoint_dir())
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -329,6 +329,7 @@ class _ThisTrial:
 
     def __init__(self) -> None:
         self.current: Any = None  # NNI's record, once it has been read
+        self.environment: Mapping[str, str] = {}  # as it was then, if a manager runs this trial
         self._lock = _allocate_lock()
         self._sequence = 0
         self._finals = 0
@@ -346,7 +347,11 @@ class _ThisTrial:
         """Return NNI's record: `{"parameter_id": ..., "parameters": {...}, ...}`."""
         with self._lock:
             if self.current is None:
-                self.current = self._read() if _find_system_dir() else self._take_standalone()
+                if _find_system_dir():
+                    self.current = self._read()
+                    self.environment = dict(os.environ)
+                else:
+                    self.current = self._take_standalone()
         self._tell_worker()
         return self.current
 
@@ -432,7 +437,7 @@ class _ThisTrial:
     def send(self, kind: str, sequence: int, text: str, name: str = "") -> None:
         """Append a report to the spool, or log it in standalone mode; `name` is that of an attribute."""
         if _find_system_dir():
-            path = os.environ.get("NNILITE_METRICS") or os.path.join(_find_system_dir(), ".nni", "metrics")
+            path = _environment().get("NNILITE_METRICS") or os.path.join(_find_system_dir(), ".nni", "metrics")
             _append(path, self._line(kind, sequence, text, name), "attribute" if name else "metric")
         else:
             _log_result(kind, sequence, text, name)
@@ -487,7 +492,7 @@ class _ThisTrial:
 
     def own_checkpoint_dir(self) -> str:
         """Return where checkpoints go if no folder was given for them."""
-        output = os.environ.get("NNI_OUTPUT_DIR")
+        output = _environment().get("NNI_OUTPUT_DIR")
         if _find_system_dir() and output:
             return os.path.join(output, "checkpoint")
         with self._lock:
@@ -500,16 +505,23 @@ class _ThisTrial:
 
 def _find_system_dir() -> str:
     """Return the attempt's folder; "" in standalone mode."""
-    if os.environ.get("NNI_PLATFORM", "unittest") == "unittest":
+    environment = _environment()
+    if environment.get("NNI_PLATFORM", "unittest") == "unittest":
         return ""
-    return os.environ.get("NNI_SYS_DIR", "")
+    return environment.get("NNI_SYS_DIR", "")
+
+
+def _environment() -> Mapping[str, str]:
+    """Return the environment of the trial, as it was at its start where the program has cleared it since."""
+    return os.environ if "NNI_PLATFORM" in os.environ else _trial.environment or os.environ
 
 
 def _rank() -> int:
     """Return the rank of this process in a distributed trial; 0 elsewhere, where each process may report."""
-    if "NNILITE_WORLD_SIZE" in os.environ:
+    environment = _environment()
+    if "NNILITE_WORLD_SIZE" in environment:
         for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "HOROVOD_RANK", "RANK"):  # RANK is set in any case
-            number = os.environ.get(name, "")
+            number = environment.get(name, "")
             if number.isdigit():
                 return int(number)
     return 0

@@ -108,6 +108,26 @@ def test_nan_and_infinity_are_recorded(sdk, trial):
     assert list(map(repr, values(trial))) == ["nan", "inf", "-inf"]
 
 
+def test_a_program_that_clears_its_environment_still_reports(sdk, trial, monkeypatch):
+    sdk.get_next_parameter()
+    for name in environment(trial):
+        monkeypatch.delenv(name)
+    sdk.report_final_result(0.5)
+    assert values(trial) == [0.5]
+    assert sdk.get_trial_id() == "Xy12z"
+
+
+def test_a_rank_that_clears_its_environment_does_not_report(sdk, trial, monkeypatch):
+    monkeypatch.setenv("NNILITE_WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    sdk.get_next_parameter()
+    for name in (*environment(trial), "NNILITE_WORLD_SIZE", "RANK"):
+        monkeypatch.delenv(name)
+    with pytest.warns(RuntimeWarning, match="rank 1"):
+        sdk.report_final_result(0.5)
+    assert not (trial / ".nni" / "metrics").exists()
+
+
 def test_numpy_values_become_plain_numbers(sdk, trial):
     numpy = pytest.importorskip("numpy")
     kinds = (numpy.float64, numpy.float32, numpy.float16, numpy.longdouble, numpy.int64, numpy.uint8, numpy.bool_)
