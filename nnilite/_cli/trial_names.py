@@ -43,7 +43,7 @@ def settle(options: argparse.Namespace) -> None:
     if len(names) > 1 and not names[0].isdecimal():
         options.id, names = names[0], names[1:]
     if not names:
-        raise ConfigError("say which trial, by its number or id: for example `nnictl trial show 5`, or with -T")
+        raise ConfigError("say which trial, by its number or id: for example 5, or with -T")
     if needed == "trial" and len(names) > 1:
         raise ConfigError(f"give one trial, after the id of the experiment, not {' '.join(names)}")
     setattr(options, needed, names if needed == "trials" else names[0])
