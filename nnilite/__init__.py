@@ -329,7 +329,7 @@ class _ThisTrial:
 
     def __init__(self) -> None:
         self.current: Any = None  # NNI's record, once it has been read
-        self.environment: Mapping[str, str] = {}  # as it was then, if a manager runs this trial
+        self.environment: Mapping[str, str] = os.environ  # a copy from then on, as the program may clear it
         self._lock = _allocate_lock()
         self._sequence = 0
         self._finals = 0
@@ -347,11 +347,7 @@ class _ThisTrial:
         """Return NNI's record: `{"parameter_id": ..., "parameters": {...}, ...}`."""
         with self._lock:
             if self.current is None:
-                if _find_system_dir():
-                    self.current = self._read()
-                    self.environment = dict(os.environ)
-                else:
-                    self.current = self._take_standalone()
+                self.current = self._read() if _find_system_dir() else self._take_standalone()
         self._tell_worker()
         return self.current
 
@@ -375,6 +371,7 @@ class _ThisTrial:
 
         from nnilite._cpython import loads
 
+        self.environment = dict(os.environ)
         path = os.path.join(_find_system_dir(), "parameter.cfg")
         deadline = time.monotonic() + _PARAMETERS_WAIT_S
         while True:
@@ -512,8 +509,8 @@ def _find_system_dir() -> str:
 
 
 def _environment() -> Mapping[str, str]:
-    """Return the environment of the trial, as it was at its start where the program has cleared it since."""
-    return os.environ if "NNI_PLATFORM" in os.environ else _trial.environment or os.environ
+    """Return the environment; if the program has cleared it since, as it was when the parameters were read."""
+    return os.environ if "NNI_PLATFORM" in os.environ else _trial.environment
 
 
 def _rank() -> int:

@@ -10,7 +10,7 @@ import os
 import re
 import time
 
-from nnilite import _append
+from nnilite import _append, _environment
 from nnilite._cpython import dumps, sha256
 from nnilite._sdk.artifact_values import MOST_BYTES, make
 
@@ -38,7 +38,7 @@ def log_artifact(name: str, value: Any, own_folder: Callable[[], str]) -> Path:
             f"artifact {name!r} has more than {MOST_BYTES:,} bytes; write large files to $NNI_OUTPUT_DIR, "
             "where the page lists them"
         )
-    folder = os.path.join(os.environ.get("NNI_OUTPUT_DIR") or own_folder(), FOLDER)
+    folder = os.path.join(_environment().get("NNI_OUTPUT_DIR") or own_folder(), FOLDER)
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, _make_file_name(name, ending))
     _write_whole(path, data)

@@ -147,6 +147,19 @@ def test_without_a_manager_the_file_is_in_a_folder_of_the_process(monkeypatch: p
     assert path.parent == nnilite.log_artifact("other", "two").parent
 
 
+def test_a_program_that_clears_its_environment_keeps_artifacts_at_their_place(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nnilite, "_trial", nnilite._ThisTrial())
+    (tmp_path / "parameter.cfg").write_text('{"parameter_id": 0, "parameters": {}}')
+    monkeypatch.setenv("NNI_PLATFORM", "local")
+    monkeypatch.setenv("NNI_SYS_DIR", str(tmp_path))
+    nnilite.get_next_parameter()
+    for name in ("NNI_PLATFORM", "NNI_SYS_DIR", "NNI_OUTPUT_DIR"):
+        monkeypatch.delenv(name)
+    assert nnilite.log_artifact("it", "one").parent == folder
+
+
 def test_only_images_that_browsers_show_count_as_images() -> None:
     heads = [
         make_png(),
