@@ -170,8 +170,8 @@ geometric mean over its problems of the ratio of mean missing shares (to each, 0
 from drawing problems and seeds again.
 
 To repeat it: `python -m benchmarks.search_fronts --write` in a checkout, by one process: a quarter of an hour of
-processor time for three seeds. `optuna TPE` is its multi-objective TPE. `optuna GP` needs `pip install torch`; it takes
-five minutes more for each seed, so that it has fewer of them (`--gp-seeds`) and 50 results.
+processor time for three seeds. `optuna TPE` is its multi-objective TPE. `optuna GP` needs `pip install torch`;
+it takes five minutes more for each seed (`--gp-seeds`), and therefore has 50 results only.
 
 Half of Auto's proposals see the hypervolume from beyond the worst results, the others from a tenth of the front's
 extent beyond the front. Where all saw it from there, as before, Auto missed 1.7, 2.2 and 1.3 times as much after 25, 50
