@@ -43,8 +43,8 @@ class Difference:
 
 def replay(options: argparse.Namespace) -> int:
     """Replay an experiment. Return the exit code: 1 if a proposal differs. Raises: NniliteError."""
+    from nnilite._store.database_file import FILE_NAME
     from nnilite._store.results import read_calls
-    from nnilite._store.writer import FILE_NAME
     from nnilite.config import load_stored
 
     entry = access.find(options)

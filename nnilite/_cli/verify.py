@@ -46,8 +46,8 @@ def checked(entry: RegistryEntry) -> tuple[dict[str, int], list[Defect]]:
     Raises: NniliteError if nothing can be read.
     """
     from nnilite._cli.trial_folders import check_folders
+    from nnilite._store.database_file import FILE_NAME
     from nnilite._store.soundness import Defect, SoundnessCheck
-    from nnilite._store.writer import FILE_NAME
     from nnilite.config import load_stored
     from nnilite.errors import ConfigError, DamagedFile, UnreadableFile
 

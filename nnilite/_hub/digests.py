@@ -18,7 +18,7 @@ from typing import Any
 from nnilite._experiments.nni_folders import DATABASE
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running.reading import opened
-from nnilite._store.writer import FILE_NAME
+from nnilite._store.database_file import FILE_NAME
 from nnilite.errors import NniliteError
 from nnilite.records import Json
 

@@ -15,8 +15,8 @@ from nnilite._experiments import nni_folders, registry
 from nnilite._experiments.documents import read_json_file
 from nnilite._experiments.nni_folders import NniExperiment
 from nnilite._nni import nni_taken
+from nnilite._store.database_file import FILE_NAME
 from nnilite._store.results import read_succeeded
-from nnilite._store.writer import FILE_NAME
 from nnilite.errors import ConfigError, DamagedFile, NotFound, Place
 from nnilite.records import ExperimentState, Json
 

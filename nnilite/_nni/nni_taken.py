@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nnilite._experiments.documents import read_document, write_json
 from nnilite._experiments.nni_folders import COPY, COPY_CURE, NniExperiment
-from nnilite._store.writer import FILE_NAME
+from nnilite._store.database_file import FILE_NAME
 from nnilite.errors import DamagedFile, UnreadableFile
 from nnilite.records import ExperimentState, Json
 

@@ -89,13 +89,13 @@ def open_view(directory: Path, token: str) -> tuple[Viewer, Store]:
         raise document.wrong("config", "a JSON object")
     store = open_store(directory, False, time.time())
     maximize = is_maximizing(_algorithm(config))
-    known = store.snapshot(maximize)
+    known = store.recall.snapshot(maximize)
     about = About(
         id=str(document.text("id")),
         directory=origin,
         config=config,
         platforms=tuple((document.text("platform") or "").split(",")),
-        created=store.moment("created") or 0.0,
+        created=store.recall.moment("created") or 0.0,
         maximize=maximize,
         space=config.get("searchSpace"),
         objectives={"default": "maximize" if maximize else "minimize"},
@@ -105,7 +105,7 @@ def open_view(directory: Path, token: str) -> tuple[Viewer, Store]:
         state=known.state,
         reason="",
         duration_s=known.duration_s,
-        ended=store.moment("ended"),
+        ended=store.recall.moment("ended"),
         limits=_limits(config),
         counts=known.counts,
         best=known.best,

@@ -29,9 +29,9 @@ from nnilite._experiments.search_folder import Presence
 from nnilite._running import launch
 from nnilite._search.plan import Plan
 from nnilite._store import shared
+from nnilite._store.database_file import FILE_NAME
 from nnilite._store.settings_of_config import is_maximizing, make_settings
 from nnilite._store.shared import News, SharedCursor, SharedStore
-from nnilite._store.writer import FILE_NAME
 from nnilite.config import CheckedConfig, load_stored, stored
 from nnilite.errors import ConfigError, Conflict, NniliteError, StoreError
 from nnilite.records import (
@@ -115,9 +115,8 @@ class Journal:
 
     def leave_to_parent(self) -> None:
         """Let go, in a forked process, of what belongs to its parent."""
-        if self._store is not None and self._store._db is not None:
-            _LEFT.append(self._store._db)
-            self._store._db = None
+        if self._store is not None and (connection := self._store.file.release()) is not None:
+            _LEFT.append(connection)
         self._presence.forget()
         self._forget()
 
@@ -200,7 +199,7 @@ class Journal:
 
     def find_next_numbers(self) -> tuple[int, int]:
         """Return the next trial's sequence and parameter id."""
-        return self._use().find_next_numbers()
+        return self._use().recall.find_next_numbers()
 
     # ------------------------------------------------------------ parts
 
@@ -231,12 +230,12 @@ class Journal:
         )
 
     def _stored(self, trial: Trial) -> Attempt:
-        found = self._use().attempt(trial.id, trial.attempt)
+        found = self._use().recall.attempt(trial.id, trial.attempt)
         return self._attempt(trial) if found is None else found[1]
 
     def _say(self, state: ExperimentState, ended: float | None) -> None:
         settings = make_settings(self.config, is_maximizing(self.config.json().get("tuner") or {}))
-        duration_s = self._use().busy_s()
+        duration_s = self._use().recall.busy_s()
         self._use().write([messages.SaveExperiment(state, "", duration_s, ended, settings)])
         search_folder.write_state(self.folder, state, ended)
 
@@ -248,9 +247,7 @@ class Journal:
 
     def _use(self) -> SharedStore:
         if self._store is None:
-            store = SharedStore(self.folder / FILE_NAME)
-            store.open()
-            self._store = store
+            self._store = store = SharedStore.open(self.folder / FILE_NAME)
             weakref.finalize(self, store.close)  # a program need not end a search that it does not use any more
         return self._store
 

@@ -55,7 +55,7 @@ class AsyncStore:
 
     async def find_attempt(self, key: JobKey) -> tuple[Trial, Attempt, MetricCursor] | None:
         """Return what is known of an attempt, or None if there is no such trial or attempt. Raises: StoreError."""
-        known = await self._run(self._store.attempt, *key)
+        known = await self._run(self._store.recall.attempt, *key)
         if known is None:
             return None
         trial, attempt, metrics = known
@@ -82,12 +82,12 @@ class AsyncStore:
         They include those of a commit under way, which the old one knew.
         """
         await self._settled.wait()
-        return await self._run(self._store.calls, until)
+        return await self._run(self._store.recall.calls, until)
 
     async def histories(self) -> list[History]:
         """Return the intermediate results, for a new assessor or advisor; those of a commit under way, too."""
         await self._settled.wait()
-        return await self._run(self._store.histories)
+        return await self._run(self._store.recall.histories)
 
     async def keep_place(self) -> None:
         """Check that the database is in its place. Raises: StoreError while it is not."""

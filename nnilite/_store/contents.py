@@ -2,7 +2,7 @@
 
 SQLite keeps any type in any column, so a stranger's file may hold texts where numbers belong, an unknown state, or a
 trial whose id is a path. All code that reads the database later can rely on these checks. Only the values of users
-are not checked here: `rows.read_stored_value` reads them, and reads a bad one as None.
+are not checked here: `stored_values.read_stored_value` reads them, and reads a bad one as None.
 """
 
 from __future__ import annotations

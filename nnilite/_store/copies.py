@@ -10,12 +10,11 @@ import contextlib
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 from nnilite._store.contents import check_rows, check_schema
+from nnilite._store.database_file import DatabaseFile, open_read_only
 from nnilite._store.database_schema import SCHEMA
 from nnilite._store.trouble import translated
-from nnilite._store.writer import Store
 from nnilite.errors import StoreError
 
 _LIVE = "('WAITING', 'RUNNING', 'UNKNOWN')"
@@ -46,7 +45,7 @@ class Unfinished:
 def copy_out(source: Path, target: Path) -> Unfinished:
     """Write a whole copy without secrets, as one file, of a database that no manager has open. Raises: StoreError."""
     with translated(source), contextlib.ExitStack() as opened:
-        db = opened.enter_context(contextlib.closing(sqlite3.connect(f"file:{quote(str(source))}?mode=ro", uri=True)))
+        db = opened.enter_context(contextlib.closing(open_read_only(source)))
         copy = opened.enter_context(contextlib.closing(sqlite3.connect(target, isolation_level=None)))
         db.backup(copy)
         unfinished = Unfinished(
@@ -67,9 +66,8 @@ def copy_out(source: Path, target: Path) -> Unfinished:
 def take_in(path: Path, experiment: str, now: float) -> None:
     """Check a database from elsewhere, and make it the database of a copy. Raises: StoreError."""
     with translated(path):
-        with contextlib.closing(Store(path)) as store:
-            # This refuses files of other programs and newer versions, and migrates older ones.
-            store.open()
+        # This refuses files of other programs and newer versions, and migrates older ones.
+        DatabaseFile.open(path).close()
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
             db.execute("PRAGMA trusted_schema = OFF")
             # A file from elsewhere may be damaged on purpose; SQLite then checks each page that it reads.

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 from nnilite._answers.backend import (
     MetricPage,
@@ -21,6 +20,7 @@ from nnilite._answers.backend import (
     TrialRemarks,
     TrialSort,
 )
+from nnilite._store.database_file import open_read_only
 from nnilite._store.place import find_file_id
 from nnilite._store.rows import (
     ATTEMPT_COLUMNS,
@@ -135,9 +135,7 @@ class Reader:
         # While the file is missing, the connection still has all of it; the manager is about to write it back.
         if db is not None and place in (None, self._local.place):
             return db
-        uri = f"file:{quote(str(self._path))}?mode=ro"
-        fresh = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5.0, check_same_thread=False)
-        fresh.execute("PRAGMA trusted_schema = OFF")
+        fresh = open_read_only(self._path)
         self._opened.append(fresh)
         # The database was written back: this connection still has the deleted file.
         if db is not None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
 
 from nnilite._experiments.nni_folders import is_uncertain
 from nnilite._store.contents import check_objects
+from nnilite._store.database_file import open_read_only
 from nnilite._store.recall import list_calls
 from nnilite._store.stored_values import read_stored_value
 from nnilite._store.trouble import understood
@@ -36,15 +35,13 @@ def read_succeeded(path: Path) -> list[Json]:
 def read_calls(path: Path) -> list[Call]:
     """Return all calls of the tuner, in the order in which it got them. Raises: NotFound, StoreError."""
     with _reading(path) as db:
-        return list_calls(db, sys.maxsize)
+        return list_calls(db)
 
 
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.is_file():
         raise NotFound(f"There is no database {path}.")
-    uri = f"file:{quote(str(path))}?mode=ro"
-    with understood(path), contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5.0)) as db:
-        db.execute("PRAGMA trusted_schema = OFF")
+    with understood(path), contextlib.closing(open_read_only(path)) as db:
         check_objects(db, path)
         yield db

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nnilite._engine import messages
 from nnilite._store.contents import check_rows, check_schema
+from nnilite._store.database_file import DatabaseFile
 from nnilite._store.database_schema import SCHEMA
+from nnilite._store.recall import Recall, list_calls
 from nnilite._store.rows import (
     ATTEMPT_COLUMNS,
     METRIC_COLUMNS,
     TRIAL_COLUMNS,
-    call_from,
     make_attempt,
     make_metric,
     make_trial,
 )
+from nnilite._store.statements import write_records
 from nnilite._store.trouble import understood
-from nnilite._store.writer import Store
 from nnilite.errors import StoreError
 from nnilite.records import Attempt, Json, Metric, Trial
 from nnilite.tuner import Call
@@ -42,41 +44,53 @@ class News:
     metrics: list[Metric]
 
 
-class SharedStore(Store):
+class SharedStore:
     """The store of one of the processes. Between two of its turns others may have written."""
+
+    def __init__(self, file: DatabaseFile) -> None:
+        self.file = file
+        self.recall = Recall(file)
+
+    @classmethod
+    def open(cls, path: Path) -> SharedStore:
+        """Open an existing database, and migrate an older one. Raises: StoreError if nnilite has not made it."""
+        return cls(DatabaseFile.open(path))
+
+    @property
+    def path(self) -> Path:
+        return self.file.path
+
+    def close(self) -> None:
+        self.file.close()
+
+    def write(self, records: Sequence[messages.Record]) -> None:
+        """Commit records together. Raises: StoreError, and then they are not written, or not to the path."""
+        with self.file.transaction() as db:
+            write_records(db, records, self.recall.find_revision() + 1)
+        self._check_place()
 
     def check(self) -> None:
         """Check all of the database, as it may come from anywhere. Raises: StoreError."""
         with understood(self.path):
             try:
-                check_schema(self._use(), SCHEMA)
-                check_rows(self._use())
+                check_schema(self.file.db, SCHEMA)
+                check_rows(self.file.db)
             except StoreError as error:
                 raise StoreError(f"{self.path} is damaged: {error}; restore it from a copy.") from error
 
-    def keep_place(self) -> None:
-        """Check that the database was not removed, as only one process could write it back. Raises: StoreError."""
-        try:
-            kept = self._place is None or self._place.is_kept()
-        except OSError as error:
-            raise StoreError(f"{self.path} cannot be read ({error.strerror})", busy=True) from error
-        if not kept:
-            raise StoreError(f"{self.path} was removed or replaced while the search runs; restore it from a copy.")
-
     def cursor(self) -> SharedCursor:
-        """Return the end of all that is written by now. Later writes of this process count on from here."""
+        """Return the end of all that is written by now. Raises: StoreError."""
         with understood(self.path):
-            self._revision = int(self._one("SELECT COALESCE(MAX(revision), 0) FROM trials"))
             return SharedCursor(
-                self._revision,
-                int(self._one("SELECT COALESCE(MAX(number), 0) FROM calls")),
-                int(self._one("SELECT COALESCE(MAX(rowid), 0) FROM metrics")),
+                self.recall.find_revision(),
+                int(self.file.one("SELECT COALESCE(MAX(number), 0) FROM calls")),
+                int(self.file.one("SELECT COALESCE(MAX(rowid), 0) FROM metrics")),
             )
 
     def after(self, seen: SharedCursor) -> News:
         """Return what was written after this. Raises: StoreError."""
         with understood(self.path):
-            return News(list(self._trials(seen)), list(self._calls(seen)), list(self._metrics(seen)))
+            return News(list(self._trials(seen)), list_calls(self.file.db, after=seen.call), list(self._metrics(seen)))
 
     def running(self) -> list[tuple[Trial, Attempt]]:
         """Return the trials that have not ended, with their latest attempts."""
@@ -84,37 +98,31 @@ class SharedStore(Store):
         open_ = f"SELECT {TRIAL_COLUMNS} FROM trials WHERE state IN ('WAITING', 'RUNNING', 'UNKNOWN') ORDER BY sequence"
         with understood(self.path):
             found: list[tuple[Trial, Attempt]] = []
-            for trial in [_check_sound(make_trial(row)) for row in self._use().execute(open_).fetchall()]:
-                row = self._use().execute(query, (trial.sequence, trial.attempt)).fetchone()
+            for trial in [_check_sound(make_trial(row)) for row in self.file.db.execute(open_).fetchall()]:
+                row = self.file.db.execute(query, (trial.sequence, trial.attempt)).fetchone()
                 attempt = Attempt(trial.id, trial.attempt) if row is None else make_attempt(trial.id, row)
                 found.append((trial, attempt))
             return found
 
-    def find_next_numbers(self) -> tuple[int, int]:
-        """Return the next trial's sequence and parameter id."""
-        with understood(self.path):
-            return (
-                int(self._one("SELECT COALESCE(MAX(sequence) + 1, 0) FROM trials")),
-                int(self._one("SELECT COALESCE(MAX(parameter_id) + 1, 0) FROM trials")),
-            )
-
     def _trials(self, seen: SharedCursor) -> Iterator[Trial]:
         query = f"SELECT {TRIAL_COLUMNS} FROM trials WHERE revision > ? ORDER BY sequence"
-        yield from (_check_sound(make_trial(row)) for row in self._use().execute(query, (seen.revision,)))
-
-    def _calls(self, seen: SharedCursor) -> Iterator[Call]:
-        query = (
-            "SELECT c.kind, c.parameter_id, c.trial, t.parameters, c.value, c.success, c.customized FROM calls c "
-            "LEFT JOIN trials t ON t.id = c.trial WHERE c.number > ? ORDER BY c.number"
-        )
-        yield from (call_from(row) for row in self._use().execute(query, (seen.call,)))
+        yield from (_check_sound(make_trial(row)) for row in self.file.db.execute(query, (seen.revision,)))
 
     def _metrics(self, seen: SharedCursor) -> Iterator[Metric]:
         query = (
             f"SELECT {METRIC_COLUMNS} FROM metrics m JOIN trials t ON t.sequence = m.trial "
             "WHERE m.rowid > ? AND m.final = 0 ORDER BY m.rowid"
         )
-        yield from (make_metric(row) for row in self._use().execute(query, (seen.metric,)))
+        yield from (make_metric(row) for row in self.file.db.execute(query, (seen.metric,)))
+
+    def _check_place(self) -> None:
+        # It is not written back: that could only be done by one process, and the others would keep the removed file.
+        try:
+            kept = self.file.is_in_place()
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be read ({error.strerror})", busy=True) from error
+        if not kept:
+            raise StoreError(f"{self.path} was removed or replaced while the search runs; restore it from a copy.")
 
 
 def _check_sound(trial: Trial) -> Trial:
@@ -129,5 +137,5 @@ def create(path: Path, experiment: str, created: float) -> None:
     draft = path.with_name(f".{path.name}.new")
     for suffix in ("", "-wal", "-shm"):
         draft.with_name(draft.name + suffix).unlink(missing_ok=True)
-    Store.create(draft, experiment, created).close()
+    DatabaseFile.create(draft, experiment, created).close()
     draft.replace(path)

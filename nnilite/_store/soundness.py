@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from nnilite._store.contents import check_rows, check_schema, list_foreign_objects
+from nnilite._store.database_file import open_read_only
 from nnilite._store.database_schema import SCHEMA, SCHEMA_VERSION
 from nnilite._store.stored_values import read_stored_value
 from nnilite._store.trouble import understood
@@ -68,8 +68,7 @@ class SoundnessCheck:
         if not self._path.is_file():
             raise StoreError(f"there is no database {self._path}; restore it from a copy.")
         with understood(self._path):
-            self._db = sqlite3.connect(f"file:{quote(str(self._path))}?mode=ro", uri=True, isolation_level=None)
-            self._db.execute("PRAGMA trusted_schema = OFF")
+            self._db = open_read_only(self._path)
             version = self._rows("PRAGMA user_version")[0][0]
         if version > SCHEMA_VERSION:
             self.__exit__()

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from nnilite._answers.queries import RemarksQuery, TrialRemarks
+from nnilite._store.database_file import transaction
 from nnilite._store.rows import REMARK_COLUMNS, make_remarks
 from nnilite._store.trouble import translated
 from nnilite.errors import Conflict, NotFound, StoreError
@@ -75,11 +76,5 @@ def _begin_transaction(path: Path) -> Iterator[sqlite3.Connection]:
     with contextlib.closing(db):
         db.execute("PRAGMA trusted_schema = OFF")
         db.execute("PRAGMA synchronous = FULL")
-        db.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(db):
             yield db
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
-        db.execute("COMMIT")

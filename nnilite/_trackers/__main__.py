@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nnilite._side_processes.quick_end import run_program
 from nnilite._side_processes.side_process import is_alone, is_over, prepared
-from nnilite._store.writer import FILE_NAME
+from nnilite._store.database_file import FILE_NAME
 from nnilite._trackers.feed import FOLDER, Feed, find_position_file
 from nnilite._trackers.runs import Runs
 from nnilite.config import CheckedConfig, TrackerConfig

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from nnilite._experiments.documents import read_document, write_json
+from nnilite._store.database_file import open_read_only
 from nnilite._store.stored_values import read_stored_value
 from nnilite._trackers.runs import CurvePoint, Run, Runs, flat, list_points
 from nnilite.errors import DamagedFile
@@ -43,7 +43,7 @@ class Feed:
 
     def open(self) -> None:
         """Connect to the database, to read only."""
-        self._db = _opened(self._path)
+        self._db = open_read_only(self._path)
 
     def close(self) -> None:
         if self._db is not None:
@@ -135,7 +135,7 @@ def find_position_file(directory: Path, number: int, name: str) -> Path:
 def unsent(database: Path, position: Path) -> tuple[int, int]:
     """Return how many trials and how many results a tracker has not got. Raises: sqlite3.Error, UnreadableFile."""
     revision, row = read_position(position)
-    with contextlib.closing(_opened(database)) as db:
+    with contextlib.closing(open_read_only(database)) as db:
         changed = "SELECT COUNT(*) FROM trials WHERE revision > ? AND NOT (state = 'WAITING' AND attempt = 0)"
         (trials,) = db.execute(changed, (revision,)).fetchone()
         (last,) = db.execute("SELECT COALESCE(MAX(rowid), 0) FROM metrics").fetchone()
@@ -147,13 +147,6 @@ def _read_handed(position: Path) -> int:
     with contextlib.suppress(FileNotFoundError, DamagedFile):
         return read_document(position, _CURE).whole("handed", 0, 2**53) or 0
     return 0
-
-
-def _opened(database: Path) -> sqlite3.Connection:
-    """Return a connection that only reads."""
-    db = sqlite3.connect(f"file:{quote(str(database))}?mode=ro", uri=True, isolation_level=None, timeout=10)
-    db.execute("PRAGMA trusted_schema = OFF")
-    return db
 
 
 def read_position(path: Path) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from nnilite._experiments import experiment_remarks, search_folder
 from nnilite._experiments.address import Address
 from nnilite._keeper.python_command import read_python_command
 from nnilite._store.reader import Reader
+from nnilite._store.recall import Recall
 from nnilite._store.settings_of_config import is_maximizing, make_settings
 from nnilite._store.writer import Store
 from nnilite._views.about import About, ExperimentProgress
@@ -23,22 +24,23 @@ from nnilite.tuning.objectives import directions
 def assemble_view(directory: Path, config: CheckedConfig, store: Store, token: str) -> Viewer:
     """Put a read-only manager together."""
     maximize = is_maximizing(config.json().get("tuner") or {})
-    about, reader = collect_about(directory, config, store, maximize), Reader(store.path)
+    recall, reader = store.recall, Reader(store.path)
+    about = collect_about(directory, config, recall, maximize)
     if search_folder.is_search(directory):
         return SearchView(
-            about, lambda: replace(_progress(config, store, maximize), duration_s=store.busy_s()), reader, token
+            about, lambda: replace(_progress(config, recall, maximize), duration_s=recall.busy_s()), reader, token
         )
-    return Viewer(about, _progress(config, store, maximize), reader, token)
+    return Viewer(about, _progress(config, recall, maximize), reader, token)
 
 
-def _progress(config: CheckedConfig, store: Store, maximize: bool) -> ExperimentProgress:
-    settings = store.settings(make_settings(config, maximize))
-    known = store.snapshot(maximize)
+def _progress(config: CheckedConfig, recall: Recall, maximize: bool) -> ExperimentProgress:
+    settings = recall.settings(make_settings(config, maximize))
+    known = recall.snapshot(maximize)
     return ExperimentProgress(
         state=known.state,
         reason=known.reason,
         duration_s=known.duration_s,
-        ended=store.moment("ended"),
+        ended=recall.moment("ended"),
         limits=settings.limits,
         counts=known.counts,
         best=known.best,
@@ -47,15 +49,15 @@ def _progress(config: CheckedConfig, store: Store, maximize: bool) -> Experiment
     )
 
 
-def collect_about(directory: Path, config: CheckedConfig, store: Store, maximize: bool) -> About:
+def collect_about(directory: Path, config: CheckedConfig, recall: Recall, maximize: bool) -> About:
     return About(
         id=directory.name,
         directory=directory,
         config=config.json(),
         platforms=tuple(dict.fromkeys(platform for _, platform, _ in config.services)),
-        created=store.moment("created") or 0.0,
+        created=recall.moment("created") or 0.0,
         maximize=maximize,
-        space=store.last_space() or config.search_space,
+        space=recall.last_space() or config.search_space,
         objectives=directions(config.tuner.class_args, "maximize" if maximize else "minimize"),
         pid=os.getpid(),
         services=list_service_states(config),

@@ -7,15 +7,14 @@ between its delivery and the write of the position, but none is left out; its id
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from nnilite._experiments.documents import read_document, write_json
+from nnilite._store.database_file import open_read_only
 from nnilite._store.stored_values import read_stored_value
 from nnilite.errors import DamagedFile
 from nnilite.records import Json
@@ -51,8 +50,7 @@ class NewsReader:
 
     def __init__(self, database: Path, experiment: str, name: str, maximize: bool) -> None:
         self._experiment, self._name, self._maximize = experiment, name, maximize
-        self._db = sqlite3.connect(f"file:{quote(str(database))}?mode=ro", uri=True, isolation_level=None, timeout=10)
-        self._db.execute("PRAGMA trusted_schema = OFF")
+        self._db = open_read_only(database)
         self._failures: set[str] = set()  # that were sent; a trial may change after its end
 
     def read_since(self, position: Position) -> Iterator[tuple[Message | None, Position]]:

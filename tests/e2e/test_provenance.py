@@ -27,7 +27,7 @@ from nnilite._cli.provenance import _changes
 from nnilite._experiments.recorded_starts import FILE_NAME, read_starts
 from nnilite._manager import start_recording as provenance
 from nnilite._sdk.worker_facts import NAME
-from nnilite._store.writer import FILE_NAME as DATABASE
+from nnilite._store.database_file import FILE_NAME as DATABASE
 from nnilite.config import from_dict
 from nnilite.testing import eventually
 

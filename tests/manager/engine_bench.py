@@ -127,14 +127,11 @@ async def open_bench(
 ) -> AsyncIterator[Bench]:
     """A running engine with an experiment named `e` of 4 trials, two at a time; it goes on where one was before."""
     wake = service_caller.WakeSignal()
-    database = Store(folder / "nnilite.sqlite")
-    if database.path.exists():
-        database.open()
-    else:
-        database = Store.create(database.path, "e", 1.0)
+    path = folder / "nnilite.sqlite"
+    database = Store.open(path) if path.exists() else Store.create(path, "e", 1.0)
     known = messages.Settings(**{"concurrency": 2, "max_trials": 4, **settings})
     clock = Clock()
-    rules = Rules(known, database.snapshot(maximize=True), clock())
+    rules = Rules(known, database.recall.snapshot(maximize=True), clock())
     numbers = itertools.count(rules.next_sequence)
     made = service("fake", None, fake_context(folder, wake=wake.ring))
     jobs = JobMaker("e", "secret", "true", "fake", None, 1, 0, 10, folder / "checkpoints")

@@ -238,7 +238,7 @@ class World:
     async def open(self) -> None:
         """Start a manager."""
         loop = asyncio.get_running_loop()
-        rules = Rules(self.settings, self._database.snapshot(maximize=True), self._now())
+        rules = Rules(self.settings, self._database.recall.snapshot(maximize=True), self._now())
         jobs = JobMaker("e", "secret", "true", "fake", None, 1, 0, 10, self.folder / "checkpoints")
         self.store = TroubledStore(self._database, self.folder, self.disk)
         self._wake = WakeSignal()
@@ -335,8 +335,7 @@ class World:
         await self.store.crash()
         self.calls.clear()
         await self.trouble(0.0, 0.0)
-        self._database = Store(self.folder / "nnilite.sqlite")
-        self._database.open()
+        self._database = Store.open(self.folder / "nnilite.sqlite")
         await self.open()
 
     # ------------------------------------------------------------ what must hold

@@ -11,9 +11,9 @@ import pytest
 from engine_bench import Bench, StartBench, open_bench
 
 from nnilite._sdk.worker_facts import NAME
+from nnilite._store.database_file import FILE_NAME
 from nnilite._store.notices import find_notices
 from nnilite._store.soundness import SoundnessCheck
-from nnilite._store.writer import FILE_NAME
 from nnilite.records import Attributed, Exited, KeeperEvent, MetricKind, Reported, Started
 
 pytestmark = pytest.mark.usefixtures("impatient")

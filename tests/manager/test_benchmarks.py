@@ -16,10 +16,9 @@ def test_the_large_experiment_can_be_filled(tmp_path: Path, monkeypatch: pytest.
     path = tmp_path / "nnilite.sqlite"
     Store.create(path, "abcdef12", 0.0).close()
     scale.fill(path, 3)
-    store = Store(path)
-    store.open()
-    assert len(store.calls(100)) == 4
-    assert store.snapshot(maximize=True).best is not None
+    store = Store.open(path)
+    assert len(store.recall.calls(100)) == 4
+    assert store.recall.snapshot(maximize=True).best is not None
     store.close()
 
 

@@ -125,7 +125,7 @@ def taking() -> Iterator[Taking]:
 async def _show(running: Bench) -> None:
     """What the page, the export and the tuner are given."""
     await running.until(running.engine.submitted)
-    for (value,) in running.store._store._use().execute("SELECT value FROM metrics"):
+    for (value,) in running.store._store.file.db.execute("SELECT value FROM metrics"):
         json.dumps(json.loads(value), ensure_ascii=False).encode("utf-8")
     async for trial in running.manager.results.read_ended():
         json.dumps([trial.value, trial.reason], ensure_ascii=False).encode("utf-8")

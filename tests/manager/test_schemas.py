@@ -35,8 +35,7 @@ def made(path: Path, version: int) -> Path:
 @pytest.fixture(params=VERSIONS)
 def store(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Store]:
     """A database of an earlier version, once it is brought up to date."""
-    store = Store(made(tmp_path / "it's $HOME; a\n.sqlite", request.param))
-    store.open()
+    store = Store.open(made(tmp_path / "it's $HOME; a\n.sqlite", request.param))
     with contextlib.closing(store):
         yield store
 
@@ -58,20 +57,20 @@ def test_an_older_database_becomes_one_of_this_version(store: Store) -> None:
 
 
 def test_an_older_database_keeps_its_trials(store: Store) -> None:
-    (known,) = store.snapshot(maximize=True).live
+    (known,) = store.recall.snapshot(maximize=True).live
     assert (known.trial.id, known.trial.parameters, known.trial.state) == ("t0", {"x": [1, None]}, TrialState.RUNNING)
     assert (known.attempt and known.attempt.handle, known.last_intermediate) == ({"pid": 8}, {"default": 0.5})
-    assert (known.lost, [call.trial_job_id for call in store.calls(9)]) == (1, ["t0"])
+    assert (known.lost, [call.trial_job_id for call in store.recall.calls(9)]) == (1, ["t0"])
 
 
 def test_an_older_database_knows_who_ran_its_trials(store: Store) -> None:
-    (known,) = store.snapshot(maximize=True).live
+    (known,) = store.recall.snapshot(maximize=True).live
     assert (known.trial.service, known.tried) == ("near", ("near",))
 
 
 def test_the_trials_of_an_older_database_go_on(store: Store) -> None:
     store.write([messages.SaveAttempt(Attempt("t0", 2, "near", cost=2.5, run="0123456789abcdef"))])
-    known = store.attempt("t0", 2)
+    known = store.recall.attempt("t0", 2)
     assert known is not None
     assert (known[1].cost, known[1].run, known[1].state) == (2.5, "0123456789abcdef", JobState.WAITING)
 
@@ -90,13 +89,12 @@ def test_two_processes_bring_a_database_up_to_date_at_once(
 
     def let_another_one_in(*_: object) -> None:
         monkeypatch.undo()
-        Store(path).open()
+        Store.open(path).close()
 
     # It stands between reading the version and the first step.
-    monkeypatch.setattr("nnilite._store.writer.check_objects", let_another_one_in)
-    with contextlib.closing(Store(path)) as store:
-        store.open()
-        check_schema(store._use(), SCHEMA)
+    monkeypatch.setattr("nnilite._store.database_file.check_objects", let_another_one_in)
+    with contextlib.closing(Store.open(path)) as store:
+        check_schema(store.file.db, SCHEMA)
 
 
 # ---------------------------------------------------------------- a field that a later version adds
@@ -123,22 +121,21 @@ from nnilite._store.tables import BulkReader
 from nnilite._store.writer import Store
 from nnilite.records import Trial
 
-store = Store(Path(sys.argv[1]))
-store.open()
-(known,) = store.snapshot(maximize=True).live
+store = Store.open(Path(sys.argv[1]))
+(known,) = store.recall.snapshot(maximize=True).live
 assert known.trial.mood == "calm", known.trial
 store.write([messages.SaveTrial(replace(known.trial, mood="keen"))])
-check_schema(store._use(), SCHEMA)
-check_rows(store._use())
-again = store.attempt("t0", 1)[0]
+check_schema(store.file.db, SCHEMA)
+check_rows(store.file.db)
+again = store.recall.attempt("t0", 1)[0]
 assert (to_json(again)["mood"], "mood" in schema_of(Trial)["properties"]) == ("keen", True)
 reader = Reader(store.path)
 page = asyncio.run(BulkReader(reader, {}).rows(Table.TRIALS, PageCursor(), 10))
 row = dict(zip(Table.TRIALS.columns, json.loads(page.rows)[0]))
 assert (row["mood"], row["cost"], row["latest"]) == ("keen", again.cost, {"default": 0.5}), row
-store._use().execute("UPDATE trials SET mood = X'00'")
+store.file.db.execute("UPDATE trials SET mood = X'00'")
 try:
-    store.snapshot(maximize=True)
+    store.recall.snapshot(maximize=True)
 except Exception as error:
     print(type(error).__name__)
 reader.close()

@@ -41,9 +41,7 @@ def store(path: Path) -> Iterator[Store]:
 
 
 def reopened(path: Path) -> Store:
-    store = Store(path)
-    store.open()
-    return store
+    return Store.open(path)
 
 
 def trial(sequence: int, **changes: object) -> Trial:
@@ -60,7 +58,7 @@ def test_trials_that_have_not_ended_come_back_with_their_attempt_and_last_result
     store.write([messages.SaveTrial(running), *map(messages.SaveAttempt, attempts), messages.SaveMetric(metric)])
     store.close()
     with contextlib.closing(reopened(store.path)) as again:
-        snapshot = again.snapshot(maximize=True)
+        snapshot = again.recall.snapshot(maximize=True)
     assert snapshot.live == (messages.LiveTrial(running, attempts[1], {"default": 0.5}, 1, lost=1, failed=0),)
 
 
@@ -70,7 +68,7 @@ def test_numbers_go_on_and_do_not_begin_again(store: Store) -> None:
     )
     store.close()
     with contextlib.closing(reopened(store.path)) as again:
-        snapshot = again.snapshot(maximize=True)
+        snapshot = again.recall.snapshot(maximize=True)
     assert (snapshot.next_sequence, snapshot.next_parameter_id, snapshot.calls) == (5, 5, 9)
 
 
@@ -79,7 +77,7 @@ def test_the_best_trial_is_found_among_finite_results(store: Store, maximize: bo
     values = [math.nan, 0.1, {"default": 3, "loss": 9}, math.inf, "text", 0.1, 3]  # of equals the first
     ended = [trial(i, state=TrialState.SUCCEEDED, value=value) for i, value in enumerate(values)]
     store.write([messages.SaveTrial(t) for t in ended])
-    found = store.snapshot(maximize).best
+    found = store.recall.snapshot(maximize).best
     assert found is not None
     assert found.id == best
 
@@ -89,12 +87,12 @@ async def test_what_breaks_a_result_constraint_is_never_the_best(store: Store) -
     ended = [trial(i, state=TrialState.SUCCEEDED, value=i, violates=text) for i, text in enumerate(broken)]
     with contextlib.closing(Reader(store.path)) as reader:
         store.write([messages.SaveTrial(t) for t in ended[1:]])
-        assert store.snapshot(maximize=True).best is None
+        assert store.recall.snapshot(maximize=True).best is None
         none, lacks = await reader.ask(find_notices, ["default"])
         assert none == "all results so far break resultConstraints (2), so no trial is the best"
         assert lacks.startswith("1 of 2 results lacks a number that resultConstraints need")
         store.write([messages.SaveTrial(ended[0])])
-        assert store.snapshot(maximize=True).best == ended[0]
+        assert store.recall.snapshot(maximize=True).best == ended[0]
         assert len(await reader.ask(find_notices, ["accuracy", "loss"])) == 1
 
 
@@ -130,8 +128,8 @@ def test_calls_come_back_with_the_parameters_of_their_trial(store: Store) -> Non
         Call("import", value=[{"parameter": 1, "value": 2}]),
     ]
     store.write([messages.SaveTrial(trial(0)), *(messages.SaveCall(i, call) for i, call in enumerate(calls, 1))])
-    assert store.calls(99) == calls
-    assert store.calls(2) == calls[:2]
+    assert store.recall.calls(99) == calls
+    assert store.recall.calls(2) == calls[:2]
 
 
 def test_a_removal_is_pending_until_it_is_done(store: Store) -> None:
@@ -139,14 +137,16 @@ def test_a_removal_is_pending_until_it_is_done(store: Store) -> None:
     store.write(
         [messages.SaveTrial(trial(0)), messages.SaveAttempt(ended), messages.SaveRemoval("t0", 0, pending=True)]
     )
-    assert store.snapshot(True).removals == (ended,)
+    assert store.recall.snapshot(True).removals == (ended,)
     store.write([messages.SaveRemoval("t0", 0, pending=True), messages.SaveRemoval("t0", 0, pending=False)])
-    assert store.snapshot(True).removals == ()
+    assert store.recall.snapshot(True).removals == ()
 
 
 def test_limits_that_the_user_changed_win_over_the_config(store: Store) -> None:
     store.write([messages.SaveExperiment(ExperimentState.RUNNING, "", 3.0, None, messages.Settings(7, max_trials=9))])
-    assert store.settings(messages.Settings(1, silence_s=5.0)) == messages.Settings(7, max_trials=9, silence_s=5.0)
+    assert store.recall.settings(messages.Settings(1, silence_s=5.0)) == messages.Settings(
+        7, max_trials=9, silence_s=5.0
+    )
 
 
 def test_limits_of_an_earlier_version_which_had_fewer_are_read(store: Store) -> None:
@@ -154,17 +154,17 @@ def test_limits_of_an_earlier_version_which_had_fewer_are_read(store: Store) -> 
     with sqlite3.connect(store.path, isolation_level=None) as other:
         other.execute("INSERT OR REPLACE INTO meta VALUES ('limits', ?)", ['{"concurrency": 7, "max_trials": null}'])
     other.close()
-    assert store.settings(messages.Settings(1, max_trials=5)) == messages.Settings(7)
+    assert store.recall.settings(messages.Settings(1, max_trials=5)) == messages.Settings(7)
     wanted = messages.Settings(7, max_slots=3, priority=-1)
     store.write([messages.SaveExperiment(ExperimentState.RUNNING, "", 3.0, None, wanted)])
-    assert store.settings(messages.Settings(1)) == wanted
+    assert store.recall.settings(messages.Settings(1)) == wanted
 
 
 def test_a_write_that_fails_leaves_nothing_behind(store: Store) -> None:
     metric = Metric("t0", 0, 0, MetricKind.FINAL, 0, 1.0, 1.0)
     with pytest.raises(StoreError):
         store.write([messages.SaveTrial(trial(0)), messages.SaveMetric(metric), messages.SaveMetric(metric)])
-    assert store.snapshot(True).next_sequence == 0
+    assert store.recall.snapshot(True).next_sequence == 0
 
 
 def test_a_locked_database_is_busy_not_broken(store: Store) -> None:
@@ -226,9 +226,8 @@ def test_a_database_with_somebody_elses_triggers_or_views_is_refused(path: Path,
 def test_rows_that_nnilite_does_not_write_are_told_at_a_resume(store: Store, change: str) -> None:
     experiment = messages.SaveExperiment(ExperimentState.RUNNING, "", 3.0, None, messages.Settings(7))
     store.write([experiment, messages.SaveTrial(trial(0)), messages.SaveAttempt(Attempt("t0", 0, handle={}))])
-    assert store._db is not None
-    store._db.execute(change)
-    read = store.settings if "limits" in change else store.snapshot
+    store.file.db.execute(change)
+    read = store.recall.settings if "limits" in change else store.recall.snapshot
     with pytest.raises(StoreError, match="contains data that nnilite does not write"):
         read(messages.Settings(1))  # type: ignore[operator]
 
@@ -242,8 +241,8 @@ def test_only_the_last_manager_that_claims_a_database_can_write(store: Store) ->
             store.write([messages.SaveTrial(trial(1))])
         assert not caught.value.busy
         second.write([messages.SaveTrial(trial(2))])
-        assert second.snapshot(True).next_sequence == 3
-        assert [t.trial.id for t in second.snapshot(True).live] == ["t0", "t2"]
+        assert second.recall.snapshot(True).next_sequence == 3
+        assert [t.trial.id for t in second.recall.snapshot(True).live] == ["t0", "t2"]
 
 
 @pytest.mark.parametrize("gone", [["", "-wal", "-shm"], [""], ["-wal"], ["-shm"]], ids=["all", "file", "wal", "shm"])
@@ -254,7 +253,7 @@ def test_what_is_written_while_the_files_are_deleted_is_found_at_the_path(store:
     store.write([messages.SaveTrial(trial(1))])
     store.write([messages.SaveTrial(trial(2))])
     with contextlib.closing(reopened(store.path)) as again:
-        assert again.snapshot(True).next_sequence == 3
+        assert again.recall.snapshot(True).next_sequence == 3
 
 
 def test_what_goes_to_a_file_that_was_replaced_is_not_confirmed_and_written_once(store: Store, tmp_path: Path) -> None:
@@ -269,8 +268,8 @@ def test_what_goes_to_a_file_that_was_replaced_is_not_confirmed_and_written_once
     store.path.unlink()
     store.write(metric)
     with contextlib.closing(reopened(store.path)) as again:
-        assert again.attempt("t0", 0) is None
-        assert again.snapshot(True).live[0].trial.id == "t0"
+        assert again.recall.attempt("t0", 0) is None
+        assert again.recall.snapshot(True).live[0].trial.id == "t0"
 
 
 async def test_readers_go_on_with_the_file_that_was_written_back(store: Store) -> None:
@@ -284,21 +283,19 @@ async def test_readers_go_on_with_the_file_that_was_written_back(store: Store) -
     assert found == [1, 2, 2, 2, 2]
     store.write([messages.SaveTrial(trial(2))])
     with contextlib.closing(reopened(store.path)) as again:
-        assert again.snapshot(True).next_sequence == 3, "a reader that closes takes no log away from its writer"
+        assert again.recall.snapshot(True).next_sequence == 3, "a reader that closes takes no log away from its writer"
 
 
 def test_a_database_without_a_sound_secret_gets_one_that_stays(store: Store) -> None:
     first = store.secret()
     assert store.secret() == first
-    assert store._db is not None
-    store._db.execute("UPDATE meta SET value = '' WHERE key = 'secret'")
+    store.file.db.execute("UPDATE meta SET value = '' WHERE key = 'secret'")
     assert len(store.secret()) == 64
     assert store.secret() != first
 
 
 def test_a_full_disk_is_busy_not_broken(store: Store) -> None:
-    assert store._db is not None
-    store._db.execute("PRAGMA max_page_count = 12")  # SQLite's own way to run out of space
+    store.file.db.execute("PRAGMA max_page_count = 12")  # SQLite's own way to run out of space
     many = [messages.SaveTrial(trial(i, reason="x" * 1000)) for i in range(100)]
     with pytest.raises(StoreError, match="free some disk space") as caught:
         store.write(many)
@@ -307,10 +304,10 @@ def test_a_full_disk_is_busy_not_broken(store: Store) -> None:
 
 def test_an_older_database_is_brought_up_to_date_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Store.create(path, "abc", 1.0).close()
-    monkeypatch.setattr("nnilite._store.writer.SCHEMA_VERSION", SCHEMA_VERSION + 2)
+    monkeypatch.setattr("nnilite._store.database_file.SCHEMA_VERSION", SCHEMA_VERSION + 2)
     first, second = "ALTER TABLE meta ADD COLUMN a TEXT", "ALTER TABLE meta ADD COLUMN b TEXT"
     steps = {SCHEMA_VERSION: first, SCHEMA_VERSION + 1: second}
-    monkeypatch.setattr("nnilite._store.writer.MIGRATIONS", steps)
+    monkeypatch.setattr("nnilite._store.database_file.MIGRATIONS", steps)
     for _ in range(2):
         reopened(path).close()
     with sqlite3.connect(path) as db:
@@ -323,12 +320,12 @@ def test_what_was_spent_at_each_service_is_read_back(path: Path) -> None:
     with contextlib.closing(Store.create(path, "abc", 1.0)) as store:
         attempts = [Attempt("t0", number, name, cost=cost) for number, name, cost in ((0, "a", 1.5), (1, "b", 2.0))]
         store.write([messages.SaveTrial(trial(0)), *map(messages.SaveAttempt, attempts)])
-        assert store.snapshot(True).spent == {"a": 1.5, "b": 2.0}
+        assert store.recall.snapshot(True).spent == {"a": 1.5, "b": 2.0}
 
 
 def test_a_database_that_cannot_be_made_as_a_whole_has_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also for a manager that is killed meanwhile: all is one transaction."""
-    monkeypatch.setattr("nnilite._store.writer.SCHEMA", f"{SCHEMA} CREATE TABLE trials (twice)")
+    monkeypatch.setattr("nnilite._store.database_file.SCHEMA", f"{SCHEMA} CREATE TABLE trials (twice)")
     with pytest.raises(StoreError):
         Store.create(path, "abc", 1.0)
     with contextlib.closing(sqlite3.connect(path)) as db:
@@ -340,16 +337,16 @@ def test_a_reported_end_is_read_back(path: Path) -> None:
     end = Exited(2.5, -15, "canceled by SIGTERM", EndCause.INTERRUPTED)
     with contextlib.closing(Store.create(path, "abc", 1.0)) as store:
         store.write([messages.SaveTrial(trial(0)), messages.SaveAttempt(Attempt("t0", 0, reported_end=end))])
-        known = store.attempt("t0", 0)
+        known = store.recall.attempt("t0", 0)
         assert known is not None
         assert known[1].reported_end == end
 
 
 def test_a_migration_that_fails_leaves_the_database_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Store.create(path, "abc", 1.0).close()
-    monkeypatch.setattr("nnilite._store.writer.SCHEMA_VERSION", SCHEMA_VERSION + 1)
+    monkeypatch.setattr("nnilite._store.database_file.SCHEMA_VERSION", SCHEMA_VERSION + 1)
     broken = "ALTER TABLE meta ADD COLUMN a TEXT; ALTER TABLE nothing ADD COLUMN b TEXT"
-    monkeypatch.setattr("nnilite._store.writer.MIGRATIONS", {SCHEMA_VERSION: broken})
+    monkeypatch.setattr("nnilite._store.database_file.MIGRATIONS", {SCHEMA_VERSION: broken})
     with pytest.raises(StoreError):
         reopened(path)
     with sqlite3.connect(path) as db:

@@ -19,9 +19,10 @@ from nnilite._cli.nnictl import run
 from nnilite._engine import messages
 from nnilite._experiments import registry
 from nnilite._rest import wire
+from nnilite._store.database_file import FILE_NAME
 from nnilite._store.results import read_calls, read_succeeded
 from nnilite._store.soundness import SoundnessCheck
-from nnilite._store.writer import FILE_NAME, Store, open_store
+from nnilite._store.writer import Store, open_store
 from nnilite._views.experiment_view import assemble_view
 from nnilite.config import from_dict
 from nnilite.errors import NniliteError, StoreError
@@ -98,7 +99,7 @@ def problem(folder: Path, data: bytes, change: str = "") -> str:
             reading = assemble_view(folder, config, store, None)
             stack.callback(reading.results.close)
             asyncio.run(look_at(reading))
-            store.calls(100), store.histories(), store.attempt("t1", 0)
+            store.recall.calls(100), store.recall.histories(), store.recall.attempt("t1", 0)
         except NniliteError as error:
             return str(error)
     return ""

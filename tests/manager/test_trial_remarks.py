@@ -17,9 +17,10 @@ from manager.rest_server import Client, serving
 from nnilite._answers.backend import RemarksQuery, TrialQuery, TrialRemarks
 from nnilite._engine import messages
 from nnilite._store.contents import check_rows
+from nnilite._store.database_file import FILE_NAME
 from nnilite._store.reader import Reader
 from nnilite._store.trial_remarks import write_remarks
-from nnilite._store.writer import FILE_NAME, Store
+from nnilite._store.writer import Store
 from nnilite.errors import Conflict, NotFound, StoreError
 from nnilite.records import Trial, TrialState
 

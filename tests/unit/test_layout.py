@@ -30,7 +30,6 @@ BY_NATURE = {
 }
 WITH_BASES = {
     "nnilite/_running/manager_client.py:Client": "a method for each request; its base has the connection",
-    "nnilite/_store/writer.py:Store": "one connection, whose reading and writing halves stand in two files",
     "nnilite/testing/bench.py:ServiceBench": "what a test of a plugin may do with its service",
     "tuners/nnilite_basic/_pbt.py:PBTTuner": "a tuner with the hooks of LearningTuner, a public base class",
     "tuners/nnilite_optuna/_cmaes.py:CMAESTuner": "as PBTTuner",

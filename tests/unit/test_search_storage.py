@@ -19,8 +19,8 @@ from nnilite import Search
 from nnilite._cli.nnictl import run as nnictl
 from nnilite._experiments import registry
 from nnilite._running import launch, offline
+from nnilite._store.database_file import FILE_NAME
 from nnilite._store.soundness import SoundnessCheck
-from nnilite._store.writer import FILE_NAME
 from nnilite.errors import ConfigError, Conflict, DamagedFile, NniliteError, StoreError
 from nnilite.records import TrialState
 from nnilite.testing import eventually
@@ -331,7 +331,7 @@ def test_a_forked_process_has_turns_of_its_own(folder: Path) -> None:
 
 def test_a_search_that_is_not_used_any_more_closes_its_database(folder: Path) -> None:
     search = search_in(folder)
-    database = search._journal._use()._db
+    database = search._journal._use().file.db
     del search
     gc.collect()
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):

@@ -140,7 +140,7 @@ def test_the_database_is_not_held_while_a_tracker_hangs(store: Store) -> None:
         def send(self, run: Run, points: Sequence[CurvePoint]) -> None:
             store.write([report(8 + len(self.ends), 1.0)])
             self.ends[str(len(self.ends))] = ""
-            checkpoint = store._use().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            checkpoint = store.file.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             assert checkpoint[0] == 0, "a reader holds up the checkpoint"
             if len(self.ends) > 3:
                 raise ConnectionError("it has hung long enough")

@@ -90,8 +90,7 @@ def test_code_goes_where_it_is_wanted(saved: Path, tmp_path: Path) -> None:
 
 
 def test_an_archive_is_its_owners_and_holds_no_secret(whole: Path, tmp_path: Path) -> None:
-    with contextlib.closing(Store(whole / "nnilite.sqlite")) as store:
-        store.open()
+    with contextlib.closing(Store.open(whole / "nnilite.sqlite")) as store:
         secret = store.secret()
     (whole / "log" / "link").symlink_to("/etc/passwd")
     run(["experiment", "save", "abcd", "-p", str(tmp_path / "a.zip")])
@@ -102,8 +101,7 @@ def test_an_archive_is_its_owners_and_holds_no_secret(whole: Path, tmp_path: Pat
 
 
 def test_what_a_manager_had_not_yet_moved_into_the_database_is_saved(whole: Path, tmp_path: Path) -> None:
-    store = Store(whole / "nnilite.sqlite")
-    store.open()
+    store = Store.open(whole / "nnilite.sqlite")
     store.claim()  # in the log beside the database, as after a crash
     run(["experiment", "save", "abcd", "-p", str(tmp_path / "a.zip")])
     store.close()
@@ -129,11 +127,10 @@ def test_folders_that_lie_too_deep_to_be_read_are_left_out(
 
 def test_a_copy_runs_again_what_still_ran_and_does_not_touch_the_job_of_the_first(saved: Path) -> None:
     assert load(saved) == 0
-    with contextlib.closing(Store(registry.find("abcd").directory / "nnilite.sqlite")) as store:
-        store.open()
-        (live,) = store.snapshot(True).live
+    with contextlib.closing(Store.open(registry.find("abcd").directory / "nnilite.sqlite")) as store:
+        (live,) = store.recall.snapshot(True).live
         assert (live.trial.state.value, live.trial.attempt, live.trial.started) == ("WAITING", 1, None)
-        known = store.attempt("runs1", 0)
+        known = store.recall.attempt("runs1", 0)
         assert known is not None
         assert (known[1].state, known[1].handle) == ("LOST", None)
 
@@ -141,9 +138,8 @@ def test_a_copy_runs_again_what_still_ran_and_does_not_touch_the_job_of_the_firs
 def test_each_copy_has_a_secret_of_its_own(saved: Path, tmp_path: Path) -> None:
     in_database(saved, tmp_path, "INSERT INTO meta VALUES ('secret', '" + "a" * 64 + "')")
     assert load(saved) == 0
-    with contextlib.closing(Store(registry.find("abcd").directory / "nnilite.sqlite")) as store:
-        store.open()
-        assert store.meta("secret") is None
+    with contextlib.closing(Store.open(registry.find("abcd").directory / "nnilite.sqlite")) as store:
+        assert store.file.meta("secret") is None
         assert store.secret() == store.secret() != "a" * 64
 
 
