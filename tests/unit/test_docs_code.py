@@ -75,8 +75,10 @@ class Block:
 
 
 def _list_blocks() -> Iterator[Block]:
+    # What stands within the lines takes most of the time, in each process of `pytest -n`, and holds no block.
+    markdown = MarkdownIt("commonmark").disable(["inline", "text_join"])
     for page in PAGES:
-        for token in MarkdownIt("commonmark").parse(page.read_text("utf-8")):
+        for token in markdown.parse(page.read_text("utf-8")):
             if token.type == "fence":
                 language, _, rest = token.info.strip().partition(" ")
                 title = re.search(r'title="([^"]+)"', rest)
