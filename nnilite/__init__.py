@@ -551,17 +551,18 @@ def _text(metric: Any) -> str:
     try:
         return dumps(metric, _plain)
     except (TypeError, ValueError, RuntimeError) as error:  # of torch, or too deep
+        # The sentence says it all: a traceback of the encoder would stand between the user and the line that reported.
         raise TypeError(
             f"a metric must be a number, or a dict of JSON values with a number as 'default'; "
             f"this {type(metric).__name__} is not: {error}"
-        ) from error
+        ) from None
 
 
 def _is_json(value: Any) -> bool:
     try:
         _text(value)
     except TypeError as error:
-        if isinstance(error.__cause__, TypeError):
+        if isinstance(error.__context__, TypeError):
             return False
         raise  # it holds itself, or is too deep
     return True

@@ -158,11 +158,15 @@ TRACEBACK = "Traceback (most recent call last):"
 
 
 def brief(text: str) -> str:
-    """Return the first and the last line of a text, the most important ones of an exit code with a traceback."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    if len(lines) > 1 and not lines[0].endswith(lines[-1]):
-        return clean(f"{lines[0]}: {lines[-1]}")
-    return clean(lines[0]) if lines else ""
+    """Return the first and the last line of a text, the most important ones of an exit code with a traceback.
+
+    A last line that the first one has already is left out; a traceback may name its error's module, too.
+    """
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    if len(lines) < 2:
+        return clean(lines[0]) if lines else ""
+    said = lines[-1].partition(": ")[2] or lines[-1].strip()
+    return clean(lines[0] if lines[0].endswith(said) else f"{lines[0]}: {lines[-1]}")
 
 
 def show_traceback(text: str) -> None:

@@ -43,6 +43,7 @@ _POLL_S = (0.01, 0.2)  # the time between two looks at the files: while they gro
 _FIRST_LOOK_S = 0.25  # nothing is sent before, unless the trial ends, which a signal reports
 _OUTPUT_EVERY_S = 0.5  # output alone is not sent more often than this
 _MESSAGE_CHARS = 2000
+_FOLDER_GONE = "{} is gone, and results that it had: a trial must not delete its $NNI_OUTPUT_DIR, only its files in it"
 _LAST_TRY_S = 10.0
 _LOOK_EVERY_S = 2.0
 _SIGTERM_LAG_S = 0.5
@@ -395,6 +396,8 @@ class AttemptRun:
     def _make_message(self, code: Optional[int]) -> str:
         """Return one sentence on the end, and after a failure the last lines of the trial's standard error."""
         parts = [self._why or sentence(code or 0)] if code or self._why else []
+        if not self._why and is_gone(self._folder.inner):  # and with it what the trial wrote of its reason
+            parts.append(_FOLDER_GONE.format(self._folder.inner))
         if code and self._folder.is_disk_full():
             parts.append("the disk of the trial's folder {} is full".format(self._folder.path))
         if code and not self._why:

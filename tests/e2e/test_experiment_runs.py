@@ -195,6 +195,14 @@ def test_a_trial_that_never_reports_is_shown_as_such(start: Any) -> None:
     assert "reported no final result" in trial["reason"]
 
 
+def test_a_trial_whose_reports_are_no_reports_says_so_next_to_its_missing_result(start: Any) -> None:
+    running = start("import os; open(os.environ['NNILITE_METRICS'], 'w').write('accuracy=1\\n')\n", maxTrialNumber=1)
+    running.wait("DONE")
+    (trial,) = running.trials()
+    assert "reported no final result" in trial["reason"]
+    assert "the first is 'accuracy=1'" in trial["reason"]
+
+
 def test_a_metric_that_is_no_number_is_kept_and_said(start: Any) -> None:
     running = start("import nnilite; nnilite.report_final_result('very good')\n", maxTrialNumber=1)
     running.wait("DONE")

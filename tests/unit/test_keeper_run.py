@@ -338,6 +338,7 @@ def test_a_trial_that_deletes_its_folder_still_ends(tmp_path):
     with Bench(tmp_path) as bench:
         assert bench.run('rm -rf "$NNI_OUTPUT_DIR"; exit 6') == 6
         assert bench.callback.exits[0].code == 6
+        assert "must not delete its $NNI_OUTPUT_DIR" in bench.callback.exits[0].message
 
 
 def test_the_zipapp_is_the_same_bytes_each_time(tmp_path):

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import threading
+import traceback
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -144,6 +145,13 @@ def test_what_is_not_json_is_refused_with_a_sentence(sdk, trial):
         with pytest.raises(TypeError, match="a metric must be a number, or a dict of JSON values"):
             sdk.report_final_result(metric)
     assert not (trial / ".nni" / "metrics").exists()
+
+
+def test_the_traceback_of_a_refused_metric_has_only_one_error(sdk, trial):
+    with pytest.raises(TypeError) as refused:
+        sdk.report_final_result({"default": {1, 2}})
+    said = "".join(traceback.format_exception(refused.type, refused.value, refused.tb))
+    assert said.count("Error:") == said.count("Traceback") == 1
 
 
 def test_a_metric_of_a_megabyte_is_refused_and_one_below_is_not(sdk, trial):
@@ -548,6 +556,10 @@ def test_merging_parameters_checks_names_and_types():
         merge_parameter(base, {"hidden": 160.5})
     with pytest.raises(ValueError, match="'momentum' is not among the arguments"):
         merge_parameter(base, {"momentum": 1})
+    with pytest.raises(
+        ValueError, match=r"; the tuner adds it, .*: add an argument TRIAL_BUDGET, the number of epochs"
+    ):
+        merge_parameter(base, {"TRIAL_BUDGET": 1})
     base.batch_size = 3
     with pytest.raises(ValueError, match=r"'batch-size' is not among .*; write 'batch_size' in the search"):
         merge_parameter(base, {"batch-size": 1})

@@ -184,11 +184,25 @@ def merge_parameter(base_params: Any, override_params: Any) -> Any:
     for name, value in override_params.items():
         if name not in target:
             known = ", ".join(map(str, target))
-            twin = next((one for one in target if str(one).replace("-", "_") == str(name).replace("-", "_")), None)
-            meant = f"; write {twin!r} in the search space" if twin else ""
-            raise ValueError(f"the tuned parameter {name!r} is not among the arguments: {known}{meant}")
+            raise ValueError(f"the tuned parameter {name!r} is not among the arguments: {known}{_cure(name, target)}")
         target[name] = _of_type(target[name], value, name)
     return base_params
+
+
+def _cure(name: Any, target: Any) -> str:
+    """Return what to do about a parameter that is not among the arguments; "" if that is not known."""
+    if name in _OF_TUNER:
+        return f"; the tuner adds it, and the search space has none: add an argument {name}, {_OF_TUNER[name]}"
+    twin = next((one for one in target if str(one).replace("-", "_") == str(name).replace("-", "_")), None)
+    return f"; write {twin!r} in the search space" if twin else ""
+
+
+_OF_TUNER = {
+    "TRIAL_BUDGET": "the number of epochs to train, of Hyperband, BOHB and ASHA",
+    "load_checkpoint_dir": "the folder to continue from",
+    "save_checkpoint_dir": "the folder to save to",
+}
+"""What some tuners add to the parameters, as in `nnilite.tuner.EXTRAS`, and what it is."""
 
 
 def _as_number_of_numpy(old: Any, new: Any) -> Any:

@@ -31,6 +31,11 @@ def test_parameters_fit_on_one_line(value: object, text: str) -> None:
     assert screen.parameters(value) == text
 
 
+@pytest.mark.parametrize(("error", "last"), [("Odd: no, ", "Odd: no, "), ("Odd: no", "package.Odd: no")])
+def test_an_error_with_its_traceback_is_said_once(error: str, last: str) -> None:
+    assert screen.brief(f"the tuner failed: {error}\nTraceback ...\n{last}\n") == f"the tuner failed: {error.strip()}"
+
+
 def test_control_characters_of_others_never_reach_the_terminal() -> None:
     assert screen.clean("a\033[2Jb\nc\r") == r"a\x1b[2Jb\nc\r"
     assert screen.parameters({"k\n": "v\033"}) == r"k\n=v\x1b"
