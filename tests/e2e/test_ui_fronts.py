@@ -73,9 +73,9 @@ def hypervolume(points: Sequence[Sequence[float]], reference: Sequence[float]) -
     )
 
 
-def test_the_hypervolume_is_that_of_the_exported_trials(open_page: Any, experiment: Any) -> None:
+def test_the_hypervolume_is_that_of_the_exported_trials(look: Any, experiment: Any) -> None:
     url, client = experiment
-    page = open_page(f"{url}/#/charts/pareto")
+    page = look(f"{url}/#/charts/pareto")
     page.get_by_role("region", name="Hypervolume", exact=True).locator(".chart[data-ready]").wait_for()
     rows = table(page, "Hypervolume")
     trials = sorted(client.trials(states=["SUCCEEDED"]), key=lambda one: (one["ended"], one["sequence"]))
@@ -88,10 +88,10 @@ def test_the_hypervolume_is_that_of_the_exported_trials(open_page: Any, experime
     assert len(set(expected)) > 5
 
 
-def test_each_pair_of_objectives_is_drawn_with_the_front_of_all(open_page: Any, experiment: Any) -> None:
+def test_each_pair_of_objectives_is_drawn_with_the_front_of_all(look: Any, experiment: Any) -> None:
     url, client = experiment
     best = {one["id"] for one in front(((one, one["value"]) for one in client.trials()), signs(OBJECTIVES))}
-    page = open_page(f"{url}/#/charts/pareto")
+    page = look(f"{url}/#/charts/pareto")
     page.locator(".chart[data-ready]").nth(3).wait_for()
     for x, y in (("accuracy", "size"), ("accuracy", "latency"), ("size", "latency")):
         rows = table(page, f"{x} and {y}")
@@ -100,8 +100,8 @@ def test_each_pair_of_objectives_is_drawn_with_the_front_of_all(open_page: Any, 
         assert drawn == {(one["id"], one["value"][x], one["value"][y]) for one in client.trials()}
 
 
-def test_a_front_that_the_search_is_not_for_has_no_hypervolume(open_page: Any, experiment: Any) -> None:
-    page = open_page(f"{experiment[0]}/#/charts/pareto")
+def test_a_front_that_the_search_is_not_for_has_no_hypervolume(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/#/charts/pareto")
     curve = page.get_by_role("region", name="Hypervolume", exact=True)
     curve.wait_for()
     page.get_by_label("Goal of x").select_option("minimize")
@@ -112,7 +112,7 @@ def test_a_front_that_the_search_is_not_for_has_no_hypervolume(open_page: Any, e
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])
-def test_volumes_of_points_in_any_order_are_exact(open_page: Any, experiment: Any, size: int) -> None:
+def test_volumes_of_points_in_any_order_are_exact(look: Any, experiment: Any, size: int) -> None:
     """Equal points, points outside of the reference, and many that share a coordinate."""
     luck = random.Random(size)
     points = [[luck.randrange(7) for _ in range(size)] for _ in range(20)]
@@ -120,7 +120,7 @@ def test_volumes_of_points_in_any_order_are_exact(open_page: Any, experiment: An
     reference = [1] * size
     inside = [point for point in points if min(point) > 1]
     assert 3 < len(inside) < len(points)
-    page = open_page(f"{experiment[0]}/")
+    page = look(f"{experiment[0]}/")
     growth = "(file) => import(new URL(file, document.baseURI)).then((it) => it.growth)"
     asked = f"([file, points, low]) => ({growth})(file).then((found) => found(points, low))"
     found = page.evaluate(asked, ["lib/hypervolume.js", points, reference])
@@ -130,8 +130,8 @@ def test_volumes_of_points_in_any_order_are_exact(open_page: Any, experiment: An
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])
-def test_the_charts_fit_and_axe_finds_nothing(open_page: Any, experiment: Any, scheme: str, width: int) -> None:
-    page = open_page(f"{experiment[0]}/#/charts/pareto", color_scheme=scheme, viewport={"width": width, "height": 850})
+def test_the_charts_fit_and_axe_finds_nothing(look: Any, experiment: Any, scheme: str, width: int) -> None:
+    page = look(f"{experiment[0]}/#/charts/pareto", color_scheme=scheme, viewport={"width": width, "height": 850})
     page.locator(".chart[data-ready]").nth(3).wait_for()
     # The banner of an experiment that is viewed lies outside of the page's landmarks.
     assert [fault for fault in faults(page) if 'class="banner"' not in fault] == []

@@ -64,8 +64,21 @@ def page_url(project: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def page(page_url: str, open_page: Any) -> Any:
-    """The page, signed in by a new link, as the first link may have been used."""
+def page(page_url: str, look: Any) -> Any:
+    """The page that the tests share."""
+    return listing(page_url, look)
+
+
+def listing(page_url: str, look: Any, **options: Any) -> Any:
+    """The list on the page that the tests share, signed in by a new link, as the first link may have been used."""
+    found = look(f"{page_url.partition('#')[0]}#/overview", sign_in=hub_server.link_of_running, **options)
+    rows(found).first.wait_for()
+    return found
+
+
+@pytest.fixture
+def fresh_page(page_url: str, open_page: Any) -> Any:
+    """A page for a test that ticks experiments, types a configuration or changes the page's functions."""
     found = open_page()
     found.goto(hub_server.link_of_running())
     rows(found).first.wait_for()
@@ -123,7 +136,8 @@ def test_a_stopped_experiment_is_opened_by_a_viewer_without_another_sign_in_and_
     row(page, "copy003").get_by_role("button", name="Resume").wait_for()
 
 
-def test_a_running_experiment_is_opened_stopped_and_resumed(page: Any) -> None:
+def test_a_running_experiment_is_opened_stopped_and_resumed(fresh_page: Any) -> None:
+    page = fresh_page
     with page.context.expect_page() as opening:
         row(page, "running1").get_by_role("button", name="really running", exact=True).click()
     opening.value.get_by_text("Live", exact=True).wait_for()
@@ -174,7 +188,8 @@ def test_an_experiment_is_renamed_and_tagged_and_found_by_its_tag(page: Any) -> 
     assert registry.find("copy010").remarks.tags == ("paper", "wide")
 
 
-def test_experiments_are_compared(page: Any) -> None:
+def test_experiments_are_compared(fresh_page: Any) -> None:
+    page = fresh_page
     for experiment in ("copy020", "copy021"):
         row(page, experiment).get_by_role("checkbox").check()
     page.get_by_role("link", name="Compare 2").click()
@@ -186,7 +201,8 @@ def test_experiments_are_compared(page: Any) -> None:
     assert "scale=log" in page.url
 
 
-def test_a_new_experiment_shows_its_faults_in_place_and_starts_without_them(page: Any, project: Path) -> None:
+def test_a_new_experiment_shows_its_faults_in_place_and_starts_without_them(fresh_page: Any, project: Path) -> None:
+    page = fresh_page
     page.get_by_role("link", name="New", exact=True).click()
     page.get_by_label("Configuration (YAML)").fill("trialConcurrency: many\n")
     page.get_by_role("button", name="Start").click()
@@ -205,9 +221,8 @@ VIEWS = ("overview", "compare?id=copy020&id=template", "new")
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])
-def test_axe_finds_nothing(page_url: str, open_page: Any, scheme: str, width: int) -> None:
-    page = open_page(color_scheme=scheme, viewport={"width": width, "height": 850})
-    page.goto(hub_server.link_of_running())
+def test_axe_finds_nothing(page_url: str, look: Any, scheme: str, width: int) -> None:
+    page = listing(page_url, look, color_scheme=scheme, viewport={"width": width, "height": 850})
     row(page, "copy01")
     for view in VIEWS:
         page.evaluate("view => { location.hash = `#/${view}`; }", view)
@@ -215,7 +230,8 @@ def test_axe_finds_nothing(page_url: str, open_page: Any, scheme: str, width: in
         assert faults(page) == [], view
 
 
-def test_a_tab_says_what_is_being_opened_until_it_is(page: Any) -> None:
+def test_a_tab_says_what_is_being_opened_until_it_is(fresh_page: Any) -> None:
+    page = fresh_page
     page.evaluate(
         "window.told = []; const was = window.open;"
         "window.open = (...all) => (told.push(was(...all)), told.at(-1)); null"
@@ -250,7 +266,8 @@ GROUPS = """(all) => import(new URL("hub/groups.js", document.baseURI)).then(({ 
   groups(all, "best", true, false).map(({ key, rows }) => [key, rows.map(({ id }) => id)]))"""
 
 
-def test_several_are_tagged_grouped_and_deleted_at_once(page: Any) -> None:
+def test_several_are_tagged_grouped_and_deleted_at_once(fresh_page: Any) -> None:
+    page = fresh_page
     chosen = ("copy050", "copy051")
     for experiment in chosen:
         row(page, experiment).get_by_role("checkbox").check()
@@ -323,7 +340,8 @@ def test_the_differences_of_two_configurations_are_shown(page: Any) -> None:
     page.get_by_text(re.compile(r"\d+ fields are the same in all")).wait_for()
 
 
-def test_an_experiment_is_run_again_with_changes(page: Any) -> None:
+def test_an_experiment_is_run_again_with_changes(fresh_page: Any) -> None:
+    page = fresh_page
     row(page, "running1").get_by_role("link", name="Run really running again with changes").click()
     area = page.get_by_label("Configuration (YAML)")
     eventually(lambda: "maxTrialNumber: 2" in area.input_value())

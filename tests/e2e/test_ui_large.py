@@ -55,8 +55,8 @@ def test_the_last_of_ten_thousand_is_reached(open_page: Any, ten_thousand: str) 
 
 
 @pytest.mark.parametrize("chart", ["metric", "parallel", "slices", "contour", "curves", "timeline"])
-def test_charts_of_ten_thousand_trials_are_drawn(open_page: Any, ten_thousand: str, chart: str) -> None:
-    page = open_page(f"{ten_thousand}/#/charts/{chart}")
+def test_charts_of_ten_thousand_trials_are_drawn(look: Any, ten_thousand: str, chart: str) -> None:
+    page = look(f"{ten_thousand}/#/charts/{chart}")
     page.get_by_text("10,000 trials", exact=True).wait_for(timeout=60_000)
     page.locator(".chart[data-ready]").first.wait_for(timeout=30_000)
 

@@ -115,10 +115,10 @@ def call(page: Any, file: str, function: str, *given: Any, attempts: int = 4) ->
     return page.evaluate(program, [file, function, given])
 
 
-def test_a_log_scale_says_above_the_chart_what_it_leaves_out(open_page: Any, experiment: Any) -> None:
+def test_a_log_scale_says_above_the_chart_what_it_leaves_out(look: Any, experiment: Any) -> None:
     url, client = experiment
     low = sum(value <= 0 for value in results(client, "gain").values())
-    page = open_page(f"{url}/#/charts/metric?objective=gain")
+    page = look(f"{url}/#/charts/metric?objective=gain")
     card = page.get_by_role("region", name="Metric of each trial")
     card.get_by_label("Log scale").check()
     note = card.get_by_text(left_out(low, f"{TRIALS} results"))
@@ -135,7 +135,7 @@ def test_a_log_scale_says_above_the_chart_what_it_leaves_out(open_page: Any, exp
     assert "scale" not in page.url
 
 
-def test_all_charts_of_results_have_a_log_scale(open_page: Any, experiment: Any) -> None:
+def test_all_charts_of_results_have_a_log_scale(look: Any, experiment: Any) -> None:
     url, client = experiment
     gains = results(client, "gain")
     low = sum(value <= 0 for value in gains.values())
@@ -146,20 +146,17 @@ def test_all_charts_of_results_have_a_log_scale(open_page: Any, experiment: Any)
         "charts/curves?order=best": left_out(TRIALS, f"{3 * TRIALS} intermediate results"),
         f"charts/compare?ids={first},{second}": left_out(2, "6 intermediate results"),
     }
-    page = open_page(f"{url}/#/trials/{first}?scale=log")
+    page = look(f"{url}/#/trials/{first}?scale=log")
     page.get_by_text(left_out(1, "3 intermediate results")).wait_for()
     for view, text in expected.items():
-        page.goto(f"{url}/#/{view}&scale=log")
-        page.locator(
-            f".subnav [aria-current=page][href*='{view.partition('?')[0]}']"
-        ).wait_for()  # the last view is gone
+        look(f"{url}/#/{view}&scale=log")
         page.get_by_text(text).wait_for()
         assert page.get_by_label("Log scale").is_checked()
         page.locator(".chart[data-ready]").first.wait_for()
 
 
-def test_ticks_of_a_log_scale_are_round_numbers_also_within_a_decade(open_page: Any, experiment: Any) -> None:
-    page = open_page(f"{experiment[0]}/")
+def test_ticks_of_a_log_scale_are_round_numbers_also_within_a_decade(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/")
     assert call(page, "parts/log_scale.js", "logTicks", 5e-4, 20) == [0.001, 0.01, 0.1, 1, 10]
     assert call(page, "parts/log_scale.js", "logTicks", 0.3, 4) == [0.3, 1, 3]
     assert call(page, "parts/log_scale.js", "logTicks", 0.9, 0.97) == [0.9, 0.92, 0.94, 0.96]
@@ -168,8 +165,8 @@ def test_ticks_of_a_log_scale_are_round_numbers_also_within_a_decade(open_page: 
     assert call(page, "parts/log_scale.js", "logTicks", 0.01, 0.01) == []
 
 
-def test_ticks_between_neighbouring_numbers_have_an_end(open_page: Any, experiment: Any) -> None:
-    page = open_page(f"{experiment[0]}/")
+def test_ticks_between_neighbouring_numbers_have_an_end(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/")
     for low, high in ((1e16, 1e16 + 2), (1e22, 1e22 + 4e6), (-1e308, 1e308), (5e-324, 1e-323), (3, 3)):
         for ticks in ("evenTicks", "logTicks"):
             assert len(call(page, "parts/log_scale.js", ticks, max(low, 1e-300), high)) <= 10
@@ -177,16 +174,16 @@ def test_ticks_between_neighbouring_numbers_have_an_end(open_page: Any, experime
 
 @pytest.mark.parametrize(("file", "function"), [("charts/slices.js", "axisOf"), ("charts/parallel.js", "scaleOf")])
 def test_an_axis_of_whole_numbers_has_no_tick_between_them(
-    open_page: Any, experiment: Any, file: str, function: str
+    look: Any, experiment: Any, file: str, function: str
 ) -> None:
-    page = open_page(f"{experiment[0]}/")
+    page = look(f"{experiment[0]}/")
     numbers = {"field": "p.n", "text": False, "low": 1, "high": 4, "values": [1, 4], "partial": False, "whole": True}
     assert call(page, file, function, numbers)["minInterval"] == 1
     assert not call(page, file, function, {**numbers, "whole": False})["minInterval"]
 
 
-def test_a_log_scale_has_room_for_equal_values_and_for_none(open_page: Any, experiment: Any) -> None:
-    page = open_page(f"{experiment[0]}/#/overview?scale=log")
+def test_a_log_scale_has_room_for_equal_values_and_for_none(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/#/overview?scale=log")
     ends = "([values]) => import(new URL('parts/log_scale.js', document.baseURI)).then((it) => it.resultAxis(values))"
     ends += ".then(({type, min, max}) => [type, min, max])"
     assert page.evaluate(ends, [[2, 2, None, -1]]) == ["log", 1, 4]
@@ -197,8 +194,8 @@ def test_a_log_scale_has_room_for_equal_values_and_for_none(open_page: Any, expe
     assert smallest[2] < float("inf")
 
 
-def test_ranks_and_shares_are_those_of_the_definition(open_page: Any, experiment: Any) -> None:
-    page = open_page(f"{experiment[0]}/")
+def test_ranks_and_shares_are_those_of_the_definition(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/")
     assert call(page, "lib/ranks.js", "ranks", [3, 1, 2, 2, 10]) == [0.75, 0, 0.375, 0.375, 1]
     assert call(page, "lib/ranks.js", "ranks", [7]) == [0.5]
     assert call(page, "lib/ranks.js", "shares", [2, 1, 2, -3]) == [[-3, 0], [-3, 0.25], [1, 0.5], [2, 1]]
@@ -235,8 +232,8 @@ def test_the_distribution_function_is_that_of_the_trials_and_of_the_filtered_one
     assert {row["trials"] for row in table(page)} == {"these trials", "all trials"}
 
 
-def test_the_timeline_tells_stopped_and_lost_attempts_from_failed_ones(open_page: Any, experiment: Any) -> None:
-    page = open_page(f"{experiment[0]}/#/charts/timeline")
+def test_the_timeline_tells_stopped_and_lost_attempts_from_failed_ones(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/#/charts/timeline")
     colours = page.evaluate("import(new URL('parts/chart.js', document.baseURI)).then((it) => it.STATE_COLOURS)")
     shown = {
         (attempt, trial): call(page, "charts/timeline.js", "shownState", {"state": attempt}, {"state": trial})
@@ -283,10 +280,10 @@ def test_pictures_and_texts_of_a_trial_are_shown_and_run_nothing(open_page: Any,
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])
-def test_axe_finds_nothing_in_the_files_of_a_trial(open_page: Any, experiment: Any, scheme: str, width: int) -> None:
+def test_axe_finds_nothing_in_the_files_of_a_trial(look: Any, experiment: Any, scheme: str, width: int) -> None:
     url, client = experiment
-    page = open_page(color_scheme=scheme, viewport={"width": width, "height": 850})
-    page.goto(f"{url}/#/trials/{next(iter(results(client, 'default')))}?tab=files&scale=log")
+    view = f"trials/{next(iter(results(client, 'default')))}?tab=files&scale=log"
+    page = look(f"{url}/#/{view}", color_scheme=scheme, viewport={"width": width, "height": 850})
     page.get_by_label("Show 0/notes.txt").click()
     page.get_by_role("region", name="0/notes.txt").wait_for()
     page.get_by_text("A browser cannot show this file").wait_for()
@@ -294,9 +291,9 @@ def test_axe_finds_nothing_in_the_files_of_a_trial(open_page: Any, experiment: A
     assert faults(page) == []
 
 
-def test_null_and_the_empty_text_are_options_like_others(open_page: Any, experiment: Any) -> None:
+def test_null_and_the_empty_text_are_options_like_others(look: Any, experiment: Any) -> None:
     url, client = experiment
-    page = open_page(f"{url}/#/charts/groups?by=p.rest")
+    page = look(f"{url}/#/charts/groups?by=p.rest")
     page.get_by_role("heading", name="Groups of trials").wait_for()
     rows = {row["rest"]: int(row["trials"]) for row in table(page)}
     assert rows == Counter(json.dumps(trial["parameters"]["rest"]) for trial in client.trials())

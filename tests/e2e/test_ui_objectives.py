@@ -77,10 +77,10 @@ def front_of(client: Client) -> list[str]:
     return [trial["id"] for trial in front(((one, one["value"]) for one in found), signs(OBJECTIVES))]
 
 
-def test_the_front_has_the_same_trials_as_on_the_command_line(open_page: Any, experiment: Any) -> None:
+def test_the_front_has_the_same_trials_as_on_the_command_line(look: Any, experiment: Any) -> None:
     url, client = experiment
     expected = front_of(client)
-    page = open_page(f"{url}/#/charts/pareto")
+    page = look(f"{url}/#/charts/pareto")
     chips = page.get_by_role("region", name="On the front").locator("a.chip")
     chips.first.wait_for()
     eventually(lambda: chips.count() == len(expected))
@@ -90,9 +90,9 @@ def test_the_front_has_the_same_trials_as_on_the_command_line(open_page: Any, ex
     eventually(lambda: [text.partition(":")[0] for text in chips.all_inner_texts()] != expected)
 
 
-def test_results_that_violate_a_constraint_are_crosses_and_add_no_hypervolume(open_page: Any, experiment: Any) -> None:
+def test_results_that_violate_a_constraint_are_crosses_and_add_no_hypervolume(look: Any, experiment: Any) -> None:
     url, client = experiment
-    page = open_page(f"{url}/#/charts/pareto")
+    page = look(f"{url}/#/charts/pareto")
     page.get_by_text("Crosses violate a constraint.").wait_for()
     with page.expect_download() as download:
         page.get_by_role("region", name="Hypervolume").get_by_role("button", name="CSV").click()
@@ -104,9 +104,9 @@ def test_results_that_violate_a_constraint_are_crosses_and_add_no_hypervolume(op
     assert sentence.startswith("size <= 12")
 
 
-def test_the_overview_shows_each_objective_and_the_front(open_page: Any, experiment: Any) -> None:
+def test_the_overview_shows_each_objective_and_the_front(look: Any, experiment: Any) -> None:
     url, client = experiment
-    page = open_page(f"{url}/")
+    page = look(f"{url}/")
     card = page.get_by_role("region", name="Objectives", exact=True)
     eventually(lambda: card.locator(".big").inner_text() == str(len(front_of(client))))
     assert card.locator("tbody td:nth-child(2)").all_inner_texts() == ["maximize", "minimize"]
@@ -137,10 +137,10 @@ def test_a_stylesheet_that_gets_lost_comes_without_a_new_load_of_the_page(open_p
     assert page.evaluate("document.body.dataset.kept") == "typed"
 
 
-def test_failures_that_differ_in_numbers_only_are_one(open_page: Any, experiment: Any) -> None:
+def test_failures_that_differ_in_numbers_only_are_one(look: Any, experiment: Any) -> None:
     url, client = experiment
     failed = client.profile()["counts"]["FAILED"]
-    page = open_page(f"{url}/")
+    page = look(f"{url}/")
     trouble = page.get_by_role("region", name="Failures and waiting")
     trouble.get_by_text("exit code 1: ValueError: fold … is empty at …", exact=True).wait_for()
     assert trouble.locator("tr").count() == 1
@@ -148,8 +148,8 @@ def test_failures_that_differ_in_numbers_only_are_one(open_page: Any, experiment
     page.get_by_text(f"{failed} of 40 trials").wait_for()
 
 
-def test_numbers_are_written_as_people_write_them(open_page: Any, experiment: Any) -> None:
-    page = open_page(f"{experiment[0]}/#/charts/contour?x=p.n&y=p.model.decay")
+def test_numbers_are_written_as_people_write_them(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/#/charts/contour?x=p.n&y=p.model.decay")
     page.locator(".chart[data-ready]").wait_for()
     assert of_module(page, "parts/log_scale.js", "evenTicks(1, 30, true)") == [5, 10, 15, 20, 25, 30]
     assert of_module(page, "parts/log_scale.js", "evenTicks(1, 3, true)") == [1, 2, 3]
@@ -166,8 +166,8 @@ def of_module(page: Any, file: str, expression: str) -> Any:
     return page.evaluate(f"(file) => import(new URL(file, document.baseURI)).then((it) => ({code})(it, it))", file)
 
 
-def test_parameters_of_an_option_have_its_scale_its_unit_and_its_options(open_page: Any, experiment: Any) -> None:
-    page = open_page(f"{experiment[0]}/#/charts/slices")
+def test_parameters_of_an_option_have_its_scale_its_unit_and_its_options(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/#/charts/slices")
     page.get_by_role("heading", name="model.layers (blocks)").wait_for()
     known = "['model.decay', 'model.layers', 'x', 'model.nothing', 'nothing'].map((one) => it.isLogarithmic(one))"
     assert of_module(page, "lib/filtered.js", known) == [True, False, False, False, False]
@@ -175,15 +175,15 @@ def test_parameters_of_an_option_have_its_scale_its_unit_and_its_options(open_pa
     assert sorted(of_module(page, "lib/filtered.js", text)) == ["p.model", "p.model.layers"]
     dotted = "it.spaceOf('a.b.c', { 'a.b': { _value: [{ _name: 'x', c: { _type: 'uniform' } }] } })"
     assert of_module(page, "lib/filtered.js", dotted) == {"_type": "uniform"}
-    page.goto(f"{experiment[0]}/#/experiment/space")
+    look(f"{experiment[0]}/#/experiment/space")
     rows = page.get_by_role("region", name="Search space").locator("tbody tr")
     rows.first.wait_for()
     assert rows.locator("td:first-child").all_inner_texts()[3:5] == ["model=deep.layers", "model=deep.decay"]
     assert rows.nth(3).locator("td").all_inner_texts()[1:] == ["choice", "2, 3, 4", "in blocks"]
 
 
-def test_steps_of_less_than_a_pixel_are_no_slope(open_page: Any, experiment: Any) -> None:
-    page = open_page(f"{experiment[0]}/")
+def test_steps_of_less_than_a_pixel_are_no_slope(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/")
     line = "stairs([[0, 5], [150, 4.9999], [300, 4.9999], [300.5, 4], [600, 4]])"
     flat = [[0, 5], [2, 5], [150, 4.9999], [152, 4.9999], [300, 4.9999], [300.5, 4], [302.5, 4], [600, 4]]
     assert of_module(page, "parts/stairs.js", line) == flat
@@ -199,24 +199,24 @@ NARROW = (
 )
 
 
-def test_names_of_any_length_leave_room_on_a_phone(open_page: Any, experiment: Any) -> None:
+def test_names_of_any_length_leave_room_on_a_phone(look: Any, experiment: Any) -> None:
     url, client = experiment
     best = front_of(client)[:2]
-    page = open_page(viewport={"width": 400, "height": 844})
+    phone = {"width": 400, "height": 844}
     for view in (*NARROW, f"trials/{best[0]}", f"charts/compare?ids={','.join(best)}"):
-        page.goto(f"{url}/#/{view}")
+        page = look(f"{url}/#/{view}", viewport=phone)
         page.locator("main .card :is(.chart[data-ready], dd, td)").first.wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= 400, view
     assert page.locator(".compare td").first.bounding_box()["x"] < 250
-    page.goto(f"{url}/#/trials/{best[0]}")
+    look(f"{url}/#/trials/{best[0]}", viewport=phone)
     value = page.get_by_role("region", name="Parameters").locator("dd").first
     eventually(lambda: value.bounding_box()["width"] > 100)
 
 
-def test_no_trial_is_shown_to_run_on_a_host_after_the_end(open_page: Any, experiment: Any) -> None:
+def test_no_trial_is_shown_to_run_on_a_host_after_the_end(look: Any, experiment: Any) -> None:
     url, client = experiment
     eventually(lambda: client.profile()["hosts"][0]["running"] == 0)
-    page = open_page(f"{url}/")
+    page = look(f"{url}/")
     hosts = page.get_by_role("region", name="Services and hosts")
     eventually(lambda: hosts.locator("tbody td.number").inner_text() == "0")
 
@@ -261,9 +261,9 @@ VIEWS = (
         pytest.param("dark", 1280, marks=pytest.mark.long),
     ],
 )
-def test_axe_finds_nothing_in_any_view(open_page: Any, experiment: Any, scheme: str, width: int) -> None:
+def test_axe_finds_nothing_in_any_view(look: Any, experiment: Any, scheme: str, width: int) -> None:
     url, client = experiment
-    page = open_page(f"{url}/", color_scheme=scheme, viewport={"width": width, "height": 850})
+    page = look(f"{url}/", color_scheme=scheme, viewport={"width": width, "height": 850})
     page.get_by_text("Live", exact=True).wait_for()
     for view in (*VIEWS, f"trials/{front_of(client)[0]}"):
         page.evaluate("view => { location.hash = `#/${view}`; }", view)
@@ -272,13 +272,13 @@ def test_axe_finds_nothing_in_any_view(open_page: Any, experiment: Any, scheme: 
         assert faults(page) == [], view
 
 
-def test_groups_say_that_trials_which_violate_a_constraint_are_not_counted(open_page: Any, experiment: Any) -> None:
-    page = open_page(f"{experiment[0]}/#/charts/groups")
+def test_groups_say_that_trials_which_violate_a_constraint_are_not_counted(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/#/charts/groups")
     page.get_by_text("Best and median are of succeeded trials that violate no constraint.").wait_for()
 
 
-def test_the_best_results_are_never_cut_off(open_page: Any, experiment: Any) -> None:
-    page = open_page(f"{experiment[0]}/")
+def test_the_best_results_are_never_cut_off(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/")
     page.get_by_role("heading", name="Progress").wait_for()
     wild = "it.robustRange([...Array.from({ length: 40 }, (_, n) => n), -1e9, 1e9], {goal})"
     ranges = {goal: of_module(page, "parts/robust_range.js", wild.replace("{goal}", f"'{goal}'")) for goal in GOALS}
@@ -291,8 +291,8 @@ def test_the_best_results_are_never_cut_off(open_page: Any, experiment: Any) -> 
 GOALS = ("maximize", "minimize")
 
 
-def test_long_names_and_options_get_the_room_that_there_is(open_page: Any, experiment: Any) -> None:
-    page = open_page(f"{experiment[0]}/")
+def test_long_names_and_options_get_the_room_that_there_is(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/")
     page.get_by_role("heading", name="Progress").wait_for()
     assert of_module(page, "parts/chart.js", "it.axis({ name: 'a' + 'n'.repeat(200) + 'z' }).name.length") == 48
     assert of_module(page, "charts/parallel.js", "it.labelOf('a' + 'o'.repeat(200) + 'z')") == "aooooooo…ooooooz"

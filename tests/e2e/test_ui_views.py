@@ -77,9 +77,9 @@ def drawn(page: Any, number: int = 1) -> None:
     page.locator(".chart[data-ready]").nth(number - 1).wait_for()
 
 
-def test_the_overview_tells_state_best_trial_and_history(open_page: Any, experiment: Any) -> None:
+def test_the_overview_tells_state_best_trial_and_history(look: Any, experiment: Any) -> None:
     url, client = experiment
-    page = open_page(f"{url}/")
+    page = look(f"{url}/")
     page.get_by_text("16", exact=True).first.wait_for()
     page.get_by_role("region", name="Services and hosts").get_by_text(re.compile(r"memory [\d.]+ [MG]B of")).wait_for()
     best = client.profile()["best"]
@@ -202,9 +202,9 @@ def test_the_table_sorts_filters_and_finds_and_the_address_keeps_it(open_page: A
     again.get_by_text("1 of 16 trials").wait_for()
 
 
-def test_the_table_filters_by_ranges_and_values(open_page: Any, experiment: Any) -> None:
+def test_the_table_filters_by_ranges_and_values(look: Any, experiment: Any) -> None:
     url, client = experiment
-    page = open_page(f"{url}/#/trials")
+    page = look(f"{url}/#/trials")
     page.get_by_role("button", name="Filters").click()
     page.get_by_label("n from").press_sequentially("5")
     page.evaluate("location.hash += '?sort=p.x'")  # what is being typed stays while the page is drawn anew
@@ -219,8 +219,8 @@ def test_the_table_filters_by_ranges_and_values(open_page: Any, experiment: Any)
     page.get_by_text("16 trials", exact=True).wait_for()
 
 
-def test_columns_can_be_chosen_and_moved(open_page: Any, experiment: Any) -> None:
-    page = open_page(f"{experiment[0]}/#/trials")
+def test_columns_can_be_chosen_and_moved(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/#/trials")
     page.get_by_role("button", name="Columns").click()
     page.get_by_role("checkbox", name="Reason").uncheck()
     page.get_by_label("Move Trial to the left").click()
@@ -234,10 +234,10 @@ def test_columns_can_be_chosen_and_moved(open_page: Any, experiment: Any) -> Non
     eventually(lambda: page_memory.read().columns == {})
 
 
-def test_a_trials_page_shows_its_parts(open_page: Any, experiment: Any) -> None:
+def test_a_trials_page_shows_its_parts(look: Any, experiment: Any) -> None:
     url, client = experiment
     best = client.profile()["best"]
-    page = open_page(f"{url}/#/trials/{best['id']}")
+    page = look(f"{url}/#/trials/{best['id']}")
     page.get_by_role("region", name="Parameters").get_by_text(str(best["parameters"]["x"])).wait_for()
     page.get_by_text("<b>not bold</b>").wait_for()
     drawn(page)
@@ -249,10 +249,10 @@ def test_a_trials_page_shows_its_parts(open_page: Any, experiment: Any) -> None:
     assert "1 2 3" in popup.value.inner_text("body")
 
 
-def test_a_trial_is_tagged_and_noted_and_found_by_its_tag(open_page: Any, experiment: Any) -> None:
+def test_a_trial_is_tagged_and_noted_and_found_by_its_tag(look: Any, experiment: Any) -> None:
     url, client = experiment
     trial = next(client.trials())["id"]
-    page = open_page(f"{url}/#/trials/{trial}")
+    page = look(f"{url}/#/trials/{trial}")
     page.expected_errors.append("400")
     page.get_by_role("button", name="Edit tags and note").click()
     dialog = page.get_by_role("dialog")
@@ -274,10 +274,10 @@ def test_a_trial_is_tagged_and_noted_and_found_by_its_tag(open_page: Any, experi
     page.get_by_text("No matching trials").wait_for()
 
 
-def test_a_trial_is_copied_as_json_and_as_a_command(open_page: Any, experiment: Any) -> None:
+def test_a_trial_is_copied_as_json_and_as_a_command(look: Any, experiment: Any) -> None:
     url, client = experiment
     best = client.profile()["best"]
-    page = open_page(f"{url}/#/trials/{best['id']}")
+    page = look(f"{url}/#/trials/{best['id']}")
     page.get_by_role("button", name="JSON").click()
     page.get_by_text("Trial as JSON copied.").wait_for()
     assert json.loads(page.evaluate("navigator.clipboard.readText()"))["parameters"] == best["parameters"]
@@ -294,9 +294,10 @@ def saved(page: Any, kind: str) -> bytes:
     return Path(download.value.path()).read_bytes()
 
 
-def test_every_chart_is_drawn_and_saved(open_page: Any, experiment: Any) -> None:
-    page = open_page(f"{experiment[0]}/")
+def test_every_chart_is_drawn_and_saved(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/")
     for chart in CHARTS:
+        # Another name than that of the page, so that it is loaded anew: each chart may be the first that it shows.
         page.goto(f"{experiment[0]}/#/charts/{chart}")
         page.locator(f".subnav [aria-current=page][href*={chart}]").wait_for()
         drawn(page)
@@ -324,9 +325,9 @@ def test_chosen_trials_are_compared_side_by_side(open_page: Any, experiment: Any
     drawn(page)
 
 
-def test_the_best_trial_is_compared_with_the_one_in_the_middle(open_page: Any, experiment: Any) -> None:
+def test_the_best_trial_is_compared_with_the_one_in_the_middle(look: Any, experiment: Any) -> None:
     url, client = experiment
-    page = open_page(f"{url}/")
+    page = look(f"{url}/")
     page.get_by_role("link", name="Compare with the median trial").click()
     page.locator(".compare thead a").nth(1).wait_for()
     found = sorted(client.trials(states=["SUCCEEDED"]), key=lambda trial: -trial["value"]["default"])
@@ -350,8 +351,8 @@ def test_groups_of_trials_tell_the_best_and_the_median_of_each(open_page: Any, e
     page.get_by_text(f"{rows['bad']['trials']} of 16 trials").wait_for()
 
 
-def test_brushing_an_axis_chooses_trials(open_page: Any, experiment: Any) -> None:
-    page = open_page(f"{experiment[0]}/#/charts/parallel")
+def test_brushing_an_axis_chooses_trials(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/#/charts/parallel")
     drawn(page)
     box = page.locator(".chart").bounding_box()
     page.mouse.move(box["x"] + 45, box["y"] + 60)
@@ -367,8 +368,8 @@ FLICKER = """() => { let on = true; window.flicker = setInterval(() => {
 
 
 @pytest.mark.parametrize("chart", ["parallel", "metric", "slices"])
-def test_a_chart_takes_the_mouse_while_it_is_drawn_anew(open_page: Any, experiment: Any, chart: str) -> None:
-    page = open_page(f"{experiment[0]}/#/charts/{chart}", viewport={"width": 800, "height": 700})
+def test_a_chart_takes_the_mouse_while_it_is_drawn_anew(look: Any, experiment: Any, chart: str) -> None:
+    page = look(f"{experiment[0]}/#/charts/{chart}", viewport={"width": 800, "height": 700})
     drawn(page)
     box = page.locator(".chart").first.bounding_box()
     page.evaluate(FLICKER)
@@ -392,28 +393,28 @@ PAGES = {
 }
 
 
-def test_the_experiments_pages(open_page: Any, experiment: Any) -> None:
-    page = open_page(f"{experiment[0]}/")
+def test_the_experiments_pages(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/")
     for tab, text in PAGES.items():
+        # Loaded anew, as in the test of all charts.
         page.goto(f"{experiment[0]}/#/experiment/{tab}")
         page.get_by_text(text).first.wait_for()
 
 
+PHONE = {"width": 390, "height": 844}
 VIEWS = ("overview", "trials", "charts/metric", "charts/importance", "experiment/config", "experiment/logs")
 
 
-def test_a_phone_needs_no_sideways_scrolling(open_page: Any, experiment: Any) -> None:
+def test_a_phone_needs_no_sideways_scrolling(look: Any, experiment: Any) -> None:
     url, client = experiment
-    page = open_page(viewport={"width": 390, "height": 844})
     for view in (*VIEWS, "charts/timeline", f"trials/{client.profile()['best']['id']}"):
-        page.goto(f"{url}/#/{view}")
+        page = look(f"{url}/#/{view}", viewport=PHONE)
         page.locator("main .card, main .grid").first.wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
 
 
-def test_names_of_other_experiments_have_room_on_a_phone(open_page: Any, experiment: Any) -> None:
-    page = open_page(viewport={"width": 390, "height": 844})
-    page.goto(f"{experiment[0]}/#/experiment/others")
+def test_names_of_other_experiments_have_room_on_a_phone(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/#/experiment/others", viewport=PHONE)
     name = page.get_by_role("region", name="Experiments on this machine").get_by_role("row").nth(1).locator("td").nth(1)
     assert name.evaluate("(cell) => cell.offsetWidth") >= 110
 
@@ -442,16 +443,16 @@ LEAVE_AND_SEARCH = """async () => { const { setQuery } = await import("./lib/rou
   location.hash = "#/"; setQuery({ q: "x" }); }"""
 
 
-def test_a_search_in_a_view_that_is_being_left_does_not_bring_it_back(open_page: Any, experiment: Any) -> None:
-    page = open_page(f"{experiment[0]}/#/trials")
+def test_a_search_in_a_view_that_is_being_left_does_not_bring_it_back(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/#/trials")
     page.get_by_text("16 trials", exact=True).wait_for()
     page.evaluate(LEAVE_AND_SEARCH)
     page.get_by_role("heading", name="Best trial").wait_for(timeout=30_000)
     assert page.evaluate("location.hash") == "#/"
 
 
-def test_the_keyboard_is_enough(open_page: Any, experiment: Any) -> None:
-    page = open_page(f"{experiment[0]}/")
+def test_the_keyboard_is_enough(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/")
     page.get_by_text("Live", exact=True).wait_for()
     page.keyboard.press("g")
     page.keyboard.press("t")

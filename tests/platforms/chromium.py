@@ -1,7 +1,7 @@
 """The system's Chromium, driven by Playwright, for tests of the web interface.
 
-Use the fixtures `browser` (one for each module) and `open_page`, whose pages fail the test if they raise an error, log
-one, or break the server's Content-Security-Policy. Where there is no Chromium the tests skip and say so.
+Use the fixtures `browser` (one for each module), `open_page` and `look`, whose pages fail the test if they raise an
+error, log one, or break the server's Content-Security-Policy. Where there is no Chromium the tests skip and say so.
 """
 
 from __future__ import annotations
@@ -56,7 +56,53 @@ def browser() -> Iterator[Any]:
 
 
 OpenPage = Callable[..., Any]
+Look = Callable[..., Any]
 NETWORK_ERRORS = ("net::ERR_", "WebSocket connection to")  # a manager that ended before its page, or a new interface
+USUAL: dict[str, Any] = {"viewport": {"width": 1400, "height": 900}, "color_scheme": "light"}
+
+
+class WatchedPages:
+    """Pages of a browser, and the errors that they have raised or logged."""
+
+    def __init__(self, browser: Any) -> None:
+        self._browser = browser
+        self._contexts: list[Any] = []
+        self._problems: list[tuple[Any, str]] = []
+
+    def open(self, url: str | None = None, **options: Any) -> Any:
+        """Open a page of a fresh context with these options."""
+        # What moves for as long as it is in sight is drawn on the processor, sixty times a second.
+        context = self._browser.new_context(**{**USUAL, "reduced_motion": "reduce", **options})
+        context.set_default_timeout(TIMEOUT_MS)
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
+        self._contexts.append(context)
+        page = context.new_page()
+        page.expected_errors = list(NETWORK_ERRORS)
+        page.on("pageerror", lambda error: self._problems.append((page, f"error in the page: {error}")))
+        page.on("console", lambda message: self._note(page, message))
+        _tell_network(page)
+        if url is not None:
+            _go(page, url)
+        return page
+
+    def _note(self, page: Any, message: Any) -> None:
+        if message.type == "error":
+            self._problems.append((page, message.text))
+
+    def log_all(self) -> None:
+        """Log what each page shows, for the report of a test that fails."""
+        for context in self._contexts:
+            for page in context.pages:
+                _log.info("the page %s shows: %r", page.url, _shown(page))
+
+    def close(self) -> None:
+        while self._contexts:
+            self._contexts.pop().close()
+
+    def take_unexpected(self) -> list[str]:
+        """Return the errors since the last call, without those that their page's test expects."""
+        problems, self._problems = self._problems, []
+        return [text for page, text in problems if not any(part in text for part in page.expected_errors)]
 
 
 @pytest.fixture
@@ -66,31 +112,79 @@ def open_page(browser: Any) -> Iterator[OpenPage]:
     `page.expected_errors` is a list to which a test adds parts of messages that it provokes. What the page shows in
     the end, and what its network did, is logged, for the report of a test that fails.
     """
-    contexts = []
-    problems: list[tuple[Any, str]] = []
+    pages = WatchedPages(browser)
+    yield pages.open
+    pages.log_all()
+    pages.close()
+    unexpected = pages.take_unexpected()
+    assert not unexpected, unexpected
 
-    def begin(url: str | None = None, **options: Any) -> Any:
-        # What moves for as long as it is in sight is drawn on the processor, sixty times a second.
-        usual = {"viewport": {"width": 1400, "height": 900}, "reduced_motion": "reduce"}
-        context = browser.new_context(**{**usual, **options})
-        context.set_default_timeout(TIMEOUT_MS)
-        context.grant_permissions(["clipboard-read", "clipboard-write"])
-        contexts.append(context)
-        page = context.new_page()
-        page.expected_errors = list(NETWORK_ERRORS)
-        page.on("pageerror", lambda error: problems.append((page, f"error in the page: {error}")))
-        page.on("console", lambda message: message.type == "error" and problems.append((page, message.text)))
-        _tell_network(page)
-        if url is not None:
-            _go(page, url)
-        return page
 
-    yield begin
-    for context in contexts:
-        for page in context.pages:
-            _log.info("the page %s shows: %r", page.url, _shown(page))
-        context.close()
-    unexpected = [text for page, text in problems if not any(part in text for part in page.expected_errors)]
+NOWHERE = """() => { location.hash = "#/nowhere";
+  document.querySelectorAll(".toast button").forEach((dismiss) => dismiss.click()); }"""
+
+
+class LastingPage:
+    """One page that goes from view to view, as its user does: to load it anew takes ten times as long."""
+
+    def __init__(self, browser: Any) -> None:
+        self.pages = WatchedPages(browser)
+        self._page: Any = None
+        self._address = ("", "")
+
+    def look(self, url: str, sign_in: Callable[[], str] | None = None, **options: Any) -> Any:
+        """Go to a view, with another size or other colours as for `open_page`; `sign_in` gives the link to load."""
+        address, _, view = url.partition("#")
+        wanted = {**USUAL, **options}
+        if self._page is None or (address, self._page.url.partition("#")[0]) != self._address:
+            self.leave()
+            self._page = self.pages.open(**wanted)
+            _go(self._page, sign_in() if sign_in else url)
+            self._address = (address, self._page.url.partition("#")[0])
+        else:
+            self._page.set_viewport_size(wanted["viewport"])
+            self._page.emulate_media(color_scheme=wanted["color_scheme"])
+            self._page.evaluate(NOWHERE)
+            # Nothing of the former view is left, which a test could take for a part of the next one.
+            self._page.get_by_text("There is no such page").wait_for()
+            self._page.locator(".toast").wait_for(state="detached")
+            self._page.evaluate("view => { location.hash = view; }", f"#{view or '/'}")
+        return self._page
+
+    def rest(self) -> list[str]:
+        """Make the page ready for the next test, and return the errors that this one did not expect."""
+        self.pages.log_all()
+        for page in self._page.context.pages if self._page else ():
+            if page is not self._page:
+                page.close()
+        unexpected = self.pages.take_unexpected()
+        if self._page:
+            self._page.expected_errors = list(NETWORK_ERRORS)
+        return unexpected
+
+    def leave(self) -> None:
+        self.pages.close()
+        self._page = None
+
+
+@pytest.fixture(scope="module")
+def lasting_page(browser: Any) -> Iterator[LastingPage]:
+    page = LastingPage(browser)
+    yield page
+    page.leave()
+
+
+@pytest.fixture
+def look(lasting_page: LastingPage, request: pytest.FixtureRequest) -> Iterator[Look]:
+    """`look(url)`: a view on a page that the tests of a module share, whose errors fail the test at its end.
+
+    For tests that leave nothing on the page but its address. After a failure the next test has a fresh page.
+    """
+    failed = request.session.testsfailed
+    yield lasting_page.look
+    unexpected = lasting_page.rest()
+    if unexpected or request.session.testsfailed > failed:
+        lasting_page.leave()
     assert not unexpected, unexpected
 
 
