@@ -24,27 +24,7 @@ TOKEN = "a-token-for-tests-0123456789abcdef"
 SECOND = "second_node"  # a resource of the second node alone
 _START_S = 170.0
 _MARK = "NNILITE_TEST_RAY"
-_REAPER = """
-import os, signal, sys
-sys.stdin.read()
-mark = sys.argv[1].encode()
-for _ in range(20):
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/environ", "rb") as file:
-                if mark in file.read().split(b"\\0") and int(name) != os.getpid():
-                    found.append(int(name))
-        except OSError:
-            pass
-    for pid in found:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except OSError:
-            pass
-    if not found:
-        break
-"""
+_REAPER = Path(__file__).with_name("reaper.py")
 _QUICK = {  # a dead node is noticed within some seconds
     "RAY_health_check_initial_delay_ms": "2000",
     "RAY_health_check_period_ms": "1000",
@@ -84,7 +64,7 @@ class RayCluster:
     def start(self) -> None:
         """Start the head node, and wait until it takes jobs."""
         if self._reaper is None:
-            words = [sys.executable, "-c", _REAPER, self._mark]
+            words = [sys.executable, "-S", str(_REAPER), self._mark]
             self._reaper = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)
         self._ray(
             "--head",
