@@ -9,6 +9,7 @@ import contextlib
 import os
 import resource
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,20 @@ from pathlib import Path
 import psutil
 
 _QUIET_S = 60.0
+# Runs a command, becomes the parent of processes whose own parent has ended first, and waits for all of them.
+_WAIT_FOR_ALL = """
+import ctypes, os, resource, subprocess, sys, time
+PR_SET_CHILD_SUBREAPER = 36
+ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+start = time.perf_counter()
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+try:
+    while True:
+        os.wait()
+except ChildProcessError:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(used.ru_utime + used.ru_stime, time.perf_counter() - start)
+"""
 
 
 @dataclass(frozen=True)
@@ -84,6 +99,17 @@ def command_s(words: Sequence[str], folder: Path, env: Mapping[str, str], times:
     for _ in range(times):
         subprocess.run(words, cwd=folder, env={**os.environ, **env}, check=True, capture_output=True)
     return (_children_s() - before) / times, (time.perf_counter() - start) / times
+
+
+def with_descendants_s(words: Sequence[str], folder: Path, env: Mapping[str, str]) -> tuple[float, float]:
+    """Processor time and wall time in seconds of a command and all that it starts, until the last process has ended.
+
+    A manager may end after the `nnictl` that started it: its parent is another process by then, which counts it.
+    """
+    command = [sys.executable, "-c", _WAIT_FOR_ALL, *words]
+    found = subprocess.run(command, cwd=folder, env={**os.environ, **env}, check=True, capture_output=True, text=True)
+    processor_s, wall_s = map(float, found.stdout.split())
+    return processor_s, wall_s
 
 
 def disk(trials: Path) -> tuple[int, int]:

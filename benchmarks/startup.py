@@ -81,7 +81,7 @@ def whole(bare: float) -> list[Result]:
         config = Path(folder) / "config.yml"
         config.write_text(json.dumps(TWO_TRIALS))
         command = [_nnictl(), "create", "--config", str(config), "--port", "0", "--foreground"]
-        found = [costs.command_s(command, Path(folder), home) for _ in range(STARTS)]
+        found = [costs.with_descendants_s(command, Path(folder), home) for _ in range(STARTS)]
     what, base = "start and end of an experiment", f"python -c pass {bare:.0f} ms"
     medians = (statistics.median(times) * 1000 for times in zip(*found, strict=True))
     return [

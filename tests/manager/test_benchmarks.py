@@ -37,3 +37,14 @@ def test_a_budget_of_trials_says_what_it_must_not_cost(monkeypatch: pytest.Monke
     assert second.price == ""
     assert "not measured" in main.with_share(results)[0].price
     assert {line.count("|") for line in table.show([first, second]).splitlines()} == {8}
+
+
+@pytest.mark.process
+def test_what_a_command_costs_has_processes_that_outlive_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+    costs = importlib.import_module("benchmarks.costs")
+    child = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; touch ended"
+    command = ["/bin/sh", "-c", f"setsid /bin/sh -c '{child}' </dev/null >/dev/null 2>&1 &"]
+    processor_s, _ = costs.with_descendants_s(command, tmp_path, {})
+    assert (tmp_path / "ended").exists()
+    assert processor_s > 0.01  # of some 0.1 s for the loop; the shell that started it takes a thousandth
