@@ -28,14 +28,20 @@ def python_files() -> dict[str, Path]:
 
 
 def statements(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
-    """All imports at run time, those within functions as well."""
+    """All imports at run time, those within functions as well. No expression holds one."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.Import, ast.ImportFrom)):
             yield child
-        elif not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)):
+        elif isinstance(child, ast.expr):
+            continue
+        elif not (isinstance(child, ast.If) and is_for_checkers(child.test)):
             yield from statements(child)
         else:
             yield from (found for other in child.orelse for found in statements(ast.Module([other], [])))
+
+
+def is_for_checkers(test: ast.expr) -> bool:
+    return any("TYPE_CHECKING" in (getattr(one, "id", ""), getattr(one, "attr", "")) for one in ast.walk(test))
 
 
 def imported(statement: ast.Import | ast.ImportFrom, package: str) -> Iterator[str]:
