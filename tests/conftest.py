@@ -48,6 +48,15 @@ _DEAR = (
 """Files whose tests share something dear to make: all tests of one file run in one process of `pytest -n`, as do those
 of the folders in `harness.mixed_work.COMPUTE`."""
 
+_SHORT_UI = tuple(
+    f"tests/e2e/test_ui_{name}.py::"
+    for name in (
+        *("attributes", "fronts", "hub_first", "more_charts", "remembered"),
+        *("stopped_trials", "trial_roles", "trial_use"),
+    )
+)
+"""Files that share one Chromium, whose start takes two seconds. Each of the longer ones has its own."""
+
 _WITH_PROCESSES = ("tests/e2e/", "tests/platforms/")
 """Folders whose tests all start processes, or share fixtures that do."""
 
@@ -101,7 +110,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.long)
         if item.nodeid.startswith(_WITH_PROCESSES):
             item.add_marker(pytest.mark.process)
-        if item.nodeid.startswith(_DEAR):
+        if item.nodeid.startswith(_SHORT_UI):
+            item.add_marker(pytest.mark.xdist_group("short tests of the page"))
+        elif item.nodeid.startswith(_DEAR):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 

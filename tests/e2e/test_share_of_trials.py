@@ -49,6 +49,7 @@ def test_a_dry_run_says_so_before_anything_starts(tmp_path: Path) -> None:
     assert (done.returncode, NOTE in done.stderr) == (0, True)
 
 
+@pytest.mark.xdist_group("short tests of the page")
 def test_the_page_says_so_too(start: Start, open_page: Any) -> None:
     running: Running = start(trialCommand="sleep 60", trainingService=BACK)
     page = open_page(f"{running.entry.url}/")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from e2e.running import starting
 from nnilite._experiments import registry
 from nnilite._running import launch
 
@@ -32,6 +34,17 @@ def running(start: Any) -> Any:
     found = start(SLOW, maxTrialNumber=2)
     found.wait_for(lambda: [t for t in found.trials() if t["state"] == "RUNNING"])
     return found
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One for the tests that change nothing of it but its limits: its two trials outlast them."""
+    folder = tmp_path_factory.mktemp("lasting")
+    with pytest.MonkeyPatch.context() as patch, starting(folder) as start:
+        patch.setenv("NNILITE_HOME", str(folder / "home"))
+        found = start(SLOW.replace("sleep(60)", "sleep(600)"), maxTrialNumber=2)
+        found.wait_for(lambda: [t for t in found.trials() if t["state"] == "RUNNING"])
+        yield found
 
 
 def confirm(page: Any, name: str) -> None:
@@ -83,8 +96,8 @@ def test_a_refused_trial_says_why(start: Any, open_page: Any) -> None:
     page.get_by_role("dialog").get_by_role("alert").get_by_text("maxTrialNumber").wait_for()
 
 
-def test_limits_are_edited_while_it_runs(open_page: Any, running: Any) -> None:
-    page = open_page(f"{running.entry.url}/")
+def test_limits_are_edited_while_it_runs(look: Any, lasting: Any) -> None:
+    page = look(f"{lasting.entry.url}/")
     limits = page.get_by_role("region", name="Limits")
     limits.get_by_role("button", name="Edit").click()
     limits.get_by_label("Trials at once").fill("1")
@@ -93,44 +106,45 @@ def test_limits_are_edited_while_it_runs(open_page: Any, running: Any) -> None:
     limits.get_by_label("Priority").fill("-2")
     limits.get_by_role("button", name="Save").click()
     limits.get_by_text("2h", exact=True).wait_for()
-    known = running.client.profile()["limits"]
+    known = lasting.client.profile()["limits"]
     assert (known["trialConcurrency"], known["maxExperimentDuration"]) == (1, 7200)
     assert (known["maxSlots"], known["priority"]) == (3, -2)
 
 
-def test_a_wrong_limit_is_refused_with_a_sentence(open_page: Any, running: Any) -> None:
-    page = open_page(f"{running.entry.url}/")
+def test_a_wrong_limit_is_refused_with_a_sentence(look: Any, lasting: Any) -> None:
+    known = lasting.client.profile()["limits"]
+    page = look(f"{lasting.entry.url}/")
     page.expected_errors.append("400")
     limits = page.get_by_role("region", name="Limits")
     limits.get_by_role("button", name="Edit").click()
     limits.get_by_label("Maximum duration").fill("soon")
     limits.get_by_role("button", name="Save").click()
     limits.get_by_role("alert").wait_for()
-    assert running.client.profile()["limits"]["maxExperimentDuration"] is None
+    assert lasting.client.profile()["limits"] == known
 
 
-def test_a_new_trial_shows_by_itself_without_a_question_of_the_page(open_page: Any, running: Any) -> None:
+def test_a_new_trial_shows_by_itself_without_a_question_of_the_page(open_page: Any, lasting: Any) -> None:
     """The stream tells of it at once; `benchmarks/web.py` has the time that it takes."""
-    page = open_page(f"{running.entry.url}/#/trials")
+    page = open_page(f"{lasting.entry.url}/#/trials")
     page.get_by_text("Live", exact=True).wait_for()
-    running.client.update(maxTrialNumber=20)
+    lasting.client.update(maxTrialNumber=20)
     page.wait_for_load_state("networkidle")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    trial = running.client.add_trial({"x": 0.5})["id"]
+    trial = lasting.client.add_trial({"x": 0.5})["id"]
     page.get_by_role("link", name=trial).wait_for()
     assert [url for url in asked if "/api/" in url] == []
 
 
-def test_a_manager_that_was_stopped_is_not_taken_for_one_without_news(open_page: Any, running: Any) -> None:
-    page = open_page(f"{running.entry.url}/#/trials")
+def test_a_manager_that_was_stopped_is_not_taken_for_one_without_news(open_page: Any, lasting: Any) -> None:
+    page = open_page(f"{lasting.entry.url}/#/trials")
     page.get_by_text("Live", exact=True).wait_for()
-    os.kill(running.entry.pid, signal.SIGSTOP)
+    os.kill(lasting.entry.pid, signal.SIGSTOP)
     try:
         page.evaluate("(() => { const now = Date.now; Date.now = () => now() + 31000; })()")
         page.get_by_text("The manager does not answer; it may have been stopped.").wait_for()
     finally:
-        os.kill(running.entry.pid, signal.SIGCONT)
+        os.kill(lasting.entry.pid, signal.SIGCONT)
     page.get_by_text("Live", exact=True).wait_for()
 
 

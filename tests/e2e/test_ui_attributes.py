@@ -72,15 +72,15 @@ def first(client: Client) -> dict[str, Any]:
     return next(iter(client.trials()))
 
 
-def test_attributes_are_on_the_trials_page_and_in_columns(open_page: Any, experiment: Any) -> None:
+def test_attributes_are_on_the_trials_page_and_in_columns(look: Any, experiment: Any) -> None:
     url, client, _ = experiment
     trial = first(client)
-    page = open_page(f"{url}/#/trials/{trial['id']}")
+    page = look(f"{url}/#/trials/{trial['id']}")
     card = page.get_by_role("region", name="Attributes")
     card.get_by_text("device", exact=True).wait_for()
     assert card.locator("dt").all_inner_texts() == ["device", "twice", EVIL]
     assert card.locator("dd").all_inner_texts()[:2] == ["cpu", str(trial["parameters"]["x"] * 2)]
-    page.goto(f"{url}/#/trials?cols=sequence,a.twice&sort=-a.twice&a.twice=3..")
+    look(f"{url}/#/trials?cols=sequence,a.twice&sort=-a.twice&a.twice=3..")
     page.get_by_text("2 of 3 trials").wait_for()
     cells = [row.split("\n")[-1] for row in page.locator(".grid [role=row]").all_inner_texts()[1:]]
     assert cells == ["6", "4"]
@@ -92,10 +92,10 @@ Y_SCALE = """(type) => import(new URL("parts/artifacts.js", document.baseURI)).t
 }).yAxis.scale)"""
 
 
-def test_artifacts_are_shown_by_their_kind_and_run_nothing(open_page: Any, experiment: Any) -> None:
+def test_artifacts_are_shown_by_their_kind_and_run_nothing(look: Any, experiment: Any) -> None:
     url, client, _ = experiment
     trial = first(client)
-    page = open_page(f"{url}/#/trials/{trial['id']}?tab=artifacts")
+    page = look(f"{url}/#/trials/{trial['id']}?tab=artifacts")
     table = page.get_by_role("region", name="losses")
     table.get_by_role("table").wait_for()
     assert table.locator("td.number").all_inner_texts()[:2] == ["0", str(trial["parameters"]["x"])]

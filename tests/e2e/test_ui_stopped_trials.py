@@ -79,9 +79,9 @@ def saved(page: Any) -> list[dict[str, str]]:
     ("view", "column"), [("overview", "metric"), ("charts/metric", "default"), ("charts/slices", "default")]
 )
 def test_stopped_trials_are_on_a_chart_until_they_are_left_out(
-    open_page: Any, experiment: Any, view: str, column: str
+    look: Any, experiment: Any, view: str, column: str
 ) -> None:
-    page = open_page(f"{experiment[0]}/#/{view}")
+    page = look(f"{experiment[0]}/#/{view}")
     page.locator(".chart[data-ready]").first.wait_for()
     assert sorted(float(row[column]) for row in saved(page)) == sorted(RESULTS.values())
     page.get_by_label("Stopped early", exact=True).uncheck()
@@ -90,8 +90,8 @@ def test_stopped_trials_are_on_a_chart_until_they_are_left_out(
     assert sorted(float(row[column]) for row in saved(page)) == [x for x in RESULTS if x >= 6]
 
 
-def test_the_best_so_far_is_never_that_of_a_stopped_trial(open_page: Any, experiment: Any) -> None:
-    page = open_page(f"{experiment[0]}/#/overview")
+def test_the_best_so_far_is_never_that_of_a_stopped_trial(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/#/overview")
     page.locator(".chart[data-ready]").first.wait_for()
     best = [row["best"] for row in saved(page)]
     assert best[:6] == [""] * 6

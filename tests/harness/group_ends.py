@@ -1,7 +1,8 @@
 """A platform that one group of tests shares ends with the group's last test, and not with the run.
 
-A platform without work is not idle: Ray and a kube-apiserver take a tenth of a processor each. xdist runs all tests of
-a group in one process, one after the other.
+A platform without work is not idle: Ray and a kube-apiserver take a tenth of a processor each. And Playwright, which
+drives Chromium, keeps an event loop in the thread of the tests, in which others could not run theirs. xdist runs all
+tests of a group in one process, one after the other.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-ENDS_WITH_GROUP = ("kube_apiserver", "real_ray", "whole_lab")
+ENDS_WITH_GROUP = ("browser", "kube_apiserver", "real_ray", "whole_lab")
 """Fixtures of the session. One that a later test wants is made again."""
 
 _made: list[tuple[pytest.FixtureDef[Any], Any]] = []

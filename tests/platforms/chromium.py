@@ -1,7 +1,8 @@
 """The system's Chromium, driven by Playwright, for tests of the web interface.
 
-Use the fixtures `browser` (one for each module), `open_page` and `look`, whose pages fail the test if they raise an
-error, log one, or break the server's Content-Security-Policy. Where there is no Chromium the tests skip and say so.
+Use the fixtures `browser` (one for each group of tests), `open_page` and `look`, whose pages fail the test if they
+raise an error, log one, or break the server's Content-Security-Policy. Where there is no Chromium the tests skip and
+say so.
 """
 
 from __future__ import annotations
@@ -41,10 +42,9 @@ def executable() -> str | None:
     return next(filter(None, map(shutil.which, PROGRAMS)), None)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """A running Chromium. It does not outlive its module: Playwright keeps an event loop in this thread, beside
-    which the tests of other modules could not run theirs."""
+    """A running Chromium. It does not outlive its group of tests: see `harness.group_ends`."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install playwright)")
     path = executable()
     if path is None:
