@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
+from inspect import isawaitable
 from typing import TypeVar
 
 from nnilite._loop_waits import limited
@@ -29,6 +30,8 @@ async def guarded(
     Whatever goes wrong in it is raised as an NniliteError: as a `fault`, unless it is an NniliteError already.
     """
     limit_s = CALL_TIMEOUT_S if timeout_s is None else timeout_s
+    if not isawaitable(call):
+        raise fault(f"a method of {service} returned {call!r:.200} at once: declare it with `async def`")
     try:
         return await limited(limit_s, call)
     except NniliteError:

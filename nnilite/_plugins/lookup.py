@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -213,6 +214,10 @@ def _load_of_group(group: str, name: str, found: object) -> type:
     base: type = getattr(importlib.import_module(module), name_of_base)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise PluginError(f"{_WORD[group]} {name!r} is not a class derived from nnilite's {base.__name__}.")
+    if missing := sorted(getattr(found, "__abstractmethods__", ())):
+        raise PluginError(f"{_WORD[group]} {name!r}: its class {found.__qualname__} lacks {', '.join(missing)}.")
+    if group == SERVICES and not is_dataclass(getattr(found, "Config", None)):
+        raise PluginError(f"{_WORD[group]} {name!r}: {found.__qualname__}.Config must be a frozen dataclass.")
     return found
 
 

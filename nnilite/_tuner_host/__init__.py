@@ -5,6 +5,7 @@ tuner_process  the child as a process, from its start to its end
 answer_check   checks what the child answers
 child          the child's side: makes the tuner and obeys line by line
 hearing        which intermediate results an advisor of NNI receives
+mistakes       what users' classes return or declare wrongly, with the cure
 later_trials   tuners that send trials later, by the st_callback of NNI
 """
 

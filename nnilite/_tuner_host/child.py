@@ -25,7 +25,8 @@ from nnilite._plugins import lookup
 from nnilite._tuner_host import LONGEST_LINE
 from nnilite._tuner_host.hearing import Hearing
 from nnilite._tuner_host.later_trials import LaterTrials, wants_callback
-from nnilite.assessor import Assessor, AssessResult
+from nnilite._tuner_host.mistakes import check_proposals, check_verdict, describe_user_error
+from nnilite.assessor import Assessor
 from nnilite.errors import ConfigError, NoMoreTrialError, Place, PluginError, SpaceError
 from nnilite.tuner import Call, CallKind, Tuner
 from nnilite.tuning.class_args import construct
@@ -78,7 +79,7 @@ class Child:
         # The user's code may raise anything.
         except (Exception, SystemExit) as error:
             logging.getLogger("tuner").exception("%s failed", request["do"])
-            return {"error": _sentence(error), "fatal": False, "traceback": _format_user_traceback(error)}
+            return {"error": describe_user_error(error), "fatal": False, "traceback": _format_user_traceback(error)}
 
     # ------------------------------------------------------------ coming to life
 
@@ -141,9 +142,7 @@ class Child:
             found = self._use().generate_multiple_parameters(ids)
         except NoMoreTrialError:
             return []
-        if not isinstance(found, list) or len(found) > len(ids):
-            raise TypeError(f"generate_multiple_parameters must return a list of at most {len(ids)} parameters")
-        return found
+        return check_proposals(found, len(ids))
 
     def _choice(self) -> str:
         """Return what the tuner says of the algorithm that it uses; "" if it has no such method."""
@@ -174,7 +173,7 @@ class Child:
         for value in request["values"]:
             history.append(value)
             # A user's assessor may change the list. A copy at each result makes many results slow.
-            if not _good(self._assessor.assess_trial(trial, list(history) if self._copies else history)):
+            if not check_verdict(self._assessor.assess_trial(trial, list(history) if self._copies else history)):
                 self._reason = str(self._assessor.explain_stop())
                 return False
         return wanted
@@ -207,7 +206,10 @@ def _make(spec: Message, group: str, base: type) -> Any:
         sys.path.insert(0, str(Path(directory)))
     found = lookup.import_class(class_name)
     if not (isinstance(found, type) and issubclass(found, base)):
-        raise PluginError(f"{class_name} is not derived from nnilite.{base.__name__}.")
+        raise ConfigError(
+            f"{class_name} is not a class derived from nnilite.{base.__name__}: write `class NAME({base.__name__}):`",
+            Place(field=f"{base.__name__.lower()}.className"),
+        )
     return _construct(found, arguments, base)
 
 
@@ -217,18 +219,6 @@ def _construct(found: type, arguments: Message, base: type) -> Any:
     except ConfigError as error:
         where = (base.__name__.lower(), error.place.field)
         raise ConfigError(error.message, Place(field=".".join(filter(None, where)))) from error.__cause__
-
-
-def _good(answer: Any) -> bool:
-    if isinstance(answer, AssessResult):
-        return bool(answer.value)
-    if isinstance(answer, bool):
-        return answer
-    raise TypeError(f"assess_trial must return AssessResult.Good or AssessResult.Bad, not {answer!r}")
-
-
-def _sentence(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 def _format_user_traceback(error: BaseException | None) -> str:

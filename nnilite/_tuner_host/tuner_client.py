@@ -25,7 +25,7 @@ from nnilite._tuner_host.answer_check import Failure, WrongAnswer, read_answer, 
 from nnilite._tuner_host.tuner_process import TunerProcess
 from nnilite.errors import ConfigError, Place, StoreError, TunerError
 from nnilite.records import Json
-from nnilite.tuner import Call
+from nnilite.tuner import Call, CallKind
 
 log = logging.getLogger(__name__)
 
@@ -323,6 +323,15 @@ def _request(action: TunerCall) -> tuple[dict[str, Any], int]:
     return {"do": "assess_end", "trial": action.trial, "success": action.success}, action.after
 
 
+_METHODS = {
+    CallKind.GENERATE: "generate_parameters",
+    CallKind.RESULT: "receive_trial_result",
+    CallKind.END: "trial_end",
+    CallKind.IMPORT: "import_data",
+    CallKind.SPACE: "update_search_space",
+}
+
+
 def _named(request: dict[str, Any]) -> str:
     """Describe the call, with its input."""
     kind = request["do"]
@@ -330,7 +339,7 @@ def _named(request: dict[str, Any]) -> str:
         return f"generate_parameters for ids {request['ids']}"
     if kind == "call":
         call = {key: value for key, value in request["call"].items() if value is not None}
-        return f"{call.pop('kind')} with {json.dumps(call):.500}"
+        return f"{_METHODS[CallKind(call.pop('kind'))]} with {json.dumps(call):.500}"
     if kind in ("assess", "assess_end"):
         return f"{kind} of trial {request['trial']}"
     return {"open": "its construction", "nothing": "its start"}.get(str(kind), str(kind))

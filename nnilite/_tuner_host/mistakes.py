@@ -1,0 +1,59 @@
+"""Says what a user's tuner or assessor returned wrongly or declared wrongly, and how to mend it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+from nnilite.assessor import Assessor, AssessResult
+from nnilite.tuner import Tuner
+
+_SIGNATURE_ERROR = re.compile(r"(\w+)\(\) (?:got|takes|missing) .*argument")
+
+
+def check_proposals(found: Any, asked: int) -> list[Any]:
+    """Return what `generate_multiple_parameters` returned. Raises: TypeError if it cannot be that many parameters."""
+    if not isinstance(found, list) or len(found) > asked:
+        raise TypeError(
+            f"generate_multiple_parameters must return a list of at most {asked} parameters, not {_describe(found)}"
+        )
+    for one in found:
+        if one is None or inspect.iscoroutine(one) or inspect.isgenerator(one):
+            raise TypeError(f"generate_parameters must return the trial's parameters, not {_describe(one)}")
+    return found
+
+
+def check_verdict(answer: Any) -> bool:
+    """Return whether the trial may continue by an assessor's answer. Raises: TypeError if it is none."""
+    if isinstance(answer, AssessResult):
+        return bool(answer.value)
+    if isinstance(answer, bool):
+        return answer
+    raise TypeError(f"assess_trial must return AssessResult.Good or AssessResult.Bad, not {_describe(answer)}")
+
+
+def describe_user_error(error: BaseException) -> str:
+    """Return one sentence on an exception of the user's code, with the right signature of a method that has another."""
+    said = f"{type(error).__name__}: {error}"
+    found = _SIGNATURE_ERROR.search(str(error)) if type(error) is TypeError else None
+    method = found and (getattr(Tuner, found[1], None) or getattr(Assessor, found[1], None))
+    if method is None or found is None or not callable(method):
+        return said
+    return f"{said}; write `def {found[1]}({', '.join(_parameters(method))})`"
+
+
+def _parameters(method: Any) -> list[str]:
+    marks: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    return [f"{marks.get(one.kind, '')}{one.name}" for one in inspect.signature(method).parameters.values()]
+
+
+def _describe(value: Any) -> str:
+    if value is None:
+        return "None: a `return` is missing, perhaps"
+    if inspect.iscoroutine(value):
+        value.close()
+        return "a coroutine: remove `async` from the method"
+    if inspect.isgenerator(value):
+        return "a generator: write `return` instead of `yield`"
+    return f"{value!r:.200}"
