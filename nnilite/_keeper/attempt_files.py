@@ -24,6 +24,8 @@ _LOST = ("machine", "fenced")
 # The end goes first and the proof last: wherever this stops, what remains is true, and it can be repeated.
 _TIDIED = ("exit", "metrics", "started", "lock", "delivered")
 _MAX_BYTES = 100_000_000
+TAKEN_CARE_OF = (0, 3, 5, 7)
+"""The exit codes of `deliver_command` where it has ended the trial, or found that another keeper does so."""
 _LSOF = "/usr/sbin/lsof"
 
 

@@ -44,6 +44,15 @@ class ManagerOptions:
     tls_key: Path | None = None
     debug: bool = False
 
+    def words(self) -> list[str]:
+        """Return the words with which the manager's process gets these."""
+        words = ["--host", self.host]
+        words += ["--port", str(self.port)] if self.port is not None else []
+        words += ["--url-prefix", self.url_prefix] if self.url_prefix else []
+        words += ["--tls-cert", str(self.tls_cert)] if self.tls_cert else []
+        words += ["--tls-key", str(self.tls_key)] if self.tls_key else []
+        return [*words, "--debug"] if self.debug else words
+
 
 def create(
     config: CheckedConfig,
@@ -193,12 +202,7 @@ def _start(
 ) -> RegistryEntry:
     registry.make_folders(directory)
     log_path = directory / "log" / "manager.log"
-    words = ["--directory", str(directory), "--mode", mode, "--log", str(log_path), "--host", options.host]
-    words += ["--port", str(options.port)] if options.port is not None else []
-    words += ["--url-prefix", options.url_prefix] if options.url_prefix else []
-    words += ["--tls-cert", str(options.tls_cert)] if options.tls_cert else []
-    words += ["--tls-key", str(options.tls_key)] if options.tls_key else []
-    words += ["--debug"] if options.debug else []
+    words = ["--directory", str(directory), "--mode", mode, "--log", str(log_path), *options.words()]
     words += ["--detach"] if detach else ["--with-parent"]
     is_alive = partial(registry.is_alive, directory)
     with contextlib.ExitStack() as kept:

@@ -67,17 +67,7 @@ class Journal:
     """The folder of one search, as one process uses it. `plan` has the tuner and the seed of all processes."""
 
     def __init__(self, folder: str | Path, plan: Plan) -> None:
-        if not str(folder).strip():
-            raise ConfigError("storage: an empty text names no folder; give the path of one, such as 'searches/first'")
-        if "://" in str(folder):
-            raise ConfigError(
-                f"storage: {folder} is a URL; give the path of a folder, such as 'searches/first'. "
-                "For Optuna's studies, see the page 'Come from Optuna' of the documentation"
-            )
-        expanded = expand_home(folder)
-        if str(expanded).startswith("~"):
-            raise ConfigError(f"storage: {str(folder)!r} is in the home folder of a user who does not exist here")
-        storage = self.folder = expanded.absolute()
+        storage = self.folder = _read_storage(folder)
         self._forget()
         self._seen = SharedCursor()
         try:
@@ -298,6 +288,21 @@ def _leave_after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_leave_after_fork)
+
+
+def _read_storage(folder: str | Path) -> Path:
+    """Return the absolute path of the folder that the user has named. Raises: ConfigError if that cannot be one."""
+    if not str(folder).strip():
+        raise ConfigError("storage: an empty text names no folder; give the path of one, such as 'searches/first'")
+    if "://" in str(folder):
+        raise ConfigError(
+            f"storage: {folder} is a URL; give the path of a folder, such as 'searches/first'. "
+            "For Optuna's studies, see the page 'Come from Optuna' of the documentation"
+        )
+    expanded = expand_home(folder)
+    if str(expanded).startswith("~"):
+        raise ConfigError(f"storage: {str(folder)!r} is in the home folder of a user who does not exist here")
+    return expanded.absolute()
 
 
 def _find_home(storage: Path) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Dict
 
 from nnilite._keeper.attempt_files import (
+    TAKEN_CARE_OF,
     AttemptFiles,
     deliver_command,
     end_state,
@@ -27,6 +28,7 @@ from nnilite.services._host_use import HostMeter
 
 __all__ = [
     "FOLDER",
+    "TAKEN_CARE_OF",
     "AttemptFiles",
     "DamagedTar",
     "EnclosedFolder",

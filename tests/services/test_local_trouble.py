@@ -250,7 +250,7 @@ def test_a_folder_that_cannot_be_written_refuses_only_that_job(bench):
 
 
 def test_a_second_keeper_that_could_not_do_its_work_is_followed_by_another_one(bench, monkeypatch):
-    monkeypatch.setattr("nnilite_local._second_keepers._SPEAK_AGAIN_S", 0.05)
+    monkeypatch.setattr("nnilite_local._second_keepers._PAUSE_S", 0.05)
     name = running(bench)
     spec = Path(bench.handles[name]["directory"]) / "spec.json"
     text = spec.read_text()

@@ -14,7 +14,6 @@ from typing import Any, cast
 import pytest
 
 from nnilite.errors import Conflict, NoCapacity
-from nnilite.records import Json
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext
 from nnilite_remote._bookings import Booking, Bookings
 from nnilite_remote._config import MachineConfig, RemoteConfig
@@ -234,11 +233,8 @@ async def test_damaged_bookings_stop_no_elastic_trial(tmp_path: Path, damage: Ca
     service._bookings.load()
     service._elastic.load()
 
-    async def statuses(jobs: list[Json]) -> list[Json]:
-        return [{"state": "RUNNING"} for _ in jobs]
-
     for key in ("h0", "h1", "h2"):
-        machine = SimpleNamespace(up=False, title=key, silent_s=0.0, attempts=SimpleNamespace(statuses=statuses))
+        machine = SimpleNamespace(up=False, title=key, silent_s=0.0, state="down", trouble="no route")
         service.machines._known[key] = cast("Machine", machine)
     handles = [unanswered(name, one) for name, one in list(parts.items())[:2]]
     for _ in range(2):

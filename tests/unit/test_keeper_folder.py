@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from keeper_bench import HOSTILE, Bench, pythons, zipapp
+from nnilite._keeper import attempt_run
 from nnilite.records import EndCause, Exited, Reported
 from nnilite.service import JobState
 from nnilite.services import worker_side
@@ -248,3 +249,7 @@ def test_tidying_that_stops_anywhere_leaves_the_truth_and_goes_on_later(bench, m
     assert {end.code for end in bench.callback.exits} == {3}  # the manager knows a repetition by itself
     folder.tidy()
     assert files(folder.path / ".nni") == []
+
+
+def test_services_know_the_exit_codes_of_a_second_keeper() -> None:
+    assert (0, attempt_run.OTHER_KEEPER, attempt_run.FENCED, attempt_run.UNDELIVERED) == worker_side.TAKEN_CARE_OF

@@ -119,6 +119,27 @@ def classes() -> Iterator[tuple[str, int]]:
         yield f"{file}:{node.name}", len(methods)
 
 
+def test_a_private_name_of_a_module_is_used_in_it() -> None:
+    unused = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in (path for source in SOURCES for path in (ROOT / source).rglob("*.py"))
+        for name in private_names(tree_of(path))
+        if len(re.findall(rf"\b{name}\b", path.read_text())) == 1
+    ]
+    assert not unused, f"remove these, or use them: {unused}"
+
+
+def private_names(module: ast.Module) -> Iterator[str]:
+    """The names with one underscore that the statements of a module itself make."""
+    for node in module.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names = [node.name]
+        else:
+            stored = (one for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+            names = [one.id for one in stored] if isinstance(node, (ast.Assign, ast.AnnAssign)) else []
+        yield from (name for name in names if re.fullmatch(r"_[A-Za-z0-9]\w*", name))
+
+
 @cache
 def class_nodes() -> list[tuple[str, ast.ClassDef]]:
     return [

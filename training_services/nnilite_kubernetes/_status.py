@@ -343,9 +343,8 @@ def _find_container(pod: Json, container: str) -> Json:
 def wait_of(facts: Facts) -> Wait:
     """Return what a job that has not started waits for: the worst of its pods' reasons."""
     waits = [found for pod in facts.pods if (found := explain_pod_wait(pod))]
-    stuck = [wait for wait in waits if wait.stuck]
-    if stuck or waits:
-        return (stuck or waits)[0]
+    if waits:
+        return next((wait for wait in waits if wait.stuck), waits[0])
     waiting = unexplained(facts)
     if waiting is None or (facts.pods and not facts.note):
         return Wait("its pod is being started")

@@ -43,9 +43,8 @@ class Endings:
         self._keepers = keepers
         self._watch = watch
         self._host = host
-        self._asked: dict[
-            str, tuple[AttemptFolder, Handle]
-        ] = {}  # jobs that were told to end, and are not known to have
+        # Jobs that were told to end, and are not known to have.
+        self._asked: dict[str, tuple[AttemptFolder, Handle]] = {}
         self._overdue: set[str] = set()  # those of them whose grace is over
         self._tasks: dict[str, asyncio.Task[None]] = {}
 

@@ -120,11 +120,6 @@ def mark_of(start: str) -> str:
     return f"{boot_id()}/{start}" if start else ""
 
 
-async def find_other_keeper(folder: AttemptFolder) -> int | None:
-    """Return the keeper at work in a folder, from all processes."""
-    return await asyncio.to_thread(folder.keeper) or None
-
-
 def _signal(pid: int, number: int) -> None:
     if pid:
         with contextlib.suppress(ProcessLookupError):

@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from nnilite.services.worker_side import TAKEN_CARE_OF
 from nnilite_local._attempt_folder import AttemptFolder
 
 log = logging.getLogger(__name__)
 
-_LAST_WORDS_S = 20.0  # what the second keeper may take, beyond the grace of the trial
-_SPOKEN = (0, 3, 5, 7)  # exit codes of a second keeper that has ended the trial, or found that another one does
-_SPEAK_AGAIN_S, _MOST_SECOND_KEEPERS = 2.0, 30
+_DELIVER_S = 20.0  # what the second keeper may take, beyond the grace of the trial
+_PAUSE_S = 2.0  # before the next one, if one could not do its work
+_MOST_SECOND_KEEPERS = 30
 
 
 class SecondKeepers:
@@ -56,13 +57,13 @@ class SecondKeepers:
 
         If it did not, perhaps because of the disk, the trial may still run: the job must not count as lost yet.
         """
-        done = await self._meet_second_keeper(folder)
+        done = await self._run_second_keeper(folder)
         if not done:
-            await asyncio.sleep(_SPEAK_AGAIN_S)
+            await asyncio.sleep(_PAUSE_S)
         self._wake()
         return done
 
-    async def _meet_second_keeper(self, folder: AttemptFolder) -> bool:
+    async def _run_second_keeper(self, folder: AttemptFolder) -> bool:
         nothing = asyncio.subprocess.DEVNULL
         try:
             grace_s = await asyncio.to_thread(folder.grace_s)
@@ -77,7 +78,7 @@ class SecondKeepers:
             log.warning("what the keeper of %s left cannot be ended: %s", folder.path, error)
             return False
         try:
-            code = await asyncio.wait_for(process.wait(), grace_s + _LAST_WORDS_S)
+            code = await asyncio.wait_for(process.wait(), grace_s + _DELIVER_S)
         except asyncio.TimeoutError:
             log.warning("what the keeper of %s left could not be delivered in time", folder.path)
             return True
@@ -85,6 +86,6 @@ class SecondKeepers:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-        if code not in _SPOKEN:
+        if code not in TAKEN_CARE_OF:
             log.warning("what the keeper of %s left could not be ended (exit code %d)", folder.path, code)
-        return code in _SPOKEN
+        return code in TAKEN_CARE_OF

@@ -43,7 +43,7 @@ from nnilite_local._endings import Endings
 from nnilite_local._fork_server_client import ForkServerClient
 from nnilite_local._gpus import GpuDesk, make_gpu_rules
 from nnilite_local._keeper_watch import LocalWatch, folder_of
-from nnilite_local._keepers import Keepers, find_other_keeper, mark_of
+from nnilite_local._keepers import Keepers, mark_of
 from nnilite_local._second_keepers import SecondKeepers
 
 log = logging.getLogger(__name__)
@@ -88,9 +88,8 @@ class LocalService(TrainingService):
         self._meter = HostMeter()
         self._terms = SlotTerms(config.max_slots, config.priority)
         self._booking = asyncio.Lock()  # slots and GPUs are booked, and freed, for one job at a time
-        self._remarks: list[
-            str
-        ] = []  # on this machine: a program that is missing, GPUs for fewer trials than run at once
+        # Remarks on this machine: a program that is missing, GPUs for fewer trials than run at once.
+        self._remarks: list[str] = []
         self._address = ""
         self._package: CodePackage | None = None
         self._second_keepers = SecondKeepers(context.keeper, context.wake)
@@ -304,8 +303,8 @@ class LocalService(TrainingService):
         """Return the handle of a job that was submitted before, even if the manager died before it got that handle."""
         handle, begun = await self._run_in_folder(job, folder, lambda: (folder.handle(), folder.was_begun()))
         if handle is None and begun:
-            pid = await find_other_keeper(folder)
-            if pid is None and await self._run_in_folder(job, folder, lambda: _has_not_spoken(folder, self._host)):
+            pid = await asyncio.to_thread(folder.keeper)
+            if not pid and await self._run_in_folder(job, folder, lambda: _has_not_spoken(folder, self._host)):
                 return None
             keeper = (pid, started_at(pid)) if pid else (0, "")
             handle = _handle(job, folder, keeper, _ANOTHER, folder.gpus() if job.gpus else None)

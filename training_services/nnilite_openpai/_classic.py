@@ -103,8 +103,9 @@ class _ClassicConverter:
             )
         self._folders()
         config: dict[str, Json] = {"trainingService": service}
-        if self._convert_retries():
-            config["maxTrialRetries"] = self._convert_retries()
+        retries = self._convert_retries()
+        if retries:
+            config["maxTrialRetries"] = retries
         return Conversion(config, tuple(self._notes))
 
     def _kill_all(self, tasks: int, reporting: int) -> None:

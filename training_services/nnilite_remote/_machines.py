@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from nnilite.errors import ConfigError, NotFound, Place, ServiceError
@@ -209,27 +209,22 @@ class Machines:
             machine.gpus, machine.trouble = None, str(error)
 
     async def statuses(self, key: str, handles: list[Handle]) -> dict[str, JobStatus]:
+        """Return the status of each job of this machine, by job; UNKNOWN while the machine does not say it."""
         machine = self._known.get(key)
-        title, reason = machine.title if machine else key, f"its machine {key} is no longer in machineList"
+        if machine is None:
+            return _unknown(handles, key, f"its machine {key} is no longer in machineList")
+        title = machine.title
+        if not machine.up:
+            return _unknown(handles, title, f"{title} is {machine.state}: {machine.trouble}")
+        asked = machine.attempts.statuses([dict(handle) for handle in handles])
         try:
             with refusing("jobs"):
-                reason, found = await self._ask_machine(machine, handles) if machine else (reason, None)
-                if found is not None:
-                    return {str(h["job"]): _status(facts, title) for h, facts in zip(handles, found, strict=True)}
-        except MachineError as error:
-            reason = f"{title} {error}"
-        return {str(handle["job"]): JobStatus(JobState.UNKNOWN, reason, host=title) for handle in handles}
-
-    @staticmethod
-    async def _ask_machine(machine: Machine, handles: list[Handle]) -> tuple[str, list[Json] | None]:
-        if not machine.up:
-            return f"{machine.title} is {machine.state}: {machine.trouble}", None
-        try:
-            return "", await asyncio.wait_for(machine.attempts.statuses([dict(handle) for handle in handles]), _POLL_S)
-        except MachineError as error:
-            return f"{machine.title}: {error}", None
+                found = await asyncio.wait_for(asked, _POLL_S)
+                return {str(h["job"]): _status(facts, title) for h, facts in zip(handles, found, strict=True)}
         except asyncio.TimeoutError:
-            return f"{machine.title}: does not answer", None
+            return _unknown(handles, title, f"{title}: does not answer")
+        except MachineError as error:
+            return _unknown(handles, title, f"{title}: {error}")
 
     def find(self, handle: Handle) -> Machine:
         machine = self._known.get(str(handle["machine"]))
@@ -267,6 +262,10 @@ def _make_candidate(machine: Machine, bookings: Bookings, gpus: bool) -> HostCan
 def make_gpu_rules(machine: Machine) -> GpuRules:
     config = machine.config
     return GpuRules(config.gpu_indices, config.max_trial_number_per_gpu, config.use_active_gpu)
+
+
+def _unknown(handles: Sequence[Handle], title: str, reason: str) -> dict[str, JobStatus]:
+    return {str(handle["job"]): JobStatus(JobState.UNKNOWN, reason, host=title) for handle in handles}
 
 
 def _status(facts: Json, title: str) -> JobStatus:

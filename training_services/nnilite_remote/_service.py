@@ -61,11 +61,6 @@ from nnilite_remote._pending_commands import PendingCommands
 log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
-_FIRST_S = 60.0  # how long `open` waits for a first machine
-_PATIENCE_S = 10.0  # ... where all have failed in ways that may pass
-_OTHERS_S = 1.0  # ... and then for the others
-_POLL_S = 12.0
-_CALL_S = 20.0
 _SETTLE_S = 30.0  # how long a job waits to hear from its machine whether it was started there
 _HIDDEN = "********"
 

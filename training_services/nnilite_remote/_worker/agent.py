@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, cast
 
 from nnilite.services.slots import SlotDesk, SlotTerms, SlotTrouble
 from nnilite.services.worker_side import (
+    TAKEN_CARE_OF,
     FolderLook,
     FolderLooks,
     HostMeter,
@@ -46,7 +47,6 @@ _READ_LIMIT_BYTES = 1 << 20  # in base64 that is less than a line may have: the 
 _MOST_REASON_CHARS = 1000
 _DELIVER_S = 20.0
 _STALE_PART_S = 86400.0
-_SPOKEN = (0, 3, 5, 7)  # exit codes of a second keeper that has ended the trial, or found that another one does
 _MOST_SECOND_KEEPERS = 30
 _STILL_RUNS = "an earlier attempt of this trial must end first: in %s process group %s cannot be killed"
 _LAUNCHERS = ("mpirun", "horovodrun")
@@ -225,7 +225,7 @@ class Agent:
             return {"state": "LOST", "reason": reason}
         number = 0 if delivering is None else delivering.number
         # One that could not do its work, on a disk in trouble perhaps, has not ended the trial: it may run on.
-        if delivering is None or (code not in _SPOKEN and number < _MOST_SECOND_KEEPERS):
+        if delivering is None or (code not in TAKEN_CARE_OF and number < _MOST_SECOND_KEEPERS):
             self._delivering[attempt.path] = self._deliver(attempt, number + 1)
             return looked_after
         return {"state": "LOST", "reason": reason}
