@@ -6,6 +6,8 @@ import os
 import signal
 from pathlib import Path
 
+from nnilite._keeper import process
+
 
 def read(pid: int, name: str) -> bytes:
     """Return what `/proc` says of a process; nothing if it has ended or belongs to another user."""
@@ -18,7 +20,7 @@ def read(pid: int, name: str) -> bytes:
 def with_variable(variable: str) -> list[int]:
     """Return the processes that were started with a variable, given as `NAME=VALUE`."""
     pids = [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
-    return [pid for pid in pids if variable.encode() in read(pid, "environ").split(b"\0")]
+    return [pid for pid in pids if variable.encode() in process.environment_of(str(pid))]
 
 
 def send_signal(pid: int | None, number: int = signal.SIGKILL) -> None:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 
 _MAX_STAT_BYTES = 65536
+# Where `stat_of` has the size of a process's memory, the end of its code, and between what its environment lies.
+_VIRTUAL_SIZE, _CODE_END, _ENV_START, _ENV_END = 20, 24, 47, 48
+# In the middle of execve a process has no environment yet; on a loaded machine that lasts some milliseconds.
+_EXEC_LOOKS, _EXEC_LOOK_S = 500, 0.002
 
 
 def identity(pid: int) -> Dict[str, Any]:
@@ -126,7 +130,7 @@ def find_groups(job: str, directory: str) -> List[int]:
     for name in os.listdir("/proc") if os.path.exists("/proc/self/stat") else []:
         if not name.isdigit() or int(name) == os.getpid():
             continue
-        found = _environment(name)
+        found = environment_of(name)
         # Ranks have folders of their own in that of the attempt.
         if name_mark in found and any(entry.startswith(place_mark) for entry in found):
             fields = stat_of(int(name))
@@ -136,12 +140,26 @@ def find_groups(job: str, directory: str) -> List[int]:
     return sorted(groups - {0, os.getpgrp()})
 
 
-def _environment(pid: str) -> "set[bytes]":
-    try:
-        with open("/proc/{}/environ".format(pid), "rb") as file:
-            return set(file.read().split(b"\0"))
-    except OSError:
-        return set()
+def environment_of(pid: str) -> "set[bytes]":
+    """Return the environment with which a process was started, as NAME=VALUE; empty if that cannot be read."""
+    for _ in range(_EXEC_LOOKS):
+        try:
+            with open("/proc/{}/environ".format(pid), "rb") as file:
+                found = file.read()
+        except OSError:
+            return set()
+        if found or not _may_get_environment(stat_of(int(pid))):
+            return set(found.split(b"\0"))
+        time.sleep(_EXEC_LOOK_S)
+    return set()
+
+
+def _may_get_environment(fields: List[str]) -> bool:
+    """Return whether a process without an environment is in the middle of execve, or was there a moment ago."""
+    if len(fields) <= _ENV_END or fields[_VIRTUAL_SIZE] == "0":  # it has ended, or is a thread of the kernel
+        return False
+    # Linux sets the place of the environment first, when it knows its start only, and that of the code last.
+    return fields[_CODE_END] == "0" or fields[_ENV_END] != fields[_ENV_START]
 
 
 def reap(command: int) -> Optional[int]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from nnilite._keeper.process import environment_of
 from nnilite.testing import eventually
 
 VARIABLE = "NNILITE_TEST_RUN"
@@ -50,7 +51,7 @@ def _command_if_of(process: int, run: str, folder: str) -> str:
     about = Path(f"/proc/{process}")
     try:
         command = (about / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-        belongs = f"{VARIABLE}={run}".encode() in (about / "environ").read_bytes().split(b"\0")
+        belongs = f"{VARIABLE}={run}".encode() in environment_of(str(process))
         if belongs or folder in command or str((about / "cwd").readlink()).startswith(folder):
             return command
     except OSError:

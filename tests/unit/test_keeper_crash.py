@@ -133,6 +133,20 @@ def test_a_process_whose_group_is_in_another_namespace_is_not_taken_for_our_own(
             child.kill()
 
 
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only Linux tells the environment of others")
+def test_a_process_that_becomes_another_program_is_found_at_each_moment(tmp_path):
+    marks = {"NNILITE_JOB": "nni-x", "NNI_SYS_DIR": str(tmp_path)}
+    program = tmp_path / "again"
+    program.write_text('exec /bin/sh "$0"\n')
+    with subprocess.Popen(["/bin/sh", program], env={**os.environ, **marks}, start_new_session=True) as child:
+        try:
+            until(lambda: process.find_groups("nni-x", str(tmp_path)))
+            found = [b"NNILITE_JOB=nni-x" in process.environment_of(str(child.pid)) for _ in range(2000)]
+            assert found.count(False) == 0
+        finally:
+            child.kill()
+
+
 def test_delivering_twice_doubles_nothing(tmp_path):
     with Bench(tmp_path) as bench:
         bench.run("echo 'final 1' >> \"$NNILITE_METRICS\"")
