@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 
+from nnilite._experiments import registry
 from nnilite._running.manager_client import Client
 from nnilite.errors import ConfigError
 
@@ -32,21 +33,36 @@ def settle(options: argparse.Namespace) -> None:
     Raises: ConfigError if no trial is named, or too many are.
     """
     needed = vars(options).pop("needs", None)
+    names = getattr(options, "names", [])
+    if not names and options.id is None:
+        _take_last_as_experiment(options)
     if needed is None:
         return
-    names = options.names
     if getattr(options, needed):
         if len(names) > 1:
             raise ConfigError(f"-T names the trials, so give only the experiment besides, not {' '.join(names)}")
-        options.id = names[0] if names else None
+        options.id = names[0] if names else options.id
         return
     if len(names) > 1 and not names[0].isdecimal():
         options.id, names = names[0], names[1:]
     if not names:
         raise ConfigError("say which trial, by its number or id: for example 5, or with -T")
+    if options.id is None and len(names) == 1 and _is_experiment(names[0]):
+        raise ConfigError(f"say which trial of experiment {names[0]}, by its number or id: for example {names[0]} 5")
     if needed == "trial" and len(names) > 1:
         raise ConfigError(f"give one trial, after the id of the experiment, not {' '.join(names)}")
     setattr(options, needed, names if needed == "trials" else names[0])
+
+
+def _take_last_as_experiment(options: argparse.Namespace) -> None:
+    """Take an experiment's id from the end of what -T got: in `-T 0 ID`, it takes the id for another trial."""
+    trials = getattr(options, "trials", None)
+    if isinstance(trials, list) and len(trials) > 1 and _is_experiment(trials[-1]):
+        options.id = trials.pop()
+
+
+def _is_experiment(name: str) -> bool:
+    return any(one.id == name for one in registry.everything())
 
 
 def resolve(options: argparse.Namespace, manager: Client) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import pytest
 
-from nnilite._cli import trial_names
+from nnilite._cli import trial, trial_names
+from nnilite._experiments import registry
 from nnilite.errors import ConfigError
 
 
@@ -66,3 +68,35 @@ def test_settling_twice_changes_nothing() -> None:
     options = settled("exp", "5")
     trial_names.settle(options)
     assert (options.id, options.trial) == ("exp", "5")
+
+
+@pytest.fixture
+def known(home: Path) -> str:
+    registry.add("expabc", "mine", home / "expabc", "local", 1.0)
+    return "expabc"
+
+
+@pytest.mark.parametrize("command", ["kill", "remark", "rerun"])
+def test_the_experiment_may_come_after_the_trials_as_in_nni(known: str, command: str) -> None:
+    parser = argparse.ArgumentParser()
+    trial.add(parser)
+    options = parser.parse_args([command, "-T", "0", "tabc", known])
+    trial_names.settle(options)
+    assert (options.id, options.trials) == (known, ["0", "tabc"])
+    trial_names.settle(options)
+    assert (options.id, options.trials) == (known, ["0", "tabc"])
+
+
+def test_only_the_id_of_a_known_experiment_is_taken_from_the_trials(known: str) -> None:
+    options = settled("-T", "0", known[:-1], several=True)
+    assert (options.id, options.trials) == (None, ["0", known[:-1]])
+    options = settled("other", "-T", "0", known, several=True)
+    assert (options.id, options.trials) == ("other", ["0", known])
+    options = settled("-T", known, several=True)
+    assert (options.id, options.trials) == (None, [known])
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_an_experiment_without_a_trial_is_answered_with_the_question_which_one(known: str, several: bool) -> None:
+    with pytest.raises(ConfigError, match=f"say which trial of experiment {known}"):
+        settled(known, several=several)
