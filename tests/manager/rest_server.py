@@ -13,8 +13,7 @@ from typing import Any
 
 from manager.fake_backend import FakeBackend
 from nnilite._rest import Options, RestApplication, listen, make_application
-
-DEADLINE_S = 20
+from nnilite.testing.bench import LIMIT_S
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Client:
     @contextmanager
     def keeping(self) -> Iterator[Client]:
         """A client that asks everything over one connection."""
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)) as kept:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S)) as kept:
             yield replace(self, kept=kept)
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
@@ -55,7 +54,7 @@ class Client:
         wanted["Authorization"] = f"Bearer {self.backend.token}"
         wanted |= {name.replace("_", "-"): value for name, value in headers.items()}
         sent = {name: value for name, value in wanted.items() if value}
-        connection = self.kept or http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
+        connection = self.kept or http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S)
         try:
             connection.request(method, path, data, sent)
             answer = connection.getresponse()
@@ -83,7 +82,7 @@ class Client:
         async def call() -> Any:
             return function()
 
-        return asyncio.run_coroutine_threadsafe(call(), self.loop).result(DEADLINE_S)
+        return asyncio.run_coroutine_threadsafe(call(), self.loop).result(LIMIT_S)
 
 
 @contextmanager
@@ -116,11 +115,11 @@ def serving_application(make: Callable[[], RestApplication], **tls: Any) -> Iter
         await asyncio.gather(*tasks, return_exceptions=True)
         await loop.shutdown_default_executor()
 
-    application, server = asyncio.run_coroutine_threadsafe(start(), loop).result(DEADLINE_S)
+    application, server = asyncio.run_coroutine_threadsafe(start(), loop).result(LIMIT_S)
     try:
         yield application, server.port, loop
     finally:
-        asyncio.run_coroutine_threadsafe(finish(), loop).result(DEADLINE_S)
+        asyncio.run_coroutine_threadsafe(finish(), loop).result(LIMIT_S)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(DEADLINE_S)
+        thread.join(LIMIT_S)
         loop.close()
