@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import TypeVar
 
@@ -23,16 +23,21 @@ class PluginFault(ServiceError):
 
 
 async def guarded(
-    service: str, call: Awaitable[T], timeout_s: float | None = None, fault: type[ServiceError] = PluginFault
+    service: str,
+    make: Callable[[], Awaitable[T]],
+    timeout_s: float | None = None,
+    fault: type[ServiceError] = PluginFault,
 ) -> T:
-    """Return the answer of the plugin of this name.
+    """Make a call of the plugin of this name, and return its answer.
 
     Whatever goes wrong in it is raised as an NniliteError: as a `fault`, unless it is an NniliteError already.
     """
     limit_s = CALL_TIMEOUT_S if timeout_s is None else timeout_s
-    if not isawaitable(call):
-        raise fault(f"a method of {service} returned {call!r:.200} at once: declare it with `async def`")
     try:
+        # A method without `async def` raises here, not when its answer is awaited.
+        call = make()
+        if not isawaitable(call):
+            raise fault(f"a method of {service} returned {call!r:.200} at once: declare it with `async def`")
         return await limited(limit_s, call)
     except NniliteError:
         raise

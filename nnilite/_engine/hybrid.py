@@ -23,6 +23,7 @@ from typing import ClassVar, Protocol
 from nnilite._engine.hybrid_members import ClosedMembers, MembersAside, MemberTurns, PassedOver, within
 from nnilite._engine.member_refusals import MemberRefusals
 from nnilite._engine.placement import EVERYTHING, Candidate, Placement, Share, order
+from nnilite._engine.polled_statuses import check_statuses
 from nnilite.errors import (
     CodeDirError,
     ConfigError,
@@ -176,7 +177,7 @@ class HybridService(TrainingService):
         Raises: NoCapacity, ConfigError if it does not have the job; ServiceError if it may have it.
         """
         try:
-            handle = await within(name, self._members[name].submit(self._own[name](job)))
+            handle = await within(name, lambda: self._members[name].submit(self._own[name](job)))
         except (JobRefused, NotFound) as error:
             raise self._aside.refused(name, error, name in self._taken) from error
         except (NoCapacity, ConfigError, CodeDirError, PluginError):
@@ -234,7 +235,8 @@ class HybridService(TrainingService):
             return []
         try:
             await self._closed.reopen(name)
-            statuses = await within(name, self._members[name].poll(handles))
+            found = await within(name, lambda: self._members[name].poll(handles))
+            statuses = check_statuses(name, found, len(handles))
         except NniliteError as error:
             self._aside.add(name, error)
             return [JobStatus(JobState.UNKNOWN, f"cannot query {name}: {error}")] * len(handles)
@@ -338,7 +340,7 @@ async def _ask_all(checks: Mapping[str, Callable[[], Awaitable[None]]]) -> None:
     impossible: list[str] = []
     for name, check in checks.items():
         try:
-            await within(name, check())
+            await within(name, check)
         except ServiceError as error:
             untold.append(f"{name}: {error}")
         except ConfigError as error:

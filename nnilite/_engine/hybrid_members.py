@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -102,7 +102,7 @@ class ClosedMembers:
         """Open all members, as `HybridService.open` says."""
         for name, member in self._members.items():
             try:
-                await within(name, member.open())
+                await within(name, member.open)
                 # It may have been closed at an earlier try to open them all.
                 self.errors.pop(name, None)
             except NniliteError as error:
@@ -125,7 +125,7 @@ class ClosedMembers:
             if loop.time() < self._next_try.get(name, 0.0):
                 raise self.errors[name].with_traceback(None)
             try:
-                await within(name, self._members[name].open())
+                await within(name, self._members[name].open)
             except NniliteError as error:
                 self.errors[name], self._next_try[name] = error, _choose_reopen_time(error)
                 raise
@@ -138,9 +138,9 @@ def _choose_reopen_time(error: NniliteError) -> float:
     return asyncio.get_running_loop().time() + pause_s
 
 
-async def within(name: str, call: Awaitable[T]) -> T:
+async def within(name: str, make: Callable[[], Awaitable[T]]) -> T:
     """Return a member's answer within the time limit. A plugin's mistake passes as a ServiceError: others may work.
 
     Raises: NniliteError.
     """
-    return await guarded(name, call, _CALL_TIMEOUT_S, ServiceError)
+    return await guarded(name, make, _CALL_TIMEOUT_S, ServiceError)

@@ -64,6 +64,7 @@ class Live:
     delivered: float | None = None  # when events of the current attempt last came, in the same time
     running_since: float = 0.0
     not_before: float = 0.0  # the time before which it is not submitted
+    hidden: str = ""  # why the platform could not tell the state of its job, when it was asked last
     busy: bool = False  # it is held back because the service had no room
     refusals: int = 0
     # The service may have the job: it was asked to take it and answered neither yes nor no.

@@ -56,6 +56,10 @@ class Recorder:
         if live.trial.state is TrialState.WAITING and live.trial.reason != reason:
             self.put(live, reason=reason)
 
+    def wait_for_start(self, live: Live, service: str) -> None:
+        """Show that a trial waits in the queue of its service, which says no more."""
+        self.wait(live, f"submitted to {service}, waiting for its start")
+
     def say(self, live: Live, reason: str) -> None:
         """Show a remark at a running trial: that its platform cannot be reached, for example."""
         reason = joined(reason, live.complaint)

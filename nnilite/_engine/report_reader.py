@@ -144,7 +144,7 @@ class ReportReader:
         key = (attempt.trial, attempt.number)
         for again in (False, True):
             name = self._service.name
-            found = _check_events(name, await guarded(name, self._service.reports(handle)))
+            found = _check_events(name, await guarded(name, lambda: self._service.reports(handle)))
             events = _in_order([*self._untaken.pop(key, ()), *found])
             try:
                 await self._inbox.commit_events(*key, events, ended and again)

@@ -185,6 +185,7 @@ class Reports:
             return
         # This is not a sign of life, so that `seen` stays: the attempt is abandoned if it lasts too long.
         if status.state is JobState.UNKNOWN:
+            live.hidden = status.reason
             self._recorder.say(live, status.reason)
             self._recorder.wait(live, status.reason or live.trial.reason)
             return
@@ -192,8 +193,16 @@ class Reports:
         if status.state is JobState.RUNNING:
             self._running(live, status.started or self._state.now, status.host)
             self._recorder.say(live, "")
-        elif live.trial.state is TrialState.WAITING and status.reason:
-            self._recorder.wait(live, status.reason)
+        else:
+            self._wait(live, status.reason)
+        live.hidden = ""
+
+    def _wait(self, live: Live, reason: str) -> None:
+        """Show why a trial waits. A reason why its state was hidden goes, also where the platform gives no other."""
+        if reason:
+            self._recorder.wait(live, reason)
+        elif live.hidden and live.trial.reason == live.hidden and live.attempt:
+            self._recorder.wait_for_start(live, live.attempt.service)
 
     def _end_by_platform(self, live: Live, message: messages.Polled) -> None:
         status = message.status

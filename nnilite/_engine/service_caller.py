@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
 from typing import TypeVar
 
 from nnilite._engine import messages
@@ -155,8 +156,8 @@ class ServiceCaller:
         """Open the service. Raises: ConfigError if it can never work, ServiceError if it cannot work now."""
         service = self.service
         self._has_taken = resumed
-        opening = service.open(resumed=resumed) if isinstance(service, HybridService) else service.open()
-        await guarded(self.service.name, opening, SUBMIT_TIMEOUT_S)
+        opening = partial(service.open, resumed=resumed) if isinstance(service, HybridService) else service.open
+        await guarded(service.name, opening, SUBMIT_TIMEOUT_S)
         self._open = True
 
     async def run(self) -> None:
@@ -254,14 +255,14 @@ class ServiceCaller:
         if handle is None:
             return
         if isinstance(call, messages.Cancel):
-            await self._tell("cancel", attempt.trial, self.service.cancel(handle))
+            await self._tell("cancel", attempt.trial, lambda: self.service.cancel(handle))
             return
         async with self._removing:
             await self._remove(attempt, handle)
 
     async def _remove(self, attempt: Attempt, handle: Handle) -> None:
         await self._reader.stop(attempt)
-        done = await self._tell("clean up after", attempt.trial, self.service.remove(handle))
+        done = await self._tell("clean up after", attempt.trial, lambda: self.service.remove(handle))
         is_last = self._hastens and not self._calls.has_removals
         self._inbox.put(messages.Removed(attempt.trial, attempt.number, done, self._inbox.now()), soon=is_last)
 
@@ -294,10 +295,10 @@ class ServiceCaller:
     async def _submit_finally(self, action: messages.Submit) -> None:
         self._inbox.put(await self._submit(action))
 
-    async def _tell(self, what: str, trial: str, call: Awaitable[None]) -> bool:
+    async def _tell(self, what: str, trial: str, make: Callable[[], Awaitable[None]]) -> bool:
         """Make a call without result. Return False if it failed."""
         try:
-            await guarded(self.service.name, call)
+            await guarded(self.service.name, make)
         except NniliteError as error:
             log.warning("cannot %s trial %s: %s", what, trial, error)
             return False
@@ -307,7 +308,7 @@ class ServiceCaller:
         trial, attempt = action.trial.id, action.attempt.number
         try:
             job = self._job(action.trial, action.attempt)
-            handle = await guarded(self.service.name, self.service.submit(job), SUBMIT_TIMEOUT_S)
+            handle = await guarded(self.service.name, lambda: self.service.submit(job), SUBMIT_TIMEOUT_S)
         except NoCapacity as error:
             return messages.SubmitRefused(trial, attempt, str(error), busy=True, now=self._inbox.now())
         except (ConfigError, CodeDirError, PluginError, NotFound) as error:
@@ -341,7 +342,7 @@ class ServiceCaller:
             return
         error: NniliteError | None = None
         try:
-            await guarded(self.service.name, asked.make(self.service))
+            await guarded(self.service.name, lambda: asked.make(self.service))
         except NniliteError as refusal:
             error = refusal
         if asked.answer.done():

@@ -3,54 +3,21 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from nnilite._engine import messages
-from nnilite._engine.guarded_calls import guarded
+from nnilite._engine.guarded_calls import PluginFault, guarded
 from nnilite._engine.hybrid import HybridService, PlacementNotes
 from nnilite._engine.live_trial import Live
+from nnilite._engine.polled_statuses import check_statuses, storable_status
 from nnilite._engine.report_reader import ReportReader
-from nnilite.errors import NniliteError, ServiceError
-from nnilite.records import EXIT_CODE_MAX, HOST_MAX, MESSAGE_MAX, TIME_MAX, Attempt, KeeperEvent, Trial
+from nnilite.errors import NniliteError
+from nnilite.records import Attempt, KeeperEvent, Trial
 from nnilite.service import Job, JobState, JobStatus, TrainingService
 
 log = logging.getLogger(__name__)
-
-_URL_MAX = 4096
-_IMAGE_MAX = 1000
-
-
-def storable_status(status: JobStatus) -> JobStatus:
-    """Return a status with what the database can keep; anything else is left out.
-
-    Services read codes, times and texts in files and messages to which trials write.
-    """
-    kept = {
-        "reason": _text(status.reason, MESSAGE_MAX),
-        "host": _text(status.host, HOST_MAX),
-        "url": _text(status.url, _URL_MAX),
-        "image": _text(status.image, _IMAGE_MAX),
-        "exit_code": _number(status.exit_code, -EXIT_CODE_MAX, EXIT_CODE_MAX, int),
-        "started": _number(status.started, 0, TIME_MAX),
-        "ended": _number(status.ended, 0, TIME_MAX),
-    }
-    return replace(status, **kept) if any(getattr(status, name) is not kept[name] for name in kept) else status
-
-
-def _text(value: object, most: int) -> str:
-    if not isinstance(value, str):
-        return ""
-    return value if len(value) <= most else value[:most]
-
-
-def _number(value: object, least: float, most: float, kind: Any = (int, float)) -> Any:
-    """Return a number between two limits, or None; of NaN no comparison is true."""
-    fits = isinstance(value, kind) and not isinstance(value, bool) and least <= value <= most
-    return value if fits else None
 
 
 class EngineInbox(Protocol):
@@ -112,19 +79,27 @@ class ServiceLooks:
             return
         try:
             handles = [a.handle for a in attempts if a.handle is not None]
-            found = await guarded(self._service.name, self._service.poll(handles))
-            statuses = self._checked(found, len(attempts))
+            found = await guarded(self._service.name, lambda: self._service.poll(handles))
+            statuses = check_statuses(self._service.name, found, len(attempts))
         except NniliteError as error:
             if str(error) != self.trouble:
                 log.warning("%s cannot be polled: %s", self._service.name, error)
             self.trouble = str(error)
             self.failures = min(self.failures + 1, 6)
+            if isinstance(error, PluginFault):
+                self._tell_trials(attempts, str(error))
             return
         self.trouble, self.failures = "", 0
         self._reader.begin_poll()
         for attempt, status in zip(attempts, statuses, strict=True):
             await self._report(attempt, status)
         self._move()
+
+    def _tell_trials(self, attempts: Sequence[Attempt], mistake: str) -> None:
+        """Show a mistake in the plugin, which hardly passes by itself, at the trials whose state it hides."""
+        status = storable_status(JobStatus(JobState.UNKNOWN, mistake))
+        for attempt in attempts:
+            self._inbox.put(messages.Polled(attempt.trial, attempt.number, status, self._inbox.now()))
 
     def _move(self) -> None:
         """Take trials out of queues in which they have waited long, as far as other services have room."""
@@ -141,17 +116,6 @@ class ServiceLooks:
                 reason = f"moved, because it waited long in the queue of {service} and {target} has room"
                 log.info("trial %s is %s", live.trial.id, reason)
                 self._inbox.put(messages.Move(live.trial.id, live.attempt.number, reason, self._inbox.now()))
-
-    def _checked(self, found: object, expected: int) -> list[JobStatus]:
-        """Check the answer of a plugin, like anything from outside. Raises: ServiceError."""
-        if not isinstance(found, (list, tuple)) or len(found) != expected:
-            raise ServiceError(f"{self._service.name} did not return a list of {expected} statuses when polled")
-        for status in found:
-            if not (isinstance(status, JobStatus) and isinstance(status.state, JobState)):
-                raise ServiceError(f"{self._service.name} returned {status!r:.200} instead of a JobStatus")
-            if status.cost is not None and not (isinstance(status.cost, (int, float)) and 0 <= status.cost < math.inf):
-                raise ServiceError(f"{self._service.name} returned {status.cost!r:.60} instead of a cost")
-        return [storable_status(status) for status in found]
 
     async def _report(self, attempt: Attempt, status: JobStatus) -> None:
         """Hand a status to the rules; if the platform reports an end, after all events that the keeper left."""

@@ -116,7 +116,7 @@ class Submissions:
         self._recorder.put_attempt(live, service=service, handle=message.handle)
         self._recorder.put(live, service=service)
         if live.trial.state is TrialState.WAITING:
-            self._recorder.wait(live, f"submitted to {service}, waiting for its start")
+            self._recorder.wait_for_start(live, service)
         if live.unanswered and live.end is not None and live.end.never_began:
             self._ends.forget_end(live, live.end.message)
         # A short trial may have ended before the service answered; its end waited for the handle.

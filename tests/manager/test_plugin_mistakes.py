@@ -8,12 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engine_bench import Bench, open_bench
+from hybrid_bench import hybrid_of, job
 
+from nnilite._engine import service_caller
 from nnilite._engine.guarded_calls import PluginFault, guarded
+from nnilite._engine.hybrid import Member
 from nnilite._plugins import lookup
 from nnilite._tuner_host.child import Child
 from nnilite.errors import PluginError
-from nnilite.service import TrainingService
+from nnilite.records import TrialState
+from nnilite.service import JobState, JobStatus, TrainingService
+from nnilite.testing.fakes import FakeService, fake_context
 
 TUNER = """
 from nnilite import Assessor, Tuner
@@ -118,4 +124,98 @@ def test_a_training_service_that_is_not_whole_is_refused(
 
 async def test_a_method_that_is_not_async_is_told_so() -> None:
     with pytest.raises(PluginFault, match=r"a method of mine returned \{\} at once: declare it with `async def`"):
-        await guarded("mine", {})  # type: ignore[arg-type]
+        await guarded("mine", lambda: {})  # type: ignore[arg-type]
+
+
+async def test_a_method_without_async_that_raises_at_once_is_a_fault_of_the_plugin() -> None:
+    def fails() -> Any:
+        raise KeyError("region")
+
+    with pytest.raises(PluginFault, match="mine failed with KeyError: 'region'"):
+        await guarded("mine", fails)
+
+
+class RaisesAtOnce(FakeService):
+    """Its methods lack `async`, and those in `failing` raise before there is anything to await."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.failing = {"submit", "poll", "cancel", "remove"}
+
+    def _check(self, name: str) -> None:
+        if name in self.failing:
+            raise KeyError(name)
+
+    def submit(self, job: Any) -> Any:
+        self._check("submit")
+        return super().submit(job)
+
+    def poll(self, handles: Any) -> Any:
+        self._check("poll")
+        return super().poll(handles)
+
+    def cancel(self, handle: Any) -> Any:
+        self._check("cancel")
+        return super().cancel(handle)
+
+    def remove(self, handle: Any) -> Any:
+        self._check("remove")
+        return super().remove(handle)
+
+
+def reasons(bench: Bench) -> set[str]:
+    return {trial.reason for trial in bench.live if trial.state is TrialState.WAITING}
+
+
+async def test_a_service_that_raises_before_it_can_be_awaited_is_called_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_caller, "POLL_EVERY_S", 0.01)
+    async with open_bench(tmp_path, service=RaisesAtOnce, concurrency=1, max_trials=1) as bench:
+        service = bench.service
+        assert isinstance(service, RaisesAtOnce)
+        await bench.until(lambda: any("KeyError: 'submit' (trying again in" in one for one in reasons(bench)))
+        service.failing.discard("submit")
+        await bench.until(lambda: reasons(bench) == {"fake failed with KeyError: 'poll'"})
+        service.failing.discard("poll")
+        await bench.until(lambda: reasons(bench) == {"waits for the test"})
+        await bench.run_job("nni-e-t0-0")
+        await bench.until(lambda: bench.engine.rules.counts[TrialState.SUCCEEDED] == 1)
+
+
+class PollsWrongly(FakeService):
+    found: Any = ()
+
+    async def poll(self, handles: Any) -> Any:
+        return [JobStatus(JobState.WAITING)] * len(handles) if self.found is None else self.found
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ((), "fake did not return a list of 2 statuses when polled"),
+        (["RUNNING", "RUNNING"], "fake returned 'RUNNING' instead of a JobStatus"),
+    ],
+)
+async def test_trials_say_that_their_service_breaks_its_contract_when_polled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: Any, said: str
+) -> None:
+    monkeypatch.setattr(service_caller, "POLL_EVERY_S", 0.01)
+    async with open_bench(tmp_path, service=PollsWrongly) as bench:
+        bench.service.found = found  # type: ignore[attr-defined]
+        await bench.until(lambda: len(bench.live) == 2 and reasons(bench) == {said})
+        profile = await bench.manager.profile()
+        assert [(one.reason, one.count) for one in profile.waiting] == [(said, 2)]
+        bench.service.found = None  # type: ignore[attr-defined]
+        await bench.until(lambda: reasons(bench) == {"submitted to fake, waiting for its start"})
+
+
+async def test_a_member_of_a_hybrid_service_that_polls_wrongly_does_not_hide_the_others_jobs(tmp_path: Path) -> None:
+    context = fake_context(tmp_path)
+    wrong, right = PollsWrongly("wrong", None, context), FakeService("right", None, context)
+    hybrid = hybrid_of(tmp_path, Member(wrong, "a", None), Member(right, "b", None))
+    handles = [await hybrid.submit(job(number)) for number in range(2)]
+    found = {handle["service"]: status for handle, status in zip(handles, await hybrid.poll(handles), strict=True)}
+    assert found["right"].state is JobState.WAITING
+    assert found["wrong"].state is JobState.UNKNOWN
+    assert found["wrong"].reason == "cannot query wrong: wrong did not return a list of 1 statuses when polled"

@@ -1,0 +1,55 @@
+"""Checks what a training service answers to a poll, like anything from outside."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from nnilite._engine.guarded_calls import PluginFault
+from nnilite.records import EXIT_CODE_MAX, HOST_MAX, MESSAGE_MAX, TIME_MAX
+from nnilite.service import JobState, JobStatus
+
+_URL_MAX = 4096
+_IMAGE_MAX = 1000
+
+
+def storable_status(status: JobStatus) -> JobStatus:
+    """Return a status with what the database can keep; anything else is left out.
+
+    Services read codes, times and texts in files and messages to which trials write.
+    """
+    kept = {
+        "reason": _text(status.reason, MESSAGE_MAX),
+        "host": _text(status.host, HOST_MAX),
+        "url": _text(status.url, _URL_MAX),
+        "image": _text(status.image, _IMAGE_MAX),
+        "exit_code": _number(status.exit_code, -EXIT_CODE_MAX, EXIT_CODE_MAX, int),
+        "started": _number(status.started, 0, TIME_MAX),
+        "ended": _number(status.ended, 0, TIME_MAX),
+    }
+    return replace(status, **kept) if any(getattr(status, name) is not kept[name] for name in kept) else status
+
+
+def _text(value: object, most: int) -> str:
+    if not isinstance(value, str):
+        return ""
+    return value if len(value) <= most else value[:most]
+
+
+def _number(value: object, least: float, most: float, kind: Any = (int, float)) -> Any:
+    """Return a number between two limits, or None; of NaN no comparison is true."""
+    fits = isinstance(value, kind) and not isinstance(value, bool) and least <= value <= most
+    return value if fits else None
+
+
+def check_statuses(service: str, found: object, expected: int) -> list[JobStatus]:
+    """Return the storable statuses of so many jobs. Raises: PluginFault if the answer is not that."""
+    if not isinstance(found, (list, tuple)) or len(found) != expected:
+        raise PluginFault(f"{service} did not return a list of {expected} statuses when polled")
+    for status in found:
+        if not (isinstance(status, JobStatus) and isinstance(status.state, JobState)):
+            raise PluginFault(f"{service} returned {status!r:.200} instead of a JobStatus")
+        if status.cost is not None and not (isinstance(status.cost, (int, float)) and 0 <= status.cost < math.inf):
+            raise PluginFault(f"{service} returned {status.cost!r:.60} instead of a cost")
+    return [storable_status(status) for status in found]
