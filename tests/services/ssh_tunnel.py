@@ -15,6 +15,7 @@ from typing import Any
 
 import paramiko
 
+from nnilite.testing.bench import LIMIT_S
 from nnilite_remote._machine_session import open_tunnel
 from nnilite_remote._tunnel import TunnelGate
 
@@ -43,7 +44,7 @@ def worker(link: socket.socket) -> paramiko.Transport:
 
 def tunnel_end(transport: paramiko.Transport) -> paramiko.Channel:
     channel = transport.open_forwarded_tcpip_channel(("127.0.0.1", 1), ("127.0.0.1", 2222))
-    channel.settimeout(20)
+    channel.settimeout(LIMIT_S)
     return channel
 
 
@@ -51,7 +52,7 @@ def serve(link: socket.socket, gate: TunnelGate) -> paramiko.Transport:
     """The manager's side."""
     transport = paramiko.Transport(link)
     transport.daemon = True
-    transport.start_client(timeout=20)
+    transport.start_client(timeout=LIMIT_S)
     transport.auth_none("me")
     open_tunnel(transport, [0], gate.admit)
     return transport
