@@ -423,7 +423,7 @@ class AttemptRun:
         while not self._courier.done and left_s > 0 and not _is_deleted(self._spec, self._folder):
             pause = min(_LOOK_EVERY_S, left_s)
             # Time in which this process was stopped does not count: nothing could be delivered in it.
-            left_s -= _wait_and_measure(self._wake, pause)
+            left_s -= self._wake.wait_awake(pause)
             self._write_end()
             if self._wake.terminations > asked:
                 asked = self._wake.terminations
@@ -491,20 +491,10 @@ def _is_deleted(spec: Spec, folder: Folder) -> bool:
     return address is not None and is_gone(address) and is_gone(folder.inner)
 
 
-def _wait_and_measure(wake: Wake, pause_s: float) -> float:
-    """Wait, and return the seconds that count: those in which this process was not stopped."""
-    before = time.monotonic()
-    wake.wait(pause_s)
-    return min(time.monotonic() - before, pause_s)
-
-
 def _has_sigterm_come(wake: Wake, code: int) -> bool:
     """Return whether the keeper got a SIGTERM, too, when the command has ended with a code other than 0.
 
     A platform may send the signal to all processes of a job at once, and then the command may be gone before the signal
     has reached the keeper.
     """
-    deadline = time.monotonic() + _SIGTERM_LAG_S
-    while code in _BY_SIGTERM and not wake.terminations and time.monotonic() < deadline:
-        wake.wait(deadline - time.monotonic())
-    return bool(wake.terminations)
+    return wake.wait_for_termination(_SIGTERM_LAG_S if code in _BY_SIGTERM else 0.0)

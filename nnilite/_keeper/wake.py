@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import time
 
 from . import signals
 
@@ -50,6 +51,19 @@ class Wake:
         if self._reader in ready:
             os.read(self._reader, 4096)
         return [file for file in ready if file != self._reader]
+
+    def wait_awake(self, timeout_s: float) -> float:
+        """Wait, and return the seconds that count: those in which this process was not stopped."""
+        before = time.monotonic()
+        self.wait(timeout_s)
+        return min(time.monotonic() - before, timeout_s)
+
+    def wait_for_termination(self, timeout_s: float) -> bool:
+        """Wait for a SIGTERM or SIGINT, unless one has come already. Return whether one has come."""
+        deadline = time.monotonic() + timeout_s
+        while not self.terminations and time.monotonic() < deadline:
+            self.wait(deadline - time.monotonic())
+        return bool(self.terminations)
 
     def _end(self, number: int, frame: Optional[FrameType]) -> None:
         self.terminations += 1
