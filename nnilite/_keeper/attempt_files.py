@@ -26,6 +26,8 @@ _TIDIED = ("exit", "metrics", "started", "lock", "delivered")
 _MAX_BYTES = 100_000_000
 TAKEN_CARE_OF = (0, 3, 5, 7)
 """The exit codes of `deliver_command` where it has ended the trial, or found that another keeper does so."""
+MOST_DELIVERIES = 30
+"""How often `deliver_command` is run for an attempt, while it cannot do its work."""
 _LSOF = "/usr/sbin/lsof"
 
 

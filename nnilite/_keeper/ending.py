@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 _TURN_S = 0.02
 
+PATIENCE_S = 3.0
+"""How long after the grace a keeper that does its work may take to end its trial."""
+USUAL_GRACE_S = 30.0
+"""The grace of a trial whose specification cannot be read now."""
+
 
 def running_groups(job: str, directory: str, started: Optional[Mapping[str, Any]]) -> List[int]:
     """Return the process groups of a trial that run here. `started` is the record of its start, if that is known."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Dict
 
 from nnilite._keeper.attempt_files import (
+    MOST_DELIVERIES,
     TAKEN_CARE_OF,
     AttemptFiles,
     deliver_command,
@@ -19,7 +20,7 @@ from nnilite._keeper.attempt_files import (
     write_private,
 )
 from nnilite._keeper.enclosed import FOLDER, EnclosedFolder, UnsafeName, remove_tree
-from nnilite._keeper.ending import is_stopped, kill_groups, running_groups
+from nnilite._keeper.ending import PATIENCE_S, USUAL_GRACE_S, is_stopped, kill_groups, running_groups
 from nnilite._keeper.folder_looks import FolderLook, FolderLooks, LookResult, SlowFolder
 from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
 from nnilite._keeper.process import boot_id, identity, is_running, started_at
@@ -28,7 +29,10 @@ from nnilite.services._host_use import HostMeter
 
 __all__ = [
     "FOLDER",
+    "MOST_DELIVERIES",
+    "PATIENCE_S",
     "TAKEN_CARE_OF",
+    "USUAL_GRACE_S",
     "AttemptFiles",
     "DamagedTar",
     "EnclosedFolder",

@@ -14,15 +14,13 @@ from typing import Any, NamedTuple
 
 from nnilite.errors import NoCapacity, ServiceError
 from nnilite.service import Handle
-from nnilite.services.worker_side import kill_groups, running_groups
+from nnilite.services.worker_side import PATIENCE_S, USUAL_GRACE_S, kill_groups, running_groups
 from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._keeper_watch import LocalWatch
 from nnilite_local._keepers import Keepers
 
 log = logging.getLogger(__name__)
 
-_PATIENCE_S = 3.0  # beyond the grace, for a keeper that does its work
-_USUAL_GRACE_S = 30.0
 _KILLED_WITHIN_S = 3.0
 _NO_KEEPER: Handle = {"pid": 0, "start": "", "server": "unknown"}
 
@@ -91,8 +89,8 @@ class Endings:
         try:
             grace_s = await self._watch.read(folder, "grace", folder.grace_s)
         except ServiceError:
-            grace_s = _USUAL_GRACE_S
-        await asyncio.sleep(grace_s + _PATIENCE_S)
+            grace_s = USUAL_GRACE_S
+        await asyncio.sleep(grace_s + PATIENCE_S)
         self._overdue.add(str(handle["job"]))
         await self._end_stuck(folder, handle)
 

@@ -8,14 +8,13 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from nnilite.services.worker_side import TAKEN_CARE_OF
+from nnilite.services.worker_side import MOST_DELIVERIES, TAKEN_CARE_OF
 from nnilite_local._attempt_folder import AttemptFolder
 
 log = logging.getLogger(__name__)
 
 _DELIVER_S = 20.0  # what the second keeper may take, beyond the grace of the trial
 _PAUSE_S = 2.0  # before the next one, if one could not do its work
-_MOST_SECOND_KEEPERS = 30
 
 
 class SecondKeepers:
@@ -50,7 +49,7 @@ class SecondKeepers:
         last = self._tasks.get(key)
         if last is None:
             return True
-        return last.done() and not last.result() and self._started[key] < _MOST_SECOND_KEEPERS
+        return last.done() and not last.result() and self._started[key] < MOST_DELIVERIES
 
     async def _deliver(self, folder: AttemptFolder) -> bool:
         """Have a second keeper end the rest of the trial and deliver the remaining events. Return whether it did.

@@ -23,7 +23,15 @@ from nnilite.records import Json
 from nnilite.service import JobState, JobStatus
 from nnilite.services.gpu import environment
 from nnilite.services.keeper_folder import KeeperFolder
-from nnilite.services.worker_side import FolderLooks, is_stopped, kill_groups, remove_tree, running_groups
+from nnilite.services.worker_side import (
+    PATIENCE_S,
+    USUAL_GRACE_S,
+    FolderLooks,
+    is_stopped,
+    kill_groups,
+    remove_tree,
+    running_groups,
+)
 from nnilite_redis._worker import guard
 from nnilite_redis._worker.guard import read_json
 from nnilite_redis._worker.task import WorkerTask, read_task
@@ -38,8 +46,6 @@ CANCEL, STOP, FENCED = "cancel", "stop", "fenced"
 _DELIVER_S = 30.0
 _LEAVE_S = 1.0
 _LAST_WORDS_S = 10.0
-_PATIENCE_S = 3.0  # beyond the grace, for a keeper that does its work
-_USUAL_GRACE_S = 30.0
 _KILLED_WITHIN_S = 2.0
 _looks = FolderLooks()  # of this worker: a folder that hangs holds up no other trial of it
 
@@ -167,8 +173,8 @@ class WorkerAttempt:
         if self._asked_at is None or self._killed_deaf:
             return False
         # One that an earlier worker has begun is known without its specification.
-        grace_s = float(self.task.job.spec.get("grace_s", _USUAL_GRACE_S) or 0)
-        return time.monotonic() - self._asked_at > grace_s + _PATIENCE_S
+        grace_s = float(self.task.job.spec.get("grace_s", USUAL_GRACE_S) or 0)
+        return time.monotonic() - self._asked_at > grace_s + PATIENCE_S
 
     def kill_deaf(self) -> None:
         """Kill, once, a trial that did not obey: a keeper that was stopped does not react. Blocks."""

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, cast
 
 from nnilite.services.slots import SlotDesk, SlotTerms, SlotTrouble
 from nnilite.services.worker_side import (
+    MOST_DELIVERIES,
     TAKEN_CARE_OF,
     FolderLook,
     FolderLooks,
@@ -47,7 +48,6 @@ _READ_LIMIT_BYTES = 1 << 20  # in base64 that is less than a line may have: the 
 _MOST_REASON_CHARS = 1000
 _DELIVER_S = 20.0
 _STALE_PART_S = 86400.0
-_MOST_SECOND_KEEPERS = 30
 _STILL_RUNS = "an earlier attempt of this trial must end first: in %s process group %s cannot be killed"
 _LAUNCHERS = ("mpirun", "horovodrun")
 _SLOTS_S = 0.5  # for so long other agents may have the lock, while this one answers nothing
@@ -225,7 +225,7 @@ class Agent:
             return {"state": "LOST", "reason": reason}
         number = 0 if delivering is None else delivering.number
         # One that could not do its work, on a disk in trouble perhaps, has not ended the trial: it may run on.
-        if delivering is None or (code not in TAKEN_CARE_OF and number < _MOST_SECOND_KEEPERS):
+        if delivering is None or (code not in TAKEN_CARE_OF and number < MOST_DELIVERIES):
             self._delivering[attempt.path] = self._deliver(attempt, number + 1)
             return looked_after
         return {"state": "LOST", "reason": reason}

@@ -8,15 +8,20 @@ import signal
 import threading
 import time
 
-from nnilite.services.worker_side import FolderLooks, is_stopped, kill_groups, running_groups
+from nnilite.services.worker_side import (
+    PATIENCE_S,
+    USUAL_GRACE_S,
+    FolderLooks,
+    is_stopped,
+    kill_groups,
+    running_groups,
+)
 from nnilite_remote._worker.attempt import HostedAttempt
 from nnilite_remote._worker.keeper_starter import KeeperStarter
 from nnilite_remote._worker.processes import send_signal
 
 _LINGER_S = 12.0  # a keeper that is told a second time leaves within 10 s
 _LOOK_S = 0.5
-_PATIENCE_S = 3.0  # beyond the grace, for a keeper that does its work
-_USUAL_GRACE_S = 30.0
 _KILLED_WITHIN_S = 2.0
 
 
@@ -81,10 +86,10 @@ class HostedKeepers:
             time.sleep(_LOOK_S)
 
     def _kill_deaf(self, attempt: HostedAttempt) -> None:
-        grace_s = _USUAL_GRACE_S
+        grace_s = USUAL_GRACE_S
         with contextlib.suppress(OSError, ValueError, TypeError):
             grace_s = float(self._looks.look(attempt.path, "spec", attempt.files.spec).get("grace_s") or 0)
-        time.sleep(grace_s + _PATIENCE_S)
+        time.sleep(grace_s + PATIENCE_S)
         ended, pid = False, int(attempt.job.get("pid") or 0)
         with contextlib.suppress(OSError):
             ended, at_work = self._looks.look(attempt.path, "end", lambda: self._facts(attempt))
