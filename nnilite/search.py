@@ -463,12 +463,7 @@ class Search:
         shown.begin()
         try:
             with self._journal.running() if self._journal is not None else nullcontext():
-                if processes:
-                    loop.run_in_processes(concurrency)
-                elif concurrency == 1:
-                    loop.run_here()
-                else:
-                    loop.run_in_threads(concurrency)
+                loop.run(concurrency, processes)
         finally:
             self._loops.remove(loop)
             shown.over()

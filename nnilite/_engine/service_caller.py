@@ -68,9 +68,11 @@ class WakeSignal:
         return rung
 
 
-def _not_now(action: messages.Submit, reason: str, now: float) -> messages.SubmitRefused:
-    """Return the answer to a submission that is to be made again, however often."""
-    return messages.SubmitRefused(action.trial.id, action.attempt.number, reason, busy=False, now=now)
+def _make_refusal(
+    action: messages.Submit, reason: str, now: float, *, busy: bool = False, final: bool = False, lasting: bool = False
+) -> messages.SubmitRefused:
+    """Return the answer to a submission. If it is neither final nor lasting, it is made again, however often."""
+    return messages.SubmitRefused(action.trial.id, action.attempt.number, reason, busy, now, final, lasting)
 
 
 class ServiceCaller:
@@ -217,7 +219,7 @@ class ServiceCaller:
                 reason = f"{self.service.name} cannot be opened: {error}"
                 while waiting := self._calls.submits(self._room):  # they come again
                     for one in waiting:
-                        self._inbox.put(_not_now(one, reason, self._inbox.now()), soon=False)
+                        self._inbox.put(_make_refusal(one, reason, self._inbox.now()), soon=False)
                 await asyncio.sleep(min(2.0**looks.failures, _LONGEST_PAUSE_S))
         looks.trouble, looks.failures = "", 0
 
@@ -305,36 +307,30 @@ class ServiceCaller:
         return True
 
     async def _submit(self, action: messages.Submit) -> messages.Submitted | messages.SubmitRefused:
-        trial, attempt = action.trial.id, action.attempt.number
         try:
             job = self._job(action.trial, action.attempt)
             handle = await guarded(self.service.name, lambda: self.service.submit(job), SUBMIT_TIMEOUT_S)
         except NoCapacity as error:
-            return messages.SubmitRefused(trial, attempt, str(error), busy=True, now=self._inbox.now())
+            return _make_refusal(action, str(error), self._inbox.now(), busy=True)
         except (ConfigError, CodeDirError, PluginError, NotFound) as error:
             if self._has_taken and isinstance(error, (JobRefused, NotFound)):  # so the platform has changed
                 told = f"{self.service.name} takes no trials now, though it took earlier ones: {error}"
-                log.warning("trial %s waits: %s", trial, told)
-                return _not_now(action, told, self._inbox.now())
+                log.warning("trial %s waits: %s", action.trial.id, told)
+                return _make_refusal(action, told, self._inbox.now())
             known = not isinstance(error, NotFound)
-            now = self._inbox.now()
-            return messages.SubmitRefused(
-                trial, attempt, str(error), busy=False, now=now, final=known, lasting=not known
-            )
+            return _make_refusal(action, str(error), self._inbox.now(), final=known, lasting=not known)
         except NniliteError as error:
-            log.warning("trial %s was not accepted: %s", trial, error)
+            log.warning("trial %s was not accepted: %s", action.trial.id, error)
             lasting = isinstance(error, PluginFault) or not isinstance(error, ServiceError)
-            return messages.SubmitRefused(
-                trial, attempt, str(error), busy=False, now=self._inbox.now(), lasting=lasting
-            )
+            return _make_refusal(action, str(error), self._inbox.now(), lasting=lasting)
         known, problem = check_value(dict(handle) if isinstance(handle, Mapping) else None)
         if not isinstance(known, dict):
             reason = (
                 f"{self.service.name} returned {handle!r:.200} instead of a handle, which is a JSON object {problem}"
             )
-            return messages.SubmitRefused(trial, attempt, reason.strip(), busy=False, now=self._inbox.now())
+            return _make_refusal(action, reason.strip(), self._inbox.now())
         self._has_taken = True
-        return messages.Submitted(trial, attempt, self.service.name, known, self._inbox.now())
+        return messages.Submitted(action.trial.id, action.attempt.number, self.service.name, known, self._inbox.now())
 
     async def _answer(self, asked: AskedCall) -> None:
         # The caller has given up waiting.

@@ -276,32 +276,48 @@ def make_service(
     packing: codedir.Progress | None = None,
 ) -> TrainingService:
     """Make the training service of the experiment; several are wrapped into a hybrid service."""
-    limits = codedir.PackageLimits(config.code_limits.max_files, config.code_limits.max_size)
-    keeper = directory / KEEPER
-    storage = shared_storage(config, directory.name)
     by_log = list_services_by_log(config)
+    contexts = _make_contexts(directory, config, address, wake, packing)
     members: list[Member] = []
     for name, platform, section in config.services:
         own = config.settings(name)
+        service = lookup.training_service_class(platform)(name, section, contexts[name])
+        report = "stdout" if name in by_log else "rest"
+        members.append(Member(service, own.trial_command, own.gpus, _share(config.share(name)), report))
+    if len(members) == 1 and members[0].share.max_trials is None:
+        return members[0].service
+    # What differs between the members' contexts is of no use to the hybrid service itself.
+    return HybridService("hybrid", members, contexts[config.services[0].name], Placement(config.placement))
+
+
+def _make_contexts(
+    directory: Path,
+    config: CheckedConfig,
+    address: Address,
+    wake: Callable[[], None],
+    packing: codedir.Progress | None,
+) -> dict[str, ServiceContext]:
+    """Return what each training service gets of the experiment, by the service's name."""
+    limits = codedir.PackageLimits(config.code_limits.max_files, config.code_limits.max_size)
+    storage = shared_storage(config, directory.name)
+    by_log = list_services_by_log(config)
+    contexts: dict[str, ServiceContext] = {}
+    for name, _, _ in config.services:
+        own = config.settings(name)
         code = own.trial_code_directory
         pack = partial(codedir.pack, code, directory / "code", limits, progress=packing)
-        context = ServiceContext(
+        contexts[name] = ServiceContext(
             experiment=directory.name,
             directory=directory,
             code_directory=code,
             package=pack if storage is None else storage.with_code(pack),
-            keeper=keeper,
+            keeper=directory / KEEPER,
             callback_url=lambda: address.url,
             wake=wake,
             defaults={**config.json(secrets=True), **own.json(), "callback": "log" if name in by_log else "rest"},
             stored_code=(lambda package: None) if storage is None else storage.stored_code,
         )
-        service = lookup.training_service_class(platform)(name, section, context)
-        report = "stdout" if name in by_log else "rest"
-        members.append(Member(service, own.trial_command, own.gpus, _share(config.share(name)), report))
-    if len(members) == 1 and members[0].share.max_trials is None:
-        return members[0].service
-    return HybridService("hybrid", members, context, Placement(config.placement))
+    return contexts
 
 
 def _share(given: ServiceShare) -> Share:

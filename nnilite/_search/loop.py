@@ -67,6 +67,15 @@ class Loop:
         """Begin no more trials."""
         self._left = 0
 
+    def run(self, concurrency: int, processes: bool) -> None:
+        """Run to the end: in this thread, in several threads, or in processes."""
+        if processes:
+            self.run_in_processes(concurrency)
+        elif concurrency == 1:
+            self.run_here()
+        else:
+            self.run_in_threads(concurrency)
+
     def run_here(self) -> None:
         while (trial := self._next()) is not None:
             try:

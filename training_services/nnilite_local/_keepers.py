@@ -49,7 +49,7 @@ class Keepers:
         asyncio.get_running_loop().call_later(_MOMENT_S, self._terminate_late, folder, handle)
 
     def _terminate_late(self, folder: AttemptFolder, handle: Handle) -> None:
-        if self._server.runs(str(handle["job"])):
+        if self.works_at(str(handle["job"])):
             task = asyncio.get_running_loop().create_task(self.try_to_terminate(folder, handle))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -91,20 +91,20 @@ class Keepers:
 
     def _is_known(self, handle: Handle) -> bool:
         """Return whether the running fork server has the keeper of the handle at work for its job."""
-        of_this_server = handle.get("server") == self._server.name and self._server.runs(str(handle["job"]))
+        of_this_server = handle.get("server") == self._server.name and self.works_at(str(handle["job"]))
         return of_this_server and bool(handle["start"]) and start_of(handle["pid"]) == handle["start"]
 
     def _is_at_work(self, folder: AttemptFolder, handle: Handle) -> bool:
         """Return whether the keeper of the handle is at work for its job. A handle without a known keeper has pid 0."""
         of_this_server = handle.get("server") == self._server.name
         # So it is for each job that has just ended: nothing else need be asked.
-        if of_this_server and self._server.pid is not None and not self._server.runs(str(handle["job"])):
+        if of_this_server and self._server.pid is not None and not self.works_at(str(handle["job"])):
             return False
         if not handle["start"] or start_of(handle["pid"]) != handle["start"]:
             return False
         if not handle.get("server"):
             return True
-        if self._server.runs(str(handle["job"])):
+        if self.works_at(str(handle["job"])):
             return True
         # What the trial has done to its folder cannot make us take the keeper of another job for its own.
         return not of_this_server and folder.may_have_keeper()

@@ -259,12 +259,12 @@ class LocalService(TrainingService):
             self._endings.over(job)
             if not self._second_keepers.is_at_work(folder):
                 return
-        if at_work and ended and not asked and self._server.runs(job):
+        if at_work and ended and not asked and self._keepers.works_at(job):
             self._keepers.terminate_later(folder, handle)
         else:
             await self._keepers.try_to_terminate(folder, handle)
         self._dismissals.add(folder, handle)
-        if not self._server.runs(job):  # else the server will tell when it has left
+        if not self._keepers.works_at(job):  # else the server will tell when it has left
             await self._dismissals.tidy_up()
         # Should that keeper be killed now, what it leaves is delivered by its specification. Until it has left, that
         # stays: also where the keeper could not write down the end, and is about to leave.

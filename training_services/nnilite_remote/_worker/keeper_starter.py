@@ -159,19 +159,24 @@ class KeeperStarter:
             self._say({"id": number, "error": event["message"], "lasting": True})
 
     def _settle(self, server: str, event: dict[str, Any]) -> None:
-        """Note that a keeper was started, or was not."""
-        for spec, (number, job, folder, _) in list(self._starting.items()):
-            if event.get("spec") == spec or event.get("job") == job:
+        """Answer the request for a keeper that was started, or was not."""
+        for spec, start in list(self._starting.items()):
+            if event.get("spec") == spec or event.get("job") == start.job:
                 if event["event"] == "started":
-                    self._at_work[job] = server
-                del self._starting[spec]
-                if event["event"] == "started":
-                    keeper = {"pid": event["pid"], "start": event["start"], "boot": boot_id()}
-                    handle = dict(keeper, job=job, server=server)
-                    with contextlib.suppress(OSError):  # a full disk: the lock tells, too
-                        write_private(os.path.join(folder, "job.json"), json.dumps(handle))
-                    self._say({"id": number, "ok": handle})
+                    answer: dict[str, Any] = {"ok": self._note_at_work(server, start, event)}
                 else:
                     error = "the keeper was not started: %s" % event.get("message")
-                    self._say({"id": number, "error": error, "lasting": event.get("lasting") is True})
+                    answer = {"error": error, "lasting": event.get("lasting") is True}
+                # Only now: whenever another thread looks, the keeper is starting or at work.
+                del self._starting[spec]
+                self._say(dict(answer, id=start.request))
                 return
+
+    def _note_at_work(self, server: str, start: _Start, event: dict[str, Any]) -> dict[str, Any]:
+        """Note that a keeper works at its job. Return the job's handle."""
+        self._at_work[start.job] = server
+        keeper = {"pid": event["pid"], "start": event["start"], "boot": boot_id()}
+        handle = dict(keeper, job=start.job, server=server)
+        with contextlib.suppress(OSError):  # a full disk: the lock tells, too
+            write_private(os.path.join(start.folder, "job.json"), json.dumps(handle))
+        return handle
