@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import resource
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from nnilite.errors import StoreError
 
 _TRANSIENT = ("full", "disk I/O", "readonly", "unable to open")  # words of SQLite's messages on a disk in trouble
+_WRITTEN_AT_ONCE = 65536  # bytes; more than a page of the database, or its frame in the log
 
 
 @contextmanager
@@ -22,7 +24,7 @@ def translated(path: Path) -> Iterator[None]:
         if "locked" in text:
             raise StoreError(f"{path} is locked by another program; waiting until it is free", busy=True) from error
         if any(word in text for word in _TRANSIENT):
-            cure = "free some disk space, then it continues" if "full" in text else "retrying"
+            cure = _size_cure(path) or ("free some disk space, then it continues" if "full" in text else "retrying")
             raise StoreError(f"{path} cannot be written ({text}); {cure}", busy=True) from error
         # A table is missing, for example, or a text is not UTF-8.
         raise _make_damaged(path, error) from error
@@ -41,6 +43,20 @@ def understood(path: Path) -> Iterator[None]:
         raise StoreError(
             f"{path} contains data that nnilite does not write ({text:.200}); restore it from a copy."
         ) from error
+
+
+def _size_cure(path: Path) -> str:
+    """Return what to do if this database, or its log, is as large as this process may make a file; "" if not."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return ""
+    size = 0
+    for file in (path, path.with_name(f"{path.name}-wal")):
+        with suppress(OSError):  # there may be no log
+            size = max(size, file.stat().st_size)
+    if size + _WRITTEN_AT_ONCE < limit:
+        return ""
+    return f"no file may exceed {limit} bytes here: raise that limit (`ulimit -f`), then stop and resume the experiment"
 
 
 def closed(path: Path) -> StoreError:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import resource
 import sqlite3
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +22,7 @@ from nnilite._store.database_schema import SCHEMA, SCHEMA_VERSION
 from nnilite._store.notices import find_notices
 from nnilite._store.reader import Reader
 from nnilite._store.soundness import SoundnessCheck
+from nnilite._store.trouble import translated
 from nnilite._store.writer import Store
 from nnilite.errors import StoreError
 from nnilite.records import Attempt, EndCause, Exited, ExperimentState, JobState, Metric, MetricKind, Trial, TrialState
@@ -300,6 +302,28 @@ def test_a_full_disk_is_busy_not_broken(store: Store) -> None:
     with pytest.raises(StoreError, match="free some disk space") as caught:
         store.write(many)
     assert caught.value.busy
+
+
+@pytest.fixture
+def limit_files() -> Iterator[Callable[[int], None]]:
+    """Limit the size of the files that this process writes, until the test is over."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda most: resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_limit_of_the_size_of_files_is_named(store: Store, limit_files: Callable[[int], None]) -> None:
+    many = [messages.SaveTrial(trial(i, reason="x" * 1000)) for i in range(500)]
+    limit_files(300_000)
+    with pytest.raises(StoreError, match=r"no file may exceed 300000 bytes here.*`ulimit -f`") as caught:
+        store.write(many)
+    assert caught.value.busy
+
+
+def test_a_limit_that_is_far_away_is_not_the_cause(store: Store, limit_files: Callable[[int], None]) -> None:
+    limit_files(100_000_000)
+    with pytest.raises(StoreError, match=r"retrying$"), translated(store.path):
+        raise sqlite3.OperationalError("disk I/O error")
 
 
 def test_an_older_database_is_brought_up_to_date_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

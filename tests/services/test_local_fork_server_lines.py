@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import resource
 from pathlib import Path
 
 import pytest
 
 from nnilite.errors import ServiceError
+from nnilite_local import _fork_server_client
 from nnilite_local._fork_server_client import ForkServerClient
 
 pytestmark = pytest.mark.process
@@ -35,6 +39,21 @@ async def test_a_long_reason_of_a_preloader_keeps_no_trial_from_its_start(server
     client = ForkServerClient(server, tmp_path / "log", lambda job, delivered: None)
     assert (await client.run("j", tmp_path / "spec"))[1] == "s"
     await client.close()
+
+
+@pytest.mark.parametrize(("number", "cure"), [(errno.EMFILE, True), (errno.ENOMEM, False)])
+async def test_without_a_free_file_descriptor_the_limit_is_named(
+    server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, cure: bool
+) -> None:
+    async def fails(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(_fork_server_client, "_start_process", fails)
+    client = ForkServerClient(server, tmp_path / "log", lambda job, delivered: None)
+    with pytest.raises(ServiceError, match="no keeper can be started") as caught:
+        await client.start()
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    assert (f"may open {most} files: raise that limit (`ulimit -n`)" in str(caught.value)) is cure
 
 
 async def test_after_a_line_that_never_ends_there_is_another_fork_server(server: Path, tmp_path: Path) -> None:

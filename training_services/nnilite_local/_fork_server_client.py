@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import logging
 import os
+import resource
 import secrets
 import socket
 import sys
@@ -70,7 +72,7 @@ class ForkServerClient:
         try:
             self._process, reader, writer = await _start_process(self._keeper, self._log_file)
         except OSError as error:
-            raise ServiceError(f"no keeper can be started: {error}") from error
+            raise ServiceError(f"no keeper can be started: {error}{_find_cure(error)}") from error
         self.name = secrets.token_hex(8)
         self._listener = asyncio.create_task(self._listen(reader, writer), name="fork server")
         if self._preload is not None:
@@ -242,6 +244,13 @@ class ForkServerClient:
             listener.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await listener
+
+
+def _find_cure(error: OSError) -> str:
+    if error.errno != errno.EMFILE:
+        return ""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return f"; the manager may open {most} files: raise that limit (`ulimit -n`), then stop and resume the experiment"
 
 
 async def _start_process(
