@@ -19,8 +19,7 @@ def read(pid: int, name: str) -> bytes:
 
 def with_variable(variable: str) -> list[int]:
     """Return the processes that were started with a variable, given as `NAME=VALUE`."""
-    pids = [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
-    return [pid for pid in pids if variable.encode() in process.environment_of(str(pid))]
+    return [pid for pid, environment in process.environments() if variable.encode() in environment]
 
 
 def send_signal(pid: int | None, number: int = signal.SIGKILL) -> None:

@@ -14,14 +14,14 @@ from . import plain_file, signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping, Optional
+    from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 
 _MAX_STAT_BYTES = 65536
 # Where `stat_of` has the size of a process's memory, the end of its code, and between what its environment lies.
 _VIRTUAL_SIZE, _CODE_END, _ENV_START, _ENV_END = 20, 24, 47, 48
 # In the middle of execve a process has no environment yet; on a loaded machine that lasts some milliseconds.
-_EXEC_LOOKS, _EXEC_LOOK_S = 500, 0.002
+_EXEC_S, _EXEC_LOOK_S = 1.0, 0.002
 
 
 def identity(pid: int) -> Dict[str, Any]:
@@ -127,31 +127,45 @@ def find_groups(job: str, directory: str) -> List[int]:
     """Return the process groups of this attempt that run on this machine, found by their environment (Linux)."""
     groups = set()
     name_mark, place_mark = os.fsencode("NNILITE_JOB=" + job), os.fsencode("NNI_SYS_DIR=" + directory)
-    for name in os.listdir("/proc") if os.path.exists("/proc/self/stat") else []:
-        if not name.isdigit() or int(name) == os.getpid():
-            continue
-        found = environment_of(name)
+    for pid, found in environments():
         # Ranks have folders of their own in that of the attempt.
-        if name_mark in found and any(entry.startswith(place_mark) for entry in found):
-            fields = stat_of(int(name))
+        if pid != os.getpid() and name_mark in found and any(entry.startswith(place_mark) for entry in found):
+            fields = stat_of(pid)
             if len(fields) > 2 and fields[0] not in "ZX":
                 groups.add(int(fields[2]))
     # Group 0 is one of another PID namespace; a signal to 0 would go to this process's own group.
     return sorted(groups - {0, os.getpgrp()})
 
 
-def environment_of(pid: str) -> "set[bytes]":
-    """Return the environment with which a process was started, as NAME=VALUE; empty if that cannot be read."""
-    for _ in range(_EXEC_LOOKS):
-        try:
-            with open("/proc/{}/environ".format(pid), "rb") as file:
-                found = file.read()
-        except OSError:
-            return set()
-        if found or not _may_get_environment(stat_of(int(pid))):
-            return set(found.split(b"\0"))
-        time.sleep(_EXEC_LOOK_S)
-    return set()
+def environments() -> "Iterator[Tuple[int, set[bytes]]]":
+    """Yield each process of this machine, and the NAME=VALUE with which it was started: none if they cannot be read.
+
+    A process in the middle of execve is looked at again, for a second in all; one that hangs there is left out (Linux).
+    """
+    names = os.listdir("/proc") if os.path.exists("/proc/self/stat") else []
+    pids = [int(name) for name in names if name.isdigit()]
+    deadline = time.monotonic() + _EXEC_S
+    while pids:
+        unknown = []
+        for pid in pids:
+            found = _environment(pid)
+            if found is None:
+                unknown.append(pid)
+            else:
+                yield pid, found
+        pids = unknown if time.monotonic() < deadline else []
+        if pids:
+            time.sleep(_EXEC_LOOK_S)
+
+
+def _environment(pid: int) -> "Optional[set[bytes]]":
+    """Return the environment of a process; None while it is in the middle of execve."""
+    try:
+        with open("/proc/{}/environ".format(pid), "rb") as file:
+            found = file.read()
+    except OSError:
+        return set()
+    return None if not found and _may_get_environment(stat_of(pid)) else set(found.split(b"\0"))
 
 
 def _may_get_environment(fields: List[str]) -> bool:

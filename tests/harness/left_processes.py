@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nnilite._keeper.process import environment_of
+from nnilite._keeper.process import environments
 from nnilite.testing import eventually
 
 VARIABLE = "NNILITE_TEST_RUN"
@@ -33,8 +33,8 @@ def left_processes(run: str, folder: str) -> dict[int, str]:
     own = _with_parents(os.getpid())
     return {
         process: command
-        for process in (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
-        if process not in own and (command := _command_if_of(process, run, folder))
+        for process, environment in environments()
+        if process not in own and (command := _command_if_of(process, environment, run, folder))
     }
 
 
@@ -46,12 +46,12 @@ def _with_parents(process: int) -> set[int]:
     return found
 
 
-def _command_if_of(process: int, run: str, folder: str) -> str:
+def _command_if_of(process: int, environment: set[bytes], run: str, folder: str) -> str:
     """Return the command line of a process; empty if it belongs to another run, has ended, or cannot be read."""
     about = Path(f"/proc/{process}")
     try:
         command = (about / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-        belongs = f"{VARIABLE}={run}".encode() in environment_of(str(process))
+        belongs = f"{VARIABLE}={run}".encode() in environment
         if belongs or folder in command or str((about / "cwd").readlink()).startswith(folder):
             return command
     except OSError:

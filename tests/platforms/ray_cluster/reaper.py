@@ -14,8 +14,8 @@ from pathlib import Path
 
 _PAUSE_S = 0.05
 _ROUNDS = 200
-_ENVIRONMENT_END = 51
-"""The field `env_end` of /proc/PID/stat, counted from 1: 0 as long as there is no environment."""
+_CODE_END = 27
+"""The field `endcode` of /proc/PID/stat, counted from 1: execve sets it last, after the environment."""
 
 
 def look(mark: bytes, proc: Path) -> tuple[list[int], list[int]]:
@@ -46,7 +46,7 @@ def read_environment(about: Path) -> bytes | None:
         return environment
     (about / "exe").readlink()  # what has ended has none, nor has a thread of the kernel
     after_name = (about / "stat").read_text().rpartition(")")[2].split()
-    if after_name[_ENVIRONMENT_END - 3] == "0":
+    if after_name[_CODE_END - 3] == "0":
         return None
     return (about / "environ").read_bytes()  # it has got one meanwhile, or was started without
 

@@ -17,12 +17,12 @@ MARK = b"NNILITE_TEST_RAY=nnl-ray-it"
 OTHERS = b"PATH=/bin\0HOME=/\0"
 
 
-def entry(proc: Path, pid: int, environment: bytes, end: int, program: str = "/bin/it") -> None:
+def entry(proc: Path, pid: int, environment: bytes, code_end: int, program: str = "/bin/it") -> None:
     """Write what /proc has of a process whose name looks like the fields after it."""
     about = proc / str(pid)
     about.mkdir(exist_ok=True)
     (about / "environ").write_bytes(environment)
-    fields = ["S", *map(str, range(4, 51)), str(end), "0"]
+    fields = ["S", *map(str, range(4, 27)), str(code_end), *map(str, range(28, 53))]
     (about / "stat").write_text(f"{pid} (a) 0 0) {' '.join(fields)}\n")
     (about / "exe").unlink(missing_ok=True)
     if program:
