@@ -21,7 +21,7 @@ Around it:
     engine           takes messages, commits what the rules say, then acts
     service_caller   the one task that calls the training service
     service_looks    polls it, and hands on what it says of its jobs
-    polled_statuses  checks what it says
+    service_answers  checks what it says
     slow_calls       calls that take long, which the others do not wait for
     guarded_calls    gives each call of a plugin an end, and raises only errors of nnilite
     report_reader    takes the events that the service reads itself, so that a slow reading holds up no other trial

@@ -20,10 +20,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+from nnilite._engine.guarded_calls import PluginFault
 from nnilite._engine.hybrid_members import ClosedMembers, MembersAside, MemberTurns, PassedOver, within
 from nnilite._engine.member_refusals import MemberRefusals
 from nnilite._engine.placement import EVERYTHING, Candidate, Placement, Share, order
-from nnilite._engine.polled_statuses import check_statuses
+from nnilite._engine.service_answers import check_handle, check_statuses
 from nnilite.errors import (
     CodeDirError,
     ConfigError,
@@ -177,11 +178,15 @@ class HybridService(TrainingService):
         Raises: NoCapacity, ConfigError if it does not have the job; ServiceError if it may have it.
         """
         try:
-            handle = await within(name, lambda: self._members[name].submit(self._own[name](job)))
+            answer = await within(name, lambda: self._members[name].submit(self._own[name](job)))
+            handle = check_handle(name, answer)
         except (JobRefused, NotFound) as error:
             raise self._aside.refused(name, error, name in self._taken) from error
         except (NoCapacity, ConfigError, CodeDirError, PluginError):
             self._aside.pop(name, None)
+            raise
+        except PluginFault as error:
+            self._aside.add(name, error)
             raise
         except NniliteError as error:
             self._aside.add(name, error)
@@ -190,7 +195,7 @@ class HybridService(TrainingService):
         self._full.pop(name, None)
         self._refusals.note_taken(name)
         self._taken.add(name)
-        return {"service": name, "handle": dict(handle)}
+        return {"service": name, "handle": handle}
 
     def aside(self) -> dict[str, str]:
         """Return the members that are set aside, and why."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import TypeVar
 
@@ -20,6 +20,7 @@ from nnilite._engine.call_queue import AskedCall, CallQueue, Waiting
 from nnilite._engine.guarded_calls import PluginFault, guarded
 from nnilite._engine.hybrid import HybridService
 from nnilite._engine.report_reader import ReportReader
+from nnilite._engine.service_answers import check_handle
 from nnilite._engine.service_looks import EngineInbox, ServiceLooks
 from nnilite._engine.slow_calls import PATIENCE_S, SlowCalls
 from nnilite.errors import (
@@ -34,7 +35,6 @@ from nnilite.errors import (
 )
 from nnilite.records import Attempt, Trial
 from nnilite.service import Handle, Job, TrainingService
-from nnilite.services.keeper_events import check_value
 
 log = logging.getLogger(__name__)
 
@@ -309,7 +309,8 @@ class ServiceCaller:
     async def _submit(self, action: messages.Submit) -> messages.Submitted | messages.SubmitRefused:
         try:
             job = self._job(action.trial, action.attempt)
-            handle = await guarded(self.service.name, lambda: self.service.submit(job), SUBMIT_TIMEOUT_S)
+            answer = await guarded(self.service.name, lambda: self.service.submit(job), SUBMIT_TIMEOUT_S)
+            handle = check_handle(self.service.name, answer)
         except NoCapacity as error:
             return _make_refusal(action, str(error), self._inbox.now(), busy=True)
         except (ConfigError, CodeDirError, PluginError, NotFound) as error:
@@ -323,14 +324,8 @@ class ServiceCaller:
             log.warning("trial %s was not accepted: %s", action.trial.id, error)
             lasting = isinstance(error, PluginFault) or not isinstance(error, ServiceError)
             return _make_refusal(action, str(error), self._inbox.now(), lasting=lasting)
-        known, problem = check_value(dict(handle) if isinstance(handle, Mapping) else None)
-        if not isinstance(known, dict):
-            reason = (
-                f"{self.service.name} returned {handle!r:.200} instead of a handle, which is a JSON object {problem}"
-            )
-            return _make_refusal(action, reason.strip(), self._inbox.now())
         self._has_taken = True
-        return messages.Submitted(action.trial.id, action.attempt.number, self.service.name, known, self._inbox.now())
+        return messages.Submitted(action.trial.id, action.attempt.number, self.service.name, handle, self._inbox.now())
 
     async def _answer(self, asked: AskedCall) -> None:
         # The caller has given up waiting.

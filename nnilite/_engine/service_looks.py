@@ -11,8 +11,8 @@ from nnilite._engine import messages
 from nnilite._engine.guarded_calls import PluginFault, guarded
 from nnilite._engine.hybrid import HybridService, PlacementNotes
 from nnilite._engine.live_trial import Live
-from nnilite._engine.polled_statuses import check_statuses, storable_status
 from nnilite._engine.report_reader import ReportReader
+from nnilite._engine.service_answers import check_statuses, storable_status
 from nnilite.errors import NniliteError
 from nnilite.records import Attempt, KeeperEvent, Trial
 from nnilite.service import Job, JobState, JobStatus, TrainingService

@@ -183,6 +183,35 @@ async def test_a_service_that_raises_before_it_can_be_awaited_is_called_again(
         await bench.until(lambda: bench.engine.rules.counts[TrialState.SUCCEEDED] == 1)
 
 
+class NoHandle(FakeService):
+    """Takes jobs, and forgets to return handles."""
+
+    async def submit(self, job: Any) -> Any:
+        await super().submit(job)
+
+
+NO_HANDLE = "returned None instead of a handle, which is a JSON object"
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_trials_whose_service_returns_no_handles_fail(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with open_bench(tmp_path, service=NoHandle, concurrency=1, max_trials=1) as bench:
+        await bench.until(lambda: bench.engine.rules.counts[TrialState.FAILED] == 1)
+    assert f"trial t0 was not accepted: fake {NO_HANDLE}" in caplog.text
+
+
+async def test_a_member_of_a_hybrid_service_that_returns_no_handle_is_set_aside_with_that_reason(
+    tmp_path: Path,
+) -> None:
+    context = fake_context(tmp_path)
+    wrong, right = NoHandle("wrong", None, context), FakeService("right", None, context)
+    hybrid = hybrid_of(tmp_path, Member(wrong, "a", None), Member(right, "b", None))
+    with pytest.raises(PluginFault, match=f"^wrong {NO_HANDLE}$"):
+        await hybrid.submit(job(0))
+    assert hybrid.aside() == {"wrong": f"wrong {NO_HANDLE}"}
+    assert (await hybrid.submit(job(1)))["service"] == "right"
+
+
 class PollsWrongly(FakeService):
     found: Any = ()
 

@@ -1,14 +1,16 @@
-"""Checks what a training service answers to a poll, like anything from outside."""
+"""Checks what a training service answers, like anything from outside."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from nnilite._engine.guarded_calls import PluginFault
 from nnilite.records import EXIT_CODE_MAX, HOST_MAX, MESSAGE_MAX, TIME_MAX
-from nnilite.service import JobState, JobStatus
+from nnilite.service import Handle, JobState, JobStatus
+from nnilite.services.keeper_events import check_value
 
 _URL_MAX = 4096
 _IMAGE_MAX = 1000
@@ -41,6 +43,15 @@ def _number(value: object, least: float, most: float, kind: Any = (int, float)) 
     """Return a number between two limits, or None; of NaN no comparison is true."""
     fits = isinstance(value, kind) and not isinstance(value, bool) and least <= value <= most
     return value if fits else None
+
+
+def check_handle(service: str, found: object) -> Handle:
+    """Return the handle of a submitted job. Raises: PluginFault if it is not a JSON object."""
+    handle, problem = check_value(dict(found) if isinstance(found, Mapping) else None)
+    if isinstance(handle, dict):
+        return handle
+    reason = f": {problem}" if problem else ""
+    raise PluginFault(f"{service} returned {found!r:.200} instead of a handle, which is a JSON object{reason}")
 
 
 def check_statuses(service: str, found: object, expected: int) -> list[JobStatus]:
