@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -277,7 +277,7 @@ def make_service(
 ) -> TrainingService:
     """Make the training service of the experiment; several are wrapped into a hybrid service."""
     by_log = list_services_by_log(config)
-    contexts = _make_contexts(directory, config, address, wake, packing)
+    contexts = _make_contexts(directory, config, address, wake, packing, by_log)
     members: list[Member] = []
     for name, platform, section in config.services:
         own = config.settings(name)
@@ -296,11 +296,11 @@ def _make_contexts(
     address: Address,
     wake: Callable[[], None],
     packing: codedir.Progress | None,
+    by_log: Collection[str],
 ) -> dict[str, ServiceContext]:
     """Return what each training service gets of the experiment, by the service's name."""
     limits = codedir.PackageLimits(config.code_limits.max_files, config.code_limits.max_size)
     storage = shared_storage(config, directory.name)
-    by_log = list_services_by_log(config)
     contexts: dict[str, ServiceContext] = {}
     for name, _, _ in config.services:
         own = config.settings(name)
