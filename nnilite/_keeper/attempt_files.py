@@ -28,6 +28,8 @@ TAKEN_CARE_OF = (0, 3, 5, 7)
 """The exit codes of `deliver_command` where it has ended the trial, or found that another keeper does so."""
 MOST_DELIVERIES = 30
 """How often `deliver_command` is run for an attempt, while it cannot do its work."""
+DELIVERY_S = 30.0
+"""How long `deliver_command` may take, in addition to the grace of the trial."""
 _LSOF = "/usr/sbin/lsof"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Dict
 
 from nnilite._keeper.attempt_files import (
+    DELIVERY_S,
     MOST_DELIVERIES,
     TAKEN_CARE_OF,
     AttemptFiles,
@@ -28,6 +29,7 @@ from nnilite._keeper.tar_stream import DamagedTar, unpack_checkpoint
 from nnilite.services._host_use import HostMeter
 
 __all__ = [
+    "DELIVERY_S",
     "FOLDER",
     "MOST_DELIVERIES",
     "PATIENCE_S",

@@ -21,7 +21,6 @@ from nnilite_local._keepers import Keepers
 
 log = logging.getLogger(__name__)
 
-_KILLED_WITHIN_S = 3.0
 _NO_KEEPER: Handle = {"pid": 0, "start": "", "server": "unknown"}
 
 
@@ -112,7 +111,7 @@ class Endings:
                 await self._keepers.kill(folder, handle)
             except OSError as error:
                 log.warning("cannot kill the keeper of %s: %s", folder.path, error.strerror)
-        return await asyncio.to_thread(kill_groups, *where, (), _KILLED_WITHIN_S)
+        return await asyncio.to_thread(kill_groups, *where)
 
     async def _is_stopped(self, folder: AttemptFolder, handle: Handle) -> bool:
         try:

@@ -8,12 +8,11 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from nnilite.services.worker_side import MOST_DELIVERIES, TAKEN_CARE_OF
+from nnilite.services.worker_side import DELIVERY_S, MOST_DELIVERIES, TAKEN_CARE_OF
 from nnilite_local._attempt_folder import AttemptFolder
 
 log = logging.getLogger(__name__)
 
-_DELIVER_S = 20.0  # what the second keeper may take, beyond the grace of the trial
 _PAUSE_S = 2.0  # before the next one, if one could not do its work
 
 
@@ -77,7 +76,7 @@ class SecondKeepers:
             log.warning("what the keeper of %s left cannot be ended: %s", folder.path, error)
             return False
         try:
-            code = await asyncio.wait_for(process.wait(), grace_s + _DELIVER_S)
+            code = await asyncio.wait_for(process.wait(), grace_s + DELIVERY_S)
         except asyncio.TimeoutError:
             log.warning("what the keeper of %s left could not be delivered in time", folder.path)
             return True

@@ -24,6 +24,7 @@ from nnilite.service import JobState, JobStatus
 from nnilite.services.gpu import environment
 from nnilite.services.keeper_folder import KeeperFolder
 from nnilite.services.worker_side import (
+    DELIVERY_S,
     PATIENCE_S,
     USUAL_GRACE_S,
     FolderLooks,
@@ -43,10 +44,8 @@ SENT = ("parameter.cfg", "trial.stdout", "trial.stderr")
 """What the manager has, too, once all is delivered."""
 
 CANCEL, STOP, FENCED = "cancel", "stop", "fenced"
-_DELIVER_S = 30.0
 _LEAVE_S = 1.0
 _LAST_WORDS_S = 10.0
-_KILLED_WITHIN_S = 2.0
 _looks = FolderLooks()  # of this worker: a folder that hangs holds up no other trial of it
 
 
@@ -184,7 +183,7 @@ class WorkerAttempt:
             trial, keeper = _looks.look(str(self.path), "", lambda: (self._folder.trial(), self._folder.keeper()))
         where = (self.name, str(self.path), trial)
         if running_groups(*where) or (keeper and is_stopped(keeper)):
-            kill_groups(*where, [keeper] if keeper else [], _KILLED_WITHIN_S)
+            kill_groups(*where, [keeper] if keeper else ())
 
     # ------------------------------------------------------------ what is told of it
 
@@ -270,7 +269,7 @@ class WorkerAttempt:
         begin = self._delivery is None and not delivered and not self._leave_by
         if begin and self._folder.spec_file.exists():
             keeper = self.path.parents[3] / "cache" / f"{self.task.keeper}.pyz"
-            self._delivery_until = time.monotonic() + self._folder.grace_s() + _DELIVER_S
+            self._delivery_until = time.monotonic() + self._folder.grace_s() + DELIVERY_S
             with contextlib.suppress(OSError):
                 self._delivery = _started(self._folder.deliver_command(keeper))
         if self._delivery is None or self._delivery.poll() is not None:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, cast
 
 from nnilite.services.slots import SlotDesk, SlotTerms, SlotTrouble
 from nnilite.services.worker_side import (
+    DELIVERY_S,
     MOST_DELIVERIES,
     TAKEN_CARE_OF,
     FolderLook,
@@ -46,7 +47,6 @@ from nnilite_remote._worker.transfer import listed, place_of
 
 _READ_LIMIT_BYTES = 1 << 20  # in base64 that is less than a line may have: the manager drops who sends longer ones
 _MOST_REASON_CHARS = 1000
-_DELIVER_S = 20.0
 _STALE_PART_S = 86400.0
 _STILL_RUNS = "an earlier attempt of this trial must end first: in %s process group %s cannot be killed"
 _LAUNCHERS = ("mpirun", "horovodrun")
@@ -239,7 +239,7 @@ class Agent:
             stderr=nothing,
             start_new_session=True,
         )
-        return _SecondKeeper(process, time.monotonic() + float(spec.get("grace_s") or 0) + _DELIVER_S, number)
+        return _SecondKeeper(process, time.monotonic() + float(spec.get("grace_s") or 0) + DELIVERY_S, number)
 
     def do_cancel(self, request: dict[str, Any]) -> dict[str, Any]:
         """Send SIGTERM to the keeper, unless the trial has ended: a second one would cut the delivery short."""

@@ -22,7 +22,6 @@ from nnilite_remote._worker.processes import send_signal
 
 _LINGER_S = 12.0  # a keeper that is told a second time leaves within 10 s
 _LOOK_S = 0.5
-_KILLED_WITHIN_S = 2.0
 
 
 class HostedKeepers:
@@ -114,7 +113,7 @@ class HostedKeepers:
             return []
         if not ended:
             self._signal(attempt, signal.SIGKILL)
-        return kill_groups(*where, (), _KILLED_WITHIN_S)
+        return kill_groups(*where)
 
     def _signal(self, attempt: HostedAttempt, number: int) -> None:
         if self._starter.end(attempt.name, number == signal.SIGKILL):
