@@ -22,6 +22,7 @@ import nnilite
 from keeper_bench import HOSTILE, pythons
 from nnilite._keeper import SHIM, sdk_sources
 from nnilite.services import keeper_folder
+from nnilite.tuner import EXTRAS
 
 PARAMETERS = {"lr": 0.1, "layers": [{"_name": "dense", "n": 3}]}
 
@@ -571,6 +572,12 @@ def test_merging_parameters_checks_names_and_types():
         merge_parameter(base, {"name": 3})
     with pytest.raises(ValueError, match="the argument is of type bool: choose between true and false"):
         merge_parameter(base, {"bias": 0.5})
+
+
+def test_merging_parameters_explains_all_that_tuners_add(monkeypatch):
+    monkeypatch.syspath_prepend(Path(nnilite.__file__).parent / "_nni_shim")
+    utils = importlib.import_module("nni.utils")
+    assert utils._OF_TUNER.keys() == EXTRAS
 
 
 def test_merging_parameters_takes_what_differs_in_form_alone():
