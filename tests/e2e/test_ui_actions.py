@@ -166,6 +166,20 @@ def test_it_reconnects_and_catches_up_after_the_manager_was_killed(open_page: An
     assert page.locator(".grid-row").count() == 3
 
 
+def test_a_trial_that_cannot_be_read_shows_nothing_of_the_one_before(open_page: Any, lasting: Any) -> None:
+    first = next(trial for trial in lasting.trials() if trial["sequence"] == 0)
+    page = open_page(f"{lasting.entry.url}/#/trials/{first['id']}")
+    page.locator(".chart[data-ready]").wait_for()
+    page.expected_errors.append("ERR_FAILED")
+    page.route("**/api/v1/**", lambda route: route.abort())
+    page.get_by_role("button", name="Next trial").click()
+    page.get_by_text("number 1").wait_for()
+    for name in ("Intermediate results", "Attempts"):
+        card = page.get_by_role("region", name=name, exact=True)
+        card.get_by_text("The manager cannot be reached.").wait_for()
+        assert card.locator(".chart, table").count() == 0
+
+
 def test_it_stops_and_says_how_to_go_on(open_page: Any, running: Any) -> None:
     page = open_page(f"{running.entry.url}/")
     page.get_by_role("button", name="Stop").click()

@@ -10,17 +10,23 @@ import pytest
 
 from e2e.running import Start
 from nnilite._cli.nnictl import run
+from nnilite.units import format_size
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
 TRIAL = """
 import time, nnilite
 nnilite.get_next_parameter()
-held = bytearray(b"1" * 100_000_000)
+held = bytearray(b"1" * 120_000_000)
 for step in range(1000):
     nnilite.report_intermediate_result(step)
     time.sleep(0.5)
 """
+
+
+def hosts_of(running: Any) -> list[Any]:
+    found: list[Any] = running.client.ask("GET", "/experiment")["hosts"]
+    return found
 
 
 def test_the_memory_of_a_running_trial_is_shown_by_the_page_and_by_nnictl(
@@ -33,6 +39,10 @@ def test_the_memory_of_a_running_trial_is_shown_by_the_page_and_by_nnictl(
     page.get_by_role("region", name="In use now").get_by_text(re.compile(r"1\d\d MB")).wait_for()
     page.goto(f"{running.entry.url}/#/trials?cols=id,processors,memory")
     page.get_by_role("gridcell").get_by_text(re.compile(r"1\d\d MB")).wait_for()
+    running.wait_for(lambda: [host for host in hosts_of(running) if "memoryTotal" in host["details"]])
+    (host,) = hosts_of(running)
+    page.goto(f"{running.entry.url}/#/overview")
+    page.get_by_text(f" of {format_size(host['details']['memoryTotal'])}").wait_for()  # in the units of nnictl
     assert run(["trial", "show", running.entry.id, "-T", trial["id"], "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["use"]["memory"] > 100_000_000
     assert run(["trial", "show", running.entry.id, "-T", trial["id"]]) == 0

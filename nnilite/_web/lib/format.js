@@ -125,16 +125,18 @@ export function moment(time) {
   return time === null || time === undefined ? "" : FULL.format(new Date(time * 1000));
 }
 
-/** @param {number} size */
+/**
+ * In units of 1024, as `nnictl` and the config have them: 1536 -> "1.5 KB".
+ * @param {number} size
+ */
 export function bytes(size) {
-  if (size < 1000) return `${size} B`;
-  const units = ["kB", "MB", "GB", "TB"];
-  let power = -1;
-  do {
-    size /= 1000;
+  const units = ["B", "KB", "MB", "GB", "TB"];
+  let power = 0;
+  while (size >= 1024 && power < units.length - 1) {
+    size /= 1024;
     power += 1;
-  } while (size >= 999.5 && power < units.length - 1);
-  return `${size < 10 ? size.toFixed(1) : Math.round(size)} ${units[power]}`;
+  }
+  return `${size >= 100 || Number.isInteger(size) ? Math.round(size) : size.toFixed(1)} ${units[power]}`;
 }
 
 /** @param {unknown} given */

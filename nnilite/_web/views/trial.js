@@ -20,7 +20,7 @@ import { Log } from "../parts/log.js";
 import { isLog, LogScale } from "../parts/log_scale.js";
 import { newTrial } from "../parts/new_trial.js";
 import { State, Time } from "../parts/states.js";
-import { perform } from "../parts/toasts.js";
+import { messageOf, perform } from "../parts/toasts.js";
 import { Remarks } from "../parts/trial_remarks.js";
 import { TrialRoles } from "../parts/trial_roles.js";
 import { TrialUse } from "../parts/trial_use.js";
@@ -61,7 +61,8 @@ export function TrialPage() {
       return html`<div class="card"><${Empty} title=${`There is no trial ${id} here`}><a href="#/trials">Show all trials</a></${Empty}></div>`;
     return html`<${Empty} title=${problem ? problem.message : "Loading …"} />`;
   }
-  const attempts = details?.id === id ? details.attempts : [];
+  const loaded = details?.id === id ? details.attempts : null;
+  const attempts = loaded ?? [];
   return html`
     <${Head} trial=${found} />
     ${found.reason && html`<p class=${`note ${found.state === "FAILED" ? "bad" : ""}`} style=${{ marginBottom: "14px" }}>${found.reason}</p>`}
@@ -76,7 +77,7 @@ export function TrialPage() {
       </div>
       <div class="stack" style=${{ alignContent: "start" }}>
         <${Curve} trial=${found} />
-        <${Attempts} trial=${found} attempts=${attempts} />
+        <${Attempts} trial=${found} attempts=${loaded} problem=${problem?.message} />
       </div>
       <${TrialRoles} key=${found.id} trial=${found} attemptState=${attempts.find((one) => one.number === found.attempt)?.state} />
       <div class="all"><${Outputs} trial=${found} attempts=${attempts} /></div>
@@ -193,8 +194,12 @@ const POINTS = 1000;
 
 /** @param {{ trial: Trial }} props */
 function Curve({ trial }) {
-  const [curve, setCurve] = useState(/** @type {CurvePoints | null} */ (null));
+  // The trial is kept with its curve: the curve of another one must not stand here until this one's has come.
+  const [shown, setShown] = useState(/** @type {{ trial: string, curve: CurvePoints | null } | null} */ (null));
+  const [problem, setProblem] = useState("");
   const [key, setKey] = useState("default");
+  const loaded = shown?.trial === trial.id;
+  const curve = loaded ? shown.curve : null;
   const chart = useRef(/** @type {Drawn | null} */ (null));
   const keys = useMemo(() => numericKeys(trial.latest ?? trial.value), [version.value, trial.id]);
   useEffect(() => {
@@ -202,20 +207,21 @@ function Curve({ trial }) {
     /** @type {Promise<{ curves: CurvePoints[] }>} */
     const asked = get("curves", { trial: trial.id, points: POINTS, key });
     asked.then(
-      ({ curves }) => !gone && setCurve(curves[0] ?? null),
-      () => {},
+      ({ curves }) => {
+        if (!gone) setShown({ trial: trial.id, curve: curves[0] ?? null });
+      },
+      (error) => {
+        if (!gone) setProblem(messageOf(error));
+      },
     );
     const off = onMetric((metric) => {
       if (metric.trial !== trial.id || metric.kind !== "PERIODICAL") return;
-      setCurve((known) =>
-        known && !known.steps.includes(metric.sequence)
-          ? {
-              ...known,
-              steps: [...known.steps, metric.sequence],
-              values: [...known.values, objective(metric.value, key)],
-            }
-          : known,
-      );
+      setShown((known) => {
+        const drawn = known?.trial === trial.id ? known.curve : null;
+        if (!drawn || drawn.steps.includes(metric.sequence)) return known;
+        const steps = [...drawn.steps, metric.sequence];
+        return { trial: trial.id, curve: { ...drawn, steps, values: [...drawn.values, objective(metric.value, key)] } };
+      });
     });
     return () => {
       gone = true;
@@ -228,6 +234,9 @@ function Curve({ trial }) {
     keys.length > 1 &&
     html`<select aria-label="Which metric" value=${key} onChange=${(event) => setKey(event.target.value)}>
     ${keys.map((name) => html`<option key=${name}>${name}</option>`)}</select>`;
+  const none = loaded
+    ? html`<${Empty} title="None reported">A trial reports them with <code>nnilite.report_intermediate_result(value)</code>.</${Empty}>`
+    : html`<${Empty} title=${problem || "Loading …"} />`;
   return html`<${Card} title="Intermediate results" end=${html`${picker}${has && html`<${LogScale} /><${Save} name=${`curve-${trial.id}`} chart=${chart} data=${() => curvesTable([curve])} />`}`}>
     ${missing && html`<p class="note calm small" role="status">${missing}</p>`}
     ${
@@ -237,7 +246,7 @@ function Curve({ trial }) {
           ) => {
             chart.current = one;
           }} />`
-        : html`<${Empty} title="None reported">A trial reports them with <code>nnilite.report_intermediate_result(value)</code>.</${Empty}>`
+        : none
     }
   </${Card}>`;
 }
@@ -248,8 +257,12 @@ function numericKeys(latest) {
   return Object.entries(latest).flatMap(([name, value]) => (typeof value === "number" ? [name] : []));
 }
 
-/** @param {{ trial: Trial, attempts: Attempt[] }} props */
-function Attempts({ trial, attempts }) {
+/**
+ * `attempts` are null before they have been read, and `problem` says why they cannot be.
+ * @param {{ trial: Trial, attempts: Attempt[] | null, problem: string | undefined }} props
+ */
+function Attempts({ trial, attempts, problem }) {
+  if (!attempts) return html`<${Card} title="Attempts"><p class="soft">${problem ?? "Loading …"}</p></${Card}>`;
   const from = trial.created;
   const to = Math.max(trial.ended ?? now.value, from + 1);
   /** @param {Attempt} one */
