@@ -181,26 +181,30 @@ def interrupted(experiment: str, *, foreground: bool) -> int:
     return interrupt.tell(f"Interrupted; experiment {experiment} is running: `nnictl stop {experiment}` stops it.")
 
 
-def started(entry: RegistryEntry, *, as_json: bool, asked: int | None) -> int:
-    """Print where an experiment runs, and the commands for it. `asked`: the port of the command line."""
+def started(entry: RegistryEntry, *, as_json: bool, asked: int | None, former: int | None = None) -> int:
+    """Print where an experiment runs, and the commands for it.
+
+    `asked` is the port of the command line, and `former` the one that the experiment had until it stopped.
+    """
     from nnilite._running import managers
 
     if as_json:
         screen.show_json({"id": entry.id, "url": entry.url, "directory": str(entry.directory)})
         return 0
     print(f"Experiment {entry.id} is running.")
-    if asked is None and entry.port != FIRST_PORT:
-        print(f"{_describe_owner_of(FIRST_PORT)}; this one is at port {entry.port}.")
+    expected = former or FIRST_PORT
+    if asked is None and entry.port != expected:
+        print(f"{_describe_owner_of(expected)}; this one is at port {entry.port}.")
     screen.show_facts({"Web page": managers.find_page_address(entry), "Kept in": entry.directory})
     print(f"Watch it with `nnictl trial ls {entry.id}`, stop it with `nnictl stop {entry.id}`.")
     return 0
 
 
 def _describe_owner_of(port: int) -> str:
-    """Say which experiment of this user has a port that this command would have liked."""
+    """Say which experiment of this user has a port that another one was to have."""
     from nnilite._experiments import registry
 
     found = next((one for one in registry.entries() if one.alive and one.port == port), None)
     if found is None:
-        return f"Port {port} was not free, or this experiment had another one before"
+        return f"Port {port} was not free"
     return f"Port {port} is taken by experiment {found.id}" + (f" ({screen.clean(found.name)})" if found.name else "")

@@ -19,9 +19,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def resume(options: argparse.Namespace) -> int:
     from nnilite._cli import create
+    from nnilite._experiments import registry
     from nnilite._running import launch
 
     found = access.find_with_folder(options)
+    former = registry.last_word(found.directory).port
     if options.foreground:
         from nnilite._cli import foreground
     try:
@@ -34,6 +36,6 @@ def resume(options: argparse.Namespace) -> int:
             )
         if options.foreground:
             return foreground.follow(entry, as_json=options.json)
-        return create.started(entry, as_json=options.json, asked=options.port)
+        return create.started(entry, as_json=options.json, asked=options.port, former=former)
     except KeyboardInterrupt:
         return create.interrupted(found.id, foreground=options.foreground)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from nnilite._cli.nnictl import run
+from nnilite._experiments import registry
 from stand_in_manager import PROFILE, TRIAL, Make, StandIn
 
 
@@ -19,6 +21,21 @@ def test_experiments_are_listed_the_running_ones_by_default(make: Make, capsys: 
     run(["experiment", "list", "--all", "--json"])
     listed = {one["id"]: one["state"] for one in json.loads(capsys.readouterr().out)}
     assert listed == {"abcd": "RUNNING", "gone": "DONE"}
+
+
+def test_a_resume_mentions_the_port_only_if_it_is_not_the_former_one(
+    make: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make("abcd", running=False, state="STOPPED")
+    (entry,) = registry.entries()
+    monkeypatch.setattr("nnilite._running.launch.resume", lambda *_, **__: entry)
+    former = registry.last_word(entry.directory).port
+    entry = dataclasses.replace(entry, port=former)
+    assert run(["resume", "abcd"]) == 0
+    assert "this one is at port" not in capsys.readouterr().out
+    entry = dataclasses.replace(entry, port=8080)
+    assert run(["resume", "abcd"]) == 0
+    assert f"Port {former} was not free; this one is at port 8080." in capsys.readouterr().out
 
 
 def test_the_status_tells_why_trials_wait(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
