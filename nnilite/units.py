@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 __all__ = [
+    "HIDDEN",
     "MAX_CONCURRENCY",
     "AnyPath",
     "Bytes",
@@ -59,6 +60,9 @@ __all__ = [
     "parse_secret",
     "parse_size_bytes",
 ]
+
+HIDDEN = "********"
+"""What is shown instead of a secret."""
 
 _FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -221,7 +225,7 @@ class SecretText(str):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return "'********'"
+        return repr(HIDDEN)
 
 
 def format_csv_text(text: str) -> str:

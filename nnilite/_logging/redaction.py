@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
-HIDDEN = "********"
+from nnilite.units import HIDDEN
 
 _PATTERNS = (
     re.compile(r"(?i)((?:[?&;](?:token|ticket)|#key)=)[^&\s'\")]*"),

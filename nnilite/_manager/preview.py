@@ -26,8 +26,8 @@ from nnilite.config.secrets import without_secrets
 from nnilite.errors import ServiceError
 from nnilite.records import Attempt, Json, Trial
 from nnilite.service import Job, TrainingService
+from nnilite.units import HIDDEN
 
-_HIDDEN = "********"
 _CHECK_TIMEOUT_S = 60.0
 
 
@@ -78,7 +78,7 @@ async def _open_assembled(
 
 
 def _hide_secrets(job: Job) -> Job:
-    return replace(job, spec={**job.spec, "token": _HIDDEN, "storage": without_secrets(job.spec["storage"])})
+    return replace(job, spec={**job.spec, "token": HIDDEN, "storage": without_secrets(job.spec["storage"])})
 
 
 async def _explain_unchecked_platform(service: TrainingService) -> str:

@@ -34,9 +34,10 @@ from nnilite._experiments.recorded_starts import FILE_NAME, read_starts
 from nnilite._sdk.worker_facts import list_packages
 from nnilite._version import __version__
 from nnilite.config import CheckedConfig
-from nnilite.config.secrets import HIDDEN, masked_text
+from nnilite.config.secrets import masked_text
 from nnilite.errors import CodeDirError, DamagedFile, UnreadableFile
 from nnilite.records import Json
+from nnilite.units import HIDDEN
 
 log = logging.getLogger(__name__)
 

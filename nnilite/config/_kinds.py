@@ -22,9 +22,9 @@ from typing import Any
 
 from nnilite.config._config_reading import INVALID, At, ConfigReading
 from nnilite.config._fields import did_you_mean, normalize_name
-from nnilite.config.secrets import HIDDEN, fault_of, masked, without_secrets
+from nnilite.config.secrets import fault_of, masked, without_secrets
 from nnilite.records import Json
-from nnilite.units import PathRule, Unit, cure_for_number, refuse_unfilled
+from nnilite.units import HIDDEN, PathRule, Unit, cure_for_number, refuse_unfilled
 
 
 class FieldKind(ABC):

@@ -20,11 +20,11 @@ from nnilite.config._fields import as_mapping, did_you_mean, find, normalize_nam
 from nnilite.config._former_fields import answer
 from nnilite.config._kinds import FieldKind, ListOf
 from nnilite.config._record import Record, describe_property, record_of
-from nnilite.config.secrets import HIDDEN, masked, masked_text
+from nnilite.config.secrets import masked, masked_text
 from nnilite.errors import ConfigError, Place, PluginError
 from nnilite.records import Json
 from nnilite.records.shapes import camel
-from nnilite.units import DirPath, NonNegativeInt, NonNegativeNumber, PositiveInt, PositiveNumber
+from nnilite.units import HIDDEN, DirPath, NonNegativeInt, NonNegativeNumber, PositiveInt, PositiveNumber
 
 _OVERRIDES = "as at the top level, for this service alone"
 

@@ -8,9 +8,7 @@ from typing import Any
 
 from nnilite.config._fields import as_mapping, normalize_name
 from nnilite.records import Json
-from nnilite.units import SecretText
-
-HIDDEN = "********"
+from nnilite.units import HIDDEN, SecretText
 
 _TELLING = ("password", "passwd", "passphrase", "secret", "token", "accesskey", "apikey", "credential")
 _SUSPECT = (*_TELLING, "credentials", "key")

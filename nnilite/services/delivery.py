@@ -29,10 +29,10 @@ from nnilite.records import Json
 from nnilite.service import Job, ServiceContext
 from nnilite.services.bootstrap import Instructions, Supply, environment, file_digest, for_one_job, pack_tightly
 from nnilite.services.keeper_folder import copy_attempt, copy_attempt_file, list_attempt
+from nnilite.units import HIDDEN
 
 __all__ = [
     "CODE_VARIABLE",
-    "HIDDEN",
     "KEEPER_VARIABLE",
     "START_VARIABLE",
     "CodeSource",
@@ -51,8 +51,6 @@ CodeSource = Literal["manager", "storage", "job"]
 START_VARIABLE = "NNILITE_START"
 KEEPER_VARIABLE = "NNILITE_KEEPER"
 CODE_VARIABLE = "NNILITE_CODE"
-HIDDEN = "********"
-"""Shown in place of a secret, or of a text that is too long to read."""
 _LEFT_OUT = (".boot-*",)
 
 

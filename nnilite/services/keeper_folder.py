@@ -13,6 +13,7 @@ import contextlib
 import fnmatch
 import json
 import logging
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -42,7 +43,7 @@ from nnilite.records import (
     Reported,
     storable,
 )
-from nnilite.service import JobState, JobStatus
+from nnilite.service import Job, JobState, JobStatus
 from nnilite.services.keeper_events import parse_event, read_value
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "STREAMS",
     "KeeperFolder",
     "SpoolCopy",
+    "check_folder_names",
     "check_stream",
     "copied_events",
     "copy_attempt",
@@ -67,6 +69,7 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
+_FOLDER_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _READ_REPORTS = 10_000
 _READ_BYTES = 16_000_000
 _MOST_OUTPUT_BYTES = 32 << 20
@@ -80,6 +83,13 @@ _SURELY_READ_BYTES = 32 << 20  # a spool of this size is read to its end, whatev
 
 STREAMS = ("stdout", "stderr")
 """What a trial prints, each in a file `trial.NAME` of its folder."""
+
+
+def check_folder_names(job: Job) -> None:
+    """Check that trial and experiment can be the names of folders. Raises: ConfigError."""
+    for name in (job.trial, job.experiment):
+        if not _FOLDER_NAME.fullmatch(name):
+            raise ConfigError(f"{name!r} cannot be the name of a folder")
 
 
 def check_stream(stream: str) -> None:

@@ -14,7 +14,8 @@ from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
 from nnilite.service import Job, ServiceContext
 from nnilite.services.bootstrap import Supply
-from nnilite.services.delivery import CODE_VARIABLE, HIDDEN, KEEPER_VARIABLE, Delivery, deliver
+from nnilite.services.delivery import CODE_VARIABLE, KEEPER_VARIABLE, Delivery, deliver
+from nnilite.units import HIDDEN
 from nnilite_determined._config import DeterminedConfig
 
 FOLDER = "nnilite"

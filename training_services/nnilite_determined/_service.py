@@ -20,8 +20,9 @@ from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.batch_service import BatchService
 from nnilite.services.callback_address import check_callback_address, reachable_callback_address
-from nnilite.services.delivery import HIDDEN, Deliveries
+from nnilite.services.delivery import Deliveries
 from nnilite.services.node_places import LAUNCHERS
+from nnilite.units import HIDDEN
 from nnilite_determined import _checks
 from nnilite_determined._api import DeterminedApi
 from nnilite_determined._config import IGNORED, DeterminedConfig

@@ -23,6 +23,7 @@ from nnilite.errors import ConfigError
 from nnilite.records import Json
 from nnilite.service import Job
 from nnilite.services.bootstrap import Instructions, JobProcess, Supply, command
+from nnilite.units import HIDDEN
 from nnilite_kubernetes._config import ClusterConfig, ContainerConfig, StorageConfig, is_main
 
 SECRET_PLACE = "/var/run/nnilite"
@@ -40,7 +41,6 @@ JOB_NAME = "nnilite/job-name"  # an annotation: the job's name as the manager kn
 
 _LARGEST_SECRET = 1_000_000  # the API server's limit is 1 MiB for all values of a Secret together
 _DELIVERY_S = 30  # after the grace, for what the keeper still has to deliver
-_HIDDEN = "********"
 _BY = {"containers": "name", "initContainers": "name", "volumes": "name", "env": "name", "volumeMounts": "mountPath"}
 
 
@@ -119,7 +119,7 @@ def make_object_name(job: str, dashes: bool = True) -> str:
     """Return a name for Kubernetes that is unique for each job. It leaves room for suffixes.
 
     >>> make_object_name("nni-ab-Xy12z-0")
-    'nni-ab-xy12z-0-2f44a6'
+    'nni-ab-xy12z-0-316036'
     """
     digest = hashlib.sha256(job.encode()).hexdigest()[:6]
     plain = re.sub(r"[^a-z0-9]+", "-", job.lower()).strip("-")[:32].strip("-")
@@ -242,7 +242,7 @@ def _choose_supplies(source: CodeSource, delivery: PodDelivery) -> tuple[Supply,
 
 def hidden(manifest: Json) -> Json:
     """Return a Secret without its secrets."""
-    return {**manifest, "data": dict.fromkeys(manifest["data"], _HIDDEN)}
+    return {**manifest, "data": dict.fromkeys(manifest["data"], HIDDEN)}
 
 
 def pod_template(job: Job, name: str, setup: Setup, role: Role) -> Json:

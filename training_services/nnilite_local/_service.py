@@ -17,7 +17,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import re
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -30,12 +29,13 @@ from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 from nnilite.services.gpu import environment, use_of
-from nnilite.services.keeper_folder import check_stream, copy_attempt
+from nnilite.services.keeper_folder import check_folder_names, check_stream, copy_attempt
 from nnilite.services.node_places import LAUNCHERS, nodes_of_job
 from nnilite.services.preloading import make_order, try_to_preload
 from nnilite.services.section_fields import GPU_PLACE, gpus_of, nodes_of
 from nnilite.services.slots import SlotDesk, SlotTerms, SlotTrouble
 from nnilite.services.worker_side import FolderLooks, HostMeter, SlowFolder, started_at, write_private
+from nnilite.units import HIDDEN
 from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._config import IGNORED, LocalConfig, check_launcher, find_missing
 from nnilite_local._dismissals import Dismissals, tidy
@@ -50,8 +50,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_NAME = re.compile(r"[A-Za-z0-9_-]+")
-_HIDDEN = "********"
 _ANOTHER = "another"  # in a handle: the job was found, and its keeper may be of any fork server
 _MOST_EARLIER = 10
 # A keeper has told how its trial ended before it leaves, as a rule: so long the manager takes to act on that.
@@ -212,7 +210,7 @@ class LocalService(TrainingService):
         own = {"niceness": self.config.niceness, "distributed": _nodes_here(job)}
         spec = job.spec_for(_find_folder(self._directory, job).path, code=code, **own)
         preload: dict[str, Json] = {"preload": list(self.config.preload)} if self.config.preload else {}
-        return {"name": job.name, **gpus, **preload, **spec, "token": _HIDDEN}
+        return {"name": job.name, **gpus, **preload, **spec, "token": HIDDEN}
 
     async def check(self) -> None:
         check_launcher(self.context.defaults.get("distributed"))
@@ -381,8 +379,7 @@ class LocalService(TrainingService):
 
 def _find_folder(directory: Path, job: Job) -> AttemptFolder:
     """Return the folder of an attempt in that of the experiment. Raises: ConfigError."""
-    if not _NAME.fullmatch(job.trial):
-        raise ConfigError(f"{job.trial!r} cannot be the name of a folder")
+    check_folder_names(job)
     return AttemptFolder(directory / "trials" / job.trial / str(job.attempt))
 
 

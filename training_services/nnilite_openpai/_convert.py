@@ -18,7 +18,8 @@ from nnilite.errors import ConfigError
 from nnilite.records import Json
 from nnilite.service import Job
 from nnilite.services.bootstrap import Instructions, JobProcess, command
-from nnilite.services.delivery import CODE_VARIABLE, HIDDEN, KEEPER_VARIABLE, START_VARIABLE, Delivery
+from nnilite.services.delivery import CODE_VARIABLE, KEEPER_VARIABLE, START_VARIABLE, Delivery
+from nnilite.units import HIDDEN
 from nnilite_openpai._config import OpenPaiConfig
 from nnilite_openpai._delivery import work_folder
 from nnilite_openpai._roles import PaiRole, make_roles, name_images

@@ -15,6 +15,7 @@ from nnilite.records import EndCause, Exited, Json
 from nnilite.service import Job, JobState, JobStatus
 from nnilite.services.keeper_folder import end_status
 from nnilite.services.node_places import nodes_of_job
+from nnilite.units import HIDDEN
 from nnilite_ray._config import RayConfig
 from nnilite_ray._resources import named_resources
 
@@ -32,7 +33,6 @@ _STOP_EXTRA_S = 15  # for the keeper, after the grace period of its trial
 _LEAST_CPUS = 0.001  # a bundle of a placement group cannot be empty
 _STOP_VARIABLE = "RAY_JOB_STOP_WAIT_TIME_S"
 _JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-_HIDDEN = "********"
 _TIMEOUT = "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"
 _COMMAND = "JOB_ENTRYPOINT_COMMAND_ERROR"
 _ENVIRONMENT = "RUNTIME_ENV_SETUP_FAILURE"
@@ -111,7 +111,7 @@ def hidden(body: Mapping[str, Json]) -> dict[str, Json]:
     """Return the same request without the trial's token."""
     environment = dict(body["runtime_env"])
     environment["env_vars"] = {
-        name: _HIDDEN if name.startswith(START) else value for name, value in environment["env_vars"].items()
+        name: HIDDEN if name.startswith(START) else value for name, value in environment["env_vars"].items()
     }
     return {**body, "runtime_env": environment}
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +17,9 @@ from pathlib import Path
 from nnilite.errors import ConfigError, NniliteError, Place, ServiceError
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import LABELS, Handle, Job, JobStatus, ServiceContext, TrainingService, TrialFile
-from nnilite.services.keeper_folder import check_stream
+from nnilite.services.keeper_folder import check_folder_names, check_stream
 from nnilite.services.slots import SlotTerms
+from nnilite.units import HIDDEN
 from nnilite_redis._config import IGNORED, RedisConfig, check_label
 from nnilite_redis._convert import CANCELED_IN_QUEUE, find_wants, task_of
 from nnilite_redis._keys import name_worker_party
@@ -27,9 +27,6 @@ from nnilite_redis._mail import Letter
 from nnilite_redis._session import Session
 
 log = logging.getLogger(__name__)
-
-_NAME = re.compile(r"[A-Za-z0-9_-]+")
-_HIDDEN = "********"
 
 
 class RedisService(TrainingService):
@@ -77,8 +74,7 @@ class RedisService(TrainingService):
             await session.end()
 
     async def submit(self, job: Job) -> Handle:
-        if not (_NAME.fullmatch(job.trial) and _NAME.fullmatch(job.experiment)):
-            raise ConfigError(f"{job.trial!r} cannot be the name of a folder")
+        check_folder_names(job)
         for label in job.labels:
             check_label(label, Place(field=LABELS))
         session = self._opened
@@ -96,7 +92,7 @@ class RedisService(TrainingService):
         task = task_of(job, self.config, "the code package", "the trial keeper")
         wants = find_wants(job, self.config)
         asked = {"labels": sorted(wants.labels), "gpus": wants.gpus}
-        spec = {**task["spec"], "token": _HIDDEN}
+        spec = {**task["spec"], "token": HIDDEN}
         place = {"server": self.config.address.title, "key": f"{self.config.prefix}:job:{job.name}"}
         return {"name": job.name, "redis": place, "worker": asked, **task, "spec": spec}
 

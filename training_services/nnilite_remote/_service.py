@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -30,12 +29,13 @@ from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, Tr
 from nnilite.services.bootstrap import file_digest
 from nnilite.services.callback_address import callback_socket
 from nnilite.services.gpu import environment, use_of
-from nnilite.services.keeper_folder import check_stream, missing_output
+from nnilite.services.keeper_folder import check_folder_names, check_stream, missing_output
 from nnilite.services.node_places import ELASTIC_LAUNCHERS, LAUNCHERS, nodes_of_job
 from nnilite.services.preloading import make_order
 from nnilite.services.section_fields import gpus_of
 from nnilite.services.slots import SlotTerms
 from nnilite.ssh.errors import MachineError, OutcomeUnknown
+from nnilite.units import HIDDEN
 from nnilite_remote._bookings import Booking, Bookings
 from nnilite_remote._config import IGNORED, RemoteConfig
 from nnilite_remote._elastic_jobs import ElasticJobs
@@ -60,9 +60,7 @@ from nnilite_remote._pending_commands import PendingCommands
 
 log = logging.getLogger(__name__)
 
-_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _SETTLE_S = 30.0  # how long a job waits to hear from its machine whether it was started there
-_HIDDEN = "********"
 
 
 class SlotsTaken(NoCapacity):
@@ -140,7 +138,7 @@ class RemoteService(TrainingService):
     # ------------------------------------------------------------ submitting
 
     async def submit(self, job: Job) -> Handle:
-        _check_names(job)
+        check_folder_names(job)
         lost = await _give_up_without_its_machine(job, self._bookings, self.machines)
         if lost is not None:
             return lost
@@ -359,7 +357,7 @@ class RemoteService(TrainingService):
         place = f"~/{self.config.remote_directory}/{job.experiment}/trials/{job.trial}/{job.attempt}"
         gpus = {} if job.gpus is None else {"gpus": job.gpus}
         spec = job.spec_for(place, code={"archive": "the code package"}, callback=self.config.nni_manager_ip or "")
-        return {"name": job.name, "machines": machines, **gpus, **spec, "token": _HIDDEN}
+        return {"name": job.name, "machines": machines, **gpus, **spec, "token": HIDDEN}
 
     def hosts(self) -> list[Host]:
         return [
@@ -382,11 +380,6 @@ def _describe_host(machine: Machine, bookings: Bookings, lacking: str) -> Host:
 def _make_preload_order(config: RemoteConfig, context: ServiceContext) -> dict[str, Json] | None:
     """Return what each machine is to import for its trials. Raises: ConfigError where that has no effect."""
     return make_order(config.preload, context) if config.preload else None
-
-
-def _check_names(job: Job) -> None:
-    if not _NAME.fullmatch(job.trial) or not _NAME.fullmatch(job.experiment):
-        raise ConfigError(f"{job.trial!r} cannot be the name of a folder")
 
 
 def _withdraw(machines: Machines, job: Job, keys: Iterable[str]) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,14 +29,13 @@ from nnilite.services.cluster.queue_watch import QueueWatch
 from nnilite.services.cluster.queued_job import QueuedJob
 from nnilite.services.cluster.scheduler_api import SchedulerApi
 from nnilite.services.cluster.watched_jobs import WatchedJobs
-from nnilite.services.keeper_folder import check_stream
+from nnilite.services.keeper_folder import check_folder_names, check_stream
 from nnilite.services.section_fields import gpus_of
 from nnilite.ssh.errors import MachineError
+from nnilite.units import HIDDEN
 
 log = logging.getLogger(__name__)
 
-_NAME = re.compile(r"[A-Za-z0-9_-]+")
-_HIDDEN = "********"
 _HERE = "http://localhost"
 """Without `nniManagerIp`, nodes reach this machine at the address of its default route."""
 
@@ -146,8 +144,7 @@ class QueueService(TrainingService):
 
     async def submit(self, job: Job) -> Handle:
         api = self._ensure_connected()
-        if not _NAME.fullmatch(job.trial) or not _NAME.fullmatch(job.experiment):
-            raise ConfigError(f"{job.trial!r} cannot be the name of a folder")
+        check_folder_names(job)
         self._jobs.check_silence()
         folder = folder_of(job)
         report = job.report
@@ -173,7 +170,7 @@ class QueueService(TrainingService):
         root = directory if directory.startswith(("/", "~")) else f"~/{directory}"
         callback = None if job.report == "stdout" else self.config.nni_manager_ip or ""
         spec = spec_of(job, root, callback, self._archive or "the code package", self.config.time_limit)
-        spec["token"] = _HIDDEN
+        spec["token"] = HIDDEN
         if callback is None:
             # The keeper's own word, "rest", would be misread: its reports stay in the folder, and are taken from there.
             del spec["report"]
