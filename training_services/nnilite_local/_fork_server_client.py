@@ -209,8 +209,8 @@ class ForkServerClient:
         elif kind == "started":
             answer.set_result((event["pid"], event["start"]))
         else:
-            kind = ConfigError if event.get("lasting") is True else ServiceError
-            answer.set_exception(kind(f"the keeper was not started: {event['message']}"))
+            refusal = ConfigError if event.get("lasting") is True else ServiceError
+            answer.set_exception(refusal(f"the keeper was not started: {event['message']}"))
 
     def _note_preload(self, event: dict[str, Any]) -> None:
         answer = self._preloaded

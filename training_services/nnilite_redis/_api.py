@@ -19,7 +19,7 @@ from nnilite.services.slots import RENEWED_S, Claim, SlotTerms
 from nnilite_redis import _scripts as scripts
 from nnilite_redis._bounded_reads import MOST_LIST_BYTES, BoundedReads
 from nnilite_redis._connection import REDIS_ERRORS, RedisAddress
-from nnilite_redis._keys import GROUP, KEPT_S, PoolKeys
+from nnilite_redis._keys import GROUP, KEPT_S, PoolKeys, name_manager_party, name_worker_party
 
 SETTLE_S = 6
 """After the server's start no job is taken for this time: workers first report the ones they have, in two beats."""
@@ -247,7 +247,7 @@ class Pool:
             if await self.client.scard(self.keys.jobs(experiment)):
                 return False
             mine = [name for name, wants in (await self.queues()).items() if _find_experiment_of(wants) == experiment]
-            keys = [self.keys.mail(f"manager:{experiment}"), self.keys.manager(experiment)]
+            keys = [self.keys.mail(name_manager_party(experiment)), self.keys.manager(experiment)]
             await self.client.delete(*keys, *(self.keys.queue(name) for name in mine))
             if mine:
                 await self.client.hdel(self.keys.queues, *mine)
@@ -312,13 +312,10 @@ class Pool:
         return {name: {"closed": _text(closed)} for name, (_, closed) in zip(experiments, found, strict=True)}
 
     async def sync(self, worker: str, beat: str, reports: Sequence[tuple[str, str, Json]]) -> list[Synced]:
-        """Send a worker's reports on its jobs, (job, experiment, report) each.
+        """Report that a worker still has these jobs, and how they are: (job, experiment, report) each.
 
-        That it still has them, and how they are.
-
-        Running jobs keep their slots by it. One whose slot has expired gets another, or waits for it.
-
-        A job that Redis has forgotten is there again; one that Redis remembers as waiting waits no more.
+        Running jobs keep their slots by it. One whose slot has expired gets another, or waits for it. A job that Redis
+        has forgotten is there again; one that Redis remembers as waiting waits no more.
         """
         keys = self.keys
         with self.asking():
@@ -341,7 +338,7 @@ class Pool:
         """Record that the worker has left."""
         with self.asking():
             async with self.client.pipeline(transaction=False) as pipe:
-                pipe.delete(self.keys.worker(worker), self.keys.mail(f"worker:{worker}"))
+                pipe.delete(self.keys.worker(worker), self.keys.mail(name_worker_party(worker)))
                 pipe.srem(self.keys.workers, worker)
                 await pipe.execute()
 

@@ -32,6 +32,7 @@ from nnilite.services.worker_side import (
     kill_groups,
     remove_tree,
     running_groups,
+    write_private,
 )
 from nnilite_redis._worker import guard
 from nnilite_redis._worker.guard import read_json
@@ -76,7 +77,8 @@ class WorkerAttempt:
     def save(self, data: Mapping[str, Any]) -> None:
         """Save the task to disk, before Redis may forget it. Raises: OSError."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_private(self.path / "task.json", {**data, "given_gpus": self.gpus and list(self.gpus)})
+        given = {**data, "given_gpus": self.gpus and list(self.gpus)}
+        write_private(str(self.path / "task.json"), json.dumps(given))
 
     @classmethod
     def found(cls, path: Path, folder: Path) -> WorkerAttempt | None:
@@ -168,7 +170,7 @@ class WorkerAttempt:
             self._signal_keeper(signal.SIGTERM)
 
     def is_overdue(self) -> bool:
-        """Return whether it was asked to end so long ago that `press` has to be called."""
+        """Return whether it was asked to end so long ago that `kill_deaf` has to be called."""
         if self._asked_at is None or self._killed_deaf:
             return False
         # One that an earlier worker has begun is known without its specification.
@@ -323,12 +325,3 @@ def _started(command: list[str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-
-
-def write_private(place: Path, value: Json) -> None:
-    """Write JSON, whole or not at all, for the owner's eyes only. Raises: OSError."""
-    draft = place.with_name(f".{place.name}.new")
-    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(file, "w", encoding="ascii") as stream:
-        json.dump(value, stream)
-    draft.replace(place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import subprocess
 import sys
@@ -9,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from nnilite.services.worker_side import write_private
 from nnilite_redis._worker import guard
-from nnilite_redis._worker.attempt import write_private
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +51,8 @@ class Leases:
         known = {str(path): lease for path, lease in leases.items()}
         if known == self._written:
             return
-        text = {place: {"until": lease.until, "end": lease.end} for place, lease in known.items()}
-        write_private(self._folder / "leases.json", text)
+        document = {place: {"until": lease.until, "end": lease.end} for place, lease in known.items()}
+        write_private(str(self._folder / "leases.json"), json.dumps(document))
         self._written = known
         if known:
             self.see_to_guard()
