@@ -139,7 +139,7 @@ def list_files(root: Path | str, limits: PackageLimits = PackageLimits()) -> Fil
     limits: then the message names what is largest in it, and the `.nniignore` lines that would help.
 
         >>> [file.path for file in list_files("examples/sklearn_digits").files]
-        ['config.yaml', 'trial.py']
+        ['config.yaml', 'search_space.json', 'trial.py']
     """
     top = Path(root).absolute()
     if not top.is_dir():

@@ -82,7 +82,7 @@ _KINDS: Mapping[int, tuple[type[Problem], str]] = {
 def kind_and_cure(status: int) -> tuple[type[Problem], str]:
     """Return the error for a status that is not a success, and its cure; "" where there is no general one.
 
-    ⏎>>> kind_and_cure(429)
+    >>> kind_and_cure(429)
     (<class 'nnilite.platform_http._problems.Throttled'>, 'the platform wants fewer calls')
     """
     return _KINDS.get(status, (Outage, "") if status >= 500 else (CallRefused, ""))

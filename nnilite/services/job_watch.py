@@ -218,7 +218,7 @@ class JobWatch(ABC, Generic[JobT]):
         return await self.judged(found)
 
     async def judged(self, found: JobT) -> JobStatus:
-        """Return the status of a job that was found. Override it where `interpret` does not suffice. Raises: Problem."""
+        """Return the status of a job that was found. Override it if `interpret` does not suffice. Raises: Problem."""
         found, seen = await self._looked_at(found)
         if seen.state is JobState.LOST or seen.state is JobState.UNKNOWN:
             return seen.status()

@@ -48,7 +48,7 @@ def choose_machines(
 
     Raises: NoCapacity with a reason for each machine; ConfigError if no machine can ever take it.
 
-        >>> choose_machines([Candidate("a", "a", jobs={"x": ()}), Candidate("b", "b")], None, set())
+        >>> choose_machines([HostCandidate("a", "a", jobs={"x": ()}), HostCandidate("b", "b")], None, set())
         [Choice(key='b', gpus=None)]
     """
     chosen: list[Choice] = []

@@ -69,7 +69,7 @@ def explain_slurm_end(state: str, reason: str = "") -> str:
     """Return a sentence on the end of a job, from Slurm's state.
 
     >>> explain_slurm_end("PREEMPTED")
-    'Slurm: PREEMPTED, another job took its place'
+    'Slurm: PREEMPTED, another job preempted it'
     """
     told = _ENDS.get(state) or ("" if reason in ("", "None") else reason)
     return f"Slurm: {state}" + (f", {told}" if told else "")
