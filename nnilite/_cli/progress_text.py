@@ -33,8 +33,7 @@ class Course:
     def record(self, now: float, profile: dict[str, Any]) -> None:
         self._now = now
         self._note_ended(now, count_ended(profile))
-        lines = summary.explain_waiting(profile)
-        self._waiting = {reason: self._waiting.get(reason, now) for reason in lines}
+        self._waiting = {reason: self._waiting.get(reason, now) for reason in _explain_delays(profile)}
 
     def _note_ended(self, now: float, count: int) -> None:
         if len(self._seen) > 1 and self._seen[-1][1] == count:
@@ -52,15 +51,20 @@ class Course:
         return (after - before) / (last - first) if after > before and last > first else None
 
     def lasting(self, profile: dict[str, Any]) -> list[str]:
-        """Return what holds up the experiment, such as a full disk, and why trials wait unusually long."""
+        """Return what holds up the experiment, such as a full disk, and why trials wait or services fail for long."""
         return [
             *_explain_standstill(profile),
             *(
                 line
-                for reason, line in summary.explain_waiting(profile).items()
+                for reason, line in _explain_delays(profile).items()
                 if self._now - self._waiting.get(reason, self._now) >= PATIENCE_S
             ),
         ]
+
+
+def _explain_delays(profile: dict[str, Any]) -> dict[str, str]:
+    """Return a sentence for each reason for which trials wait, and for each training service that fails."""
+    return summary.explain_waiting(profile) | summary.service_troubles(profile)
 
 
 def _explain_standstill(profile: dict[str, Any]) -> list[str]:

@@ -149,6 +149,18 @@ def show_owed(profile: dict[str, Any]) -> None:
         print(f"Not sent yet: {handing_over.describe_owed(owed)}")
 
 
+def service_troubles(profile: dict[str, Any]) -> dict[str, str]:
+    """Return `the training service slurm fails: ...` for each that is set aside, by its name.
+
+    What trials wait for already says so is left out.
+    """
+    waits = [one["reason"] for one in profile["waiting"]]
+    # A manager of an earlier version, which still runs, does not send them.
+    services = profile.get("services", [])
+    found = [one for one in services if one["reason"] and not any(one["reason"] in reason for reason in waits)]
+    return {one["name"]: f"the training service {one['name']} fails: {screen.brief(one['reason'])}" for one in found}
+
+
 def show_services(profile: dict[str, Any]) -> None:
     """Print the training services, if there are several or one is set aside: what each has, costs and has cost."""
     # A manager of an earlier version, which still runs, does not send them.
@@ -225,6 +237,7 @@ def status(profile: dict[str, Any]) -> dict[str, Any]:
         "counts": profile["counts"],
         "waiting": profile["waiting"],
         "owed": handing_over.find_owed(profile),
+        "services": profile.get("services", []),
         "notes": notes(profile),
         "notices": profile.get("notices", []),
     }
@@ -237,7 +250,7 @@ def show_status(profile: dict[str, Any]) -> None:
     show_waiting(profile)
     show_owed(profile)
     show_notices(profile)
-    for line in notes(profile):
+    for line in [*service_troubles(profile).values(), *notes(profile)]:
         print(line)
 
 

@@ -44,7 +44,11 @@ def _show() -> None:
     rows = [_row(entry, profile) for entry, profile in asked]
     screen.show_table(COLUMNS, rows, "No experiment is running.", spare=("TIME", "WAITING", "NAME", "BEST", "FAILED"))
     for entry, profile in asked:
-        for note in [] if isinstance(profile, NniliteError) else summary.notes(profile):
+        if isinstance(profile, NniliteError):
+            continue
+        for trouble in summary.service_troubles(profile).values():
+            print(f"{entry.id}: {trouble}")
+        for note in summary.notes(profile):
             print(f"{entry.id} on {note}")
 
 
@@ -61,7 +65,20 @@ def _as_json(entry: RegistryEntry) -> dict[str, object]:
     profile = _profile(entry)
     if isinstance(profile, NniliteError):
         return {"id": entry.id, "name": entry.name, "state": entry.state, "url": entry.url, "error": str(profile)}
-    wanted = ("id", "name", "state", "reason", "counts", "limits", "best", "objectives", "duration", "waiting", "url")
+    wanted = (
+        "id",
+        "name",
+        "state",
+        "reason",
+        "counts",
+        "limits",
+        "best",
+        "objectives",
+        "duration",
+        "waiting",
+        "services",
+        "url",
+    )
     return {**{name: profile.get(name) for name in wanted}, "notes": summary.notes(profile)}
 
 

@@ -221,6 +221,21 @@ def test_no_trial_is_shown_to_run_on_a_host_after_the_end(look: Any, experiment:
     eventually(lambda: hosts.locator("tbody td.number").inner_text() == "0")
 
 
+def test_a_training_service_that_fails_is_named_even_if_it_is_the_only_one(open_page: Any, experiment: Any) -> None:
+    page = open_page(f"{experiment[0]}/")
+    hosts = page.get_by_role("region", name="Services and hosts")
+    hosts.locator("td").first.wait_for()
+    assert hosts.get_by_text("set aside").count() == 0
+    page.evaluate(
+        """async () => {
+            const { profile, takeProfile } = await import(new URL("lib/live_data.js", document.baseURI).href);
+            const services = profile.value.services.map((one) => ({ ...one, state: "aside", reason: "no answer" }));
+            takeProfile({ ...profile.value, services });
+        }"""
+    )
+    hosts.get_by_text("no answer").wait_for()
+
+
 def test_importance_is_asked_for_each_objective(experiment: Any) -> None:
     found = experiment[1].ask("GET", "/importance", {"method": "pedAnova", "key": "size"})
     assert found["reason"] == ""

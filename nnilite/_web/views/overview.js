@@ -241,11 +241,11 @@ function Hosts({ known }) {
   </${Card}>`;
 }
 
-// Each service of the experiment, where there are several or money is counted.
+// Each service of the experiment, where there are several, money is counted, or one fails.
 /** @param {{ known: Profile }} props */
 function Services({ known }) {
   const priced = known.spent !== null;
-  if (known.services.length < 2 && !priced) return null;
+  if (known.services.length < 2 && !priced && !known.services.some((one) => one.reason)) return null;
   return html`<${Scroll} label="Services"><table class="plain">
     <thead><tr><th>Service</th><th>State</th><th class="number">Trials</th>${priced && html`<th class="number">Per hour</th><th class="number">Spent</th>`}</tr></thead>
     <tbody>${known.services.map(

@@ -45,11 +45,28 @@ def test_the_status_tells_why_trials_wait(make: Make, capsys: pytest.CaptureFixt
     assert out == "RUNNING; trials: 5 of 30: 4 SUCCEEDED, 1 WAITING\n1 trial waits: no GPU is free\n"
 
 
+def test_the_status_and_top_name_a_service_that_fails(
+    make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make("abcd")
+    service = {"name": "slurm", "platform": "slurm", "state": "aside", "reason": "no answer from login1"}
+    manager.says("GET /experiment", {**PROFILE, "services": [service]})
+    said = "the training service slurm fails: no answer from login1\n"
+    assert run(["experiment", "status"]) == 0
+    assert capsys.readouterr().out.endswith(said)
+    assert run(["top"]) == 0
+    assert capsys.readouterr().out.endswith(f"abcd: {said}")
+    waiting = [{"reason": "slurm cannot be opened: no answer from login1", "count": 1}]
+    manager.says("GET /experiment", {**PROFILE, "services": [service], "waiting": waiting})
+    assert run(["experiment", "status"]) == 0
+    assert said not in capsys.readouterr().out  # the trials that wait say the same
+
+
 def test_the_status_for_scripts_has_nnis_fields(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     make("abcd")
     run(["experiment", "status", "--json"])
     status = json.loads(capsys.readouterr().out)
-    assert (status["status"], status["errors"]) == ("RUNNING", [])
+    assert (status["status"], status["errors"], status["services"]) == ("RUNNING", [], [])
 
 
 def test_show_tells_the_best_parameters(make: Make, capsys: pytest.CaptureFixture[str]) -> None:

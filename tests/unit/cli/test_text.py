@@ -177,6 +177,15 @@ def test_a_trial_that_is_only_being_started_is_not_said_to_wait() -> None:
     assert course.lasting(profile) == ["2 trials wait: no GPU is free"]
 
 
+def test_a_service_that_fails_for_long_is_on_the_progress_line() -> None:
+    course = progress_text.Course()
+    profile = _profile(services=[{"name": "slurm", "reason": "no answer from login1"}], waiting=[])
+    course.record(0.0, profile)
+    assert course.lasting(profile) == []
+    course.record(progress_text.PATIENCE_S, profile)
+    assert course.lasting(profile) == ["the training service slurm fails: no answer from login1"]
+
+
 def test_what_pauses_an_experiment_is_on_its_progress_line() -> None:
     course = progress_text.Course()
     course.record(0.0, _profile())
