@@ -6,6 +6,7 @@ A name in the wrong format is not a misspelling: the answer says which field of 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -19,6 +20,9 @@ from nnilite.records.shapes import camel
 
 _MOST_NAMED = 15
 """So many fields are listed at most where nothing resembles a wrong one."""
+
+_SLIP = 0.91
+"""How similar, by `difflib`, a misspelt name is to the field: one letter of eleven is wrong at most."""
 
 _NO_MEANING = "has no meaning any more: remove it"
 _SERVICE = "write its fields in trainingService, as in trainingService: {platform: %s, ...}"
@@ -56,6 +60,7 @@ _TOP = {
     **dict.fromkeys(("optimizemode", "optimizationmode", "objective", "metric", "goal", "direction"), _TUNER),
     **dict.fromkeys(("maximizationmetric", "minimizationmetric", "objectivemetric", "metricname"), _TUNER),
     "seed": "write it in classArgs of the tuner",
+    "objectives": "write tuner: {name: Auto, classArgs: {objectives: {accuracy: maximize, size: minimize}}}",
     "port": "write it in the command, as in `nnictl create --port 8080 --config FILE`",
     "gpuindices": "write it in trainingService, for the GPUs of trials; tunerGpuIndices is for tuners of your own",
     **dict.fromkeys(
@@ -143,9 +148,12 @@ def answer(path: Sequence[str | int], name: str, known: Iterable[str], value: An
         return "; it has no meaning here: remove it"
     if elsewhere := answer_in_section(path, word, names) or find_top_level_place(word):
         return f"; {elsewhere}"
-    found = find_platforms_of(word)
     near = did_you_mean(name, names)
-    if found and not (_is_algorithm(path) and near.endswith("?")):
+    if _is_algorithm(path) and near.endswith("?"):
+        return near
+    # To import all platforms takes a second, which a slip of the pen is not worth.
+    found = _find_elsewhere().get(word, {}) if _is_slip(word, names) else find_platforms_of(word)
+    if found:
         return _send_elsewhere(found, names, path)
     return near if len(names) <= _MOST_NAMED else _shorten(near)
 
@@ -155,6 +163,11 @@ def _find_place_in_command(word: str, names: Iterable[str]) -> str:
     if word in _NAMES_OF_VARIABLES and not any(normalize_name(one) in _NAMES_OF_VARIABLES for one in names):
         return _VARIABLES
     return _COMMAND if word == "precommand" else ""
+
+
+def _is_slip(word: str, names: Iterable[str]) -> bool:
+    """Return whether a name differs from a field by a letter or two, such as `trialcomand`."""
+    return bool(difflib.get_close_matches(word, map(normalize_name, names), n=1, cutoff=_SLIP))
 
 
 def _is_older_section(word: str) -> bool:

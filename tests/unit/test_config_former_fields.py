@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nnilite.config import _v1_tables, from_dict
+from nnilite.config import _former_fields, _v1_tables, from_dict
 from nnilite.errors import ConfigError, Place
 
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
@@ -38,6 +38,7 @@ def faults(config: dict[str, Any]) -> list[str]:
         ("versionCheck", "it has no meaning any more: remove it"),
         ("maxExecDuration", "did you mean maxExperimentDuration?"),
         ("maxTrialNum", "did you mean maxTrialNumber?"),
+        ("objectives", "write tuner: {name: Auto, classArgs: {objectives: {accuracy: maximize, size: minimize}}}"),
         ("searchSpacePath", "did you mean searchSpaceFile?"),
         ("logDir", "did you mean experimentWorkingDirectory?"),
         ("trial", "write trialCommand for its command"),
@@ -192,6 +193,13 @@ FLAT = {
     "platform": "local",
     "useActiveGpu": False,
 }
+
+
+def test_a_slip_of_the_pen_imports_no_platform(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_former_fields.lookup, "training_service_class", lambda name: pytest.fail(f"imports {name}"))
+    names = ["trialCommand", "trialConcurrency", "maxTrialNumber"]
+    assert _former_fields.answer((), "trialComand", names) == "; did you mean trialCommand?"
+    assert _former_fields.answer(("tuner",), "clasArgs", ["name", "classArgs"]) == "; did you mean classArgs?"
 
 
 def test_fields_that_have_lost_their_indentation_are_answered_with_their_section() -> None:
