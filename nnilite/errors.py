@@ -112,8 +112,8 @@ class DamagedFile(NniliteError):
 class UnreadableFile(NniliteError):
     """A small file of nnilite's own cannot be read now: the disk fails, or file descriptors or rights are missing."""
 
-    def __init__(self, path: object, what: str | None) -> None:
-        super().__init__(f"{path} cannot be read now ({what}); try again later, or see who may read it.")
+    def __init__(self, path: object, what: str | None, cure: str = "") -> None:
+        super().__init__(f"{path} cannot be read now ({what}); {cure or 'try again later, or see who may read it'}.")
 
 
 class NotFound(NniliteError):

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from nnilite._experiments.home_folder import explain_home
 from nnilite.errors import DamagedFile, UnreadableFile
 from nnilite.records import Json
 from nnilite.records.nouns import TIME_MAX
@@ -124,7 +125,7 @@ def read_content(path: Path, cure: str) -> bytes:
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(path) from None
     except OSError as error:
-        raise UnreadableFile(path, error.strerror) from error
+        raise UnreadableFile(path, error.strerror, explain_home(path)) from error
     if len(content) > MOST_BYTES:
         raise DamagedFile(path, f"it is larger than {MOST_BYTES >> 20} MB", cure)
     return content
@@ -148,7 +149,7 @@ def _mode(path: Path) -> int:
     except OSError as error:
         if error.errno in _NO_SUCH_NAME:
             return 0
-        raise UnreadableFile(path, error.strerror) from error
+        raise UnreadableFile(path, error.strerror, explain_home(path)) from error
 
 
 def may_be_path(text: str) -> bool:

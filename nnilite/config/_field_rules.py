@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nnilite._experiments.home_folder import explain_home
 from nnilite._plugins import lookup
 from nnilite.config._class_hints import explain_class, explain_missing_class
 from nnilite.config._config_reading import INVALID, At
@@ -71,7 +72,8 @@ def _working_folder(values: Values, at: At) -> None:
     if not nearest.is_dir():
         here.fault(f"{str(nearest)!r} is a file; give a folder, or the path of a new one")
     elif not os.access(nearest, os.W_OK | os.X_OK):
-        here.fault(f"you may not write to {str(nearest)!r}; give a folder of your own, such as ~/nni-experiments")
+        cure = explain_home(folder) or "give a folder of your own, such as ~/nni-experiments"
+        here.fault(f"you may not write to {str(nearest)!r}; {cure}")
     elif nearest != folder and os.statvfs(nearest).f_blocks == 0 and str(folder) != os.environ.get("NNILITE_HOME"):
         # /proc and the like. The doctor has a better sentence on the folder of all experiments.
         here.fault(f"no folder can be made in {str(nearest)!r}; give one of your own, such as ~/nni-experiments")

@@ -149,10 +149,7 @@ def answer(path: Sequence[str | int], name: str, known: Iterable[str], value: An
     if elsewhere := answer_in_section(path, word, names) or find_top_level_place(word):
         return f"; {elsewhere}"
     near = did_you_mean(name, names)
-    if _is_algorithm(path) and near.endswith("?"):
-        return near
-    # To import all platforms takes a second, which a slip of the pen is not worth.
-    found = _find_elsewhere().get(word, {}) if _is_slip(word, names) else find_platforms_of(word)
+    found = {} if _is_algorithm(path) and near.endswith("?") else _find_unless_slip(word, names)
     if found:
         return _send_elsewhere(found, names, path)
     return near if len(names) <= _MOST_NAMED else _shorten(near)
@@ -165,9 +162,10 @@ def _find_place_in_command(word: str, names: Iterable[str]) -> str:
     return _COMMAND if word == "precommand" else ""
 
 
-def _is_slip(word: str, names: Iterable[str]) -> bool:
-    """Return whether a name differs from a field by a letter or two, such as `trialcomand`."""
-    return bool(difflib.get_close_matches(word, map(normalize_name, names), n=1, cutoff=_SLIP))
+def _find_unless_slip(word: str, names: Iterable[str]) -> dict[str, list[str]]:
+    """Return the platforms' fields of a name. One like `trialcomand` is not worth the second to import all of them."""
+    is_slip = difflib.get_close_matches(word, map(normalize_name, names), n=1, cutoff=_SLIP)
+    return _find_elsewhere().get(word, {}) if is_slip else find_platforms_of(word)
 
 
 def _is_older_section(word: str) -> bool:
