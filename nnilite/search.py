@@ -101,8 +101,16 @@ class Search:
         self._objectives = signs({"default": optimize} if isinstance(optimize, str) else optimize, "optimize")
         self._limits = ResultConstraints.parse(result_constraints)
         self._numbers = {*self._objectives, *self._limits.names}  # that count in results
-        named, both = "" if tuner is None else tuner, (tuple(constraints), self._limits.texts)
-        plan = self._asked = Plan(space, named, optimize, seed, assessor, tuner_args, *both)
+        plan = self._asked = Plan(
+            space,
+            "" if tuner is None else tuner,
+            optimize,
+            seed,
+            assessor,
+            tuner_args,
+            constraints=tuple(constraints),
+            result_constraints=self._limits.texts,
+        )
         self._lock = threading.RLock()
         self._trials: dict[str, Trial] = {}
         self._reported: dict[str, list[Json]] = {}
@@ -211,7 +219,14 @@ class Search:
                     self._end(replace(left, state=TrialState.FAILED, reason=_GONE, ended=time.time()))
             if total is not None and len(self._trials) >= total:
                 return None
-            return self._begin()
+            sequence, number = self._find_next_numbers()
+            if self._first:
+                return self._start(self._first.pop(0), sequence)
+            parameters = plain_value(self._tuner.generate_parameters(number))
+            self._next_number = number + 1
+            trial = self._start(parameters, sequence, number)
+            self._calls.append(Call(CallKind.GENERATE, number, trial.id, parameters))
+            return trial
 
     def enqueue(self, parameters: Json) -> None:
         """Have the next trial of this process get these parameters, in the place of the tuner's own.
@@ -235,7 +250,7 @@ class Search:
             raise Conflict(f"the result {shorten(value)} {wanted(self._objectives, value)}.")
         warn_of(self._plan.space, parameters)
         with self._turn():
-            trial = self._started(plain_value(parameters))
+            trial = self._start(plain_value(parameters), self._find_next_numbers()[0])
             ended = replace(trial, value=value, state=TrialState.SUCCEEDED, ended=trial.started)
             ended = judged(ended, self._limits)
             known = Call(CallKind.IMPORT, value=[{"parameter": trial.parameters, "value": value}])
@@ -246,43 +261,22 @@ class Search:
             self._tuner.apply(known)
             return ended
 
-    def _started(self, parameters: Json) -> Trial:
-        """Begin a trial with parameters that the tuner has not proposed."""
+    def _find_next_numbers(self) -> tuple[int, int]:
+        """Return the next trial's sequence and parameter id."""
+        if self._journal is None:
+            return len(self._trials), max(len(self._trials), self._next_number)
+        sequence, number = self._journal.find_next_numbers()
+        return sequence, max(number, self._next_number)
+
+    def _start(self, parameters: Json, sequence: int, number: int | None = None) -> Trial:
+        """Start a trial with the parameters that the tuner has proposed under this number, or with others (None)."""
         from nnilite.records import Trial
 
-        sequence = len(self._trials) if self._journal is None else self._journal.find_next_numbers()[0]
-        now, started = time.time(), TrialState.RUNNING
-        trial = Trial(str(sequence), sequence, parameters, None, "customized", started, created=now, started=now)
+        source, now = "customized" if number is None else "algorithm", time.time()
+        trial = Trial(str(sequence), sequence, parameters, number, source, TrialState.RUNNING, created=now, started=now)
         if self._journal is not None:
             self._journal.begin(trial)
         self._trials[trial.id] = trial
-        return trial
-
-    def _begin(self) -> Trial:
-        from nnilite.records import Trial
-
-        if self._first:
-            return self._started(self._first.pop(0))
-        sequence, number = len(self._trials), max(len(self._trials), self._next_number)
-        if self._journal is not None:
-            sequence, number = self._journal.find_next_numbers()
-            number = max(number, self._next_number)
-        now = time.time()
-        parameters = plain_value(self._tuner.generate_parameters(number))
-        self._next_number = number + 1
-        trial = Trial(
-            id=str(sequence),
-            sequence=sequence,
-            parameters=parameters,
-            parameter_id=number,
-            state=TrialState.RUNNING,
-            created=now,
-            started=now,
-        )
-        if self._journal is not None:
-            self._journal.begin(trial)
-        self._trials[trial.id] = trial
-        self._calls.append(Call(CallKind.GENERATE, number, trial.id, parameters))
         return trial
 
     def report(self, trial: Trial | str, value: Json) -> bool:
@@ -443,8 +437,17 @@ class Search:
                 raise Conflict("processes=True is for a search in this program; leave it out with `on`.")
             from nnilite._functions.search_elsewhere import RunPlace
 
-            limits = (total or trials, concurrency, timeout_s)
-            where = RunPlace(on, *limits, id, python, code_directory, progress, tuple(self._first))
+            where = RunPlace(
+                on,
+                trials=total or trials,
+                concurrency=concurrency,
+                timeout_s=timeout_s,
+                id=id,
+                python=python,
+                code_directory=code_directory,
+                progress=progress,
+                first=tuple(self._first),
+            )
             return self._run_elsewhere(where, objective, callbacks)
         if id is not None or python is not None or code_directory is not None:
             raise Conflict("id, python and code_directory are for trials on a training service: give `on`, too.")
@@ -506,7 +509,7 @@ class Search:
             for trial in result.trials:
                 if not trial.state.ended or trial.id in self._trials:
                     continue
-                number = max(len(self._trials), self._next_number)
+                _, number = self._find_next_numbers()
                 self._next_number = number + 1
                 own = replace(trial, parameter_id=number)
                 reported = list(result.intermediate.get(trial.id, ()))
