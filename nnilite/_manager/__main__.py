@@ -138,8 +138,9 @@ class Program:
             await asyncio.to_thread(assembly.take_results, config, store)
             await asyncio.to_thread(assembly.add_first_trials, config, store)
         await asyncio.to_thread(assembly.prepare_storage, self._directory, config, new)
-        place = (self._directory, config, store, self._address, token)
-        parts = assembly.assemble(*place, self._files.write_state, self._starter.packed)
+        parts = assembly.assemble(
+            self._directory, config, store, self._address, token, self._files.write_state, self._starter.packed
+        )
         for one in config.without_effect:
             log.warning("%s", one.sentence)
         if tuner is not None:
@@ -205,9 +206,9 @@ class Program:
         reading.show_as_viewed()
         self._files.write_state(ExperimentState.VIEWED, ended)
         self._ready()
-        beside = [asyncio.create_task(reading.watch()), asyncio.create_task(keep_logs_small(self._limits()))]
+        watches = [asyncio.create_task(reading.watch()), asyncio.create_task(keep_logs_small(self._limits()))]
         self.resumed = await self._await_resume_or_stop(reading)
-        await end_tasks(beside)
+        await end_tasks(watches)
         await server.end()
         self._files.write_state(state, ended)
 
@@ -292,7 +293,7 @@ class Program:
         opening.result()
 
     async def _work(self, parts: assembly.Assembled) -> None:
-        helpers = [
+        watches = [
             asyncio.create_task(parts.publisher.run(parts.manager.profile)),
             asyncio.create_task(self._stop_when_told(parts)),
             asyncio.create_task(self._idle(lambda: parts.engine.rules.state is ExperimentState.DONE)),
@@ -307,7 +308,7 @@ class Program:
             for task in done:
                 task.result()
         finally:
-            await end_tasks([*works, *helpers])
+            await end_tasks([*works, *watches])
             # They come last, since what the end of the experiment has stored is theirs, too.
             over.set()
             await asyncio.gather(feeding, tidying, *([recording] if recording is not None else []))

@@ -63,7 +63,6 @@ class Assembled:
     service: TrainingService
     store: AsyncStore
     reader: Reader
-    grace_s: float
     keeper: KeeperFile
 
 
@@ -147,26 +146,35 @@ def assemble(
     publisher = Publisher(rules, tidiers, state_changed)
     engine = Engine(
         Parts(
-            rules,
-            async_store,
-            tuner,
-            service,
-            publisher,
-            make_after_tidying(tidiers, keeper.before(jobs)),
-            make_trial_id,
-            clock,
-            wake,
-            config.grace_period,
-            list_services_by_log(config),
-            config.max_output_size,
-            count_ranks(config),
+            rules=rules,
+            store=async_store,
+            tuner=tuner,
+            service=service,
+            watcher=publisher,
+            job=make_after_tidying(tidiers, keeper.before(jobs)),
+            new_id=make_trial_id,
+            clock=clock,
+            wake=wake,
+            grace_s=config.grace_period,
+            follow=list_services_by_log(config),
+            output_cap_bytes=config.max_output_size,
+            ranks=count_ranks(config),
         )
     )
     about = collect_about(directory, config, store.recall, maximize)
     reader = Reader(store.path)
     manager = Manager(about, Machinery(engine, jobs, service, async_store, tuner, publisher), reader, token)
     return Assembled(
-        manager, engine, publisher, tidiers, tuner, jobs, service, async_store, reader, config.grace_period, keeper
+        manager=manager,
+        engine=engine,
+        publisher=publisher,
+        tidiers=tidiers,
+        tuner=tuner,
+        jobs=jobs,
+        service=service,
+        store=async_store,
+        reader=reader,
+        keeper=keeper,
     )
 
 
