@@ -11,12 +11,11 @@ import shlex
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from nnilite.errors import ConfigError, NoCapacity
 from nnilite.platform_http import Credential, HttpConfig, HttpRequest, PlatformHttp, as_config_error
 from nnilite.service import CHECKPOINTS_STAY, JobState, JobStatus, callback_is_unused
 from nnilite.services.batch_service import BatchService
 from nnilite.services.bootstrap import command
-from nnilite.services.callback_address import given_callback_address
+from nnilite.services.callback_address import given_callback_address, given_callback_address_or_wait
 from nnilite.services.delivery import START_VARIABLE, code_source, deliver, hidden, variable_names
 from nnilite.services.job_log import JobLog
 from nnilite.services.job_watch import JobWatch, Patience, SeenJob, keeper_status
@@ -155,10 +154,10 @@ class JobyardService(BatchService):
 
     async def check_trials(self, api):
         if not self.context.reports_by_log:
-            self._way_back()
+            given_callback_address(*self._place())
 
-    def _way_back(self):
-        return given_callback_address(self.context, self.config.nni_manager_ip, "the nodes of Jobyard")
+    def _place(self):
+        return self.context, self.config.nni_manager_ip, "the nodes of Jobyard"
 
     async def submit(self, job):
         report = job.report
@@ -171,10 +170,7 @@ class JobyardService(BatchService):
 
     def _deliver(self, report):
         """What holds keeper, code and the manager's address. Blocks."""
-        try:
-            callback = "" if report == "stdout" else self._way_back()
-        except ConfigError as error:
-            raise NoCapacity(str(error)) from error  # trials of a resumed experiment go on
+        callback = "" if report == "stdout" else given_callback_address_or_wait(*self._place())
         return deliver(self.context, code_source(None, False, report), report, None, callback)
 
     def _body(self, job, variables):

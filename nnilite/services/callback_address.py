@@ -31,6 +31,7 @@ __all__ = [
     "check_callback_address",
     "connect_to_socket",
     "given_callback_address",
+    "given_callback_address_or_wait",
     "is_loopback",
     "proves",
     "reachable_callback_address",
@@ -136,6 +137,17 @@ def given_callback_address(context: ServiceContext, given: str | None, machines:
         "through the logs of their jobs, or set nniManagerIp to an address that they can reach",
         Place(field="callback"),
     )
+
+
+def given_callback_address_or_wait(context: ServiceContext, given: str | None, machines: str) -> str:
+    """Return the same for a trial of an experiment that has begun: it waits where the address is missing.
+
+    A resumed experiment must not end, with trials that run, because of it. Raises: NoCapacity, with the cure.
+    """
+    try:
+        return given_callback_address(context, given, machines)
+    except ConfigError as error:
+        raise NoCapacity(str(error)) from error
 
 
 def with_host(url: str, host: str, port: int | None = None) -> str:

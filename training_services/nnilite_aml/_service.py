@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from nnilite.errors import ConfigError, NoCapacity, ServiceError
+from nnilite.errors import NoCapacity, ServiceError
 from nnilite.platform_http import Contradiction, Problem
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.batch_service import BatchService
-from nnilite.services.callback_address import given_callback_address
+from nnilite.services.callback_address import given_callback_address, given_callback_address_or_wait
 from nnilite.services.delivery import START_VARIABLE, hidden
 from nnilite.services.node_places import LAUNCHERS
 from nnilite.units import format_size
@@ -72,7 +72,7 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
 
     async def check_trials(self, api: AmlWorkspace) -> None:
         if not self.context.reports_by_log:
-            self._way_back()
+            given_callback_address(*self._place())
         await check_target(api, self.config, self.gpus or 0, nodes_place(self.context))
         if self.config.environment is not None:
             await ensure_environment(api, self.config)
@@ -83,9 +83,9 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
             uploading.cancel()
         await super().close()
 
-    def _way_back(self) -> str:
-        """Check the way back. Raises: ConfigError."""
-        return given_callback_address(self.context, self.config.nni_manager_ip, "Azure's nodes")
+    def _place(self) -> tuple[ServiceContext, str | None, str]:
+        """Return the manager's address, if one is given, and who has to reach it."""
+        return self.context, self.config.nni_manager_ip, "Azure's nodes"
 
     # ------------------------------------------------------------ submitting
 
@@ -105,12 +105,7 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
 
         Raises: NoCapacity while there is no way.
         """
-        if job.report == "stdout":
-            return ""
-        try:
-            return self._way_back()
-        except ConfigError as error:  # Trials of a resumed experiment that are running must not end with it.
-            raise NoCapacity(str(error)) from error
+        return "" if job.report == "stdout" else given_callback_address_or_wait(*self._place())
 
     async def _upload_code(self, snapshot: CodeSnapshot) -> str:
         """Return the id of the code on Azure. Raises: NoCapacity during the upload, Problem."""

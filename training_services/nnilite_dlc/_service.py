@@ -18,7 +18,7 @@ from functools import partial
 from typing import ClassVar
 from urllib.parse import quote
 
-from nnilite.errors import ConfigError, NoCapacity, NotFound, ServiceError
+from nnilite.errors import ConfigError, NotFound, ServiceError
 from nnilite.platform_http import (
     AccessRefused,
     CallRefused,
@@ -31,7 +31,7 @@ from nnilite.platform_http import (
 )
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
-from nnilite.services.callback_address import given_callback_address
+from nnilite.services.callback_address import given_callback_address, given_callback_address_or_wait
 from nnilite.services.delivery import Deliveries, MountedStorage, hidden, sample_job, variable_names
 from nnilite.services.node_places import LAUNCHERS
 from nnilite.services.storage_service import StorageService
@@ -65,7 +65,7 @@ class DlcService(StorageService[DlcApi, DlcJob]):
         config = spread(config, context)
         super().__init__(name, config, context)
         self._intents = Intents(context.directory / "dlc")
-        self._deliveries = Deliveries(partial(delivered, config, context), self._open_way_back)
+        self._deliveries = Deliveries(partial(delivered, config, context), self._way_back)
 
     # ------------------------------------------------------------ lifecycle
 
@@ -78,7 +78,7 @@ class DlcService(StorageService[DlcApi, DlcJob]):
 
     async def check_trials(self, api: DlcApi) -> None:
         if not self.context.reports_by_log:
-            self._way_back()
+            given_callback_address(*self._place())
         if self.gpus:
             await check_resources(api, self.config, self.gpus)
 
@@ -88,9 +88,9 @@ class DlcService(StorageService[DlcApi, DlcJob]):
         if choose_source(self.config, sample.report) != "storage":
             await self._fields(sample)
 
-    def _way_back(self) -> str:
-        """Check the way back. Raises: ConfigError."""
-        return given_callback_address(self.context, self.config.nni_manager_ip, "DLC's pods")
+    def _place(self) -> tuple[ServiceContext, str | None, str]:
+        """Return the manager's address, if one is given, and who has to reach it."""
+        return self.context, self.config.nni_manager_ip, "DLC's pods"
 
     # ------------------------------------------------------------ submitting
 
@@ -108,12 +108,9 @@ class DlcService(StorageService[DlcApi, DlcJob]):
         check_size(fields)
         return fields
 
-    async def _open_way_back(self) -> str:
+    async def _way_back(self) -> str:
         """Return the way back. Raises: NoCapacity while there is none."""
-        try:
-            return self._way_back()
-        except ConfigError as error:  # Trials of a resumed experiment that are running must not end with it.
-            raise NoCapacity(str(error)) from error
+        return given_callback_address_or_wait(*self._place())
 
     async def _found(self, api: DlcApi, name: str) -> str:
         """Return the id of the job of this name that an earlier try made; "" if none did.
