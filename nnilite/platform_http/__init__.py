@@ -58,6 +58,7 @@ from nnilite.platform_http._problems import (
     RequestTooLarge,
     Throttled,
     Untrusted,
+    chain,
     kind_and_cure,
     retry_after_s,
 )
@@ -82,6 +83,7 @@ __all__ = [
     "Try",
     "Untrusted",
     "as_config_error",
+    "chain",
     "hide",
     "in_thread",
     "kind_and_cure",

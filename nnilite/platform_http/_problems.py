@@ -93,7 +93,8 @@ def chain(error: BaseException) -> Iterator[BaseException]:
     known: list[BaseException] = [error]
     for each in known:
         yield each
-        more = [each.__cause__, each.__context__, getattr(each, "reason", None), *each.args]
+        inner = (getattr(each, name, None) for name in ("reason", "inner_exception"))  # of urllib3, of Azure
+        more = [each.__cause__, each.__context__, *inner, *each.args]
         known.extend(item for item in more if isinstance(item, BaseException) and item not in known)
 
 

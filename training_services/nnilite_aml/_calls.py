@@ -7,7 +7,6 @@ twice is harmless.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from nnilite.platform_http import (
@@ -18,6 +17,7 @@ from nnilite.platform_http import (
     Problem,
     Throttled,
     Untrusted,
+    chain,
     kind_and_cure,
     redact,
     retry_after_s,
@@ -44,7 +44,7 @@ class AzureCalls(LibraryCalls):
             )
         if isinstance(status, int):
             return self._translate_status(what, status, error)
-        if any("CERTIFICATE" in str(each).upper() for each in _chain(error)):
+        if any("CERTIFICATE" in str(each).upper() for each in chain(error)):
             return _made(
                 Untrusted,
                 f"the certificate of Azure is not trusted ({what}): if a proxy replaces it, set the environment "
@@ -82,14 +82,6 @@ def _made(kind: type[Problem], text: str, status: int = 0) -> Problem:
 def _is_a(error: Exception, *names: str) -> bool:
     """Return whether an error is of a class of this name: the modules of the classes take seconds to import."""
     return any(each.__name__ in names for each in type(error).__mro__)
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    known: list[BaseException] = [error]
-    for each in known:
-        yield each
-        more = [each.__cause__, each.__context__, getattr(each, "inner_exception", None), *each.args]
-        known.extend(item for item in more if isinstance(item, BaseException) and item not in known)
 
 
 def _describe_error(error: Exception) -> str:
