@@ -216,8 +216,7 @@ class EnclosedFolder:
                 raise NotOrdinary(errno.EINVAL, NOT_REGULAR, path) from error
             raise
         finally:
-            if folder != self._root:
-                os.close(folder)
+            self._close(folder)
 
     def look(self, path: str) -> os.stat_result:
         """Return the facts of an entry itself, not of what a link leads to. Raises: UnsafeName, OSError."""
@@ -226,8 +225,7 @@ class EnclosedFolder:
         try:
             return os.stat(parts[-1] if parts else ".", dir_fd=folder, follow_symlinks=False)
         finally:
-            if folder != self._root:
-                os.close(folder)
+            self._close(folder)
 
     def stamp(self, path: str, mtime_ns: int) -> None:
         """Set the time of the last change of a file. Raises: UnsafeName, OSError."""
@@ -265,8 +263,7 @@ class EnclosedFolder:
                     raise
                 return
             finally:
-                if folder != self._root:
-                    os.close(folder)
+                self._close(folder)
 
     def remove(self, path: str) -> None:
         """Remove a file, a link or a whole folder, if it is there. Raises: UnsafeName, OSError."""
@@ -281,8 +278,7 @@ class EnclosedFolder:
         try:
             remove_below(folder, parts[-1])
         finally:
-            if folder != self._root:
-                os.close(folder)
+            self._close(folder)
 
     def walk(
         self,
@@ -331,16 +327,19 @@ class EnclosedFolder:
         try:
             for part in parts:
                 inner = _made(folder, part, self._folder_mode) if make else os.open(part, _FOLDER_FLAGS, dir_fd=folder)
-                if folder != self._root:
-                    os.close(folder)
+                self._close(folder)
                 folder = inner
         except OSError as error:
-            if folder != self._root:
-                os.close(folder)
+            self._close(folder)
             if not make and error.errno in _NO_FOLDER:
                 raise FileNotFoundError(errno.ENOENT, "there is no such folder", "/".join(parts)) from error
             raise
         return folder
+
+    def _close(self, folder: int) -> None:
+        """Close a folder of `_walk_to`."""
+        if folder != self._root:
+            os.close(folder)
 
     def _put(self, folder: int, draft: str, name: str) -> None:
         try:

@@ -15,6 +15,7 @@ import logging
 import random
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
 __all__ = ["Flat", "LearningTuner", "Point", "PointState", "canonical", "derived_seed", "grid"]
 
 log = logging.getLogger(__name__)
+
+_MODEL_TRIES = 6
+_CONSTRAINED_TRIES = 20
+_RANDOM_TRIES = 50
+_PRIOR_ATTEMPT = -1
 
 Flat = dict[Key, int | float]
 """Parameters as `SearchSpace.flatten` gives them: one entry for each active parameter, by its path."""
@@ -101,7 +107,7 @@ class LearningTuner(Tuner):
     """Whether scores of proposals have the prior of the defaults, so that none need be drawn around them."""
 
     extra_keys: frozenset[str] = frozenset()
-    """Keys that the tuner adds to the parameters beside those of the space."""
+    """Keys that the tuner adds to the parameters of the space."""
 
     constraints: tuple[str, ...] = ()
     """Expressions over the parameters that each proposal satisfies: see `nnilite.space.Constraints`."""
@@ -193,8 +199,7 @@ class LearningTuner(Tuner):
             rng = self.rng(parameter_id, _PRIOR_ATTEMPT)
             leaning = self._prior.replace(self._flatten_value(parameters) or {}, parameter_id, share, rng)
             if leaning is not None:
-                added = {key: value for key, value in parameters.items() if key in self._extras}
-                parameters = {**self.space.build(leaning), **added}
+                parameters = {**self.space.build(leaning), **_pick(parameters, self._extras)}
         if self._rules is not None or (self.distinct and self.space.size is not None):
             parameters = self._acceptable(parameters, parameter_id)
         self._open(parameters, parameter_id)
@@ -262,8 +267,8 @@ class LearningTuner(Tuner):
             if attempt < model_tries:
                 parameters = self._suggest(parameter_id, rng)
             else:
-                added = {key: value for key, value in parameters.items() if key in self._extras}
-                parameters = {**(space.sample(rng) if rules is None else rules.sample(space, rng)), **added}
+                sample = space.sample(rng) if rules is None else rules.sample(space, rng)
+                parameters = {**sample, **_pick(parameters, self._extras)}
         for flat in grid(space, Parameter.points) if size is not None else ():
             parameters = space.build(flat)
             if fit(parameters):
@@ -322,10 +327,9 @@ class LearningTuner(Tuner):
             return None
 
 
-_MODEL_TRIES = 6
-_CONSTRAINED_TRIES = 20
-_RANDOM_TRIES = 50
-_PRIOR_ATTEMPT = -1
+def _pick(parameters: Json, names: AbstractSet[str]) -> dict[str, Json]:
+    """Return these of the parameters, as far as they are there."""
+    return {name: value for name, value in parameters.items() if name in names}
 
 
 def derived_seed(*parts: int) -> int:

@@ -107,14 +107,12 @@ class _Expconf:
         return {name: {"_type": "choice", "_value": [value]} for name, value in found.items()}
 
     def _read_length(self, field: str, given: Any) -> int:
-        amount, unit = given, "units"
-        if isinstance(given, Mapping) and len(given) == 1:
-            unit, amount = next(iter(given.items()))
-        if not isinstance(amount, int) or isinstance(amount, bool) or amount < 0:
+        amount, unit = _amount_and_unit(given)
+        if not _is_whole(amount, 0):
             raise ConfigError("must be a length such as {batches: 100}", Place(field=field))
         name = field.rpartition(".")[2]
         self._notes.append(f"{field} became the parameter {name} of each trial, in {unit}; trial code must obey it")
-        return amount
+        return int(amount)
 
     def _search(self, searcher: Mapping[str, Any]) -> dict[str, Json]:
         name = str(searcher["name"])
@@ -172,13 +170,10 @@ class _Expconf:
     def _find_longest(self, searcher: Mapping[str, Any]) -> tuple[int, str]:
         if "max_time" in searcher:
             return self._count(searcher, "max_time") or 1, str(searcher.get("time_metric") or "units")
-        given = searcher.get("max_length")
-        amount, unit = given, "units"
-        if isinstance(given, Mapping) and len(given) == 1:
-            unit, amount = next(iter(given.items()))
-        if not isinstance(amount, int) or isinstance(amount, bool) or amount < 1:
+        amount, unit = _amount_and_unit(searcher.get("max_length"))
+        if not _is_whole(amount, 1):
             raise ConfigError("needs max_time, or max_length such as {batches: 100}", Place(field="searcher"))
-        return amount, str(unit)
+        return int(amount), unit
 
     def _convert_seed(self) -> dict[str, Json]:
         self._known.add("reproducibility")
@@ -365,9 +360,21 @@ class _Expconf:
         value = given.get(name, default)
         if value is None:
             raise ConfigError("is missing", Place(field=f"{at}{name}"))
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        if not _is_whole(value, least):
             raise ConfigError(f"must be a whole number of at least {least}", Place(field=f"{at}{name}"))
-        return value
+        return int(value)
+
+
+def _amount_and_unit(given: Any) -> tuple[Any, str]:
+    """Return the parts of a length such as `{batches: 100}`, or of a number alone."""
+    if isinstance(given, Mapping) and len(given) == 1:
+        [(unit, amount)] = given.items()
+        return amount, str(unit)
+    return given, "units"
+
+
+def _is_whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _memory(given: Any) -> Json:

@@ -183,21 +183,19 @@ class Cluster:
 
     def pod_log(self, namespace: str, pod: str, container: str, since: str = "") -> bytes:
         """Return a container's output, each line after its time. Raises: ApiError."""
-        query = {"container": container, "timestamps": "true", **({"sinceTime": since} if since else {})}
-        path = PODS.path(namespace, pod) + "/log?" + urlencode(query)
-        return bytes(self._exchange("GET", path, None, "json", whole_s=_LOG_S).data)
+        path = _log_path(namespace, pod, container, since, timestamps="true")
+        return bytes(self._exchange("GET", path, whole_s=_LOG_S).data)
 
     def log_stream(self, namespace: str, pod: str, container: str, most_bytes: int, follow: bool) -> LogStream:
         """Return a container's output as a stream; with `follow` until the container ends. Raises: ApiError."""
-        query = {"container": container, "limitBytes": str(most_bytes), **({"follow": "true"} if follow else {})}
-        path = PODS.path(namespace, pod) + "/log?" + urlencode(query)
-        return LogStream(self._exchange("GET", path, None, "json", _SILENCE_S if follow else _TIMEOUT_S))
+        more = {"follow": "true"} if follow else {}
+        path = _log_path(namespace, pod, container, limitBytes=str(most_bytes), **more)
+        return LogStream(self._exchange("GET", path, stream_s=_SILENCE_S if follow else _TIMEOUT_S))
 
     def follow_log(self, namespace: str, pod: str, container: str, since: str = "") -> LogStream:
         """Follow the output of a container to its end, across rotations; times begin the lines. Raises: ApiError."""
-        query = {"container": container, "timestamps": "true", "follow": "true"}
-        path = PODS.path(namespace, pod) + "/log?" + urlencode({**query, **({"sinceTime": since} if since else {})})
-        return LogStream(self._exchange("GET", path, None, "json", _SILENCE_S))
+        path = _log_path(namespace, pod, container, since, timestamps="true", follow="true")
+        return LogStream(self._exchange("GET", path, stream_s=_SILENCE_S))
 
     def execute(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> Execution:
         """Run a command in a container that runs. Raises: ExecError."""
@@ -259,14 +257,14 @@ class Cluster:
             "timeoutSeconds": str(_WATCH_S),
         }
         path = f"{resource.path(namespace)}?{urlencode(query)}"
-        return Watch(self._exchange("GET", path, None, "json", _SILENCE_S))
+        return Watch(self._exchange("GET", path, stream_s=_SILENCE_S))
 
     def _exchange(
         self,
         method: str,
         path: str,
-        data: bytes | None,
-        kind: str,
+        data: bytes | None = None,
+        kind: str = "json",
         stream_s: float | None = None,
         whole_s: float = _ANSWER_S,
     ) -> Any:
@@ -326,6 +324,12 @@ class Cluster:
 
     def _explain_not_known(self, refusal: ApiError) -> str:
         return f"{refusal}; sign in again: {self._credentials.source} is read at each try"
+
+
+def _log_path(namespace: str, pod: str, container: str, since: str = "", **query: str) -> str:
+    """Return the path of a container's output, from the time `since` on if there is one."""
+    given = {"container": container, **query, **({"sinceTime": since} if since else {})}
+    return f"{PODS.path(namespace, pod)}/log?{urlencode(given)}"
 
 
 @contextlib.contextmanager

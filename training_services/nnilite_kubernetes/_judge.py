@@ -124,8 +124,9 @@ class Judge:
     def delete(self, content: Json) -> None:
         """Delete a job from the cluster. Raises: ApiError."""
         metadata, kind = content["metadata"], self._known.kind
-        place = (kind.resource, self._known.namespace, metadata["name"], metadata["uid"])
-        self._known.cluster.delete(*place, policy=kind.deletion)
+        self._known.cluster.delete(
+            kind.resource, self._known.namespace, metadata["name"], metadata["uid"], policy=kind.deletion
+        )
 
     # ------------------------------------------------------------ what the watches tell
 
