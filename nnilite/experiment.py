@@ -416,9 +416,9 @@ class Experiment:
         return self._wait() if wait_completion else None
 
     def _wait(self) -> bool | None:
+        live = None if self.quiet or not live_output.is_here() else live_output.LiveOutput(self._repr_html_)
         try:
             told = 0
-            live = None if self.quiet or not live_output.is_here() else live_output.LiveOutput(self._repr_html_)
             while (profile := self._look())["state"] not in _ENDED:
                 if live is not None:
                     live.show()
@@ -433,6 +433,8 @@ class Experiment:
         except KeyboardInterrupt:
             log.warning("Interrupted; stopping experiment %s.", self.id)
             self.stop()
+            if live is not None:  # the output must not say for ever that trials run
+                live.show(last=True)
             return None
         return bool(profile["state"] != ExperimentState.ERROR.value)
 

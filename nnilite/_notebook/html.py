@@ -25,6 +25,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
 
 
+def _with_reasons(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return a table of trials. What comes last in a row is the reason of its state, a column only if there is one."""
+    if any(row[-1] for row in rows):
+        return table((*columns, "reason"), rows)
+    return table(columns, [row[:-1] for row in rows])
+
+
 def shown(value: Any) -> str:
     """Return a value in a few characters, escaped."""
     if isinstance(value, float):
@@ -51,8 +58,8 @@ def result(trials: Sequence[Any], best: Sequence[Any], most: int | None = None) 
     told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     what = "Best" if len(best) <= 1 else f"On the front ({len(best)})"
     found = table(("trial", "value", "parameters"), [(one.id, one.value, one.parameters) for one in best])
-    rows = [(one.sequence, one.state.value, one.value, one.parameters) for one in reversed(trials)]
-    everything = table(("trial", "state", "value", "parameters"), rows)
+    rows = [(one.sequence, one.state.value, one.value, one.parameters, one.reason) for one in reversed(trials)]
+    everything = _with_reasons(("trial", "state", "value", "parameters"), rows)
     ended = sum(one.state.ended for one in trials)
     bar = _BAR.format(share=min(100.0, 100 * ended / most)) if most else ""
     of = f" of {most}" if most else ""
@@ -73,9 +80,11 @@ def experiment(profile: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]) 
     told_best = (
         table(("best trial", "value", "parameters"), [(best["id"], best["value"], best["parameters"])]) if best else ""
     )
-    rows = [(one["sequence"], one["id"], one["state"], one["value"], one["parameters"]) for one in trials]
+    rows = [
+        (one["sequence"], one["id"], one["state"], one["value"], one["parameters"], one["reason"]) for one in trials
+    ]
     return (
         f"<b>Experiment {escape(profile['id'])}</b> {escape(profile['name'])}: {escape(profile['state'])}{link}"
         f"<br>{ended}{f' of {most}' if most else ''} trials ended ({escape(told)}){bar}{told_best}"
-        f"{table(('no', 'trial', 'state', 'value', 'parameters'), rows)}"
+        f"{_with_reasons(('no', 'trial', 'state', 'value', 'parameters'), rows)}"
     )

@@ -91,7 +91,8 @@ def create(
                 _forget(experiment, directory)
         raise
     except FileExistsError:
-        raise Conflict(f"{directory} exists already; choose another experiment id.") from None
+        cure = f"resume it (`nnictl resume {experiment}`, or run_or_resume() in Python), or choose another id"
+        raise Conflict(f"Experiment {experiment} exists already, in {directory}; {cure}.") from None
     except (NniliteError, OSError) as error:
         with hold_interrupts():
             _forget(experiment, directory)

@@ -27,6 +27,7 @@ _OF_RUN = {
     "max_evals": "trials=",
     "n_jobs": "concurrency=",
     "max_concurrent_trials": "concurrency=",
+    **dict.fromkeys(("workers", "num_workers", "n_workers", "max_workers", "parallelism"), "concurrency="),
     "timeout": "timeout_s=",
     "time_budget_s": "timeout_s=",
     "show_progress_bar": "progress=True",

@@ -80,6 +80,8 @@ def wanted(objectives: Iterable[str], value: Json) -> str:
     names = list(objectives)
     if names == ["default"]:
         said = "is neither a finite number nor a dict with one under 'default'"
+        if value is None:
+            return f"{said}; let the function return the number"
         numbers = [name for name in value if scalar(value, name) is not None] if isinstance(value, dict) else []
         cure = f"; return the number alone, or give Search optimize={{{numbers[0]!r}: 'minimize'}}" if numbers else ""
         return said + cure

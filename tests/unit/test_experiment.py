@@ -215,6 +215,37 @@ def test_ctrl_c_during_run_stops_the_experiment(
     assert manager.asked[-1].path == "/api/v1/experiment/stop"
 
 
+def test_a_second_run_under_the_same_id_says_how_to_continue(entry: RegistryEntry) -> None:
+    entry.directory.mkdir()
+    again = Experiment("local", id="abcd")
+    again.config.search_space = {"x": {"_type": "uniform", "_value": [0, 1]}}
+    again.config.trial_command = "true"
+    again.config.trial_concurrency = 1
+    with pytest.raises(Conflict, match=r"abcd exists already.*nnictl resume abcd.*run_or_resume\(\)"):
+        again.start(0)
+
+
+def test_an_interrupted_run_in_a_notebook_shows_at_last_that_it_is_stopped(
+    entry: RegistryEntry, manager: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[bool, str]] = []
+
+    class Output:
+        def __init__(self, html: object) -> None: ...
+
+        def show(self, *, last: bool = False) -> None:
+            asked.append((last, manager.asked[-1].path))
+            if not last:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(launch, "create", lambda *_, **__: entry)
+    monkeypatch.setattr(managers, "wait_until_ended", lambda entry: None)
+    monkeypatch.setattr("nnilite.experiment.live_output.is_here", lambda: True)
+    monkeypatch.setattr("nnilite.experiment.live_output.LiveOutput", Output)
+    assert Experiment(_Config()).run(0) is None  # type: ignore[arg-type]
+    assert asked == [(False, "/api/v1/experiment"), (True, "/api/v1/experiment/stop")]
+
+
 @pytest.mark.parametrize(("mode", "detach"), [(RunMode.Background, False), (RunMode.Detach, True)])
 def test_the_manager_outlives_the_program_only_if_detached(
     entry: RegistryEntry, monkeypatch: pytest.MonkeyPatch, mode: RunMode, detach: bool

@@ -20,6 +20,19 @@ def test_a_result_shows_its_best_trial_and_escapes_what_trials_say() -> None:
     assert "2 trials" in repr(search)
 
 
+def test_failed_trials_are_shown_with_their_reasons() -> None:
+    def objective(parameters: dict) -> float:
+        if parameters["x"] == 2:
+            raise ValueError("x is <2>")
+        return float(parameters["x"])
+
+    search = Search({"x": {"_type": "choice", "_value": [1, 2]}}, tuner="GridSearch")
+    assert "<th>reason</th>" not in search.run(objective, trials=1)._repr_html_()
+    shown = search.run(objective, trials=1)._repr_html_()
+    assert "<th>reason</th>" in shown
+    assert "x is &lt;2&gt;" in shown
+
+
 def test_a_long_table_is_cut_and_says_so() -> None:
     shown = html.table(("number",), [(number,) for number in range(100)])
     assert shown.count("<tr>") == 21

@@ -73,6 +73,11 @@ def test_a_result_that_is_no_number_fails_with_a_sentence(value):
         Search(SPACE).run(lambda p: value, trials=3)
 
 
+def test_a_function_that_returns_nothing_is_said_to_have_to() -> None:
+    with pytest.raises(NniliteError, match="let the function return the number"):
+        Search(SPACE).run(lambda p: None, trials=1)
+
+
 def test_a_dict_with_default_is_a_result():
     result = Search(SPACE, optimize="minimize").run(lambda p: {"default": p["x"], "other": 1}, trials=5)
     assert result.best.value["default"] == min(t.value["default"] for t in result.trials)

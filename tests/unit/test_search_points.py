@@ -125,7 +125,9 @@ def test_the_words_of_optuna_are_answered_with_ours(words: Any, sentence: str) -
         Search(SPACE, **words)
 
 
-@pytest.mark.parametrize(("word", "ours"), [("n_trials", "trials="), ("n_jobs", "concurrency="), ("odd", "")])
+@pytest.mark.parametrize(
+    ("word", "ours"), [("n_trials", "trials="), ("n_jobs", "concurrency="), ("workers", "concurrency="), ("odd", "")]
+)
 def test_the_words_of_optuna_are_answered_by_run_too(word: str, ours: str) -> None:
     with pytest.raises(TypeError, match=f"has no argument '{word}'.*{ours}"):
         Search(SPACE).run(lambda parameters: 1, **{word: 3})  # type: ignore[arg-type]
