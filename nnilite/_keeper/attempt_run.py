@@ -257,7 +257,7 @@ class AttemptRun:
             preloaded = self._preloaded and self._preloaded.start(command, directory, env, self._folder, self._wake)
             return preloaded or starting.start(command, directory, env, self._folder.stdout, self._folder.stderr)
         except (OSError, ValueError) as error:  # a ValueError is a zero byte in command or environment
-            text = "the trial command cannot be started in {}: {}".format(directory, error)
+            text = "the trial command cannot be started in {}: {}{}".format(directory, error, starting.find_cure(error))
             raise NotStarted(text, starting.is_by_machine(error)) from error
 
     def _check_wanted(self) -> None:

@@ -40,7 +40,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, NoReturn, Optional
 
-from . import plain_file, process
+from . import plain_file, process, starting
 from .attempt_run import run_one_of_several
 from .folder import Folder
 from .niceness import go_first
@@ -203,7 +203,7 @@ class _ForkServer:
         try:
             pid = os.fork()
         except OSError as error:
-            self._refuse(path, "no keeper can be forked: {}".format(error.strerror))
+            self._refuse(path, "no keeper can be forked: {}{}".format(error.strerror, starting.find_cure(error)))
             pid = -1
         if pid == 0:
             for other in self._links.values():  # otherwise these would not see the end of this server

@@ -52,6 +52,13 @@ def is_by_machine(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno in _MACHINE_ERRORS
 
 
+def find_cure(error: Exception) -> str:
+    """Return the end of a sentence with what to do if no further process may be started; "" for other errors."""
+    if not isinstance(error, OSError) or error.errno != errno.EAGAIN:
+        return ""
+    return "; raise the limit of processes (`ulimit -u`, or pids.max of the control group)"
+
+
 class EndUnknown(Exception):
     """The command has ended, and its exit code is lost. The text is the sentence for the user."""
 

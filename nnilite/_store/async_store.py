@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from nnilite._engine import messages
 from nnilite._engine.dedupe import JobKey, MetricCursor
 from nnilite._engine.messages import History
-from nnilite._store.trouble import closed
+from nnilite._store.trouble import closed, cure_size_limit
 from nnilite._store.writer import Store
 from nnilite.errors import StoreError
 from nnilite.foreign_files import EnclosedFolder, size_below
@@ -72,7 +72,8 @@ class AsyncStore:
             await self._run(self._write_output, key, chunks, sync)
         except OSError as error:
             where = (self._trials / _path(key, chunks[0].stream)).parent
-            cure = "free some disk space, then it continues" if error.errno in _FULL else "retrying"
+            full = "free some disk space, then it continues" if error.errno in _FULL else "retrying"
+            cure = cure_size_limit() if error.errno == errno.EFBIG else full
             problem = f"the output of trial {key[0]} cannot be written to {where} ({error.strerror}); {cure}"
             raise StoreError(problem, busy=True) from error
 

@@ -45,6 +45,12 @@ def understood(path: Path) -> Iterator[None]:
         ) from error
 
 
+def cure_size_limit() -> str:
+    """Return what to do where a file would exceed the limit of sizes."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    return f"no file may exceed {limit} bytes here: raise that limit (`ulimit -f`), then stop and resume the experiment"
+
+
 def _size_cure(path: Path) -> str:
     """Return what to do if this database, or its log, is as large as this process may make a file; "" if not."""
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
@@ -54,9 +60,7 @@ def _size_cure(path: Path) -> str:
     for file in (path, path.with_name(f"{path.name}-wal")):
         with suppress(OSError):  # there may be no log
             size = max(size, file.stat().st_size)
-    if size + _WRITTEN_AT_ONCE < limit:
-        return ""
-    return f"no file may exceed {limit} bytes here: raise that limit (`ulimit -f`), then stop and resume the experiment"
+    return "" if size + _WRITTEN_AT_ONCE < limit else cure_size_limit()
 
 
 def closed(path: Path) -> StoreError:

@@ -18,6 +18,7 @@ from nnilite._answers.backend import MetricPage, MetricQuery, Results
 from nnilite._answers.queries import TrialQuery
 from nnilite._engine import messages
 from nnilite._rest.nni_api import records
+from nnilite._store.async_store import AsyncStore
 from nnilite._store.database_schema import SCHEMA, SCHEMA_VERSION
 from nnilite._store.notices import find_notices
 from nnilite._store.reader import Reader
@@ -25,7 +26,18 @@ from nnilite._store.soundness import SoundnessCheck
 from nnilite._store.trouble import translated
 from nnilite._store.writer import Store
 from nnilite.errors import StoreError
-from nnilite.records import Attempt, EndCause, Exited, ExperimentState, JobState, Metric, MetricKind, Trial, TrialState
+from nnilite.records import (
+    Attempt,
+    EndCause,
+    Exited,
+    ExperimentState,
+    JobState,
+    Metric,
+    MetricKind,
+    Output,
+    Trial,
+    TrialState,
+)
 from nnilite.tuner import Call
 
 FILE = "it's $HOME; a\n.sqlite"
@@ -317,6 +329,16 @@ def test_a_limit_of_the_size_of_files_is_named(store: Store, limit_files: Callab
     limit_files(300_000)
     with pytest.raises(StoreError, match=r"no file may exceed 300000 bytes here.*`ulimit -f`") as caught:
         store.write(many)
+    assert caught.value.busy
+
+
+async def test_output_beyond_the_limit_of_the_size_of_files_names_it(
+    store: Store, tmp_path: Path, limit_files: Callable[[int], None]
+) -> None:
+    kept = AsyncStore(store, tmp_path)
+    limit_files(1000)
+    with pytest.raises(StoreError, match=r"no file may exceed 1000 bytes here.*`ulimit -f`") as caught:
+        await kept.append_output(("t", 0), [Output("stdout", 0, b"x" * 1001)], sync=False)
     assert caught.value.busy
 
 

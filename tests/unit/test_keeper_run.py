@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from keeper_bench import Bench, pythons, running, until, zipapp
-from nnilite._keeper import attempt_run, sdk_folder, spec
-from nnilite._keeper.starting import is_by_machine, split_plain_words
+from nnilite._keeper import attempt_run, fork_server, sdk_folder, spec
+from nnilite._keeper.starting import find_cure, is_by_machine, split_plain_words
 from nnilite._keeper.wake import Wake
 from nnilite.records import EndCause
 from nnilite.services.keeper_folder import read_events
@@ -126,6 +126,21 @@ def test_a_command_that_cannot_be_started_is_not_the_fault_of_the_machine(tmp_pa
         bench.run("true", code={"in_place": "/no/such/folder"})
         assert bench.callback.exits[0].cause is EndCause.ITSELF
     assert [is_by_machine(OSError(number, "")) for number in (errno.EAGAIN, errno.ENOMEM, errno.E2BIG)] == [1, 1, 0]
+    assert "(`ulimit -u`" in find_cure(OSError(errno.EAGAIN, ""))
+    assert find_cure(OSError(errno.E2BIG, "")) == ""
+
+
+def test_a_fork_server_at_the_limit_of_processes_names_the_limit(monkeypatch):
+    def refuse():
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    said = []
+    monkeypatch.setattr(os, "fork", refuse)
+    monkeypatch.setattr(fork_server, "_load_for", lambda spec: None)
+    server = fork_server._ForkServer.__new__(fork_server._ForkServer)
+    monkeypatch.setattr(server, "_refuse", lambda path, text: said.append(text), raising=False)
+    server._fork(None, "spec.json", None)
+    assert "unavailable; raise the limit of processes (`ulimit -u`" in said[0]
 
 
 def test_every_event_of_a_run_names_it_and_another_run_has_another_name(tmp_path):
