@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from nnilite._store.start_share import find_start_share
+from nnilite._store.stored_values import read_stored_value
+from nnilite.tuner import EXTRAS
 from nnilite.tuning.result_constraints import NOT_REPORTED
 
 NOTICES = "notices"
@@ -14,6 +16,9 @@ NOTICES = "notices"
 
 TEACHES_NOTHING = "searchFrom teaches the tuner nothing"
 """The begin of the sentence where no result of `searchFrom` could be taken."""
+
+_FIRST = 20  # trials that are looked at
+_SHOWN = 3  # names in a sentence
 
 
 def are_sentences(text: str) -> bool:
@@ -25,13 +30,33 @@ def are_sentences(text: str) -> bool:
     return isinstance(found, list) and all(isinstance(one, str) for one in found)
 
 
-def find_notices(rows: Callable[..., list[Any]], objectives: Iterable[str], can_preload: bool = False) -> list[str]:
+def find_notices(
+    rows: Callable[..., list[Any]],
+    objectives: Iterable[str],
+    can_preload: bool = False,
+    searched: Collection[str] = (),
+) -> list[str]:
     """Return the sentences. `rows(query, *values)` reads from the database.
 
-    `can_preload`: whether the trials could start with preloaded modules, and do not.
+    `can_preload`: whether the trials could start with preloaded modules, and do not. `searched`: the names in the
+    search space with which the experiment began, if its tuner may propose others by mistake.
     """
     start = find_start_share(rows) if can_preload else ""
-    return [*_find_about_results(rows, objectives), *([start] if start else [])]
+    odd = _find_names_not_searched(rows, searched) if searched else ""
+    return [*_find_about_results(rows, objectives), *filter(None, (odd, start))]
+
+
+def _find_names_not_searched(rows: Callable[..., list[Any]], searched: Collection[str]) -> str:
+    """Return a sentence if the tuner proposes names that the search space does not have; "" otherwise."""
+    query = "SELECT parameters FROM trials WHERE sequence < ? AND source = 'algorithm' ORDER BY sequence"
+    for (text,) in rows(query, _FIRST):
+        proposed = read_stored_value(text)
+        names = set(proposed).difference(searched, EXTRAS) if isinstance(proposed, dict) else ()
+        if names:
+            shown = ", ".join(sorted(names)[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+            are, them = ("is", "it") if len(names) == 1 else ("are", "them")
+            return f"the tuner proposes {shown}, which {are} not in the search space; trials get {them} as proposed"
+    return ""
 
 
 def _find_about_results(rows: Callable[..., list[Any]], objectives: Iterable[str]) -> list[str]:

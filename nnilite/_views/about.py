@@ -28,6 +28,7 @@ class About:
     services: tuple[ServiceState, ...] = ()
     without_effect: tuple[str, ...] = ()  # a sentence for each option that was set and has none
     can_preload: bool = False  # whether trials could start with preloaded modules, and do not
+    searched: frozenset[str] = frozenset()  # names in the first search space, if the tuner is the user's own
     name: str = ""  # the one that a person gave it later; "" leaves that of the config
 
     @property

@@ -63,6 +63,7 @@ def collect_about(directory: Path, config: CheckedConfig, recall: Recall, maximi
         services=list_service_states(config),
         without_effect=tuple(one.sentence for one in config.without_effect),
         can_preload=_can_preload(config),
+        searched=frozenset(config.search_space or ()) if config.tuner.class_name else frozenset(),
         name=experiment_remarks.read(directory).name,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from nnilite._store.notices import find_notices
 from nnilite._store.reader import Reader
@@ -24,16 +24,16 @@ class LatestNotices:
         self._has_failed = False
         self._reading: asyncio.Task[None] | None = None  # at most one: on a disk that hangs, more would pile up
 
-    async def find(self, objectives: Iterable[str], can_preload: bool) -> Sequence[str]:
+    async def find(self, objectives: Iterable[str], can_preload: bool, searched: Collection[str] = ()) -> Sequence[str]:
         """Return the notices of now or, if reading fails or takes longer than two seconds, those known before."""
         if self._reading is None or self._reading.done():
-            self._reading = asyncio.create_task(self._read(objectives, can_preload))
+            self._reading = asyncio.create_task(self._read(objectives, can_preload, searched))
         await asyncio.wait([self._reading], timeout=_PATIENCE_S)
         return self._known
 
-    async def _read(self, objectives: Iterable[str], can_preload: bool) -> None:
+    async def _read(self, objectives: Iterable[str], can_preload: bool, searched: Collection[str]) -> None:
         try:
-            self._known = await self._reader.ask(find_notices, objectives, can_preload)
+            self._known = await self._reader.ask(find_notices, objectives, can_preload, searched)
         except StoreError:  # what needs the database says so itself
             return
         except Exception:  # a mistake of ours, which no one would see in a task that is not awaited

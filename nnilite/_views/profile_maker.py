@@ -26,7 +26,7 @@ class ProfileMaker:
 
     async def make(self, now: ExperimentProgress, read_only: bool = False, cannot_resume: str = "") -> Profile:
         owed = await asyncio.to_thread(self._debts.look, self._reader.path) if self._debts.is_possible else ()
-        notices = await self._notices.find(self.about.objectives, self.about.can_preload)
+        notices = await self._notices.find(self.about.objectives, self.about.can_preload, self.about.searched)
         about = self.about
         return Profile(
             id=about.id,

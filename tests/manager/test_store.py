@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import math
 import resource
 import sqlite3
@@ -110,6 +111,21 @@ async def test_what_breaks_a_result_constraint_is_never_the_best(store: Store) -
         assert len(await reader.ask(find_notices, ["accuracy", "loss"])) == 1
 
 
+def test_names_of_a_tuner_that_are_not_in_the_search_space_are_a_notice(store: Store) -> None:
+    with contextlib.closing(sqlite3.connect(store.path)) as db:
+
+        def find(*searched: str) -> list[str]:
+            return find_notices(
+                lambda query, *values: db.execute(query, values).fetchall(), ["a", "b"], False, searched
+            )
+
+        own = dataclasses.replace(trial(0, source="customized"), parameters={"mine": 1})
+        proposed = dataclasses.replace(trial(1), parameters={"x": 1, "Lr": 2, "TRIAL_BUDGET": 3})
+        store.write([messages.SaveTrial(own), messages.SaveTrial(proposed)])
+        assert find("x", "lr") == ["the tuner proposes Lr, which is not in the search space; trials get it as proposed"]
+        assert find("x", "Lr") == find() == []
+
+
 def test_notices_are_found_without_a_look_at_every_trial(store: Store) -> None:
     """A page asks for them each second, of 100,000 trials as well."""
     with contextlib.closing(sqlite3.connect(store.path)) as db:
@@ -120,7 +136,7 @@ def test_notices_are_found_without_a_look_at_every_trial(store: Store) -> None:
             return db.execute(query, values).fetchall()
 
         store.write([messages.SaveTrial(trial(0, state=TrialState.SUCCEEDED, value=None, violates="a < 1 (a 2)"))])
-        assert len(find_notices(rows, ["default"], True)) == 2
+        assert len(find_notices(rows, ["default"], True, ["y"])) == 3
 
 
 @pytest.mark.parametrize(("objectives", "found"), [(["default"], 1), (["accuracy", "loss"], 0)])
