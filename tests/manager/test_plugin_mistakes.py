@@ -239,6 +239,21 @@ async def test_trials_say_that_their_service_breaks_its_contract_when_polled(
         await bench.until(lambda: reasons(bench) == {"submitted to fake, waiting for its start"})
 
 
+class PollsWell(PollsWrongly):
+    found = None
+
+
+async def test_a_service_that_is_mended_while_the_manager_is_stopped_ends_the_reason_of_its_trials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_caller, "POLL_EVERY_S", 0.01)
+    async with open_bench(tmp_path, service=PollsWrongly) as bench:
+        said = {"fake did not return a list of 2 statuses when polled"}
+        await bench.until(lambda: len(bench.live) == 2 and reasons(bench) == said)
+    async with open_bench(tmp_path, service=PollsWell) as bench:
+        await bench.until(lambda: reasons(bench) == {"submitted to fake, waiting for its start"})
+
+
 async def test_a_member_of_a_hybrid_service_that_polls_wrongly_does_not_hide_the_others_jobs(tmp_path: Path) -> None:
     context = fake_context(tmp_path)
     wrong, right = PollsWrongly("wrong", None, context), FakeService("right", None, context)
