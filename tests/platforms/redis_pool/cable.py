@@ -18,10 +18,10 @@ class Cable:
         self._answers = asyncio.Event()
         self._question = b""
         self._writers: list[asyncio.StreamWriter] = []
-        self._opening: list[asyncio.Future[object]] = []
+        self._ended = False
         self._thread = threading.Thread(target=self._loop.run_forever, name="cable", daemon=True)
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(60)
 
     @property
     def url(self) -> str:
@@ -40,9 +40,9 @@ class Cable:
         self._question = question
 
     def close(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(60)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(60)
         self._loop.close()
 
     async def _serve(self) -> None:
@@ -52,29 +52,34 @@ class Cable:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _end(self) -> None:
+        self._ended = True
+        for way in (self._open, self._answers):
+            way.set()
+        # Nobody closes a connection whose opening is canceled, or that was accepted just before the server closes. So
+        # no more are accepted, and all tasks come to their end.
+        self._loop.remove_reader(self._server.sockets[0])
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            self._break_all()
+            await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
         self._server.close()
-        # A connection that is canceled while it is opened would be closed by nobody.
-        await asyncio.gather(*self._opening, return_exceptions=True)
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        self._break_all()
+        await asyncio.gather(*(writer.wait_closed() for writer in self._writers), return_exceptions=True)
+
+    def _break_all(self) -> None:
         for writer in self._writers:
             writer.transport.abort()  # what is still to be written has nobody to read it
-        await asyncio.gather(*(writer.wait_closed() for writer in self._writers), return_exceptions=True)
 
     async def _ensure_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
-        opening = asyncio.ensure_future(asyncio.open_connection("127.0.0.1", self._target))
-        self._opening.append(opening)
         try:
-            far_reader, far_writer = await opening
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
         except OSError:  # the server is being started again
             writer.close()
             return
         self._writers.append(far_writer)
-        with contextlib.suppress(asyncio.CancelledError):  # the end of the test
-            await asyncio.gather(self._carry(reader, far_writer), self._carry(far_reader, writer, self._answers))
+        if self._ended:
+            self._break_all()
+        await asyncio.gather(self._carry(reader, far_writer), self._carry(far_reader, writer, self._answers))
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *more: asyncio.Event) -> None:
         with contextlib.suppress(OSError):
