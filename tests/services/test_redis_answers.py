@@ -10,11 +10,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from nnilite.codedir import CodePackage
 from nnilite.errors import ConfigError, ServiceError
 from nnilite.services.slots import SlotTerms
+from nnilite_redis import RedisConfig
 from nnilite_redis._api import Pool, TakenJob
 from nnilite_redis._connection import RedisAddress
 from nnilite_redis._mail import Letter, Mailbox
+from nnilite_redis._session import Session
 
 _TRIES = 40
 
@@ -160,3 +163,18 @@ async def test_a_list_of_queues_without_end_is_not_gone_through(monkeypatch: pyt
     async with odd_pool() as pool:
         with pytest.raises(ServiceError, match=r"^p:queues in Redis .* has 10,001 entries, "):
             await pool.places()
+
+
+async def test_a_start_that_fails_in_any_way_leaves_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "ANSWERS", [text(b"redis_version:7.0.0\r\n")])
+
+    def package() -> CodePackage:
+        raise OSError("the disk is gone")
+
+    async with odd_pool() as pool:
+        config = RedisConfig(pool.address.url)
+        monkeypatch.setattr("nnilite_redis._session.Pool", lambda *_: pool)
+        with pytest.raises(OSError, match="the disk is gone"):
+            await Session.begin(config, SimpleNamespace(package=package))  # type: ignore[arg-type]
+        connections = pool.client.connection_pool._available_connections
+        assert [one.is_connected for one in connections] == [False]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -48,8 +49,9 @@ class Session:
     @classmethod
     async def begin(cls, config: RedisConfig, context: ServiceContext) -> Session:
         """Connect, check access, and store code and keeper. Raises: ConfigError, ServiceError, CodeDirError."""
-        pool = Pool(config.address, config.prefix)
-        try:
+        async with contextlib.AsyncExitStack() as unless_done:
+            pool = Pool(config.address, config.prefix)
+            unless_done.push_async_callback(pool.close)
             await pool.check()
             files = files_of(pool, describe_files(config))
             await files.check()
@@ -57,9 +59,7 @@ class Session:
             keeper = await asyncio.to_thread(name_of, context.keeper, "keeper")
             session = cls(config, context, pool, files, package, keeper)
             await session._start()
-        except NniliteError:
-            await pool.close()
-            raise
+            unless_done.pop_all()
         return session
 
     async def _start(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import given, settings
@@ -121,9 +123,8 @@ def test_the_slot_of_a_worker_that_was_killed_is_free_when_its_trial_cannot_run_
 class Model:
     """A pool, and the truth about its trials. Workers die or fall silent without a word; their time passes at once."""
 
-    def __init__(self, url: str, terms: dict[str, SlotTerms]) -> None:
-        config = RedisConfig(url, prefix=f"test-{secrets.token_hex(4)}")
-        self.pool = Pool(config.address, config.prefix)
+    def __init__(self, pool: Pool, terms: dict[str, SlotTerms]) -> None:
+        self.pool = pool
         self.terms = terms
         self.queued: set[str] = set()
         self.running: dict[str, str] = {}  # by job: its worker
@@ -175,34 +176,42 @@ class Model:
                 self._runs(job, self.still.pop(job))
 
 
+@contextlib.asynccontextmanager
+async def model_of(url: str, **terms: SlotTerms) -> AsyncIterator[Model]:
+    config = RedisConfig(url, prefix=f"test-{secrets.token_hex(4)}")
+    pool = Pool(config.address, config.prefix)
+    try:
+        yield Model(pool, terms)
+    finally:
+        await pool.close()
+
+
 async def test_a_trial_whose_slot_ran_out_stands_still_until_it_has_one_again(shared_server):
-    model = Model(shared_server.url, {"A": SlotTerms(1), "B": SlotTerms(1), "C": SlotTerms(1)})
-    for name in "ABC":
-        await model.submit(name)
-    assert await model.take("first")
-    await model.fall_silent("first")
-    assert await model.take("second")
-    await model.come_back("first")
-    assert list(model.running.values()) == ["second"]
-    await model.tell(*model.running, "SUCCEEDED")
-    assert not await model.take("third"), "the trial that stands still came before"
-    await model.come_back("first")
-    assert list(model.running.values()) == ["first"]
-    await model.tell(*model.running, "SUCCEEDED")
-    assert await model.take("third")
-    await model.pool.close()
+    async with model_of(shared_server.url, A=SlotTerms(1), B=SlotTerms(1), C=SlotTerms(1)) as model:
+        for name in "ABC":
+            await model.submit(name)
+        assert await model.take("first")
+        await model.fall_silent("first")
+        assert await model.take("second")
+        await model.come_back("first")
+        assert list(model.running.values()) == ["second"]
+        await model.tell(*model.running, "SUCCEEDED")
+        assert not await model.take("third"), "the trial that stands still came before"
+        await model.come_back("first")
+        assert list(model.running.values()) == ["first"]
+        await model.tell(*model.running, "SUCCEEDED")
+        assert await model.take("third")
 
 
 async def test_a_limit_that_comes_later_stops_nothing_that_runs(shared_server):
-    model = Model(shared_server.url, {"A": SlotTerms(2)})
-    for _ in range(2):
-        await model.submit("A")
-        assert await model.take("w", "A")
-    for terms in (SlotTerms(None), SlotTerms(1)):
-        await model.pool.set_terms("A", terms, 600)
-        answers = await model.pool.sync("w", "2", [(job, "A", {"state": "RUNNING"}) for job in model.running])
-        assert not any(answer.waits for answer in answers)
-    await model.pool.close()
+    async with model_of(shared_server.url, A=SlotTerms(2)) as model:
+        for _ in range(2):
+            await model.submit("A")
+            assert await model.take("w", "A")
+        for terms in (SlotTerms(None), SlotTerms(1)):
+            await model.pool.set_terms("A", terms, 600)
+            answers = await model.pool.sync("w", "2", [(job, "A", {"state": "RUNNING"}) for job in model.running])
+            assert not any(answer.waits for answer in answers)
 
 
 STEPS = st.lists(
@@ -222,7 +231,6 @@ async def play_and_check(model: Model, steps: list[tuple[str, int]]) -> None:
         await let_end(model)
     assert (model.queued, model.still) == (set(), {}), "all others have ended, and yet these wait"
     assert (await model.pool.shares()).holders == []
-    await model.pool.close()
 
 
 async def step(model: Model, what: str, number: int) -> None:
@@ -247,32 +255,31 @@ async def let_end(model: Model) -> None:
 
 
 async def test_nobody_passes_who_is_ahead_and_lacks_but_a_slot(shared_server):
-    model = Model(shared_server.url, {"A": SlotTerms(1), "B": SlotTerms(2), "C": SlotTerms(2)})
-    for name in "CAB":
-        await model.submit(name)
-    taken = [await model.take(f"w {name}", name) for name in "CAB"]
-    assert taken == [True, False, False], "B would have a slot, and A is ahead"
-    await model.tell(next(iter(model.running)), "SUCCEEDED")
-    assert not await model.take("w B", "B")
-    assert await model.take("w A", "A")
-    assert await model.take("w B", "B")
-    await model.pool.close()
+    async with model_of(shared_server.url, A=SlotTerms(1), B=SlotTerms(2), C=SlotTerms(2)) as model:
+        for name in "CAB":
+            await model.submit(name)
+        taken = [await model.take(f"w {name}", name) for name in "CAB"]
+        assert taken == [True, False, False], "B would have a slot, and A is ahead"
+        await model.tell(next(iter(model.running)), "SUCCEEDED")
+        assert not await model.take("w B", "B")
+        assert await model.take("w A", "A")
+        assert await model.take("w B", "B")
 
 
 async def test_who_does_not_ask_any_more_holds_nobody_up(shared_server):
-    model = Model(shared_server.url, {"A": SlotTerms(1), "B": SlotTerms(2), "C": SlotTerms(2)})
-    for name in "CAB":
-        await model.submit(name)
-    assert [await model.take(f"w {name}", name) for name in "CA"] == [True, False]
-    [(job, claim)] = (await model.pool.client.hgetall(model.pool.keys.claims)).items()
-    priority, entry, _, experiment = claim.split()
-    await model.pool.client.hset(model.pool.keys.claims, job, b" ".join([priority, entry, b"0", experiment]))
-    assert await model.take("w B", "B")
-    await model.pool.close()
+    async with model_of(shared_server.url, A=SlotTerms(1), B=SlotTerms(2), C=SlotTerms(2)) as model:
+        for name in "CAB":
+            await model.submit(name)
+        assert [await model.take(f"w {name}", name) for name in "CA"] == [True, False]
+        [(job, claim)] = (await model.pool.client.hgetall(model.pool.keys.claims)).items()
+        priority, entry, _, experiment = claim.split()
+        await model.pool.client.hset(model.pool.keys.claims, job, b" ".join([priority, entry, b"0", experiment]))
+        assert await model.take("w B", "B")
 
 
 @settings(max_examples=20)
 @given(STEPS, TERMS)
 async def test_whenever_workers_die_no_limit_is_passed_and_nobody_starves(shared_server, steps, terms):
     known = {name: SlotTerms(*terms[number]) for number, name in enumerate("ABC")}
-    await play_and_check(Model(shared_server.url, known), steps)
+    async with model_of(shared_server.url, **known) as model:
+        await play_and_check(model, steps)
