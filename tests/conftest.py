@@ -27,6 +27,7 @@ pytest_plugins = [
     "harness.durations",
     "harness.group_ends",
     "harness.mixed_work",
+    "harness.named_files",
     "harness.short_names",
     "harness.ready_managers",
     # Fixtures that more than one folder uses.

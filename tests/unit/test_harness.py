@@ -16,7 +16,8 @@ from harness.left_processes import EXIT_STATUS
 pytestmark = pytest.mark.process
 
 TESTS = Path(__file__).resolve().parents[1]
-PLUGINS = [f"-pharness.{name}" for name in ("process_starts", "left_processes", "durations", "group_ends")]
+_NAMES = ("process_starts", "left_processes", "durations", "group_ends", "named_files")
+PLUGINS = [f"-pharness.{name}" for name in _NAMES]
 LEAVES_ONE = """
 import subprocess, pytest
 from nnilite.testing import eventually
@@ -84,11 +85,20 @@ def test_that_is_the_last():
 """
 
 
-def run(folder: Path, text: str) -> tuple[int, str]:
+OF_A_FOLDER = """
+import pytest
+
+@pytest.fixture
+def of_the_folder():
+    return 1
+"""
+
+
+def run(folder: Path, text: str, *named: str) -> tuple[int, str]:
     """Run these tests with the plugins of this repository; return the exit status and what is printed."""
     (folder / "test_it.py").write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  process: x\n")
-    command = [sys.executable, "-m", "pytest", "-s", *PLUGINS, f"--basetemp={folder / 'run'}"]
+    command = [sys.executable, "-m", "pytest", "-s", *PLUGINS, f"--basetemp={folder / 'run'}", *named]
     own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "NNILITE_TEST_RUN"))}
     environment = {**own, "PYTHONPATH": f"{TESTS}:{TESTS.parent}", "NNILITE_TEST_GRACE_S": "0.5"}
     # To load all that this project's tests need takes longer than these tests.
@@ -128,3 +138,13 @@ def test_the_durations_of_each_folder_are_printed_after_a_long_run(tmp_path: Pat
 def test_what_a_group_shares_ends_with_the_group(tmp_path: Path) -> None:
     status, said = run(tmp_path, SHARED)
     assert (status, "5 passed" in said) == (0, True), said
+
+
+def test_tests_have_the_fixtures_of_their_folder_in_whatever_order_files_are_named(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "conftest.py").write_text(OF_A_FOLDER)
+    inner = [f"inner/test_{name}.py" for name in ("one", "two")]
+    for file in inner:
+        (tmp_path / file).write_text("def test_that_uses_it(of_the_folder):\n    pass\n")
+    status, said = run(tmp_path, "def test_of_above():\n    pass\n", inner[0], "test_it.py", inner[1])
+    assert (status, "3 passed" in said) == (0, True), said
