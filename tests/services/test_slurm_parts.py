@@ -161,9 +161,10 @@ def test_what_slurm_and_the_keeper_say_makes_one_state(seen, state, expected, wo
     assert words in status.reason
 
 
-def test_a_cancellation_takes_back_no_end_that_was_told():
+@pytest.mark.parametrize("listed", [job("RUNNING"), job("FAILED"), None])
+def test_a_cancellation_takes_back_no_end_that_was_told(listed):
     seen, asked = with_records(code=3), with_records(code=3)
-    assert seen.status(job("RUNNING")).exit_code == 3
+    assert seen.status(listed).exit_code == 3
     seen.canceled = asked.canceled = True
     assert [seen.status(job(state)).exit_code for state in ("RUNNING", "COMPLETING", "FAILED")] == [3, 3, 3]
     assert asked.status(job("RUNNING")).state is JobState.RUNNING

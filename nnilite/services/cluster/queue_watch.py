@@ -97,6 +97,12 @@ class QueueWatch:
 
     def status(self, job: QueuedJob | None) -> JobStatus:
         """Return the status, given what the scheduler reports; None: it knows no such job (any more)."""
+        found = self._judge(job)
+        # A scheduler may list a job as running after it has left it out, or has reported its end.
+        self.is_told = self.is_told or (found.state.ended and self.exited is not None)
+        return found
+
+    def _judge(self, job: QueuedJob | None) -> JobStatus:
         if job is None:
             return self._judge_unlisted()
         if job.phase is QueuePhase.WAITING:
@@ -138,7 +144,6 @@ class QueueWatch:
         asked = self.canceled or (self.exited or {}).get("cause") == EndCause.INTERRUPTED.value
         # The keeper may still be delivering. Why it was ended, or that all is over, the scheduler itself has to say.
         if self.exited is not None and (self.is_told or not asked):
-            self.is_told = True
             return end_status(self.exited, job.host, self.started)
         reason = "" if self.exited is None else f"the job has ended; {self.title}: {job.state}"
         return JobStatus(JobState.RUNNING, reason, host=job.host, started=self.started or job.started)
