@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
-import itertools
 import os
 import secrets
 import socket
+import threading
 
-# Below are those that Ray gives to its workers, above those that a system gives to a program that asks for any port.
-_FIRST, _LAST = 20_000, 32_000
-_SHARES = 8
-_SIZE = (_LAST - _FIRST) // _SHARES
+# Below are those of the workers of Ray in the tests. Above are those of the first nodes of distributed trials, and then
+# those that a system gives to a program that asks for any port.
+_FIRST, _LAST = 12_000, 20_000
+_BLOCK = 100
 
 
 def free_ports(number: int) -> list[int]:
     """Return unused ports of loopback.
 
-    No other test gets one by chance while its server is still being started, or is down for a moment in the middle of a
-    test: each process of a parallel test run has a share of its own, and takes one port after the other. Raises:
-    OSError if there are too few.
+    No other process on this machine gets one of them here as long as this process lives: neither while its server is
+    being started, nor while it is down for a moment in the middle of a test. Ports come again only after all others
+    of the process. Raises: OSError if there are too few.
     """
     with contextlib.ExitStack() as held:
-        return [_hold(held) for _ in range(number)]
+        return [_leases.hold_next(held) for _ in range(number)]
 
 
 def free_port() -> int:
@@ -30,20 +31,53 @@ def free_port() -> int:
     return free_ports(1)[0]
 
 
-def _repeat_ports(share: int) -> itertools.cycle[int]:
-    """Return all ports of a share, again and again, from anywhere: other test runs may be at work on this machine."""
-    first, begin = _FIRST + share % _SHARES * _SIZE, secrets.randbelow(_SIZE)
-    return itertools.cycle(first + (begin + place) % _SIZE for place in range(_SIZE))
+class PortLeases:
+    """The ports of this process, in blocks. A block belongs to the process that has bound its first port.
+
+    The system ends a lease with its process, however that ends.
+    """
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget the leases, which are those of the parent in a process that was just forked."""
+        self._ports: collections.deque[int] = collections.deque()  # the next one first
+        self._lock = threading.Lock()
+
+    def hold_next(self, held: contextlib.ExitStack) -> int:
+        """Bind the next port that is unused until the stack ends, and return it. Raises: OSError if there is none."""
+        with self._lock:
+            while True:
+                for _ in range(len(self._ports)):
+                    self._ports.rotate(-1)
+                    if (bound := _bind(self._ports[-1])) is not None:
+                        held.enter_context(bound)
+                        return self._ports[-1]
+                self._ports.extendleft(reversed(_lease_block()))
 
 
-_PORTS = _repeat_ports(int("0" + os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")))
+def _lease_block() -> range:
+    """Return the ports of a block without an owner. Raises: OSError if there is none."""
+    blocks = range(_FIRST, _LAST, _BLOCK)
+    begin = secrets.randbelow(len(blocks))  # programs of a test run that has just ended may still look for their server
+    for first in (*blocks[begin:], *blocks[:begin]):
+        if (lease := _bind(first)) is not None:
+            lease.detach()  # nobody closes it but the end of this process
+            return range(first + 1, first + _BLOCK)
+    raise OSError(f"all ports from {_FIRST} to {_LAST} are in use")
 
 
-def _hold(held: contextlib.ExitStack) -> int:
-    """Bind one until the stack ends."""
-    for port in itertools.islice(_PORTS, _SIZE):
-        probe = held.enter_context(socket.socket())
-        with contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise OSError(f"no port from {_FIRST} to {_LAST} is free")
+def _bind(port: int) -> socket.socket | None:
+    """Return a socket that is bound to a port of loopback; None if the port is in use."""
+    found = socket.socket()
+    try:
+        found.bind(("127.0.0.1", port))
+    except OSError:
+        found.close()
+        return None
+    return found
+
+
+_leases = PortLeases()
+os.register_at_fork(after_in_child=_leases.forget)

@@ -108,6 +108,8 @@ class RayCluster:
             "--num-gpus=0",
             "--object-store-memory=80000000",
             "--dashboard-agent-listen-port=0",
+            "--min-worker-port=10002",  # `nnilite.testing.ports` has those above
+            "--max-worker-port=11999",
         ]
         command = [str(_read_program()), "start", *words, *common]
         log = self.folder / "start.log"

@@ -1,0 +1,82 @@
+"""The ports of servers that tests start, of which no two processes get the same."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nnilite.testing import ports
+
+pytestmark = pytest.mark.process
+
+TAKES = f"""
+import os, sys
+
+sys.path.insert(0, {str(Path(ports.__file__).parent)!r})
+import ports
+
+ports._FIRST, ports._LAST, ports._BLOCK = map(int, sys.argv[1:4])
+try:
+    print(*ports.free_ports(int(sys.argv[4])), flush=True)
+except OSError as error:
+    print(error, flush=True)
+"""
+AND_STAYS = TAKES + "sys.stdin.read()\n"
+AND_FORKS = f"""{TAKES}
+if (child := os.fork()) == 0:
+    print(*ports.free_ports(3), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+EVERYWHERE = (ports._FIRST, ports._LAST, ports._BLOCK)
+
+
+@contextlib.contextmanager
+def started(program: str, *words: int) -> Iterator[Iterator[str]]:
+    """The lines of a program that ends with the block."""
+    command = [sys.executable, "-S", "-c", program, *map(str, words)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        yield map(str.strip, running.stdout)
+
+
+def test_processes_that_run_at_once_have_no_port_in_common_however_many_they_take() -> None:
+    with started(AND_STAYS, *EVERYWHERE, 250) as first, started(AND_STAYS, *EVERYWHERE, 250) as second:
+        taken = [*next(first).split(), *next(second).split(), *map(str, ports.free_ports(3))]
+    assert len({*taken}) == 503
+
+
+def test_what_was_forked_has_other_ports_than_its_parent() -> None:
+    with started(AND_FORKS, *EVERYWHERE, 3) as lines:
+        assert len({*next(lines).split(), *next(lines).split()}) == 6
+
+
+def test_the_ports_of_a_process_are_its_own_until_it_ends() -> None:
+    found = ports.free_ports(20)
+    first = next(one for one, two in itertools.pairwise(found) if two == one + 1)
+    block = (first, first + 2, 2)
+    with started(AND_STAYS, *block, 1) as owner:
+        assert next(owner) == str(first + 1)
+        with started(TAKES, *block, 1) as other:
+            assert next(other) == f"all ports from {first} to {first + 2} are in use"
+    with started(TAKES, *block, 1) as later:
+        assert next(later) == str(first + 1), "the lease ends with its process"
+
+
+def test_a_port_that_is_in_use_is_passed_over_and_all_others_come_in_turn() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port := ports.free_port()))
+        around = [ports.free_port() for _ in range(3 * ports._BLOCK)]
+    assert port not in around
+    assert all(later - earlier > ports._BLOCK / 2 for earlier, later in itertools.pairwise(places(around, around[0])))
+
+
+def places(around: list[int], port: int) -> list[int]:
+    return [place for place, one in enumerate(around) if one == port]
