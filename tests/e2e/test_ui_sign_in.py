@@ -17,7 +17,7 @@ from e2e.running import starting
 from forwarded_port import forwarded, status_of_raw
 from nnilite._running import launch
 from nnilite.testing import eventually
-from other_user import STRANGER, ask_at
+from other_user import STRANGER, ask_all_at, request_to
 from platforms.chromium import faults
 from stranger import Heard, stranger
 
@@ -91,13 +91,13 @@ def resumed(running: Any, port: int) -> str:
 
 def opened_by(values: set[str], url: str, method: str, path: str, body: str = "") -> set[str]:
     """What another user's program gets who sends each of these values as any kind of key."""
-    found = set()
     about = f"Origin: http://localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-    for value in sorted(values):
-        for name in ("X-Nnilite-Session: ", "Authorization: Bearer ", "Cookie: ", "Sec-WebSocket-Protocol: "):
-            place = ("AF_INET", "127.0.0.1", port_of(url))
-            found.add(ask_at(place, method, path, f"{name}{value}\r\n{about}", body, user=STRANGER).split()[1])
-    return found
+    kinds = ("X-Nnilite-Session: ", "Authorization: Bearer ", "Cookie: ", "Sec-WebSocket-Protocol: ")
+    headers = [f"{name}{value}\r\n{about}" for value in sorted(values) for name in kinds]
+    requests = [request_to(method, path, head, body) for head in headers]
+    answers = ask_all_at(("AF_INET", "127.0.0.1", port_of(url)), requests, STRANGER)
+    assert len(answers) == len(requests)
+    return {answer.split()[1] for answer in answers}
 
 
 def test_another_users_server_gets_no_key_from_a_signed_in_browser(lasting: Any, open_page: Any) -> None:
