@@ -26,7 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     one.add_argument("name")
     one.set_defaults(command=show)
     for parser in (listing, one):
-        parser.add_argument("--json", action="store_true", help="print JSON")
+        arguments.add_json_argument(parser)
     adding = groups.add_parser("register", aliases=["reg"], help="register a class of your own under a name")
     adding.add_argument(
         "-m",

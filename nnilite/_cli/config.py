@@ -21,19 +21,19 @@ def add(parser: argparse.ArgumentParser) -> None:
     fields = groups.add_parser("schema", help="the JSON Schema of configurations, for editors")
     fields.set_defaults(command=schema)
     for each in (one, fields):
-        each.add_argument("--json", action="store_true", help="print JSON, which is also the default")
+        arguments.add_json_argument(each, "print JSON, which is also the default")
     other = groups.add_parser("convert", help="convert a file of another program to a configuration")
     other.add_argument("file", type=Path, metavar="FILE", help="the file (YAML, JSON or TOML)")
     origin = "the program that the file is for, such as openpai"
     other.add_argument("--from", dest="origin", required=True, metavar="NAME", help=origin)
-    other.add_argument("--json", action="store_true", help="print JSON instead of YAML")
+    arguments.add_json_argument(other, "print JSON instead of YAML")
     other.set_defaults(command=convert)
     noted = groups.add_parser("expand", help="make a program with calls of one with NNI's annotations (useAnnotation)")
     noted.add_argument("file", type=Path, metavar="FILE", help="the configuration, which stays as it is")
     noted.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="new folder; default: that of the code, -expanded"
     )
-    noted.add_argument("--json", action="store_true", help="print JSON")
+    arguments.add_json_argument(noted)
     noted.set_defaults(command=expand)
 
 

@@ -39,7 +39,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="JSON",
         help="parameters of a trial that runs first, for example '{\"lr\": 0.1}'; for several trials give it again",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    arguments.add_json_argument(parser)
     parser.set_defaults(command=create)
 
 

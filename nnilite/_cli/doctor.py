@@ -48,7 +48,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help=f"seconds to wait for the result of the trial on each platform (default {TRIAL_TIMEOUT_S:.0f})",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    arguments.add_json_argument(parser)
     parser.set_defaults(command=doctor)
 
 

@@ -29,7 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     arguments.add_experiment_argument(short)
     short.set_defaults(command=status)
     for parser in (listing, one, short):
-        parser.add_argument("--json", action="store_true", help="print JSON")
+        arguments.add_json_argument(parser)
     _add_provenance(groups)
     _add_replay(groups)
     _add_data(groups)

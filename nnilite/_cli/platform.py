@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from nnilite._cli import screen
+from nnilite._cli import arguments, screen
 from nnilite._plugins import lookup
 from nnilite.errors import PluginError
 
@@ -12,7 +12,7 @@ from nnilite.errors import PluginError
 def add(parser: argparse.ArgumentParser) -> None:
     groups = parser.add_subparsers(required=True, metavar="WHAT")
     listing = groups.add_parser("list", help="list the installed training services")
-    listing.add_argument("--json", action="store_true", help="print JSON")
+    arguments.add_json_argument(listing)
     listing.set_defaults(command=show_list)
 
 

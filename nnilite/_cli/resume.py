@@ -13,7 +13,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     arguments.add_folder_argument(parser)
     arguments.add_manager_arguments(parser)
     parser.add_argument("-f", "--foreground", action="store_true", help="show the progress here until it is done")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    arguments.add_json_argument(parser)
     parser.set_defaults(command=resume)
 
 

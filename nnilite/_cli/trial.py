@@ -46,7 +46,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     listing.add_argument(
         "--tag", action="append", default=[], metavar="TAG", help="only trials with this tag, or with all of several"
     )
-    listing.add_argument("--json", action="store_true", help="print JSON")
+    arguments.add_json_argument(listing)
     listing.set_defaults(command=show_list)
     _add_single(groups)
     remark_command.add(groups)
@@ -120,7 +120,7 @@ def _add_own(groups: Any) -> None:
     source = own.add_mutually_exclusive_group(required=True)
     source.add_argument("-p", "--parameters", metavar="JSON", help="for example '{\"lr\": 0.1}'")
     source.add_argument("-f", "--filename", type=Path, metavar="FILE", help="a JSON or YAML file")
-    own.add_argument("--json", action="store_true", help="print JSON")
+    arguments.add_json_argument(own)
     own.set_defaults(command=add_own)
 
 

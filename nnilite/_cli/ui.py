@@ -18,7 +18,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="require the token with every request, even from you on this machine",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    arguments.add_json_argument(parser)
     parser.set_defaults(command=ui)
 
 

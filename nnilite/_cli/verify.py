@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nnilite._cli import access, long_work, screen
+from nnilite._cli import access, arguments, long_work, screen
 from nnilite._experiments import registry
 from nnilite.errors import Conflict
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", help="id of the experiment, or its start")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    arguments.add_json_argument(parser)
     parser.set_defaults(command=verify)
 
 

@@ -11,7 +11,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", help="id of the experiment, or its start, as `nnictl experiment list --all` shows it")
     arguments.add_folder_argument(parser)
     arguments.add_manager_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    arguments.add_json_argument(parser)
     parser.set_defaults(command=view)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import logging
 
-from nnilite._cli import screen
+from nnilite._cli import arguments, screen
 from nnilite._logging.terminal_text import TerminalFormatter
 from nnilite._plugins import lookup
 from nnilite._plugins.lookup import WorkerProgram
@@ -27,7 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what", nargs="?", choices=("run", "list"), default="run", help="run: join (default); list: who has joined"
     )
-    parser.add_argument("--json", action="store_true", help="of list: print JSON")
+    arguments.add_json_argument(parser, "of list: print JSON")
     programs = list(lookup.find_worker_programs().values())
     if len(programs) != 1:
         raise PluginError(f"there are {len(programs)} worker programs installed, where one is needed")
