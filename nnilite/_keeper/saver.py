@@ -21,38 +21,33 @@ import shutil
 import stat
 import tempfile
 import threading
-import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from . import plain_file
 from .enclosed import EnclosedFolder
 from .folder import Folder
+from .patient_storage import PatientStorage
 from .spec import Spec
 from .storage import Storage, StorageError, check_object_name, make_code_name
-from .storage_choice import open_storage
 
 CHECKPOINTS = "checkpoint"  # in the attempt's folder, where the service has no place for them
 _PRIVATE = ("code", "spec.json", "job.json", CHECKPOINTS)  # not the trial's output, like all names with a dot in front
-_PATIENCE_S = 60.0
-_PAUSE_S = (0.2, 5.0)
-_LOOK_S = 0.2
+_SAVE_EVERY_S = 60.0
 _MOST_EARLIER = 50
 _MOST_LIST_CHARS = 64 << 20
 _State = Tuple[int, int]  # of a file: size and time of the last change
 
 
 class Saver:
-    """The attempt's side of the shared storage. Its threads may hang with the storage; its caller never does."""
+    """The attempt's side of the shared storage, by a `PatientStorage`."""
 
     def __init__(self, spec: Spec, folder: Folder) -> None:
         self._spec = spec
         self._folder = folder
         self._entry = spec.storage
         self._parts = [str(part) for part in self._entry.get("parts") or ()]
-        self._storage: Optional[Storage] = None
+        self._shared = PatientStorage(spec.storage)
         self._stop = threading.Event()
-        self._busy = threading.Lock()
-        self._progress = time.monotonic()
         self._told = ""
         self._files: Dict[str, Dict[str, Any]] = {}  # the checkpoint in the storage, as its list has it
         self._states: Dict[str, _State] = {}
@@ -67,7 +62,7 @@ class Saver:
         `wanted` says whether the trial is still to start.
         """
         if "checkpoints" in self._parts and self._spec.attempt:
-            trouble = self._run_bounded(self._restore, wanted)
+            trouble = self._shared.run(self._restore, wanted)
             if trouble:
                 self._tell("the trial starts without the checkpoints of its earlier attempts: " + trouble)
 
@@ -79,9 +74,9 @@ class Saver:
         found: List[bool] = []
 
         def fetch() -> None:
-            found.append(self._open().get(make_code_name(name), path, self._moved))
+            found.append(self._shared.open().get(make_code_name(name), path, self._shared.moved))
 
-        trouble = self._run_bounded(fetch, wanted, patience_s=0.0)
+        trouble = self._shared.run(fetch, wanted, patience_s=0.0)
         if trouble:
             self._folder.add_to_log("the code comes from the manager: " + trouble)
         return path if found == [True] else None
@@ -99,11 +94,11 @@ class Saver:
         told = []
         for part, save in (("checkpoints", self._save_checkpoints), ("outputs", self._save_outputs)):
             if part in self._parts:
-                trouble = self._run_bounded(save, wanted)
+                trouble = self._shared.run(save, wanted)
                 if trouble:
                     told.append("its {} stay in {} on its machine: {}".format(part, self._place_of(part), trouble))
         if succeeded and not told and self._entry.get("keep") == "none":
-            trouble = self._run_bounded(self._forget, wanted)
+            trouble = self._shared.run(self._forget, wanted)
             if trouble:
                 self._tell("its checkpoints stay in the shared storage, against checkpoint.keep: " + trouble)
         for sentence in told:
@@ -112,59 +107,6 @@ class Saver:
 
     def _place_of(self, part: str) -> str:
         return self.checkpoint_dir if part == "checkpoints" else self._spec.directory
-
-    def _run_bounded(
-        self, work: Callable[[], None], wanted: Callable[[], bool], patience_s: Optional[float] = None
-    ) -> str:
-        """Do some work in a thread, with patience while the storage is unreachable.
-
-        Return why it was not done, or "".
-        """
-        limit = self._entry.get("patience_s", _PATIENCE_S) if patience_s is None else patience_s
-        trouble: List[str] = []
-        given_up = threading.Event()
-        self._progress = time.monotonic()
-
-        def patiently() -> None:
-            pause, longest = _PAUSE_S
-            while True:
-                try:
-                    with self._busy:
-                        work()
-                    return
-                except (StorageError, OSError, ValueError) as error:
-                    said = "{}: {}".format(self._title(), error)
-                    if not getattr(error, "away", False) or time.monotonic() - self._progress >= limit:
-                        trouble.append(said)
-                        return
-                if given_up.wait(pause):
-                    return
-                pause = min(longest, 2 * pause)
-
-        thread = threading.Thread(target=patiently, name="storage", daemon=True)
-        thread.start()
-        while thread.is_alive():
-            thread.join(_LOOK_S)
-            if thread.is_alive() and not wanted():
-                trouble.append("there was no time left for {}".format(self._title()))
-                break
-            # A request that hangs has its own limit; a mounted folder that hangs has none.
-            if time.monotonic() - self._progress > limit + 2 * _PATIENCE_S:
-                trouble.append("{} has not answered for {:.0f} s".format(self._title(), limit + 2 * _PATIENCE_S))
-                break
-        given_up.set()
-        return trouble[0] if trouble else ""
-
-    def _title(self) -> str:
-        return "the shared storage" if self._storage is None else self._storage.title
-
-    def _open(self) -> Storage:
-        if self._storage is None:
-            self._storage = open_storage(self._entry)
-        return self._storage
-
-    def _moved(self, count: int) -> None:
-        self._progress = time.monotonic()
 
     def _tell(self, sentence: str) -> None:
         """Report to the user by the trial's standard error and the keeper's log, each sentence once."""
@@ -179,19 +121,19 @@ class Saver:
             return
 
     def _save_regularly(self) -> None:
-        while not self._stop.wait(float(self._entry.get("save_every_s") or _PATIENCE_S)):
+        while not self._stop.wait(float(self._entry.get("save_every_s") or _SAVE_EVERY_S)):
             try:
-                with self._busy:
+                with self._shared.turn:
                     if not self._stop.is_set():
                         self._save_checkpoints()
                 self._told = ""
             except (StorageError, OSError, ValueError) as error:
-                self._tell("checkpoints stay on this machine for now: {}: {}".format(self._title(), error))
+                self._tell("checkpoints stay on this machine for now: {}: {}".format(self._shared.title, error))
 
     # Checkpoints
 
     def _restore(self) -> None:
-        storage = self._open()
+        storage = self._shared.open()
         for number in range(self._spec.attempt - 1, max(-1, self._spec.attempt - 1 - _MOST_EARLIER), -1):
             known = self._list_of(storage, number)
             if known is not None:
@@ -202,7 +144,7 @@ class Saver:
     def _list_of(self, storage: Storage, number: int) -> Optional[Dict[str, Any]]:
         with tempfile.TemporaryDirectory(dir=self._folder.inner) as scratch:
             path = os.path.join(scratch, "list")
-            if not storage.get(self._list_name(number), path, self._moved):
+            if not storage.get(self._list_name(number), path, self._shared.moved):
                 return None
             with open(path, encoding="utf-8") as file:
                 text = file.read(_MOST_LIST_CHARS + 1)
@@ -227,7 +169,7 @@ class Saver:
                     continue
                 target = os.path.join(draft, path)
                 os.makedirs(os.path.dirname(target), exist_ok=True)
-                if not storage.get(str(facts["object"]), target, self._moved):
+                if not storage.get(str(facts["object"]), target, self._shared.moved):
                     raise ValueError("the file {} is gone from it".format(facts["object"]))
                 if os.path.getsize(target) != facts["size"]:
                     raise ValueError("the file {} has lost a part of its bytes".format(facts["object"]))
@@ -248,7 +190,7 @@ class Saver:
         now = _states(self.checkpoint_dir)
         if now == self._states:
             return
-        storage, files = self._open(), {}
+        storage, files = self._shared.open(), {}
         states = dict(now)
         for path in sorted(now):
             if path in self._files and now[path] == self._states.get(path):
@@ -289,7 +231,7 @@ class Saver:
             if state is None:
                 return None
             try:
-                storage.put(name, source, self._moved)
+                storage.put(name, source, self._shared.moved)
             except StorageError:
                 if _state(source) == state:
                     raise
@@ -300,7 +242,7 @@ class Saver:
 
     def _forget(self) -> None:
         """Delete what the trial has saved: the experiment keeps no checkpoints, and its manager cannot reach them."""
-        storage = self._open()
+        storage = self._shared.open()
         for number in range(self._spec.attempt, -1, -1):
             known = self._list_of(storage, number)
             if known is not None:
@@ -320,18 +262,18 @@ class Saver:
             path = os.path.join(scratch, "list")
             with open(path, "w", encoding="ascii") as file:
                 json.dump(value, file)
-            storage.put(name, path, self._moved)
+            storage.put(name, path, self._shared.moved)
 
     # Outputs
 
     def _save_outputs(self) -> None:
         """Copy the attempt's folder, except for nnilite's own files."""
-        storage = self._open()
+        storage = self._shared.open()
         for path in sorted(_states(self._spec.directory, _is_private)):
             here = os.path.join(self._spec.directory, path)
             if os.path.abspath(here).startswith(self.checkpoint_dir + os.sep) or os.path.islink(here):
                 continue
-            storage.put("trials/{}/{}/{}".format(self._spec.trial, self._spec.attempt, path), here, self._moved)
+            storage.put("trials/{}/{}/{}".format(self._spec.trial, self._spec.attempt, path), here, self._shared.moved)
 
 
 @contextlib.contextmanager

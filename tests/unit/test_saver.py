@@ -56,7 +56,7 @@ def saver(tmp_path: Path, storage: Slow) -> Saver:
         storage={"parts": ["checkpoints"]}, checkpoint_dir=None, directory=str(tmp_path), trial="t", attempt=0
     )
     saver = Saver(spec, SimpleNamespace(inner=str(tmp_path / "inner")))
-    saver._storage = storage
+    saver._shared._storage = storage
     return saver
 
 
