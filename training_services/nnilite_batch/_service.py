@@ -23,7 +23,7 @@ from nnilite_batch._scheduler import BatchCommands
 JOB_WATCHED = read_script(__file__, "job_watched")
 
 
-class BatchSchedulerService(QueueService):
+class BatchSchedulerService(QueueService[BatchApi]):
     """Jobs of any scheduler, submitted on this machine or on a login node that is reached by SSH."""
 
     Config = BatchConfig
@@ -34,7 +34,7 @@ class BatchSchedulerService(QueueService):
     def scheduler(self) -> str:
         return self.config.described.title
 
-    def _new_api(self) -> BatchApi:
+    def connect(self) -> BatchApi:
         config = self.config
         return BatchApi(login_host(config.login, config.scheduler_path, "batch", before=config.login_set_up), config)
 
@@ -48,7 +48,7 @@ class BatchSchedulerService(QueueService):
         return "".join(parts) + f": >orders\n{command} &\n{JOB_WATCHED}"
 
     def describe(self, job: Job) -> Json:
-        """Return the commands and the script that would be sent, and the specification beside it, without secrets."""
+        """Return the commands and the script that would be sent, and the specification with it, without secrets."""
         names = [one.name for one in fields(BatchCommands) if one.name != "options"]
         commands = {name: self.config.command(name, job.name, job.gpus, id="JOB", ids=["JOB"]) for name in names}
         shown: dict[str, Json] = {name: command for name, command in commands.items() if command}

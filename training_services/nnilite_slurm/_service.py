@@ -15,7 +15,6 @@ from nnilite.services.cluster.login import login_host
 from nnilite.services.cluster.queue_service import QueueService
 from nnilite.services.cluster.queue_watch import QueueWatch
 from nnilite.services.cluster.queued_job import QueuedJob
-from nnilite.services.cluster.scheduler_api import SchedulerApi
 from nnilite.services.node_places import ELASTIC_LAUNCHERS, LAUNCHERS, nodes_of_job, on_its_nodes
 from nnilite_slurm._api import SlurmApi
 from nnilite_slurm._arrays import JobArrays, make_array_name
@@ -27,7 +26,7 @@ from nnilite_slurm._script import COUNT_NODES, FIRST_NODE, TrialScripts
 _PASSED_ON = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")
 
 
-class SlurmService(QueueService):
+class SlurmService(QueueService[SlurmApi]):
     """Jobs of Slurm, submitted on this machine or on a login node that is reached by SSH."""
 
     Config = SlurmConfig
@@ -42,18 +41,18 @@ class SlurmService(QueueService):
         self._joiners: Joiners | None = None
         self._scripts = TrialScripts(config, context)
 
-    def _new_api(self) -> SlurmApi:
+    def connect(self) -> SlurmApi:
         return SlurmApi(login_host(self.config.login, self.config.slurm_path, "slurm", surroundings(os.environ)))
 
     async def open(self) -> None:
         await super().open()
         self._scripts.keeper = self._keeper
-        api = self._ensure_connected()
-        assert isinstance(api, SlurmApi)
         size = self.config.job_array_size
-        self._arrays = JobArrays(api, self.context.experiment, self._scripts.task, size, self.context.wake)
+        self._arrays = JobArrays(self.api, self.context.experiment, self._scripts.task, size, self.context.wake)
         nodes = self._scripts.nodes
-        self._joiners = Joiners(api, nodes, self._scripts.joiner) if nodes is not None and nodes.is_elastic else None
+        self._joiners = (
+            Joiners(self.api, nodes, self._scripts.joiner) if nodes is not None and nodes.is_elastic else None
+        )
 
     async def close(self) -> None:
         arrays, self._arrays = self._arrays, None
@@ -64,10 +63,10 @@ class SlurmService(QueueService):
             await joiners.close()
         await super().close()
 
-    async def _checked(self, api: SchedulerApi) -> None:
+    async def _checked(self, api: SlurmApi) -> None:
         await super()._checked(api)
         # A quality of service may lift the limits of partitions.
-        if isinstance(api, SlurmApi) and self.config.time_limit is not None and self.config.qos is None:
+        if self.config.time_limit is not None and self.config.qos is None:
             await api.check_time(self.config.partition or "", self.config.time_limit)
 
     # ------------------------------------------------------------ scripts
@@ -115,7 +114,7 @@ class SlurmService(QueueService):
 
     # ------------------------------------------------------------ job arrays
 
-    async def _enqueue(self, api: SchedulerApi, job: Job, folder: str, fresh: bool) -> str:
+    async def _enqueue(self, api: SlurmApi, job: Job, folder: str, fresh: bool) -> str:
         if self.config.job_array_size == 1:
             return await super()._enqueue(api, job, folder, fresh)
         if fresh and self._arrays is not None:

@@ -15,6 +15,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Host, Json, KeeperEvent
@@ -40,7 +41,10 @@ _HERE = "http://localhost"
 """Without `nniManagerIp`, nodes reach this machine at the address of its default route."""
 
 
-class QueueService(TrainingService):
+SchedulerT = TypeVar("SchedulerT", bound=SchedulerApi)
+
+
+class QueueService(TrainingService, Generic[SchedulerT]):
     """Jobs of a scheduler, submitted on this machine or on a login node that is reached by SSH. To be inherited.
 
     `Config` has the fields `login`, `directory`, `python_path`, `time_limit`, `keep` and `nni_manager_ip`.
@@ -50,7 +54,7 @@ class QueueService(TrainingService):
 
     def __init__(self, name: str, config: object, context: ServiceContext) -> None:
         super().__init__(name, config, context)
-        self._api: SchedulerApi | None = None
+        self._client: SchedulerT | None = None
         self._jobs = WatchedJobs(self.scheduler, context.experiment, self._status)
         self._ends: EndWatch | None = None
         self._keeper = ""
@@ -64,8 +68,8 @@ class QueueService(TrainingService):
         """The scheduler's name, for people."""
 
     @abstractmethod
-    def _new_api(self) -> SchedulerApi:
-        """Return the scheduler, not yet asked. Raises: ConfigError."""
+    def connect(self) -> SchedulerT:
+        """Make the client. The scheduler is not asked yet. Raises: ConfigError."""
 
     @abstractmethod
     def _script(self, name: str, gpus: int | None) -> str:
@@ -83,7 +87,7 @@ class QueueService(TrainingService):
         place = (self.context, self.config.nni_manager_ip, _HERE)
         if not by_log:
             await asyncio.to_thread(check_callback_address, *place)
-        api = self._new_api()
+        api = self.connect()
         try:
             await self._checked(api)
             package = await asyncio.to_thread(self.context.package)
@@ -99,11 +103,11 @@ class QueueService(TrainingService):
         except BaseException:
             await api.host.close()
             raise
-        self._api = api
+        self._client = api
         self._ends = EndWatch(api.files, self._jobs.awaited, self.context.wake)
         self._ends.start()
 
-    async def _checked(self, api: SchedulerApi) -> None:
+    async def _checked(self, api: SchedulerT) -> None:
         """Check that the scheduler is there and would take a trial. Raises: ConfigError, ServiceError."""
         try:
             await api.check()
@@ -119,14 +123,14 @@ class QueueService(TrainingService):
         return self._script("nni-test", gpus)
 
     async def check(self) -> None:
-        api = self._new_api()
+        api = self.connect()
         try:
             await self._checked(api)
         finally:
             await api.host.close()
 
     async def close(self) -> None:
-        api, self._api = self._api, None
+        api, self._client = self._client, None
         if api is None:
             return
         if self._ends is not None:
@@ -137,13 +141,15 @@ class QueueService(TrainingService):
         finally:
             await api.host.close()
 
-    def _ensure_connected(self) -> SchedulerApi:
-        return self.check_open(self._api)
+    @property
+    def api(self) -> SchedulerT:
+        """The open client. Raises: ServiceError if there is none."""
+        return self.check_open(self._client)
 
     # ------------------------------------------------------------ submitting
 
     async def submit(self, job: Job) -> Handle:
-        api = self._ensure_connected()
+        api = self.api
         check_folder_names(job)
         self._jobs.check_silence()
         folder = folder_of(job)
@@ -160,7 +166,7 @@ class QueueService(TrainingService):
         self._jobs.watch(handle)
         return handle
 
-    async def _enqueue(self, api: SchedulerApi, job: Job, folder: str, fresh: bool) -> str:
+    async def _enqueue(self, api: SchedulerT, job: Job, folder: str, fresh: bool) -> str:
         """Submit a job whose folder is ready; return its id. `fresh`: its folder was made now."""
         return await api.submit(folder, job.name, self._script(job.name, job.gpus), job.gpus)
 
@@ -183,34 +189,34 @@ class QueueService(TrainingService):
     # ------------------------------------------------------------ watching
 
     async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
-        return await self._jobs.poll(self._ensure_connected(), handles) if handles else []
+        return await self._jobs.poll(self.api, handles) if handles else []
 
     def _status(self, watch: QueueWatch, handle: Handle, job: QueuedJob | None) -> JobStatus:
         return watch.status(job if job is not None and job.name in self._names(watch) else None)
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
-        return await self._jobs.reports(self._ensure_connected(), handle)
+        return await self._jobs.reports(self.api, handle)
 
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
         check_stream(stream)
-        return await self._ensure_connected().files.piece(f"{handle['folder']}/trial.{stream}", offset, limit)
+        return await self.api.files.piece(f"{handle['folder']}/trial.{stream}", offset, limit)
 
     async def fetch(self, handle: Handle, target: Path) -> None:
-        await AttemptFolders(self._ensure_connected().files).fetch(str(handle["folder"]), target)
+        await AttemptFolders(self.api.files).fetch(str(handle["folder"]), target)
 
     async def files(self, handle: Handle) -> Sequence[TrialFile]:
-        return await AttemptFolders(self._ensure_connected().files).files(str(handle["folder"]))
+        return await AttemptFolders(self.api.files).files(str(handle["folder"]))
 
     async def fetch_file(self, handle: Handle, path: str, target: Path, most_bytes: int) -> None:
-        await AttemptFolders(self._ensure_connected().files).fetch_file(str(handle["folder"]), path, target, most_bytes)
+        await AttemptFolders(self.api.files).fetch_file(str(handle["folder"]), path, target, most_bytes)
 
     # ------------------------------------------------------------ canceling, the end
 
     async def cancel(self, handle: Handle) -> None:
-        await self._jobs.cancel(self._ensure_connected(), handle)
+        await self._jobs.cancel(self.api, handle)
 
     async def remove(self, handle: Handle) -> None:
-        api, watch = self._ensure_connected(), self._jobs.watch(handle)
+        api, watch = self.api, self._jobs.watch(handle)
         if not watch.id:
             await self._jobs.look(api, [watch], set())
         await api.remove(watch.folder, watch.id)
@@ -219,6 +225,6 @@ class QueueService(TrainingService):
     def hosts(self) -> list[Host]:
         place = "here" if self.config.login is None else f"at {self.config.login.title}"
         trouble = self._jobs.trouble
-        state = "closed" if self._api is None else "down" if trouble else "up"
-        version = ".".join(map(str, self._api.version)) if self._api else ""
+        state = "closed" if self._client is None else "down" if trouble else "up"
+        version = ".".join(map(str, self._client.version)) if self._client else ""
         return [Host(f"{self.scheduler} {place}", state, trouble, len(self._jobs), {"version": version})]

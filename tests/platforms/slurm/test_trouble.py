@@ -67,7 +67,7 @@ def test_a_slurm_without_json_is_asked_for_text(open_bench, tmp_path, slurm):
     bench = open_bench(slurm_path=str(old_slurm(tmp_path / "old")))
     waiting = bench.run("sleep 60")
     assert bench.wait(waiting, JobState.RUNNING).host == "here"
-    assert bench.service._api.json is False
+    assert bench.service.api.json is False
     slurm.command("scancel", bench.handles[waiting]["id"])
     assert bench.wait(waiting).reason == "Slurm: CANCELLED"
 
@@ -76,7 +76,7 @@ def test_a_listing_that_grows_too_long_is_asked_for_as_text(open_bench, monkeypa
     monkeypatch.setattr("nnilite_slurm._api._JSON_MAX_BYTES", 100)
     bench = open_bench()
     assert bench.wait(bench.run("exit 3")).exit_code == 3
-    assert bench.service._api.json is False
+    assert bench.service.api.json is False
 
 
 def test_jobs_are_unknown_while_slurmctld_is_away_and_go_on(open_bench, slurm):
