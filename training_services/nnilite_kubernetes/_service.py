@@ -14,8 +14,9 @@ job's. A few threads of this service make all calls to the server; two more watc
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -87,12 +88,11 @@ class ClusterService(TrainingService):
         self._submitter = Submitter(self.name, self._kind, self.config, self.context)  # the code is taken anew
         pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="kubernetes")
         try:
-            await asyncio.get_running_loop().run_in_executor(pool, self._open, pool)
-        except BaseException as error:
+            with _blame_login():
+                await asyncio.get_running_loop().run_in_executor(pool, self._open, pool)
+        except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             await self.close()
-            if isinstance(error, ApiError) and error.status in (401, 403):
-                raise _make_not_let_in(error) from error
             raise
 
     def _open(self, pool: ThreadPoolExecutor) -> None:
@@ -118,13 +118,10 @@ class ClusterService(TrainingService):
         except ConfigError as error:  # what a dry run prints may be for another machine
             raise ServiceError(str(error)) from error
         try:
-            opening = self._opening(cluster)
-            opening.check_operator()
-            opening.check_quotas()
-        except ApiError as error:
-            if error.status in (401, 403):
-                raise _make_not_let_in(error) from error
-            raise
+            with _blame_login():
+                opening = self._opening(cluster)
+                opening.check_operator()
+                opening.check_quotas()
         finally:
             cluster.close()
 
@@ -246,5 +243,12 @@ class ClusterService(TrainingService):
         return list_hosts(find_node(pod) for pod in pods if find_job(pod) and find_phase(pod) == "Running")
 
 
-def _make_not_let_in(error: ApiError) -> ConfigError:
-    return ConfigError(str(error), Place(field="kubeconfig"))
+@contextlib.contextmanager
+def _blame_login() -> Iterator[None]:
+    """Name the field of the login if that is refused. Raises: ConfigError."""
+    try:
+        yield
+    except ApiError as error:
+        if error.status not in (401, 403):
+            raise
+        raise ConfigError(str(error), Place(field="kubeconfig")) from error

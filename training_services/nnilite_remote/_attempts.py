@@ -83,7 +83,6 @@ class Attempts:
 
     async def fetch_file(self, directory: str, name: str, target: Path, most_bytes: int) -> None:
         """Copy one file of an attempt's folder."""
-
         await self._session.receive_file(
             directory, name, lambda stream: save_stream_below(stream, target, name, most_bytes)
         )

@@ -81,7 +81,7 @@ class Machine:
         self._reading = asyncio.Lock()
         self._looked_s = self._avoid_until_s = 0.0
         self._sent_again_s = -math.inf
-        self._session = MachineSession(config, service, self._away)
+        self._session = MachineSession(config, service, self.away)
         self.attempts = Attempts(self._session)
         self._preload = MachinePreload(self._session, supply.preload)
         self.way_back = WayBack(self._session, supply.manager, supply.manager_socket, service.nni_manager_ip)
@@ -164,7 +164,8 @@ class Machine:
         self._session.drop()
         self._set(state, trouble)
 
-    def _away(self) -> str:
+    def away(self) -> str:
+        """Return what to say of a machine that is not up: "is down: the connection broke"."""
         return f"is {self.state}{': ' + self.trouble if self.trouble else ''}"
 
     async def _come_up(self) -> None:

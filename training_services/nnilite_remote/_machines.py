@@ -96,7 +96,7 @@ class Machines:
                 wait.cancel()
             return
         reasons = "; ".join(f"{m.title} {m.trouble or m.state}" for m in machines)
-        if any(m.state.startswith(("preparing", "uploading")) for m in machines):
+        if any(_is_being_prepared(m) for m in machines):
             return  # it takes long, but it works
         why = f"none of the machines can be used: {reasons}"
         if not all(m.lasting for m in machines):
@@ -111,7 +111,7 @@ class Machines:
             return True
         if not all(m.tried.is_set() for m in machines):
             return False
-        busy = any(m.state.startswith(("preparing", "uploading")) for m in machines)
+        busy = any(_is_being_prepared(m) for m in machines)
         return all(m.lasting for m in machines) or (waited_s > _PATIENCE_S and not busy)
 
     async def check_gpus(self, wanted: int | None) -> None:
@@ -215,7 +215,7 @@ class Machines:
             return _unknown(handles, key, f"its machine {key} is no longer in machineList")
         title = machine.title
         if not machine.up:
-            return _unknown(handles, title, f"{title} is {machine.state}: {machine.trouble}")
+            return _unknown(handles, title, f"{title} {machine.away()}")
         asked = machine.attempts.statuses([dict(handle) for handle in handles])
         try:
             with refusing("jobs"):
@@ -243,7 +243,7 @@ async def list_candidates(machines: Machines, bookings: Bookings, gpus: bool) ->
 def _make_candidate(machine: Machine, bookings: Bookings, gpus: bool) -> HostCandidate:
     trouble = machine.avoided
     if not machine.up:
-        trouble = f"is {machine.state}" + (f": {machine.trouble}" if machine.trouble else "")
+        trouble = machine.away()
     elif gpus and machine.gpus is None:
         trouble = machine.trouble or "has not reported its GPUs yet"
     return HostCandidate(
@@ -257,6 +257,11 @@ def _make_candidate(machine: Machine, bookings: Bookings, gpus: bool) -> HostCan
         own_pids=machine.own_pids,
         jobs=bookings.on(machine.config.key),
     )
+
+
+def _is_being_prepared(machine: Machine) -> bool:
+    """Return whether keeper and code are on their way to it."""
+    return machine.state.startswith(("preparing", "uploading"))
 
 
 def make_gpu_rules(machine: Machine) -> GpuRules:

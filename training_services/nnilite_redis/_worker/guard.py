@@ -128,13 +128,9 @@ class LeaseGuard:
             if before is None or place not in before:
                 signal_trial(Path(place), signal.SIGSTOP)
             if not alive and now_s() > lease["end"]:
-                self._end(Path(place))
+                # Without a worker nobody reports the end; the trial's events stay in its folder.
+                signal_trial(Path(place), signal.SIGKILL)
         return left
-
-    @staticmethod
-    def _end(attempt: Path) -> None:
-        """End a trial that counts as lost, without a worker to report it. Its events stay in its folder."""
-        signal_trial(attempt, signal.SIGKILL)
 
 
 def main(folder: Path) -> int:

@@ -99,16 +99,16 @@ class Worker:
         self._mail = Mailbox(self._pool, name_worker_party(name), self._handlers.serve)
         self._proxy = Proxy(lambda job, letter: self._handlers.hand_on(self._mail, job, letter), self._holdings.token)
         self._intake = Intake(
-            self._pool,
-            self._mail,
-            self._holdings,
-            self._checkpoints,
-            self._gpus,
-            FileCache(folder / "cache"),
-            folder,
-            name,
-            options.processors,
-            self._labels,
+            pool=self._pool,
+            mail=self._mail,
+            holdings=self._holdings,
+            checkpoints=self._checkpoints,
+            gpus=self._gpus,
+            cache=FileCache(folder / "cache"),
+            folder=folder,
+            worker=name,
+            processors=options.processors,
+            labels=self._labels,
             address=lambda: self._proxy.url,
             changed=self._wakeup.set,
         )

@@ -97,7 +97,7 @@ class Handlers:
         return Letter({"name": name})
 
     async def _give(self, paths: list[Path], files: Files, name: str) -> None:
-        """Return the folder. Raises: NniliteError."""
+        """Put these into an archive that others can fetch under this name. Raises: NniliteError."""
         archive = self.folder / "cache" / f".{secrets.token_hex(8)}.tar"
         try:
             await asyncio.to_thread(pack_folder, paths, archive)
