@@ -29,6 +29,10 @@ class RunsWindows(MachineError):
         super().__init__("runs Windows, on which trials cannot run yet: use Linux, macOS or WSL", lasting=True)
 
 
+class NotThere(MachineError):
+    """The machine does not have what was asked for (any more)."""
+
+
 class OutcomeUnknown(MachineError):
     """Whether what was asked has been done is not known."""
 

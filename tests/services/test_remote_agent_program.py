@@ -25,9 +25,16 @@ sys.addaudithook(lambda event, about: event == "compile" and print(about[1], fil
 """
 
 
-def begin(sent: AgentProgram, folder: Path) -> tuple[dict[str, Any], list[str]]:
+def begin(sent: AgentProgram, folder: Path, **more: str) -> tuple[dict[str, Any], list[str]]:
     """What an agent says first, and the modules of ours that it has compiled."""
-    settings = {"mode": "serve", "nonce": "n", "experiment": "e", "key": "k", "service": "s", "keeper": "keeper.pyz"}
+    settings = {
+        "mode": "serve",
+        "nonce": "n",
+        "experiment": "e",
+        "key": "k",
+        "service": "s",
+        "keeper": "keeper.pyz",
+    } | more
     line = json.dumps({**settings, "directory": str(folder), "files": [], "cache_s": 0}).encode() + b"\n"
     text = TELL + sent.text
     command = [sys.executable, "-I", "-S", "-c", RUN, str(len(text)), "exec"]
@@ -39,6 +46,12 @@ def test_the_managers_version_of_python_compiles_nothing(tmp_path: Path) -> None
     said, compiled = begin(program(), tmp_path)
     assert said["python"] == sys.version.split()[0]
     assert compiled == []
+
+
+@pytest.mark.parametrize("asked", [{"mode": "send"}, {"mode": "send_file", "name": "model.bin"}])
+def test_the_agent_says_that_what_it_is_asked_for_is_gone(tmp_path: Path, asked: dict[str, str]) -> None:
+    said, _ = begin(program(), tmp_path, path=str(tmp_path / "gone"), **asked)
+    assert said["missing"] is True
 
 
 def test_other_versions_compile_the_texts(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from nnilite.services.bootstrap import file_digest
 from nnilite.services.keeper_folder import copied_events
 from nnilite.services.slots import SlotTerms
 from nnilite.ssh.download import save, save_stream_below, unpack_stream
-from nnilite.ssh.errors import MachineError
+from nnilite.ssh.errors import NotThere
 from nnilite_remote._agent_answers import read_start
 from nnilite_remote._machine_session import TRANSFER_S, MachineSession
 
@@ -78,7 +78,7 @@ class Attempts:
         answer: Any = await self._session.ask("files", directory=directory)
         found = answer.get("files")
         if found is None:
-            raise MachineError(f"{directory} is gone")
+            raise NotThere(f"the folder {directory} is gone")
         return listed(found)
 
     async def fetch_file(self, directory: str, name: str, target: Path, most_bytes: int) -> None:

@@ -34,7 +34,7 @@ from nnilite.services.node_places import ELASTIC_LAUNCHERS, LAUNCHERS, nodes_of_
 from nnilite.services.preloading import make_order
 from nnilite.services.section_fields import gpus_of
 from nnilite.services.slots import SlotTerms
-from nnilite.ssh.errors import MachineError, OutcomeUnknown
+from nnilite.ssh.errors import MachineError, NotThere, OutcomeUnknown
 from nnilite.units import HIDDEN
 from nnilite_remote._bookings import Booking, Bookings
 from nnilite_remote._config import IGNORED, RemoteConfig
@@ -428,11 +428,9 @@ def _name_machine(machine: Machine) -> Iterator[None]:
     """Name the machine in errors about a trial's files there. Raises: NotFound, ServiceError."""
     try:
         yield
+    except NotThere as error:
+        raise NotFound(f"{machine.title}: {error}") from error
     except MachineError as error:
-        if str(error).endswith("is gone"):
-            raise NotFound(f"the trial's folder on {machine.title} is gone") from error
-        if str(error).startswith("there is no file"):
-            raise NotFound(f"{machine.title}: {error}") from error
         raise ServiceError(f"{machine.title}: {error}") from error
 
 

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from nnilite_remote._worker.agent import Agent
-from nnilite_remote._worker.processes import WorkerRefusal
+from nnilite_remote._worker.processes import NotHere, WorkerRefusal
 from nnilite_remote._worker.transfer import fetch, receive, send, send_file
 
 
@@ -37,7 +37,7 @@ def main() -> None:
         else:
             send(settings, say)
     except WorkerRefusal as refusal:
-        say({"error": str(refusal)})
+        say({"error": str(refusal), "missing": isinstance(refusal, NotHere)})
     except OSError as error:
         place = " (%s)" % error.filename if error.filename else ""
         say({"error": "%s%s" % (error.strerror or error, place), "errno": error.errno})

@@ -14,6 +14,10 @@ class WorkerRefusal(Exception):
         self.unsure = unsure
 
 
+class NotHere(WorkerRefusal):
+    """What was asked for is not on this machine (any more)."""
+
+
 def find_experiment(pid: int) -> str:
     """Return the experiment whose trial a process belongs to; "" if that is unknown."""
     try:

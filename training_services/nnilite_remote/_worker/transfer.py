@@ -14,7 +14,7 @@ import time
 from typing import Any, BinaryIO, Callable, cast
 
 from nnilite.services.worker_side import FOLDER, EnclosedFolder, NotOrdinary, UnsafeName, fetch_command
-from nnilite_remote._worker.processes import WorkerRefusal, make_folder
+from nnilite_remote._worker.processes import NotHere, WorkerRefusal, make_folder
 
 _CHUNK_BYTES = 1 << 20
 _LISTED_MAX, _LOOKED_AT_MAX, _LISTED_BYTES = 10_000, 100_000, 2_500_000
@@ -132,7 +132,7 @@ def send(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> Non
     """
     folder = settings["path"]
     if not os.path.isdir(folder):
-        raise WorkerRefusal("%s is gone" % folder)
+        raise NotHere("the folder %s is gone" % folder)
     say({"found": True})
     with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         archive.inodes = _NoTwins()  # type: ignore[attr-defined]
@@ -146,7 +146,7 @@ def send_file(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -
     """Send one file of an attempt. Raises: WorkerRefusal, OSError."""
     name = settings["name"]
     if name.split("/")[0] in _STAYS:
-        raise WorkerRefusal("there is no file %s" % name)
+        raise NotHere("there is no file %s" % name)
     try:
         with EnclosedFolder(settings["path"]) as folder, folder.open(name) as file:
             say({"found": True})
@@ -159,7 +159,7 @@ def send_file(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -
                 left -= len(chunk)
                 sys.stdout.buffer.write(chunk)
     except (FileNotFoundError, NotOrdinary, UnsafeName) as error:
-        raise WorkerRefusal("there is no file %s (any more)" % name) from error
+        raise NotHere("there is no file %s (any more)" % name) from error
     sys.stdout.buffer.flush()
 
 
