@@ -13,10 +13,11 @@ import pytest
 
 from keeper_bench import HOSTILE, Bench, pythons, zipapp
 from nnilite._keeper import attempt_run
+from nnilite.errors import ConfigError
 from nnilite.records import EndCause, Exited, Reported
-from nnilite.service import JobState
+from nnilite.service import Job, JobState
 from nnilite.services import worker_side
-from nnilite.services.keeper_folder import KeeperFolder, end_status, identity, is_running
+from nnilite.services.keeper_folder import KeeperFolder, check_folder_names, end_status, identity, is_running
 from nnilite.testing import eventually
 
 pytestmark = pytest.mark.process
@@ -30,6 +31,12 @@ def bench(tmp_path):
 
 def of(bench):
     return KeeperFolder(bench.folder)
+
+
+@pytest.mark.parametrize(("experiment", "trial", "wrong"), [("e", "../t", "../t"), ("a b", "t", "a b")])
+def test_the_error_names_what_cannot_be_the_name_of_a_folder(experiment, trial, wrong):
+    with pytest.raises(ConfigError, match=f"^{wrong!r} cannot be the name of a folder"):
+        check_folder_names(Job("nni-e-t-0", experiment, trial, 0, 0, {}))
 
 
 @pytest.mark.parametrize(

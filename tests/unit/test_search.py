@@ -7,12 +7,14 @@ import importlib.util
 import math
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, PluginError, SpaceError
 from nnilite.records import TrialState
 from nnilite.search import Search, TrialStopped
+from nnilite.tuner import Tuner
 
 SPACE = {"x": {"_type": "uniform", "_value": [-5, 5]}, "kind": {"_type": "choice", "_value": ["it's", "$HOME\n"]}}
 
@@ -159,6 +161,19 @@ def test_ask_and_tell_leave_the_loop_to_the_caller():
     assert search.result().best.id == good.id
 
 
+def test_a_trial_starts_when_the_tuner_has_proposed_it(monkeypatch):
+    class Thinks(Tuner):
+        def update_search_space(self, search_space): ...
+
+        def generate_parameters(self, parameter_id, **kwargs):
+            clock.now_s += 60.0
+            return {"x": 1.0, "kind": "it's"}
+
+    clock = SimpleNamespace(now_s=100.0, time=lambda: clock.now_s)
+    monkeypatch.setattr("nnilite.search.time", clock)
+    assert Search(SPACE, Thinks()).ask().started == 160.0
+
+
 def test_telling_twice_or_of_an_unknown_trial_gets_a_sentence():
     search = Search(SPACE)
     trial = search.ask()
@@ -251,8 +266,6 @@ def test_a_tuner_that_has_nothing_now_is_asked_again_after_a_result(tmp_path):
 
 
 def test_a_tuner_of_ones_own_is_used_as_it_is():
-    from nnilite.tuner import Tuner
-
     class Fixed(Tuner):
         told = ()
 
