@@ -110,9 +110,8 @@ class HybridService(TrainingService):
         self._aside = MembersAside()
         self._queued = dict.fromkeys(self._members, 0)  # how many jobs waited there at the last poll
         self._refusals = MemberRefusals()
-        self._taken: set[str] = (
-            set()
-        )  # members that have taken a job of this experiment, so that their configs can work
+        # Members that have taken a job of this experiment, so that their configs can work.
+        self._taken: set[str] = set()
         self._full: dict[str, float] = {}  # members that had no room, and until when that counts
 
     async def open(self, *, resumed: bool = False) -> None:

@@ -79,7 +79,7 @@ class RegistryEntry:
 
     @property
     def stop(self) -> str:
-        """That its manager's process was stopped (SIGSTOP), so that it does not answer, with a cure; "" otherwise."""
+        """The sentence, with a cure, that its manager's process was stopped (SIGSTOP) and cannot answer; "" if not."""
         from nnilite._keeper.ending import describe_stop  # few commands need it
 
         return describe_stop(self.pid) if self.alive else ""

@@ -81,7 +81,7 @@ class MountedStorage:
         return f"{self.there}/{self.code_folder}/{name}"
 
     def write(self, name: str, text: str) -> str:
-        """Write a small file; its path in jobs. Raises: ServiceError."""
+        """Write a small file. Return its path in jobs. Raises: ServiceError."""
         self._write(name, text.encode("utf-8"))
         return f"{self.there}/{self.code_folder}/{name}"
 

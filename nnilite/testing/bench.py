@@ -223,11 +223,11 @@ class ServiceBench(Meeting):
         return job.name
 
     def run(self, command: str, **more: Any) -> str:
-        """Submit a job with this shell command; its name. `more`: see `job`."""
+        """Submit a job with this shell command. Return its name. `more`: see `job`."""
         return self.submit(self.job(command, **more))
 
     def python(self, program: str, **more: Any) -> str:
-        """Submit a job that runs this Python program, by `python -c`; its name."""
+        """Submit a job that runs this Python program, by `python -c`. Return its name."""
         return self.run(self.interpreter(program), **more)
 
     def received(self, name: str) -> Received:
@@ -239,7 +239,7 @@ class ServiceBench(Meeting):
         return self.call(self.service.poll([self.handles[name]]))[0]
 
     def wait(self, name: str, state: JobState | None = None, limit_s: float = 0.0) -> JobStatus:
-        """Wait until the job is in a state (in any final one, if none is given); its status then."""
+        """Wait until the job is in a state (in any final one, if none is given). Return its status then."""
         limit_s = limit_s or self.limit_s
         last: list[JobStatus] = []
 
@@ -254,7 +254,7 @@ class ServiceBench(Meeting):
         return last[0]
 
     def finish(self, name: str) -> Received:
-        """Wait until the job has ended and the receiver has its exit; what came of it."""
+        """Wait until the job has ended and the receiver has its exit. Return what came of it."""
         self.wait(name)
         self.eventually(lambda: self.received(name).exits)
         return self.received(name)

@@ -55,7 +55,7 @@ class ReadingBench(ServiceBench):
         return found
 
     def finish(self, name: str) -> Received:
-        """Wait until the job has ended and its exit has come, by the receiver or by the service; what came of it."""
+        """Wait until the job has ended and its exit has come, by the receiver or by the service. Return what came."""
         self.wait(name)
         self.eventually(lambda: self.report(name).exits)
         return self.received(name)

@@ -89,7 +89,7 @@ class SlurmApi(SchedulerApi):
         await self.files.checked(shell.WRITE_TASKS, folder, given="".join(f"{task}\n" for task in tasks).encode())
 
     async def submit(self, folder: str, name: str, script: str, gpus: int | None) -> str:
-        """Submit a script once for each folder; the job's id. Raises: NoCapacity, ConfigError, ServiceError."""
+        """Submit a script once for each folder. Return the job's id. Raises: NoCapacity, ConfigError, ServiceError."""
         if time.monotonic() < self._full_until_s:
             raise self._full.with_traceback(None)
         answer = await self.host.run(

@@ -128,7 +128,7 @@ class ThisMachine(LoginHost):
 
 
 async def _talk(process: asyncio.subprocess.Process, given: bytes | None, sink: AnswerSink) -> bytes:
-    """Give a process its input and take what it prints; its complaints. Raises: ServiceError, OSError."""
+    """Give a process its input and take what it prints. Return its complaints. Raises: ServiceError, OSError."""
     complaint = bytearray()
 
     def complain(piece: bytes) -> None:
