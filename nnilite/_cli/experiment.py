@@ -14,8 +14,6 @@ from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import removal
 from nnilite.errors import ConfigError, NotFound
 
-TRIALS = long_work.things("trials")
-
 
 def add(parser: argparse.ArgumentParser) -> None:
     groups = parser.add_subparsers(required=True, metavar="WHAT")
@@ -197,7 +195,7 @@ def export(options: argparse.Namespace) -> None:
     form = options.type or ("csv" if target is not None and target.suffix == ".csv" else "json")
     # On a terminal, results that are printed there show the progress themselves.
     quiet = options.json or (target is None and screen.is_terminal())
-    with access.reading(options) as manager, long_work.shown("Exporting", TRIALS, quiet=quiet) as work:
+    with access.reading(options) as manager, long_work.shown("Exporting", long_work.format_trials, quiet=quiet) as work:
         count = result_export.export(
             manager, form, target, work, intermediate=options.intermediate, every=options.every
         )

@@ -32,9 +32,9 @@ _SOON_S = 2.0  # the time that is left is not guessed before
 _CHUNK = 1 << 20
 
 
-def things(word: str) -> Callable[[float], str]:
-    """Return a function that formats an amount of things: "120 trials"."""
-    return lambda amount: f"{amount:.0f} {word}"
+def format_trials(amount: float) -> str:
+    """Format a number of trials: "120 trials"."""
+    return f"{amount:.0f} trials"
 
 
 SIZE = format_size

@@ -162,15 +162,15 @@ def may_be_path(text: str) -> bool:
     return is_short and b"\0" not in data
 
 
-def write_content(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Replace a file in one step, so that a reader never sees a part of it. Raises: OSError."""
+def write_content(path: Path, content: bytes) -> None:
+    """Replace a file, its owner's alone, in one step: a reader never sees a part of it. Raises: OSError."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISREG(draft.lstat().st_mode):
                 draft.unlink()  # a folder that came from another person may have a link there
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with os.fdopen(os.open(draft, flags, mode), "wb") as out:
+        with os.fdopen(os.open(draft, flags, 0o600), "wb") as out:
             out.write(content)
         draft.replace(path)
     except OSError:  # on a full disk, a part of it may be there

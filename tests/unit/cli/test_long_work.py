@@ -103,7 +103,7 @@ def test_neither_a_pipe_nor_json_shows_progress(terminal: Terminal) -> None:
 
 
 def test_the_words_tell_what_is_known() -> None:
-    work = long_work.Work("Exporting", long_work.things("trials"))
+    work = long_work.Work("Exporting", long_work.format_trials)
     assert work.progress().endswith("s")
     work.expect(10)
     work.advance(5)
