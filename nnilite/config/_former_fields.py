@@ -57,7 +57,9 @@ _TOP = {
         ("searchalgorithm", "searchalgorithmsettings", "algorithm", "optimizer", "hpo", "tuners"),
         _TUNER,
     ),
-    **dict.fromkeys(("optimizemode", "optimizationmode", "objective", "metric", "goal", "direction"), _TUNER),
+    **dict.fromkeys(
+        ("optimize", "optimizemode", "optimizationmode", "objective", "metric", "goal", "direction"), _TUNER
+    ),
     **dict.fromkeys(("maximizationmetric", "minimizationmetric", "objectivemetric", "metricname"), _TUNER),
     "seed": "write it in classArgs of the tuner",
     "objectives": "write tuner: {name: Auto, classArgs: {objectives: {accuracy: maximize, size: minimize}}}",
@@ -68,7 +70,8 @@ _TOP = {
         "write searchSpace, or searchSpaceFile for a file of its own",
     ),
     **dict.fromkeys(
-        ("ntrials", "numtrials", "numsamples", "maxtrials", "maxevals", "trials"), "did you mean maxTrialNumber?"
+        ("ntrials", "numtrials", "numsamples", "maxtrials", "maxevals", "trials", "total"),
+        "did you mean maxTrialNumber?",
     ),
     **dict.fromkeys(
         ("njobs", "nworkers", "concurrency", "maxconcurrenttrials", "maxconcurrent", "parallelism"),

@@ -258,6 +258,8 @@ def test_addresses_of_machines_are_taken_as_they_are(host: str) -> None:
         ("study_name", "did you mean experimentName?"),
         ("timeout", "did you mean maxExperimentDuration?"),
         ("sampler", "write tuner: {name: TPE"),
+        ("optimize", "write tuner: {name: TPE"),
+        ("total", "did you mean maxTrialNumber?"),
         ("num_gpus", "did you mean trialGpuNumber?"),
     ],
 )
