@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nnilite._experiments import experiment_remarks, locking, nni_folders, own_folders, search_folder
-from nnilite._experiments.documents import is_folder, read_content, read_document, write_content, write_json
+from nnilite._experiments.documents import is_file, is_folder, read_content, read_document, write_content, write_json
 from nnilite._experiments.experiment_remarks import Remarks
 from nnilite._experiments.locking import ManagerLock
 from nnilite._experiments.nni_folders import NniExperiment
@@ -185,10 +185,10 @@ def at(folder: Path) -> RegistryEntry:
     origin = nni_folders.at(folder)
     if origin is not None and is_id(origin.id):
         return make_nni_entry(origin)
-    if not (folder / "config.json").is_file() or not is_id(folder.name):
+    if not is_file(folder / "config.json") or not is_id(folder.name):
         raise NotFound(f"{folder} is not the folder of an experiment.")
     known = entry(folder.name)
-    if known is None or (known.directory != folder and not known.directory.is_dir()):
+    if known is None or (known.directory != folder and not is_folder(known.directory)):
         _forget_token(folder)
         name, platform = (known.name, known.platform) if known else own_folders.name_and_platform(folder)
         add(folder.name, name, folder, platform, known.started if known else last_word(folder).created)
@@ -423,13 +423,14 @@ def _folder() -> Path:
 
 def _read(path: Path) -> RegistryEntry | None:
     """Return the experiment of a registry file; None if the file has just been removed."""
-    cure = f"`nnictl experiment delete {path.stem}` forgets the experiment, and its folder stays"
+    name = path.name.removesuffix(".json")  # Pythons differ in the stem of `...json`
+    cure = f"`nnictl experiment delete {name}` forgets the experiment, and its folder stays"
     try:
         found = read_document(path, cure)
-        if not is_id(path.stem) or found.text("id") != path.stem:
-            raise found.wrong("id", f"the file's name, {path.stem!r}")
+        if not is_id(name) or found.text("id") != name:
+            raise found.wrong("id", f"the file's name, {name!r}")
         entry = RegistryEntry(
-            id=path.stem,
+            id=name,
             name=found.text("name") or "",
             directory=found.folder("directory"),
             platform=found.text("platform") or "",
@@ -438,7 +439,7 @@ def _read(path: Path) -> RegistryEntry | None:
     except FileNotFoundError:
         return None
     except (DamagedFile, UnreadableFile) as error:
-        return RegistryEntry(id=path.stem, name="", directory=path, state=_state_of(error), damage=str(error))
+        return RegistryEntry(id=name, name="", directory=path, state=_state_of(error), damage=str(error))
     return _add_own_word(entry)
 
 

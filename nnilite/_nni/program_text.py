@@ -33,8 +33,8 @@ class ProgramText:
     @classmethod
     def parse(cls, data: bytes) -> ProgramText:
         """Read a program in the encoding that it names. Raises: SyntaxError, ValueError."""
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         try:
+            encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
             text = data.decode(encoding)
         except LookupError as error:  # a codec that is none of texts
             raise ValueError(str(error)) from None

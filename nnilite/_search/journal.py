@@ -23,7 +23,7 @@ from typing import Any
 
 from nnilite._engine import messages
 from nnilite._experiments import own_folders, registry, search_folder
-from nnilite._experiments.documents import write_json
+from nnilite._experiments.documents import is_file, is_folder, write_json
 from nnilite._experiments.locking import describe_holder
 from nnilite._experiments.search_folder import Presence
 from nnilite._running import launch
@@ -75,12 +75,12 @@ class Journal:
             with self._keep_others_out():
                 self.folder = _find_home(storage)
                 self._forget()
-                if not (self.folder / "config.json").exists():
+                if not is_file(self.folder / "config.json"):
                     _make(self.folder, storage, plan.choose_tuner().try_out())
                 _check_kind(self.folder)
                 self.config = load_stored(self.folder, paths=False)
                 self.plan = plan.agreed(self.config, self.folder)
-                if not (self.folder / FILE_NAME).exists():
+                if not is_file(self.folder / FILE_NAME):
                     shared.create(self.folder / FILE_NAME, self.folder.name, time.time())
                 registry.at(self.folder)
                 self._use().check()
@@ -311,13 +311,13 @@ def _find_home(storage: Path) -> Path:
     It is the storage itself. If its name cannot be an id, or is that of another experiment, it is a folder in there.
     That one has the storage's name; any other search in there, such as `first` in `searches`, has a storage of its own.
     """
-    if (storage / "config.json").exists():
+    if is_file(storage / "config.json"):
         return storage
     for path in sorted(storage.iterdir()):
         if search_folder.is_search(path) and own_folders.name_and_platform(path)[0] == storage.name != path.name:
             return path
     known = registry.entry(storage.name) if registry.is_id(storage.name) else None
-    is_taken = known is not None and known.directory != storage and known.directory.is_dir()
+    is_taken = known is not None and known.directory != storage and is_folder(known.directory)
     return storage / launch.new_id() if is_taken or not registry.is_id(storage.name) else storage
 
 

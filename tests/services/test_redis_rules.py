@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from pathlib import Path
 
 import pytest
 
@@ -26,8 +28,10 @@ from nnilite_redis._convert import (
 from nnilite_redis._mail import Letter
 from nnilite_redis._relay import is_of_keeper, put
 from nnilite_redis._silence import Silence
+from nnilite_redis._worker.attempt import WorkerAttempt
 from nnilite_redis._worker.file_cache import FileCache
 from nnilite_redis._worker.task import BadTask, read_task
+from silent_disk import failing_at
 from waiting import pause_async
 
 START = "nnictl worker --redis redis://host"
@@ -208,6 +212,14 @@ def _heard(silence: Silence, clock: Clock, now: float) -> float:
 def test_a_task_is_read_as_it_was_written():
     task = read_task(task_of(job(gpus=2), CONFIG, "code.tar.gz", "keeper-1"))
     assert (task.name, task.job.gpus, task.period_s, task.code) == ("nni-Ex-Tr-0", 2, 300.0, "code.tar.gz")
+
+
+def test_where_the_disk_does_not_answer_no_keeper_counts_as_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    attempt = WorkerAttempt(read_task(task_of(job(), CONFIG, "code.tar.gz", "keeper-1")), tmp_path, None)
+    assert not attempt.begun
+    monkeypatch.setattr(os, "stat", failing_at(attempt.path / "job.json"))
+    with pytest.raises(OSError, match="Input/output error"):
+        _ = attempt.begun
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from nnilite._store.soundness import SoundnessCheck
 from nnilite.errors import ConfigError, Conflict, DamagedFile, NniliteError, StoreError
 from nnilite.records import TrialState
 from nnilite.testing import eventually
+from silent_disk import failing_at
 
 SPACE = {"x": {"_type": "uniform", "_value": [-5, 5]}}
 PROGRAM = """
@@ -265,6 +266,16 @@ def test_folders_that_cannot_have_a_search_are_refused(tmp_path: Path) -> None:
     (tmp_path / "one" / "config.json").write_text("{}")
     with pytest.raises(Conflict, match="an experiment that has a manager"):
         search_in(tmp_path / "one")
+
+
+def test_a_search_whose_disk_does_not_answer_is_not_made_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    search_in(folder, "TPE").run(bowl, trials=1)
+    kept = (folder / "config.json").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", failing_at(folder / "config.json"))
+        with pytest.raises(NniliteError, match="Input/output error"):
+            search_in(folder, "Random")
+    assert (folder / "config.json").read_bytes() == kept
 
 
 DAMAGES = {

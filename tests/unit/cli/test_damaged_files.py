@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from nnilite._running import launch
 from nnilite.config import load_stored
 from nnilite.errors import DamagedFile, NniliteError, UnreadableFile
 from odd_json import BYTES, JSON, SETTINGS, like
+from silent_disk import failing_at
 from stand_in_manager import Make
 
 READERS = [
@@ -149,6 +151,19 @@ def test_an_experiment_whose_files_cannot_be_read_now_is_neither_damaged_nor_for
     assert said.out.count("UNREADABLE") == 2
     assert run(["experiment", "delete", "wxyz", "-y"]) == 1
     assert path.is_symlink()
+
+
+def test_a_copy_does_not_take_the_place_of_a_folder_that_does_not_answer(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make("abcd", running=False)
+    copy = shutil.copytree(folder, tmp_path / "copies" / "abcd")
+    (copy / "config.json").touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", failing_at(folder))
+        with pytest.raises(UnreadableFile, match="Input/output error"):
+            registry.at(copy)
+    assert registry.find("abcd").directory == folder
 
 
 def test_a_token_that_cannot_be_read_now_is_not_replaced(whole: Path) -> None:

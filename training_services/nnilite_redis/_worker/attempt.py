@@ -96,8 +96,12 @@ class WorkerAttempt:
 
     @property
     def begun(self) -> bool:
-        """Return whether a keeper was started."""
-        return (self.path / "job.json").exists()
+        """Return whether a keeper was started. Raises: OSError."""
+        try:
+            (self.path / "job.json").stat()  # `exists` is False in Python 3.14 where the disk does not say
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     @property
     def asked(self) -> str:

@@ -1,0 +1,21 @@
+"""A disk that does not say whether a file is there, as one that fails, or a network drive that is away."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def failing_at(path: Path) -> Callable[..., os.stat_result]:
+    """An `os.stat` that fails for one path, which need not be there."""
+    stat = os.stat
+
+    def failing(place: Any, *args: Any, **named: Any) -> os.stat_result:
+        if place in (path, str(path)):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return stat(place, *args, **named)
+
+    return failing
