@@ -7,7 +7,7 @@
 # make nni         a wheel by which `import nni` works in all programs, not only in trials
 # make docs        rebuild the reference pages that are made from the code
 # make site        the documentation as a site, in build/site
-# make test-pythons  `make check` with Python 3.10 to 3.13, and the worker side with 3.8 and 3.9
+# make test-pythons  `make check` with Python 3.10 to 3.14, and the worker side with 3.8 and 3.9
 # make dist        the packages of a release, in dist
 
 PYTHON ?= $(shell scripts/find-python)

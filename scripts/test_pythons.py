@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from pythons import python_of  # noqa: E402
 
-WHOLE_PACKAGE = ("3.10", "3.11", "3.12", "3.13")
+WHOLE_PACKAGE = ("3.10", "3.11", "3.12", "3.13", "3.14")
 WORKERS_ONLY = ("3.8", "3.9")
 
 

@@ -85,7 +85,7 @@ def test_later_pips_find_what_all_needs(
     assert '"name": "azure-ai-ml"' in report.read_text()
 
 
-@pytest.mark.parametrize("python", ["3.10", "3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("python", ["3.10", "3.11", "3.12", "3.13", "3.14"])
 def test_contributors_with_any_python_find_what_dev_needs(tmp_path: Path, python: str) -> None:
     """Every version that is promised: `make check` installs them by uv."""
     uv = Path(sys.executable).with_name("uv")
