@@ -80,6 +80,7 @@ class _Reading:
     strict = True
     object_hook = None
     object_pairs_hook = None
+    array_hook = None  # from Python 3.15 on
     parse_float = float
     parse_int = int
     parse_constant = float  # of "NaN", "Infinity", and "-Infinity"

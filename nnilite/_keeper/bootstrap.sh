@@ -4,7 +4,7 @@
 trap 'exit 143' TERM
 old=
 for p in python3 python /usr/local/bin/python3 /usr/bin/python3 /opt/conda/bin/python \
-python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8
+python3.15 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8
 do
 v=`"$p" -S -c 'import sys; v = sys.version_info; sys.stdout.write("%d.%d %d" % (v[0], v[1], v[:2] >= (3, 8)))' \
 2>/dev/null` || continue

@@ -15,7 +15,7 @@ import nnilite._cpython as cpython
 from nnilite._keeper import bootstrap_source
 from pythons import python_of
 
-VERSIONS = [f"3.{minor}" for minor in range(8, 15)]
+VERSIONS = [f"3.{minor}" for minor in range(8, 16)]
 VALUES = [None, True, 1, -0.5, 1e300, math.inf, '\u00fc\ud800"\n', [], {}, {"a": [{}, [], {"b": math.inf}]}, {1: 2}]
 # The module's own path and a text are the arguments. Prints whether the parts in C are used, and the text once more.
 TWICE = """
