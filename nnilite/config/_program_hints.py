@@ -134,7 +134,7 @@ def _is_missing(name: str, folder: Path) -> bool:
 
 
 def _mode(path: Path) -> int:
-    """Return the mode of a file; 0 if there is none. Raises: OSError where nobody knows."""
+    """Return the mode of a file; 0 if there is none. Raises: OSError where the system does not say."""
     try:
         return path.stat().st_mode  # from Python 3.14 on, `exists` is False there, too
     except (FileNotFoundError, NotADirectoryError):
