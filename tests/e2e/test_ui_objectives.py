@@ -303,6 +303,21 @@ def test_the_best_results_are_never_cut_off(look: Any, experiment: Any) -> None:
     assert 39 < ranges["minimize"]["max"] < 200
 
 
+FIRST = """(() => {
+  const { name, left } = it.firstAxis(%r);
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.font = "12.5px sans-serif";
+  return pen.measureText(name).width / 2 - left;
+})()"""
+
+
+def test_the_name_of_the_first_parallel_axis_is_not_cut_off_at_the_left(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/")
+    page.get_by_role("heading", name="Progress").wait_for()
+    assert of_module(page, "charts/parallel.js", FIRST % LONG) <= 0
+    assert of_module(page, "charts/parallel.js", "it.firstAxis('x')") == {"name": "x", "left": 44}
+
+
 GOALS = ("maximize", "minimize")
 
 

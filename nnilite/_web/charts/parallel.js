@@ -127,6 +127,7 @@ function option(lines, axes, name) {
   const c = colours();
   const heat = [0, 1, 2, 3, 4].map((step) => c[`heat-${step}`]); // by rank: a few wild results must not make all others look alike
   const text = { color: c.text, fontSize: 12.5 };
+  const first = firstAxis(axes.length ? titleOf(axes[0].field) : "");
   return {
     ...base(),
     tooltip: { show: false },
@@ -145,7 +146,7 @@ function option(lines, axes, name) {
       text: ["best", "worst"],
     },
     parallel: {
-      left: 44,
+      left: first.left,
       right: 110,
       top: 40,
       bottom: 24,
@@ -165,7 +166,7 @@ function option(lines, axes, name) {
       },
     },
     parallelAxis: [
-      ...axes.map((field, dim) => ({ dim, name: titleOf(field.field), ...scaleOf(field) })),
+      ...axes.map((field, dim) => ({ dim, name: dim ? titleOf(field.field) : first.name, ...scaleOf(field) })),
       { dim: axes.length, name: metricWord(name), type: "value", scale: true },
     ],
     series: [
@@ -183,6 +184,15 @@ function option(lines, axes, name) {
       },
     ],
   };
+}
+
+/**
+ * The first axis: its name is centred over it, so half of the name needs room to the left.
+ * @param {string} title
+ */
+export function firstAxis(title) {
+  const name = clipped(title, 16);
+  return { name, left: Math.max(44, Math.ceil(name.length * 4.5)) };
 }
 
 const NONE = "none";
