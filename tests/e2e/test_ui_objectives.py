@@ -303,6 +303,13 @@ def test_the_best_results_are_never_cut_off(look: Any, experiment: Any) -> None:
     assert 39 < ranges["minimize"]["max"] < 200
 
 
+def test_columns_are_as_wide_as_their_options_within_limits(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/#/trials")
+    page.locator(".grid-row").first.wait_for()
+    widths = [["k"], ["k", "transformer"], ["k", "o" * 200]]
+    assert of_module(page, "views/trials.js", f"{widths}.map(it.widthFor)") == [100, 128, 190]
+
+
 FIRST = """(() => {
   const { name, left } = it.firstAxis(%r);
   const pen = document.createElement("canvas").getContext("2d");

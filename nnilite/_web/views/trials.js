@@ -116,11 +116,11 @@ function allColumns({ parameters, metrics, attributes }) {
       number: true,
       render: (trial) => html`<span>${duration(seconds(trial, now.peek()))}</span>`,
     },
-    ...parameters.map(({ field, text }) =>
+    ...parameters.map(({ field, text, values }) =>
       column({
         key: field,
         title: fieldName(field),
-        width: Math.min(190, Math.max(100, 40 + fieldName(field).length * 8)),
+        width: widthFor([fieldName(field), ...(text ? values.map(value) : [])]),
         number: !text,
         render: (trial) =>
           html`<span title=${longValue(trial.flat[field.slice(2)])}>${shortValue(trial.flat[field.slice(2)])}</span>`,
@@ -206,6 +206,14 @@ function allColumns({ parameters, metrics, attributes }) {
       render: (trial) => html`<span title=${trial.reason}>${brief(trial.reason)}</span>`,
     },
   ];
+}
+
+/**
+ * The width of a column, in pixels, in which these texts can be read unless they are long.
+ * @param {string[]} texts
+ */
+export function widthFor(texts) {
+  return Math.min(190, Math.max(100, ...texts.map((text) => 40 + text.length * 8)));
 }
 
 /**
