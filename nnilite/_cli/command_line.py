@@ -74,7 +74,8 @@ class Parser(argparse.ArgumentParser):
         if not isinstance(action, argparse._SubParsersAction):
             raise argparse.ArgumentError(action, f"{value!r} is not one of {', '.join(choices)}{_near(value, choices)}")
         instead = _NO_SUCH.get(f"{self.prog.removeprefix('nnictl ')} {value}")
-        hint = f"; {instead}" if instead else _near(value, choices) or f"; there are {', '.join(choices)}"
+        are = "is" if len(choices) == 1 else "are"
+        hint = f"; {instead}" if instead else _near(value, choices) or f"; there {are} {', '.join(choices)}"
         self.error(f"There is no `{self.prog} {value}`{hint}.")
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:

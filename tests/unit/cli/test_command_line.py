@@ -106,7 +106,7 @@ def _given(action: argparse.Action) -> list[str]:
         (["trial", "tag", "0"], "There is no `nnictl trial tag`; it is `nnictl trial remark`."),
         (["experiment", "note"], "There is no `nnictl experiment note`; the page of all experiments has tags"),
         (["trial", "lst"], "There is no `nnictl trial lst`; did you mean list?"),
-        (["webui", "open"], "There is no `nnictl webui open`; there are url."),
+        (["webui", "open"], "There is no `nnictl webui open`; there is url."),
         (["drill", "interrupt", "--rate", "1/h", "--seed", "x"], "--seed: 'x' is not a whole number; `nnictl drill "),
         (
             ["experiment", "export", "--type", "cvs"],
