@@ -23,7 +23,7 @@ from nnilite.tuning.learning import Point, PointState
 from nnilite_optuna import AutoTuner, _auto, _bayes, _belief, _matern
 from nnilite_optuna._auto import choose
 from nnilite_optuna._bayes import BayesTuner, log_improvement
-from nnilite_optuna._belief import Belief
+from nnilite_optuna._belief import Belief, rank_worse_half
 from nnilite_optuna._fronts import find_front, make_gain
 from nnilite_optuna._matern import MaternProcess, likeliest
 from nnilite_optuna._success import Success, log_below
@@ -309,6 +309,47 @@ def test_no_proposal_waits_for_more_than_half_of_a_long_fit(monkeypatch):
     assert counts[0] > 1  # as nothing was fitted before
     assert max(counts[1:]) == 1
     assert sum(counts[1:]) >= 12  # to 88, 96 and 104 results: two objectives, with losses bent and not
+
+
+def test_of_the_worse_half_of_losses_the_ranks_count_alone():
+    ranked = rank_worse_half(np.array([0.2, 7.0, 0.4, 0.0, 1e300, 0.3, 7.0]))
+    assert ranked[[3, 0, 5, 2]] == pytest.approx([-1.0, -0.5, -0.25, 0.0])
+    assert 0.0 < ranked[1] == ranked[6] < ranked[4] < 2.0
+
+
+@pytest.mark.parametrize("losses", [[0.5] * 6, [0.0] * 5 + [1e300], [-1e308, 1e308, 1e308, 1e308], [1e-300, 2, 3, 4]])
+def test_losses_that_are_alike_or_huge_have_finite_ranks_in_their_order(losses):
+    ranked = rank_worse_half(np.array(losses))
+    assert np.isfinite(ranked).all()
+    assert [one < other for one, other in itertools.pairwise(ranked)] == [a < b for a, b in itertools.pairwise(losses)]
+
+
+def propose_where_some_diverge(diverged: float) -> list[dict]:
+    tuner, found = AutoTuner("minimize", seed=1), []
+    tuner.update_search_space(NUMBERS)
+    for number in range(20):
+        found.append(tuner.generate_parameters(number))
+        value = diverged if found[-1]["x0"] > 2.0 else loss(found[-1])
+        tuner.receive_trial_result(number, found[-1], value)
+        tuner.trial_end(number, True)
+    return found
+
+
+def test_how_far_trainings_diverged_changes_no_proposal():
+    assert propose_where_some_diverge(1e3) == propose_where_some_diverge(1e30)
+
+
+@pytest.mark.parametrize(("losses", "margins"), [((0.0, 1.0), ()), ((0.0,), (-1.0,))])
+def test_with_several_objectives_or_constraints_losses_count_as_they_are(losses, margins):
+    spread = []
+    for worst in (5.0, 500.0):
+        belief = Belief(Cube(SearchSpace.parse(NUMBERS)))
+        for number in range(5):
+            found = (worst if number == 4 else float(number), *losses[1:])
+            flat = {(name,): float(number) for name in NUMBERS}
+            belief.learn(Point({}, flat, state=PointState.DONE, losses=found, margins=margins))
+        spread.append(belief._known(5, 0)[1].max())
+    assert spread == [5.0, 500.0]
 
 
 def test_a_divided_fit_is_the_same_after_a_replay():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 _MOST_POINTS = 200  # that the process knows: the best and the latest
 _LONG_FITS = 80  # results from which on a fit takes long enough to be divided between two proposals
+_FEWEST_RANKED = 4  # losses; the median of fewer says little
+_EQUAL = 1e-12  # of the largest loss: differences that are rounding
 
 Fit = tuple[float, Scales, float]  # the logarithm of the density, the scales, and the power of the losses
 
@@ -118,14 +121,16 @@ class Belief:
     def _known(self, until: int, objective: int) -> tuple[Matrix, Vector]:
         """Return rows and losses of the first `until` results; poor ones count as the worst.
 
-        Of many, the best and the latest are kept.
+        Of many, the best and the latest are kept. With several objectives, or constraints, the best results may have
+        losses of the worse half, so that these count as they are.
         """
         known = [point.losses[objective] for point in self._ended[:until] if point.losses]
         worst = max(known, default=0.0)
         chosen = self._choose(until)
         points = [self._ended[k] for k in chosen]
         losses = np.array([point.losses[objective] if point.losses else worst for point in points])
-        return np.array(self._rows)[chosen], losses
+        alone = not any(point.margins or len(point.losses or ()) > 1 for point in points)
+        return np.array(self._rows)[chosen], rank_worse_half(losses) if alone else losses
 
     def _rank(self, until: int) -> list[tuple[float, float]]:
         """Return the ranks of the first points: by violation, then by loss, of several by how many beat them in all."""
@@ -160,6 +165,30 @@ def _step(count: int) -> int:
     while step * 20 <= count:
         step *= 2
     return count - count % step
+
+
+def rank_worse_half(losses: Vector) -> Vector:
+    """Return losses with median 0, those above it replaced by normal quantiles of their ranks.
+
+    These are spread as widely as the better half. So trainings that diverged say only that others were better, and
+    differences between good ones stay visible (Song et al., 2024, "The Vizier Gaussian Process Bandit Algorithm").
+    """
+    if len(losses) < _FEWEST_RANKED:
+        return losses
+    median = np.sort(losses)[(len(losses) - 1) // 2]
+    good = losses <= median
+    largest = float(np.max(np.abs(losses[good]))) or 1.0
+    gaps = median / largest - losses[good] / largest
+    widest = float(np.max(gaps))
+    level = np.zeros(len(losses))
+    spread = 1.0  # of the worse half, if all of the better one are alike
+    if widest > _EQUAL:
+        level[good] = -gaps / widest
+        spread = math.sqrt(float(np.mean(np.square(level[good]))))
+    _, places, counts = np.unique(losses, return_inverse=True, return_counts=True)
+    shares = (np.cumsum(counts) - 0.5 * counts) / len(losses)  # below each loss; equal ones share a rank
+    quantiles = np.array([NormalDist().inv_cdf(share) for share in shares.tolist()])
+    return np.where(good, level, spread * quantiles[places])
 
 
 def levelled(losses: Vector, power: float) -> Vector:
