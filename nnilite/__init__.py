@@ -401,6 +401,8 @@ class _ThisTrial:
         if _rank():
             self.warn("rank", f"the reports of rank {_rank()} do not count, only those of rank 0 do")
             return
+        if kind == "PERIODICAL" and _hand_to_search(metric):
+            return
         self._tell_worker()
         with self._lock:
             sequence = self._sequence if kind == "PERIODICAL" else 0
@@ -623,6 +625,14 @@ def _plain(value: Any) -> Any:
 def _shorten(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 100 else text[:97] + "..."
+
+
+def _hand_to_search(metric: Any) -> bool:
+    """Hand an intermediate result to the `Search` whose function this thread runs, unless the program is a trial."""
+    import sys
+
+    setting = sys.modules.get("nnilite._sdk.attribute_setting")  # which a Search has imported
+    return setting is not None and not _find_system_dir() and bool(setting.hand_over_report(metric))
 
 
 def _log_result(kind: str, sequence: int, text: str, name: str) -> None:

@@ -65,3 +65,8 @@ def patient(parameters: Any, report: Any) -> Any:
 def describe(parameters: Any) -> float:
     nnilite.set_attribute("half", parameters["x"] / 2)
     return float(parameters["x"])
+
+
+def reports_as_a_trial(parameters: Any) -> float:
+    nnilite.report_intermediate_result(parameters["x"] + 1)
+    return float(parameters["x"])

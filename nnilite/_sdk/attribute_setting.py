@@ -11,7 +11,7 @@ from nnilite._cpython import dumps
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
+    from typing import Any, Optional
 
     Take = Callable[[str, Any], None]
 
@@ -28,6 +28,14 @@ def hand_over(name: str, value: Any) -> bool:
     if take is not None:
         take(name, value)
     return take is not None
+
+
+def hand_over_report(value: Any) -> bool:
+    """Hand an intermediate result to the search that this thread works for, if there is one that takes it so."""
+    report = getattr(_thread, "report", None)
+    if report is not None:
+        report(value)
+    return report is not None
 
 
 def check_limits(texts: dict[str, str]) -> None:
@@ -55,11 +63,14 @@ def make_text(name: str, value: Any) -> str:
 
 
 @contextmanager
-def hand_to(take: Take) -> Iterator[None]:
-    """Have what this thread sets in the block go to `take` instead of a trial's spool."""
-    before = getattr(_thread, "take", None)
-    _thread.take = take
+def hand_to(take: Take, report: Optional[Callable[[Any], None]] = None) -> Iterator[None]:
+    """Have attributes that this thread sets in the block go to `take` instead of a trial's spool.
+
+    Its intermediate results go to `report`, unless that is None or the program itself is a trial.
+    """
+    before = getattr(_thread, "take", None), getattr(_thread, "report", None)
+    _thread.take, _thread.report = take, report
     try:
         yield
     finally:
-        _thread.take = before
+        _thread.take, _thread.report = before

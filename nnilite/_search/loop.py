@@ -174,9 +174,12 @@ class Loop:
 
     def _attempt(self, trial: Trial) -> TrialOutcome:
         try:
-            with attribute_setting.hand_to(partial(self._search.set_attribute, trial)):
+            report = partial(self._take_report, trial)
+            # A function without `report` may call `nnilite.report_intermediate_result`, as on a training service.
+            handed = None if self._takes_report else report
+            with attribute_setting.hand_to(partial(self._search.set_attribute, trial), handed):
                 if self._takes_report:
-                    return TrialOutcome(self._objective(trial.parameters, partial(self._take_report, trial)))
+                    return TrialOutcome(self._objective(trial.parameters, report))
                 return TrialOutcome(self._objective(trial.parameters))
         except Exception as error:  # noqa: BLE001  the user's own code: one bad trial must not end the search
             return TrialOutcome(error=error)

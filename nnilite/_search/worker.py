@@ -42,11 +42,12 @@ def work(link: Connection, objective: bytes, takes_report: bool) -> None:
         link.send(("unusable", describe_exception(error)))
         return
     turn = threading.Lock()  # the function may have threads of its own
-    arguments = [_make_reporter(link, turn)] if takes_report else []
+    report = _make_reporter(link, turn)
+    arguments = [report] if takes_report else []
     # An OSError or EOFError means that the search has gone.
     try:
         link.send(("ready",))
-        with attribute_setting.hand_to(_make_attribute_setter(link, turn)):
+        with attribute_setting.hand_to(_make_attribute_setter(link, turn), None if takes_report else report):
             while (parameters := link.recv()) is not None:
                 link.send(_outcome(function, parameters, arguments))
     except (OSError, EOFError):

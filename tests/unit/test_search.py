@@ -7,10 +7,13 @@ import importlib.util
 import math
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+import nnilite
 from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, PluginError, SpaceError
 from nnilite.records import TrialState
 from nnilite.search import Search, TrialStopped
@@ -73,6 +76,45 @@ def test_a_search_whose_trials_all_fail_alike_ends_with_the_cause():
 def test_a_result_that_is_no_number_fails_with_a_sentence(value):
     with pytest.raises(NniliteError, match="is neither a finite number nor a dict with one under 'default'"):
         Search(SPACE).run(lambda p: value, trials=3)
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_a_function_reports_to_its_trial_as_a_program_does(concurrency: int, capsys: pytest.CaptureFixture) -> None:
+    def objective(parameters: dict) -> float:
+        for step in range(3):
+            nnilite.report_intermediate_result(parameters["x"] + step)
+        return parameters["x"]
+
+    result = Search(SPACE, "Random", seed=1).run(objective, trials=6, concurrency=concurrency)
+    assert {trial.id: tuple(trial.value + step for step in range(3)) for trial in result} == result.intermediate
+    assert capsys.readouterr().out == ""
+
+
+def test_a_function_that_takes_report_reports_by_it_alone() -> None:
+    def objective(parameters: dict, report: Callable[[float], None]) -> float:
+        report(1)
+        nnilite.report_intermediate_result(1)
+        return parameters["x"]
+
+    result = Search(SPACE, "Random", seed=1).run(objective, trials=1)
+    assert result.intermediate == {"0": (1,)}
+
+
+def test_a_search_inside_a_trial_leaves_the_reports_to_that_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def objective(parameters: dict) -> float:
+        nnilite.report_intermediate_result(parameters["x"])
+        return parameters["x"]
+
+    (tmp_path / ".nni").mkdir()
+    monkeypatch.setenv("NNI_PLATFORM", "local")
+    monkeypatch.setenv("NNI_SYS_DIR", str(tmp_path))
+    monkeypatch.setenv("NNILITE_METRICS", str(tmp_path / ".nni/metrics"))
+    monkeypatch.setattr(nnilite, "_trial", nnilite._ThisTrial())
+    result = Search(SPACE, "Random", seed=1).run(objective, trials=1)
+    assert not result.intermediate
+    assert str(result[0].value) in (tmp_path / ".nni/metrics").read_text()
 
 
 def test_a_function_that_returns_nothing_is_said_to_have_to() -> None:

@@ -67,6 +67,11 @@ def test_they_set_attributes_of_their_trials() -> None:
     assert all(one.attributes == {"half": one.value / 2} for one in result)
 
 
+def test_functions_report_to_their_trials_as_programs_do() -> None:
+    run = Search(SPACE, "Random", seed=1).run(objectives.reports_as_a_trial, trials=3, concurrency=2, processes=True)
+    assert run.intermediate == {one.id: (one.value + 1,) for one in run}
+
+
 def test_trials_run_in_processes_of_their_own() -> None:
     result = Search(SPACE, Given(1, 2, 3, 4, 5, 6)).run(objectives.process, concurrency=2, processes=True)
     assert {trial.state for trial in result.trials} == {TrialState.SUCCEEDED}
