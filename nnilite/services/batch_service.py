@@ -5,6 +5,10 @@
         platform = "Foo"
         patience = Patience(list_pause_s=2.0)
 
+        def __init__(self, name, config, context):
+            super().__init__(name, config, context)
+            self.seen_from = config.host                           # jobs reach the manager from that side: `way_back`
+
         def connect(self) -> MyApi: ...                            # makes the client; asks nothing yet
         async def log_in(self, api: MyApi) -> None: ...            # a wrong login is a ConfigError
         async def check_trials(self, api: MyApi) -> None: ...      # whether a trial could ever run
@@ -20,6 +24,7 @@ the service adds to that, usually the platform's "id".
 
 from __future__ import annotations
 
+import asyncio
 import time
 from abc import abstractmethod
 from collections import Counter
@@ -30,6 +35,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from nnilite.errors import ConfigError, NotFound, ServiceError
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService
+from nnilite.services.callback_address import check_callback_address, reachable_callback_address
 from nnilite.services.job_turns import JobTurns
 from nnilite.services.job_watch import JobWatch, Patience
 from nnilite.services.keeper_folder import check_stream
@@ -59,6 +65,11 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
 
     def __init__(self, name: str, config: Any, context: ServiceContext) -> None:
         super().__init__(name, config, context)
+        self.seen_from = ""
+        """The address of the platform's interface, from whose side jobs reach the manager.
+
+        "": only the user knows the way; then `way_back` is the service's own.
+        """
         self._client: ApiT | None = None
         self._watches: dict[tuple[str, str], JobWatch[JobT]] = {}
         self._turns = JobTurns()
@@ -82,6 +93,14 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
 
         Raises: ConfigError if they cannot, Problem.
         """
+        if self.seen_from and not self.context.reports_by_log:
+            place = (self.context, self.config.nni_manager_ip, self.seen_from)
+            await asyncio.to_thread(check_callback_address, *place)
+
+    async def way_back(self) -> str:
+        """Return the manager's address as jobs see it. Raises: NoCapacity while there is none, ServiceError."""
+        place = (self.context, self.config.nni_manager_ip, self.seen_from)
+        return await asyncio.to_thread(reachable_callback_address, *place)
 
     async def take_over(self, api: ApiT) -> None:
         """Do what the jobs of an earlier manager need, such as learning where this one is. Raises: Problem."""

@@ -19,7 +19,6 @@ from nnilite.platform_http import Missing, Outage, Problem, as_config_error
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.batch_service import BatchService
-from nnilite.services.callback_address import check_callback_address, reachable_callback_address
 from nnilite.services.delivery import Deliveries
 from nnilite.services.node_places import LAUNCHERS
 from nnilite.units import HIDDEN
@@ -47,9 +46,10 @@ class DeterminedService(BatchService[DeterminedApi, Experiment]):
 
     def __init__(self, name: str, config: DeterminedConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
+        self.seen_from = config.master
         check_nodes(config, context, self.gpus)
         self._label = label(context.experiment, name)
-        self._deliveries = Deliveries(partial(delivered, config, context), self._way_back)
+        self._deliveries = Deliveries(partial(delivered, config, context), self.way_back)
         self._numbers: dict[str, int] = {}  # of the experiments there, by the names of jobs
         self._paused: set[str] = set()  # names of jobs that a user has paused on Determined
         self._is_certain = True  # False: a job may be there whose number was never received
@@ -76,17 +76,6 @@ class DeterminedService(BatchService[DeterminedApi, Experiment]):
         job = Job("nni-sample", self.context.experiment, "sample", 0, 0, spec, self.gpus)
         body = request(expconf(job, self.name, self.config), [])
         await _checks.check_trials(api, self.config, slots(job, self.config), body)
-
-    async def check_way_back(self, api: DeterminedApi) -> None:
-        if not self.context.reports_by_log:
-            await asyncio.to_thread(check_callback_address, *self._place())
-
-    async def _way_back(self) -> str:
-        return await asyncio.to_thread(reachable_callback_address, *self._place())
-
-    def _place(self) -> tuple[ServiceContext, str | None, str]:
-        """Return the manager's address, if one is given, and the side from which jobs reach it."""
-        return self.context, self.config.nni_manager_ip, self.config.master
 
     # ------------------------------------------------------------ submitting
 

@@ -65,7 +65,7 @@ class DlcService(StorageService[DlcApi, DlcJob]):
         config = spread(config, context)
         super().__init__(name, config, context)
         self._intents = Intents(context.directory / "dlc")
-        self._deliveries = Deliveries(partial(delivered, config, context), self._way_back)
+        self._deliveries = Deliveries(partial(delivered, config, context), self.way_back)
 
     # ------------------------------------------------------------ lifecycle
 
@@ -108,8 +108,7 @@ class DlcService(StorageService[DlcApi, DlcJob]):
         check_size(fields)
         return fields
 
-    async def _way_back(self) -> str:
-        """Return the way back. Raises: NoCapacity while there is none."""
+    async def way_back(self) -> str:
         return given_callback_address_or_wait(*self._place())
 
     async def _found(self, api: DlcApi, name: str) -> str:

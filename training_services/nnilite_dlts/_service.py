@@ -17,7 +17,6 @@ from nnilite.platform_http import AccessRefused, Missing, as_config_error
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.batch_service import BatchService
-from nnilite.services.callback_address import check_callback_address, reachable_callback_address
 from nnilite.services.delivery import Deliveries, sample_job
 from nnilite.services.job_watch import Patience
 from nnilite_dlts import _convert as convert
@@ -41,7 +40,8 @@ class DltsService(BatchService[DltsApi, DltsJob]):
 
     def __init__(self, name: str, config: DltsConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
-        self._deliveries = Deliveries(partial(delivered, config, context), self._way_back)
+        self.seen_from = config.dashboard
+        self._deliveries = Deliveries(partial(delivered, config, context), self.way_back)
         self._team: Mapping[str, Json] = {}
 
     # ------------------------------------------------------------ lifecycle
@@ -55,8 +55,8 @@ class DltsService(BatchService[DltsApi, DltsJob]):
         self.record_jobs(await self.list_jobs(api, frozenset()))
 
     async def check_way_back(self, api: DltsApi) -> None:
-        if not (self.context.reports_by_log or own_job()):
-            await asyncio.to_thread(check_callback_address, self.context, self.config.nni_manager_ip, api.page)
+        if not own_job():
+            await super().check_way_back(api)
         if self.context.reports_by_log:
             await self._request(sample_job(self.context, self.gpus))  # which must not be too large with keeper and code
 
@@ -125,11 +125,10 @@ class DltsService(BatchService[DltsApi, DltsJob]):
         except Missing:
             return False
 
-    async def _way_back(self) -> str:
-        api, given = self.api, self.config.nni_manager_ip
-        if own_job() and not (given or self.context.defaults.get("nniManagerIp")):
-            return await open_address(api, self.context.callback_url(), own_job())
-        return await asyncio.to_thread(reachable_callback_address, self.context, given, api.page)
+    async def way_back(self) -> str:
+        if own_job() and not (self.config.nni_manager_ip or self.context.defaults.get("nniManagerIp")):
+            return await open_address(self.api, self.context.callback_url(), own_job())
+        return await super().way_back()
 
     def _refusal(self, error: str) -> NniliteError:
         """Return the error of a refusal: a lasting one ends the trial; a passing one lets it wait."""

@@ -14,7 +14,7 @@ from typing import ClassVar
 from nnilite.platform_http import as_config_error
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
-from nnilite.services.callback_address import callback_address, check_callback_address, reachable_callback_address
+from nnilite.services.callback_address import callback_address
 from nnilite.services.delivery import Deliveries, MountedStorage, sample_job, variable_names
 from nnilite.services.job_watch import Patience
 from nnilite.services.node_places import LAUNCHERS
@@ -49,7 +49,8 @@ class OpenPaiService(StorageService[Pai, PaiJob]):
     def __init__(self, name: str, config: OpenPaiConfig, context: ServiceContext) -> None:
         config = spread(config, context)
         super().__init__(name, config, context)
-        self._deliveries = Deliveries(partial(delivered, config, context), self._way_back)
+        self.seen_from = config.host
+        self._deliveries = Deliveries(partial(delivered, config, context), self.way_back)
 
     # ------------------------------------------------------------ lifecycle
 
@@ -67,19 +68,15 @@ class OpenPaiService(StorageService[Pai, PaiJob]):
             await check_resources(api, self.config, make_roles(self.config, self.gpus))
 
     async def check_way_back(self, api: Pai) -> None:
-        if not self.context.reports_by_log:
-            await asyncio.to_thread(check_callback_address, *self._place())
+        await super().check_way_back(api)
         sample = sample_job(self.context, self.gpus)
         if choose_source(self.config, sample.report) != "storage":
             await self._body(sample)  # which must not be too large with keeper and code
 
     async def take_over(self, api: Pai) -> None:
-        address = await asyncio.to_thread(callback_address, *self._place())
+        place = (self.context, self.config.nni_manager_ip, self.seen_from)
+        address = await asyncio.to_thread(callback_address, *place)
         await asyncio.to_thread(announce, self.config, self.context, address)
-
-    def _place(self) -> tuple[ServiceContext, str | None, str]:
-        """Return the manager's address, if one is given, and the side from which tasks reach it."""
-        return self.context, self.config.nni_manager_ip, self.config.host
 
     # ------------------------------------------------------------ submitting
 
@@ -92,9 +89,6 @@ class OpenPaiService(StorageService[Pai, PaiJob]):
         job = place_nodes(job, self.config)
         delivery = await self._deliveries.prepare(job)
         return encoded(submission(job, self.config, own_secrets(job, self.config, delivery)))
-
-    async def _way_back(self) -> str:
-        return await asyncio.to_thread(reachable_callback_address, *self._place())
 
     def describe(self, job: Job) -> Json:
         source = choose_source(self.config, job.report)

@@ -19,7 +19,6 @@ from nnilite.platform_http import AccessRefused, Missing, Problem, RequestTooLar
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.batch_service import BatchService
-from nnilite.services.callback_address import check_callback_address, reachable_callback_address
 from nnilite.services.node_places import ELASTIC_LAUNCHERS, LAUNCHERS, on_its_nodes
 from nnilite_ray import _convert as convert
 from nnilite_ray._api import RayApi
@@ -37,6 +36,7 @@ class RayService(BatchService[RayApi, Found]):
     """Jobs of a Ray cluster, through its Jobs REST interface."""
 
     Config = RayConfig
+    config: RayConfig
     ignores = IGNORED
     launchers = LAUNCHERS
     elastic_launchers = ELASTIC_LAUNCHERS
@@ -45,6 +45,7 @@ class RayService(BatchService[RayApi, Found]):
 
     def __init__(self, name: str, config: RayConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
+        self.seen_from = config.address
         self._package: RayPackage | None = None
         self._session = ""
         self._looks: set[asyncio.Task[None]] = set()  # at what was removed
@@ -66,14 +67,6 @@ class RayService(BatchService[RayApi, Found]):
 
     def connect(self) -> RayApi:
         return RayApi(self.config, self.patience.call_s, self.patience.log_call_s)
-
-    async def check_way_back(self, api: RayApi) -> None:
-        if not self.context.reports_by_log:
-            await asyncio.to_thread(check_callback_address, *self._way_back())
-
-    def _way_back(self) -> tuple[ServiceContext, str | None, str]:
-        """Return how jobs reach the manager."""
-        return self.context, self.config.nni_manager_ip, self.config.address
 
     async def log_in(self, api: RayApi) -> None:
         """Check the login. Raises: ConfigError for a wrong address or login, and for a Ray that is too old; Problem."""
@@ -124,9 +117,7 @@ class RayService(BatchService[RayApi, Found]):
 
     async def submit(self, job: Job) -> Handle:
         api, package, job = self.api, self.check_open(self._package), _on_its_nodes(job)
-        callback = ""
-        if job.report != "stdout":
-            callback = await asyncio.to_thread(reachable_callback_address, *self._way_back())
+        callback = "" if job.report == "stdout" else await self.way_back()
         instructions = await asyncio.to_thread(package.instructions, job, self.config, callback)
         body = convert.request(job, self.config, package.name, instructions)
         await self._supply(package.name)
