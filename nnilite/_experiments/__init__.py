@@ -4,6 +4,7 @@ registry            the experiments of this machine
 documents           small files that nnilite wrote for itself, read back like files from a stranger
 locking             the right to be an experiment's only manager
 address             the address of a manager
+manager_options     how a manager is to be reached, as words of its command line
 experiment_remarks  what people have written about an experiment: another name, tags, a note
 page_memory         what a user wants the pages to remember: columns of tables, and views that have a name
 recorded_starts     what ran at each start of an experiment's manager

@@ -26,6 +26,7 @@ from nnilite._experiments import registry, search_folder
 from nnilite._experiments.address import Address
 from nnilite._experiments.file_guard import Guard, Kept
 from nnilite._experiments.locking import ManagerLock
+from nnilite._experiments.manager_options import ManagerOptions
 from nnilite._experiments.registry import read_user_token
 from nnilite._keeper.niceness import go_first
 from nnilite._logging.secret_filter import SecretFilter
@@ -233,14 +234,17 @@ class Program:
 
     def command(self) -> list[str]:
         """Return the command line that resumes the viewed experiment at the same address."""
-        options = self._options
+        given = self._options
+        same = ManagerOptions(
+            port=self._address.port,
+            host=given.host,
+            url_prefix=given.url_prefix,
+            tls_cert=given.tls_cert,
+            tls_key=given.tls_key,
+            debug=given.debug,
+        )
         words = [sys.executable, "-m", "nnilite._manager", "--directory", str(self._directory), "--mode", "resume"]
-        words += ["--port", str(self._address.port), "--host", options.host]
-        words += ["--url-prefix", options.url_prefix] if options.url_prefix else []
-        words += ["--tls-cert", str(options.tls_cert)] if options.tls_cert else []
-        words += ["--tls-key", str(options.tls_key)] if options.tls_key else []
-        words += ["--with-parent"] if options.with_parent else []
-        return words + (["--debug"] if options.debug else [])
+        return [*words, *same.words(), *(["--with-parent"] if given.with_parent else [])]
 
     async def _serve(self, parts: assembly.Assembled, new: bool) -> None:
         server = self._listen(parts.manager)

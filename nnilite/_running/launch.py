@@ -11,13 +11,13 @@ import string
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nnilite._experiments import registry, search_folder
 from nnilite._experiments.documents import write_json
+from nnilite._experiments.manager_options import ManagerOptions as ManagerOptions
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import manager_process
 from nnilite._running.manager_process import ManagerProcess
@@ -28,30 +28,6 @@ if TYPE_CHECKING:
     from nnilite.config import CheckedConfig
 
 _LOG_TAIL_BYTES = 2000
-
-
-@dataclass(frozen=True)
-class ManagerOptions:
-    """How a manager can be reached. `url_prefix`: the path under which a proxy serves it.
-
-    Port 0 means any free one; None 8080 or, where that is taken, the next free one.
-    """
-
-    port: int | None = None
-    host: str = "127.0.0.1"
-    url_prefix: str = ""
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    debug: bool = False
-
-    def words(self) -> list[str]:
-        """Return the words with which the manager's process gets these."""
-        words = ["--host", self.host]
-        words += ["--port", str(self.port)] if self.port is not None else []
-        words += ["--url-prefix", self.url_prefix] if self.url_prefix else []
-        words += ["--tls-cert", str(self.tls_cert)] if self.tls_cert else []
-        words += ["--tls-key", str(self.tls_key)] if self.tls_key else []
-        return [*words, "--debug"] if self.debug else words
 
 
 def create(
