@@ -117,7 +117,7 @@ class Disk:
         rule.torn, rule.error_ppm, rule.error = torn, round(chance * _MILLION), error
 
     def heal(self, zone: str | None = None) -> None:
-        """All is well again, at once; a call that is held up comes to its end first."""
+        """All is well again, at once, for calls that are held up, too."""
         for name, found in self._zones.items():
             for rule in found.rules if zone in (None, name) else ():
                 rule.error = rule.error_ppm = rule.torn = rule.only = rule.delay_us = rule.stall_us = rule.stall_ppm = 0

@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 enum { OPEN, WRITE, SYNC, TRUNCATE, RENAME, LOCK, MAKE_FOLDER, OPERATIONS };
-enum { ZONES = 8, FILES = 65536, MILLION = 1000000 };
+enum { ZONES = 8, FILES = 65536, MILLION = 1000000, TURN_US = 50000 };
 
 /* The same as in disk.py. */
 typedef struct {
@@ -107,10 +107,14 @@ static uint32_t luck(void) {
     return (uint32_t)((x ^ (x >> 31)) % MILLION);
 }
 
-static void pause_us(uint64_t us) {
+/* Waits as long as the rule says, and no longer than it does: a disk that is well again holds up no call. */
+static void pause_us(const _Atomic uint32_t *rule_us) {
     int before = errno;
-    struct timespec rest = {(time_t)(us / MILLION), (long)(us % MILLION) * 1000};
-    while (us && nanosleep(&rest, &rest) && errno == EINTR) continue; /* as a disk: no signal ends it */
+    for (uint32_t left_us = *rule_us, turn_us; left_us && *rule_us; left_us -= turn_us) {
+        turn_us = left_us < TURN_US ? left_us : TURN_US;
+        struct timespec rest = {0, (long)turn_us * 1000};
+        while (nanosleep(&rest, &rest) && errno == EINTR) continue; /* as a disk: no signal ends it */
+    }
     errno = before;
 }
 
@@ -118,10 +122,10 @@ static void pause_us(uint64_t us) {
 static int strike(int zone, int operation, int needs_room) {
     Rule *rule = &control->zone[zone - 1].rules[operation];
     uint64_t number = ++rule->calls;
-    pause_us(rule->delay_us);
+    pause_us(&rule->delay_us);
     if (rule->stall_ppm && luck() < rule->stall_ppm) {
         rule->stalled++;
-        pause_us(rule->stall_us);
+        pause_us(&rule->stall_us);
     }
     int error = (int)rule->error;
     if (!error || (error == ENOSPC && !needs_room) || luck() >= rule->error_ppm) return 0;

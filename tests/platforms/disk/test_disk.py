@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nnilite.testing import eventually
 from platforms.disk.disk import LOCK, MAKE_FOLDER, OPEN, RENAME, SYNC, TRUNCATE, WRITE, Disk
 
 pytestmark = pytest.mark.real
@@ -113,6 +114,19 @@ def test_a_torn_write_leaves_a_part_of_its_bytes_and_says_so(on: Disk, there: Pa
     done = int(play(on, there, code))
     assert 0 < done < 400
     assert (there / "new").stat().st_size == done
+
+
+@pytest.mark.parametrize("held", [{"delay_s": 600}, {"stall_s": 600, "stall_chance": 1.0}], ids=["delay", "stall"])
+def test_a_call_that_is_held_up_goes_on_once_the_disk_is_well(on: Disk, there: Path, held: dict[str, float]) -> None:
+    on.slow("all", OPEN, **held)
+    command = [sys.executable, "-I", "-S", "-c", "print(open('old').read(1))"]
+    with subprocess.Popen(command, cwd=there, env=on.environment(), stdout=subprocess.PIPE, text=True) as program:
+        try:
+            eventually(lambda: on.counted("all", OPEN).calls)
+            on.heal()
+            assert program.communicate(timeout=60) == ("-\n", None)
+        finally:
+            program.kill()
 
 
 def test_calls_are_delayed_and_held_up(on: Disk, there: Path) -> None:
