@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
-from sklearn.gaussian_process import GaussianProcessRegressor
 
 from nnilite._plugins import lookup
 from nnilite.space import SearchSpace
 from nnilite.tuning.class_args import construct
 from nnilite.tuning.cube import Cube
-from nnilite_sklearn._gaussian import Gaussian, _prior, _Shared
-from nnilite_sklearn._gp import GPTuner
-from nnilite_sklearn._surrogate import _bend, levelled
 
 SPACE = SearchSpace.parse(
     {
@@ -25,12 +20,20 @@ SPACE = SearchSpace.parse(
 )
 
 
+# scipy and scikit-learn are imported where they are used: that takes more than a second, and each process of a test run
+# reads this file, though only one runs its tests.
+
+
 @pytest.fixture
 def numbers():
     return np.random.default_rng(0)
 
 
 def test_the_mean_and_deviation_of_a_process_are_those_of_scikit_learn(numbers):
+    from sklearn.gaussian_process import GaussianProcessRegressor
+
+    from nnilite_sklearn._gaussian import Gaussian
+
     rows, others = numbers.random((40, 3)), numbers.random((9, 3))
     values = np.sin(5 * rows[:, 0]) + rows[:, 1] + 0.1 * numbers.standard_normal(40)
     gaussian = Gaussian((0, 1, 1), 2.5, 1e-6)
@@ -43,6 +46,8 @@ def test_the_mean_and_deviation_of_a_process_are_those_of_scikit_learn(numbers):
 
 
 def test_the_options_of_a_choice_share_a_length_scale_with_the_right_gradient(numbers):
+    from nnilite_sklearn._gaussian import _Shared
+
     kernel, rows = _Shared((0, 1, 1, 2), np.array([0.4, 0.7, 1.2]), (0.03, 20.0), 2.5), numbers.random((12, 4))
     values, slopes = kernel(rows, eval_gradient=True)
     for k, theta in enumerate(np.eye(3) * 1e-6 + kernel.theta):
@@ -50,12 +55,18 @@ def test_the_options_of_a_choice_share_a_length_scale_with_the_right_gradient(nu
 
 
 def test_results_are_bent_as_scipy_does(numbers):
+    from scipy import stats
+
+    from nnilite_sklearn._surrogate import _bend
+
     values = np.exp(2 * numbers.standard_normal(50))
     level = (values - values.mean()) / values.std()
     assert _bend(level)[0] == pytest.approx(stats.yeojohnson(level)[0], abs=1e-4)
 
 
 def test_how_much_bending_changes_the_density_is_told(numbers):
+    from nnilite_sklearn._surrogate import levelled
+
     losses = np.exp(2 * numbers.standard_normal(50))
     level, bent, density = levelled(losses, bends=False)[0], *levelled(losses)
     order = np.argsort(losses)
@@ -66,6 +77,8 @@ def test_how_much_bending_changes_the_density_is_told(numbers):
 
 
 def test_the_prior_of_hyperparameters_has_the_right_gradient():
+    from nnilite_sklearn._gaussian import _prior
+
     theta = np.log([1.7, 0.2, 3.0, 0.01])
     rare, slopes = _prior(theta)
     for k, step in enumerate(np.eye(4) * 1e-7):
@@ -74,6 +87,8 @@ def test_the_prior_of_hyperparameters_has_the_right_gradient():
 
 @pytest.mark.parametrize(("loss", "bends"), [(lambda x: np.exp(9 * x), True), (lambda x: x, False)])
 def test_losses_are_bent_if_that_makes_them_likelier(numbers, loss, bends):
+    from nnilite_sklearn._gp import GPTuner
+
     tuner = GPTuner("minimize", seed=0)
     tuner.update_search_space({"x": {"_type": "uniform", "_value": [0, 1]}})
     rows = numbers.random((40, 1))

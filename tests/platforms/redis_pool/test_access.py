@@ -151,7 +151,8 @@ def test_a_wrong_way_in_is_told_in_a_sentence(secure, tmp_path, fields, sentence
     assert isinstance(error, ConfigError)
 
 
-def test_tls_where_there_is_none_is_told(shared_server, tmp_path):
+def test_tls_where_there_is_none_is_told(shared_server, tmp_path, monkeypatch):
+    monkeypatch.setattr("nnilite_redis._connection._CONNECT_S", 0.5)  # the server waits for the rest of a command
     error = complaint(tmp_path, RedisConfig(shared_server.url.replace("redis:", "rediss:")))
     assert "does not use TLS: then write redis:// instead of rediss://" in str(error)
 
