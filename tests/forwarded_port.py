@@ -8,6 +8,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from nnilite.testing.ports import free_port
+
 _PIECE_BYTES = 65536
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
@@ -15,13 +17,13 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 class ForwardedPort:
     """Forwards connections until it is closed, and keeps what came by each."""
 
-    def __init__(self, target: int, port: int = 0) -> None:
+    def __init__(self, target: int, port: int) -> None:
         self._target = target
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._sent: list[bytearray] = []
         self._listening = socket.create_server(("127.0.0.1", port))
-        self.port: int = self._listening.getsockname()[1]
+        self.port = port
         self._run(self._accept)
 
     def _run(self, work: object, *words: object) -> None:
@@ -84,8 +86,8 @@ def _requests(sent: bytes) -> Iterator[bytes]:
 
 @contextmanager
 def forwarded(target: int, port: int = 0) -> Iterator[ForwardedPort]:
-    """Forward a port of 127.0.0.1 to another one."""
-    found = ForwardedPort(target, port)
+    """Forward a port of 127.0.0.1 to another one; by default a port that no other test gets after the end of this."""
+    found = ForwardedPort(target, port or free_port())
     try:
         yield found
     finally:

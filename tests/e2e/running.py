@@ -17,6 +17,7 @@ from nnilite._running import launch
 from nnilite._running.manager_client import Client
 from nnilite.config import from_dict
 from nnilite.testing import eventually
+from nnilite.testing.ports import free_port
 from processes import send_signal
 
 ENDED = ("DONE", "ERROR", "STOPPED")
@@ -99,7 +100,7 @@ def starting(tmp_path: Path) -> Iterator[Start]:
     """What the fixture `start` gives, for others that last longer than a test. NNILITE_HOME is theirs to set."""
     begun: list[Running] = []
 
-    def begin(code: str = ECHO, port: int = 0, certificate: Path | None = None, **config: Any) -> Running:
+    def begin(code: str = ECHO, port: int | None = None, certificate: Path | None = None, **config: Any) -> Running:
         folder = tmp_path / "it's $HOME; a\nfolder"
         folder.mkdir(exist_ok=True)
         (folder / "trial.py").write_text(code)
@@ -114,7 +115,8 @@ def starting(tmp_path: Path) -> Iterator[Start]:
             **config,
         }
         full = {key: value for key, value in full.items() if value is not None}
-        options = launch.ManagerOptions(port=port)
+        # A port that the system chooses may be another program's when a test wants it again for a later manager.
+        options = launch.ManagerOptions(port=free_port() if port is None else port)
         entry = launch.create(from_dict(full, folder), options=options, detach=False)
         begun.append(Running(entry, certificate))
         return begun[-1]

@@ -17,6 +17,7 @@ from e2e.running import starting
 from forwarded_port import forwarded, status_of_raw
 from nnilite._running import launch
 from nnilite.testing import eventually
+from nnilite.testing.ports import free_port
 from other_user import STRANGER, ask_all_at, request_to
 from platforms.chromium import faults
 from stranger import Heard, stranger
@@ -340,7 +341,7 @@ def hub(*words: str) -> Iterator[str]:
 
 def test_what_is_heard_at_a_dead_hubs_port_starts_no_command(start: Any, open_page: Any) -> None:
     keyed(start)
-    with hub("--port", "0", "--require-token") as link:
+    with hub("--port", str(free_port()), "--require-token") as link:
         page, name = signed_in(open_page, link)
     with stranger(port_of(link)) as other:
         eventually(lambda: name in other.text(), 60)
@@ -354,7 +355,7 @@ def test_what_is_heard_at_a_dead_hubs_port_starts_no_command(start: Any, open_pa
 
 def test_a_page_that_a_stranger_left_at_the_hubs_port_starts_no_command(start: Any, open_page: Any) -> None:
     start(maxTrialNumber=1)
-    with hub("--port", "0") as address:
+    with hub("--port", str(free_port())) as address:
         page = open_page(address)
         page.expected_errors.append("421")  # the next hub has another name, and this page may ask it
         page.get_by_text("1 experiment", exact=False).first.wait_for()

@@ -13,6 +13,7 @@ from nnilite._keeper import node_link
 from nnilite._keeper.elastic_crew import ElasticCrew
 from nnilite._keeper.first_node import checked_hello
 from nnilite._keeper.node_records import NodeRecords
+from nnilite.testing.ports import free_ports
 
 NODE = {"host": "far", "processes": 1, "ports": []}
 
@@ -29,7 +30,7 @@ def crew_of(folder):
     (folder / "roles").mkdir()
     place = SimpleNamespace(path=str(folder), inner=str(folder), add_to_log=print)
     crew = ElasticCrew({"secret": "s", "max": 2, "grace_s": 5}, place, NodeRecords(place))
-    ports = node_link.free_ports(1)
+    ports = free_ports(1)
     crew.lines.open(ports)
     caller = node_link.Caller([("127.0.0.1", ports[0])], "s", 1, "run", lambda: None)
     caller.call()
