@@ -95,7 +95,9 @@ class StandInCloud:
         """None: the connection is cut."""
         body = handler.body()
         line = f"{handler.command} {host}{handler.path}"
-        self.seen.append(line)
+        # A thread of an earlier test may still upload: the environment of this process leads it here.
+        if host != BLOB_HOST or handler.path.split("/")[1] in self.workspace.containers:
+            self.seen.append(line)
         if self._away:
             return None
         due = self._due(line, after=False)

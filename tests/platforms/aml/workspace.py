@@ -71,6 +71,7 @@ class StandInWorkspace:
         self.folder = folder
         self.blobs = Blobs(azurite, CONTAINER)
         self.jobs: dict[str, StandInJob] = {}
+        self.containers = {CONTAINER}  # for uploads, and for logs
         self.codes: dict[str, dict[str, Any]] = {}
         self.environments: dict[str, dict[str, Any]] = {"pytorch:3": {"image": "pytorch"}}
         self.uploads = 0
@@ -189,6 +190,7 @@ class StandInWorkspace:
     def _start_upload(self, query: Mapping[str, str], body: Any, name: str, version: str) -> Found:
         self.uploads += 1
         container = str(uuid.uuid4())
+        self.containers.add(container)
         url = self.blobs.new_container(container)
         reference = {"blobUri": url.partition("?")[0], "credential": {"credentialType": "SAS", "sasUri": url}}
         upload = {"pendingUploadId": str(uuid.uuid4()), "pendingUploadType": body["pendingUploadType"]}
