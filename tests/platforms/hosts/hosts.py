@@ -220,7 +220,9 @@ class Host:
 
     def kill_sessions(self) -> None:
         """Break all connections by killing what serves them. New ones can be made."""
-        self.run('for pid in $(pgrep -x sshd); do [ "$pid" = "$(cat /run/sshd.pid)" ] || kill -9 "$pid" || true; done')
+        # From OpenSSH 9.8 on they are called sshd-session.
+        found = "pgrep -x 'sshd|sshd-session'"
+        self.run(f'for pid in $({found}); do [ "$pid" = "$(cat /run/sshd.pid)" ] || kill -9 "$pid" || true; done')
 
     def cut(self) -> None:
         """Unplug the cable: nothing is refused, everything vanishes."""
