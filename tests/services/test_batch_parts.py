@@ -176,7 +176,8 @@ def test_hosts_and_reasons_of_lsf_and_htcondor_are_read():
     lsf, condor = reader("lsf").jobs(answers.LSF), reader("htcondor").jobs(answers.HTCONDOR)
     assert (lsf["301"].host, lsf["302"].host, condor["401.0"].host, condor["402.0"].host) == ("n1", "", "n1", "")
     assert lsf["302"].reason == "Job's requirements for resource reservation not satisfied: 3 hosts;"
-    assert condor["405.0"].words == "waits in HTCondor (5 1): via condor_hold (by user me)"
+    assert condor["405.0"].words == "waits in HTCondor (held): via condor_hold (by user me)"
+    assert condor["402.0"].words == "waits in HTCondor (idle)"
     assert condor["407.0"].exit_code == 3
 
 

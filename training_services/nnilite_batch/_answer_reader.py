@@ -73,12 +73,13 @@ class AnswerReader:
         phase = self._find_phase(state if code is None else f"{state} {code}")
         if phase is QueuePhase.COMPLETED and code:
             phase = QueuePhase.FAILED
-        title, word = self._scheduler.title, " ".join(state.split())
+        title, words = self._scheduler.title, state.split()
+        word = self._scheduler.numbers.get(words[0] if words else "", " ".join(words))
         if code == NOT_SEEN and not reason:
             reason = "its node does not see `directory`: set it to a folder that login node and compute nodes share"
         ended = f"{title}: {word}" + ("" if code is None else f", exit code {code}")
-        words = (ended if phase.is_over else f"waits in {title} ({word})") + (f": {reason}" if reason else "")
-        return QueuedJob(number, facts["name"], phase, word, words, facts["host"], None, code, reason)
+        said = (ended if phase.is_over else f"waits in {title} ({word})") + (f": {reason}" if reason else "")
+        return QueuedJob(number, facts["name"], phase, word, said, facts["host"], None, code, reason)
 
     def _find_phase(self, words: str) -> QueuePhase:
         for name, pattern in self._scheduler.states.items():

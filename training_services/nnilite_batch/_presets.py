@@ -188,6 +188,15 @@ _HTCONDOR = Scheduler(
         "ended": r"4\t.*",
     },
     job_variable="NNILITE_BATCH_JOB",
+    numbers={
+        "1": "idle",
+        "2": "running",
+        "3": "removed",
+        "4": "completed",
+        "5": "held",
+        "6": "transferring output",
+        "7": "suspended",
+    },
 )
 
 PRESETS = {"gridengine": _GRID_ENGINE, "pbs": _PBS_PRO, "torque": _TORQUE, "lsf": _LSF, "htcondor": _HTCONDOR}

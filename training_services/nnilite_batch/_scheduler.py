@@ -57,6 +57,7 @@ class Scheduler:
     states: Mapping[str, str]  # from `waiting`, ... to a pattern that matches its words for it; the first one counts
     values: Mapping[str, str] = field(default_factory=dict)  # of further fields in templates
     job_variable: str = ""  # has the job's id, in a job
+    numbers: Mapping[str, str] = field(default_factory=dict)  # what its states are called, where it prints numbers
 
 
 def overlaid(below: T, above: T | None) -> T:
