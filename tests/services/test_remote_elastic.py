@@ -234,7 +234,7 @@ async def test_damaged_bookings_stop_no_elastic_trial(tmp_path: Path, damage: Ca
     service._elastic.load()
 
     for key in ("h0", "h1", "h2"):
-        machine = SimpleNamespace(up=False, title=key, silent_s=0.0, state="down", trouble="no route")
+        machine = SimpleNamespace(up=False, title=key, silent_s=0.0, away=lambda: "is down: no route")
         service.machines._known[key] = cast("Machine", machine)
     handles = [unanswered(name, one) for name, one in list(parts.items())[:2]]
     for _ in range(2):
