@@ -21,7 +21,7 @@ from nnilite.ssh.errors import MachineError, OutcomeUnknown
 from nnilite.testing import fake_context
 from nnilite_remote import MachineConfig, RemoteConfig, RemoteService
 from nnilite_remote._bookings import Booking
-from nnilite_remote._worker.agent import Agent
+from nnilite_remote._worker.agent import Agent, _remove_empty
 from nnilite_remote._worker.attempt import HostedAttempt
 
 pytestmark = pytest.mark.process
@@ -135,3 +135,20 @@ async def test_only_a_start_that_certainly_failed_frees_the_machine(
     kept = json.loads((tmp_path / "remote-jobs.json").read_text())
     assert (job.name in kept) is stays
     await service.close()
+
+
+def test_what_another_machine_on_the_same_disk_removes_meanwhile_is_no_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "experiment"
+    (folder / "trials").mkdir(parents=True)
+    names = os.listdir
+
+    def too_many(place: str) -> list[str]:
+        return [*names(place), *(["callback-other"] if place == str(folder) else [])]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "listdir", too_many)
+        _remove_empty(str(folder), False)
+    assert not folder.exists()
+    _remove_empty(str(folder), False)

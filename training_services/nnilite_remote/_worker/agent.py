@@ -338,25 +338,34 @@ def _list_attempts(folder: str) -> list[HostedAttempt]:
     """Return all attempts in an experiment's folder."""
     trials = os.path.join(folder, "trials")
     found = []
-    for trial in os.listdir(trials) if os.path.isdir(trials) else []:
-        for number in os.listdir(os.path.join(trials, trial)):
+    for trial in _list_names(trials):
+        for number in _list_names(os.path.join(trials, trial)):
             path = os.path.join(trials, trial, number)
             found.append(HostedAttempt({"directory": path, **(read_json(os.path.join(path, "job.json")) or {})}))
     return found
 
 
+def _list_names(folder: str) -> list[str]:
+    """Return what is in a folder. Another machine that has it on the same disk may clean up, too."""
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def _remove_empty(folder: str, keep_checkpoints: bool) -> None:
     """Remove what is left of an experiment's folder, unless jobs still run there."""
     trials = os.path.join(folder, "trials")
-    for trial in os.listdir(trials) if os.path.isdir(trials) else []:
+    for trial in _list_names(trials):
         with contextlib.suppress(OSError):
             os.rmdir(os.path.join(trials, trial))
     if any(os.path.isdir(attempt.inner("")) for attempt in _list_attempts(folder)):
         return
-    for name in os.listdir(folder):
+    for name in _list_names(folder):
         path = os.path.join(folder, name)
         if name.startswith("callback-") or name == "fork-server.log":
-            os.unlink(path)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
         elif name == "checkpoints":
             tidy_up(path, keep_checkpoints)
     for path in (trials, folder):
