@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 
-def failing_at(path: Path) -> Callable[..., os.stat_result]:
-    """An `os.stat` that fails for one path, which need not be there."""
-    stat = os.stat
+def failing_at(path: Path, call: Callable[..., Any] = os.stat) -> Callable[..., Any]:
+    """The same call of the system, but that it fails for one path, which need not be there."""
 
-    def failing(place: Any, *args: Any, **named: Any) -> os.stat_result:
+    def failing(place: Any, *args: Any, **named: Any) -> Any:
         if place in (path, str(path)):
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-        return stat(place, *args, **named)
+        return call(place, *args, **named)
 
     return failing

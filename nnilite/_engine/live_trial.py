@@ -100,7 +100,7 @@ class Live:
             phase=Phase.SUBMITTED if attempt and attempt.handle is not None else Phase.QUEUED,
             unanswered=attempt is not None and attempt.handle is None,
             running_since=min(known.trial.started or now, now),
-            # It may be such a reason, which the first good answer of the platform must end.
+            # The stored reason may be that the platform could not be asked, which its first good answer must end.
             hidden=known.trial.reason if known.trial.state is TrialState.WAITING else "",
             lost=known.lost,
             failed=known.failed,

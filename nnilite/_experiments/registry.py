@@ -466,14 +466,14 @@ def _add_own_word(entry: RegistryEntry) -> RegistryEntry:
         forgets = f"`nnictl experiment delete {entry.id}` forgets the experiment"
         return replace(entry, state=DAMAGED, damage=f"{directory} is gone (deleted, moved or not mounted); {forgets}.")
     try:
-        word = read_manager(directory)
+        word, is_search = read_manager(directory), search_folder.is_search(directory)
     except (DamagedFile, UnreadableFile) as error:
         return replace(entry, state=_state_of(error), alive=alive, damage=str(error))
     state = word.state if word.state and (alive or word.state in _FINAL) else ExperimentState.STOPPED.value
     remarks = experiment_remarks.read(directory)
     named = replace(entry, name=remarks.name or entry.name, remarks=remarks)
     known = replace(named, state=state, ended=word.ended, alive=alive)
-    if search_folder.is_search(directory):
+    if is_search:
         known = replace(known, search=True)
         if not alive:
             return _add_word_of_search(known)

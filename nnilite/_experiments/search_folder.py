@@ -14,8 +14,9 @@ import re
 import secrets
 from pathlib import Path
 
-from nnilite._experiments.documents import read_document, write_json
+from nnilite._experiments.documents import is_folder, read_document, write_json
 from nnilite._experiments.locking import is_locked
+from nnilite.errors import UnreadableFile
 from nnilite.records import ExperimentState
 
 PROCESSES = "processes"
@@ -26,13 +27,20 @@ _TOKEN = re.compile("[0-9a-f]{16}")
 
 
 def is_search(directory: Path) -> bool:
-    """Return whether a Python program, and not a manager, makes this experiment."""
-    return (directory / PROCESSES).is_dir()
+    """Return whether a Python program, and not a manager, makes this experiment. Raises: UnreadableFile."""
+    return is_folder(directory / PROCESSES)
 
 
 def is_running(directory: Path) -> bool:
     """Return whether any process works at the search now. Raises: UnreadableFile if that is unknown now."""
-    return any(is_locked(path) for path in (directory / PROCESSES).glob("*.lock"))
+    folder = directory / PROCESSES
+    try:
+        found = list(folder.iterdir())  # `glob` finds nothing in a folder that cannot be read
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise UnreadableFile(folder, error.strerror) from error
+    return any(is_locked(path) for path in found if path.suffix == ".lock")
 
 
 def write_state(directory: Path, state: ExperimentState, ended: float | None) -> None:

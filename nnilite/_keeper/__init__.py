@@ -55,7 +55,7 @@ storage            the shared storage: a mounted folder, or
 storage_http       S3 and Azure's blobs, by HTTP
 storage_choice     which of them a specification describes
 code_fetch         brings the code from there to a worker's cache
-patient_storage    the same with patience while it cannot be reached
+patient_storage    the shared storage, with patience while it cannot be reached
 saver              copies checkpoints and outputs to the shared storage, and earlier checkpoints from it
 node_start         a trial of several processes: what the keeper does for it
 node               runs the processes of such a trial on one node

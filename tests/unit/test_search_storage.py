@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,11 @@ import pytest
 
 from nnilite import Search
 from nnilite._cli.nnictl import run as nnictl
-from nnilite._experiments import registry
+from nnilite._experiments import registry, search_folder
 from nnilite._running import launch, offline
 from nnilite._store.database_file import FILE_NAME
 from nnilite._store.soundness import SoundnessCheck
-from nnilite.errors import ConfigError, Conflict, DamagedFile, NniliteError, StoreError
+from nnilite.errors import ConfigError, Conflict, DamagedFile, NniliteError, StoreError, UnreadableFile
 from nnilite.records import TrialState
 from nnilite.testing import eventually
 from silent_disk import failing_at
@@ -276,6 +277,21 @@ def test_a_search_whose_disk_does_not_answer_is_not_made_anew(folder: Path, monk
         with pytest.raises(NniliteError, match="Input/output error"):
             search_in(folder, "Random")
     assert (folder / "config.json").read_bytes() == kept
+
+
+@pytest.mark.parametrize("ask", [search_folder.is_search, search_folder.is_running])
+def test_where_the_disk_does_not_answer_a_search_is_neither_an_experiment_nor_at_rest(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Path], bool]
+) -> None:
+    search_in(folder).run(bowl, trials=1)
+    place = folder / search_folder.PROCESSES
+    with monkeypatch.context() as patch:
+        for call in ("stat", "listdir", "scandir"):
+            patch.setattr(os, call, failing_at(place, getattr(os, call)))
+        with pytest.raises(UnreadableFile, match="Input/output error"):
+            ask(folder)
+        assert registry.find(folder.name, damaged=True).state == registry.UNREADABLE
+    assert (search_folder.is_search(folder), search_folder.is_running(folder)) == (True, False)
 
 
 DAMAGES = {
