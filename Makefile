@@ -88,7 +88,7 @@ site: $(VENV)/packages.stamp node_modules/.package-lock.json
 
 # A wheel by which `import nni` works outside of experiments: dist/nnilite_nni-*.whl
 # It needs hatchling alone, which uv puts into an environment of its own: 5 MB, not those of the development.
-nni: | $(VENV)/bin/python
+nni: | $(VENV)/bin/uv
 	$(RUN)/uv build --quiet --wheel --python $(RUN)/python --out-dir dist distributions/nnilite-nni
 
 test-pythons: $(VENV)/packages.stamp
@@ -105,16 +105,17 @@ dist: $(VENV)/packages.stamp
 	$(RUN)/python -m build --no-isolation
 	$(RUN)/python -m twine check --strict dist/*
 
-$(VENV)/bin/python:
+# Made last, so that an installation that was broken off is begun anew.
+$(VENV)/bin/uv:
 	scripts/system-packages venv
 	$(or $(PYTHON),python3) -m venv $(VENV)
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check uv
 
-$(VENV)/demo.stamp: pyproject.toml | $(VENV)/bin/python
+$(VENV)/demo.stamp: pyproject.toml | $(VENV)/bin/uv
 	$(RUN)/uv pip install --quiet --compile-bytecode --python $(RUN)/python -e '.[demo]'
 	touch $@
 
-$(VENV)/packages.stamp: pyproject.toml | $(VENV)/bin/python
+$(VENV)/packages.stamp: pyproject.toml | $(VENV)/bin/uv
 	$(RUN)/uv pip install --quiet --compile-bytecode --python $(RUN)/python -e '.[dev]'
 	rm -f $(USELESS_AT_STARTS)
 	touch $@

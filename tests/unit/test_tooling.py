@@ -57,6 +57,16 @@ def test_lint_needs_no_debian_package_but_that_of_venv() -> None:
     assert "biome check" in told.stdout
 
 
+def test_an_environment_whose_installation_broke_off_is_completed(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/python").touch()  # what `python3 -m venv` leaves; without a network pip brought nothing
+    command = ["make", "--dry-run", "demo", f"PYTHON={sys.executable}"]
+    said = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True, timeout=60).stdout
+    assert "-m pip install" in said.partition(".venv/bin/uv pip install")[0]
+
+
 def test_lint_says_what_it_cannot_check(tmp_path: Path) -> None:
     for name in ("git", "sh"):
         (tmp_path / name).symlink_to(shutil.which(name) or "")
@@ -70,6 +80,14 @@ def test_lint_says_what_it_cannot_check(tmp_path: Path) -> None:
     }.items():
         [line] = [line for line in run.stderr.splitlines() if checker in line]
         assert f"training_services/{file}" in line.split()
+
+
+def test_lint_of_a_copy_without_git_says_what_it_cannot_check(tmp_path: Path) -> None:
+    (tmp_path / "sh").symlink_to(shutil.which("sh") or "")
+    run = subprocess.run(
+        ["scripts/lint-scripts"], cwd=ROOT, env={"PATH": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert (run.returncode, run.stderr) == (0, "not checked, as git does not list the files here: Lua and shell\n")
 
 
 @pytest.fixture
