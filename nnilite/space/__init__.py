@@ -17,6 +17,7 @@ expressions   what may be written over names, parsed and computed safely
 constraints   expressions that sets of parameters must satisfy
 space_checks  what is wrong with a search space
 space_cures   how to write what other programs write otherwise
+distributions_elsewhere  their distributions, as objects and as calls
 space_hints   what is allowed in a search space but is hardly meant
 """
 
@@ -26,7 +27,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from nnilite.errors import SpaceError, no_attribute
-from nnilite.space import space_cures
+from nnilite.space import distributions_elsewhere
 from nnilite.space._parameter import Key, Parameter, ParameterKind
 from nnilite.space.constraints import Constraints
 from nnilite.space.python_space import (
@@ -76,5 +77,5 @@ __all__ = [
 if not TYPE_CHECKING:  # to type checkers, a module with this function has every name
 
     def __getattr__(name: str) -> Any:
-        meant = space_cures.translate_type(name)
+        meant = distributions_elsewhere.translate_type(name)
         raise no_attribute("module 'nnilite.space'", sys.modules[__name__], name, {name: meant} if meant else {})

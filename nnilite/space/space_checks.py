@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnilite.errors import SpaceError
 from nnilite.space._parameter import MOST_STEPS, Key, Parameter, ParameterKind, brief, write_canonical
+from nnilite.space.distributions_elsewhere import translate_type
 from nnilite.space.space_cures import (
     cure_count,
     cure_file_name,
@@ -20,7 +21,6 @@ from nnilite.space.space_cures import (
     cure_plain,
     cure_value,
     show,
-    translate_type,
 )
 from nnilite.units import cure_for_number
 

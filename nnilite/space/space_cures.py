@@ -8,94 +8,43 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nnilite.space._parameter import ParameterKind
+from nnilite.space.distributions_elsewhere import (
+    MOST_OPTIONS,
+    name_parts,
+    read_drawing_call,
+    translate_type,
+    write_distribution,
+)
 
 if TYPE_CHECKING:
     from nnilite.records import Json
 
 _LONGEST_SHOWN = 80
-_TYPES = {
-    **dict.fromkeys(("float", "double", "real", "continuous", "range"), "uniform"),
-    **dict.fromkeys(("logfloat", "logreal", "reciprocal"), "loguniform"),
-    **dict.fromkeys(("int", "integer", "intuniform", "uniformint"), "randint"),
-    **dict.fromkeys(("intquniform", "quniformint"), "qrandint"),
-    **dict.fromkeys(("intloguniform", "loguniformint"), "lograndint"),
-    **dict.fromkeys(("logint", "loginteger"), "lograndint"),
-    **dict.fromkeys(
-        (
-            "categorical",
-            "category",
-            "categories",
-            "discrete",
-            "ordinal",
-            "enum",
-            "list",
-            "grid",
-            "gridsearch",
-            "values",
-        ),
-        "choice",
-    ),
-    **dict.fromkeys(("bool", "boolean"), "choice"),
-    **dict.fromkeys(("gaussian", "randn"), "normal"),
-}
-"""What other programs call the types."""
-_KEYS = {
-    **dict.fromkeys(("type", "distribution", "dist", "parametertype", "method", "kind"), "type"),
-    **dict.fromkeys(("low", "lower", "min", "minimum", "lo"), "low"),
-    **dict.fromkeys(("high", "upper", "max", "maximum", "hi"), "high"),
-    **dict.fromkeys(("q", "step"), "q"),
-    **dict.fromkeys(("value", "values", "options", "choices", "categories", "range", "bounds"), "value"),
-}
-"""What other programs call the parts of a parameter."""
-
-
-def translate_type(name: Json) -> str | None:
-    """Return our name of a type that another program calls `name`; None if it is not known.
-
-    >>> translate_type("log_uniform"), translate_type("suggest_categorical"), translate_type("IntDistribution")
-    ('loguniform', 'choice', 'randint')
-    """
-    plain = str(name).lower().replace("_", "").replace("-", "").removeprefix("suggest").removesuffix("distribution")
-    return plain if plain in {kind.value for kind in ParameterKind} else _TYPES.get(plain)
 
 
 def cure_object(given: Mapping[str, Json]) -> str:
     """Return how to write a parameter whose `_type` or `_value` is missing; "" if that cannot be guessed."""
-    parts = {_KEYS[plain]: value for key, value in given.items() if (plain := _plain(key)) in _KEYS}
     if given and all(isinstance(value, Mapping) and "_type" in value for value in given.values()):
         return "; it holds parameters itself: write them one level up"
-    kind = translate_type(parts["type"]) if "type" in parts else None
-    if len(given) == 1 and translate_type(next(iter(given))):  # {"grid_search": [1, 2]}
+    parts = name_parts(given)
+    if len(given) == 1 and "type" not in parts and translate_type(next(iter(given))):  # {"grid_search": [1, 2]}
         parts = {"type": next(iter(given)), "value": next(iter(given.values()))}
-        kind = translate_type(parts["type"])
-    value = parts.get("value")
-    if isinstance(value, (list, tuple)):
-        return show("; write it as %s", {"_type": kind or "choice", "_value": value})
-    if "low" not in parts or "high" not in parts:
-        return ""
-    bounds = [parts[name] for name in ("low", "high", "q") if name in parts]
-    return show("; write it as %s", {"_type": _take_step(kind or "uniform", bounds), "_value": bounds})
+    return _show_distribution(parts)
 
 
-def _plain(key: object) -> str:
-    return str(key).lower().replace("_", "")
-
-
-def _take_step(kind: str, bounds: Sequence[Json]) -> str:
-    return f"q{kind}" if len(bounds) == 3 and not kind.startswith("q") else kind
+def _show_distribution(parts: Mapping[str, Json]) -> str:
+    written = write_distribution(parts)
+    return "" if written is None else show("; write it as %s", written)
 
 
 def cure_plain(name: str, given: Json) -> str:
     """Return how to write what should be an object: a value, a list of values, a call, or a comment."""
     if str(name).strip("_").lower() in _COMMENTS:
         return "; JSON has no comments: remove it, or write it as YAML, after a #"
-    call = _CALL.fullmatch(given) if isinstance(given, str) else None
-    kind = translate_type(call[1].rpartition(".")[2]) if call else None
-    if call and kind:
-        value = _split(call[2])
-        return show(
-            "; write it as %s", {"_type": kind, "_value": value[0] if kind == "choice" and len(value) == 1 else value}
-        )
+    if isinstance(given, str) and (call := read_drawing_call(given)) is not None and (cure := _show_distribution(call)):
+        return cure
+    if isinstance(given, str) and _SWEEP.fullmatch(given):
+        return show('; to choose one of them, write {"_type": "choice", "_value": %s}', _split(given))
     if given is None or isinstance(given, (str, int, float)):
         return show('; for a value that stays the same, write {"_type": "choice", "_value": %s}', [given])
     if isinstance(given, (list, tuple)) and given:
@@ -115,12 +64,9 @@ def cure_list(given: Json) -> str:
 
 
 _COMMENTS = ("comment", "comments", "note", "notes", "description", "doc", "//", "#")
-_CALL = re.compile(r"([\w.]+)\((.*)\)")
-"""A distribution as a call, such as `tune.uniform(0, 1)`."""
-
-
+_SWEEP = re.compile(r"[\w.+-]+(?:\s*,\s*[\w.+-]+)+")
+"""Options as Hydra takes them: 16,32,64."""
 _RANGE = re.compile(r"\s*(?:list\()?range\((-?\d{1,6})(?:,\s*(-?\d{1,6}))?(?:,\s*(-?[1-9]\d{0,5}))?\)\)?\s*")
-_MOST_OPTIONS = 50
 
 
 def cure_file_name(space: Json) -> str:
@@ -134,7 +80,7 @@ def cure_value(kind: ParameterKind, value: Json) -> str:
     numbers = _RANGE.fullmatch(value) if isinstance(value, str) else None
     if numbers is not None:
         options = list(range(*(int(one) for one in numbers.groups() if one)))
-        return show("; write %s", options) if 0 < len(options) <= _MOST_OPTIONS else ""
+        return show("; write %s", options) if 0 < len(options) <= MOST_OPTIONS else ""
     if isinstance(value, str) and value.lstrip().startswith("("):
         return "; write it in [ ], not in ( )"
     if isinstance(value, str):
@@ -142,7 +88,7 @@ def cure_value(kind: ParameterKind, value: Json) -> str:
     if isinstance(value, Mapping) and kind is ParameterKind.CHOICE:
         return show("; write %s", list(value))
     if isinstance(value, Mapping):
-        parts = {_KEYS.get(_plain(key)): item for key, item in value.items()}
+        parts = name_parts(value)
         bounds = [parts[name] for name in ("low", "high", "q") if name in parts]
         return show("; write %s", bounds) if len(bounds) > 1 else ""
     if kind is ParameterKind.RANDINT and isinstance(value, int) and value > 0:

@@ -9,7 +9,7 @@ import pytest
 
 from nnilite.errors import SpaceError
 from nnilite.space import SearchSpace
-from nnilite.space.space_cures import translate_type
+from nnilite.space.distributions_elsewhere import translate_type
 
 
 def fault(given: Any) -> str:
@@ -30,6 +30,21 @@ def fault(given: Any) -> str:
         ({"values": ["adam", "sgd"]}, ["choice", ["adam", "sgd"]]),
         ({"_type": "loguniform", "_value": [1e-4, 1e-3, 1e-2, 0.1]}, ["choice", [1e-4, 1e-3, 1e-2, 0.1]]),
         ({"grid_search": [1, 2]}, ["choice", [1, 2]]),
+        # W&B
+        ({"distribution": "log_uniform_values", "min": 1e-4, "max": 0.1}, ["loguniform", [1e-4, 0.1]]),
+        ({"distribution": "log_uniform", "min": -5, "max": 0}, ["loguniform", [0.00673795, 1.0]]),
+        ({"distribution": "q_log_uniform_values", "min": 1, "max": 8, "q": 2}, ["qloguniform", [1, 8, 2]]),
+        ({"distribution": "int_uniform", "min": 8, "max": 64}, ["randint", [8, 65]]),
+        ({"distribution": "normal", "mu": 3, "sigma": 2}, ["normal", [3, 2]]),
+        ({"value": 10}, ["choice", [10]]),
+        # Optuna, Ax, Determined
+        ({"type": "float", "low": 1e-5, "high": 1, "log": True}, ["loguniform", [1e-5, 1]]),
+        ({"type": "int", "low": 8, "high": 64, "log": True}, ["lograndint", [8, 64]]),
+        ({"type": "int", "low": 8, "high": 64}, ["randint", [8, 65]]),
+        ({"type": "int", "low": 1, "high": 6, "step": 2}, ["choice", [1, 3, 5]]),
+        ({"name": "lr", "type": "range", "bounds": [1e-5, 1], "log_scale": True}, ["loguniform", [1e-5, 1]]),
+        ({"type": "log", "base": 10, "minval": -4, "maxval": -1}, ["loguniform", [1e-4, 0.1]]),
+        ({"type": "const", "val": 0.5}, ["choice", [0.5]]),
     ],
 )
 def test_the_whole_parameter_is_written_out(given: Any, meant: list[Any]) -> None:
@@ -104,6 +119,17 @@ def test_no_value_of_any_kind_breaks_the_sentence(kind: str, value: Any) -> None
         ("uniform(0, 1)", {"_type": "uniform", "_value": [0, 1]}),
         ("tune.loguniform(0.001, 1)", {"_type": "loguniform", "_value": [0.001, 1]}),
         ("hp.choice(['a', 'b'])", {"_type": "choice", "_value": ["a", "b"]}),
+        ("hp.uniform('x', 0, 1)", {"_type": "uniform", "_value": [0, 1]}),
+        ("trial.suggest_float('lr', 1e-5, 0.1, log=True)", {"_type": "loguniform", "_value": [1e-5, 0.1]}),
+        ("trial.suggest_int('n', 1, 8)", {"_type": "randint", "_value": [1, 9]}),
+        ("np.random.normal(loc=1, scale=2)", {"_type": "normal", "_value": [1, 2]}),
+        ("interval(0, 1)", {"_type": "uniform", "_value": [0, 1]}),
+        ("tag(log, interval(0.001, 1))", {"_type": "loguniform", "_value": [0.001, 1]}),
+        ("range(1, 4)", {"_type": "randint", "_value": [1, 4]}),
+        ("range(1, 8, step=3)", {"_type": "choice", "_value": [1, 4, 7]}),
+        ("range(-1.5, 1.5, step=0.5)", {"_type": "quniform", "_value": [-1.5, 1.5, 0.5]}),
+        ("choice(adam, sgd)", {"_type": "choice", "_value": ["adam", "sgd"]}),
+        ("16, 32,64", {"_type": "choice", "_value": [16, 32, 64]}),
         ("relu", {"_type": "choice", "_value": ["relu"]}),
         (None, {"_type": "choice", "_value": [None]}),
         ([16, 32], {"_type": "choice", "_value": [16, 32]}),
