@@ -22,11 +22,20 @@ MARK = "defaults"
 """A field only of kept configs (see `_stored`), which people may copy. It says nothing of the experiment."""
 
 
+_NO_CONFIGS = {
+    ".toml": "is TOML; write the config as YAML or JSON",
+    ".py": "is a program; write a config as YAML, with the program in it: trialCommand: python3 PROGRAM",
+    ".ipynb": "is a notebook; write a config as YAML, with a program in it: trialCommand: python3 PROGRAM",
+}
+
+
 def fill_from_file(config: ExperimentConfig, path: str | Path) -> ExperimentConfig:
     """Fill an empty config with what a file says. Raises: ConfigError."""
     from nnilite.config.text import read_yaml
 
     file = expand_home(path)
+    if file.suffix.lower() in _NO_CONFIGS:
+        raise ConfigError(_NO_CONFIGS[file.suffix.lower()], Place(str(file)))
     data, source = read_yaml(file)
     return filled(config, data, source, file.absolute().parent)
 

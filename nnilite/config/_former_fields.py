@@ -70,7 +70,7 @@ _TOP = {
         "write searchSpace, or searchSpaceFile for a file of its own",
     ),
     **dict.fromkeys(
-        ("ntrials", "numtrials", "numsamples", "maxtrials", "maxevals", "trials", "total"),
+        ("ntrials", "numtrials", "numsamples", "maxtrials", "maxevals", "trials", "total", "runcap"),
         "did you mean maxTrialNumber?",
     ),
     **dict.fromkeys(
@@ -83,7 +83,12 @@ _TOP = {
     **dict.fromkeys(("sampler", "method", "searcher", "searchalg", "scheduler"), _TUNER),
     **dict.fromkeys(("numgpus", "ngpus", "gpus"), "did you mean trialGpuNumber?"),
     **dict.fromkeys(("workingdir", "workdir", "cwd"), "did you mean trialCodeDirectory?"),
-    **dict.fromkeys(("earlystopping", "earlystop", "stopper"), "write assessor: {name: Medianstop}"),
+    **dict.fromkeys(("earlystopping", "earlystop", "earlyterminate", "stopper"), "write assessor: {name: Medianstop}"),
+}
+_TOP |= {
+    "hydra": "write its sweeper's params as searchSpace, and n_trials as maxTrialNumber",
+    "apiversion": "a manifest of Kubernetes is no config; write searchSpace, trialCommand and trainingService",
+    **dict.fromkeys(("kind", "metadata", "spec"), "it belongs to a manifest of Kubernetes"),
 }
 _VARIABLES = "write variables in front of trialCommand, as in trialCommand: DATA=/data python3 trial.py"
 _ALGORITHM = {

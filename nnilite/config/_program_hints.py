@@ -78,6 +78,21 @@ def _find_own_program(word: str, folder: Path) -> Iterator[str]:
         elif not os.access(path, os.X_OK):
             cure = f"write {runner} {word.removeprefix('./')}" if runner else f"`chmod +x {word}` mends that"
             yield f"{word} may not be executed (it has no x in its mode); {cure}"
+        elif path.suffix.lower() != ".sh" and path.is_file() and _has_odd_first_line(path):
+            yield f"{word}: its first line ends as on Windows (CRLF); `sed -i 's/\\r$//' {word}` mends that"
+
+
+def _has_odd_first_line(path: Path) -> bool:
+    """Return whether a script names an interpreter with a carriage return at the end, which no system finds."""
+    try:
+        with path.open("rb") as file:
+            first = file.readline(_LONGEST_FIRST_LINE)
+    except OSError:
+        return False
+    return first.startswith(b"#!") and first.endswith(b"\r\n")
+
+
+_LONGEST_FIRST_LINE = 256
 
 
 def _script_of(words: tuple[str, ...]) -> str:

@@ -185,10 +185,14 @@ def _cure_characters(text: str, written: str, problem: str) -> str:
     if "another document" in problem:
         return "; remove the line ---, and what belongs to another file"
     before = text.partition(written)[0].splitlines()[-1:] if written else []
+    if any(_FOREIGN_COMMENT.search(line) for line in (*before, written)):
+        return "; begin comments with #"
     found = next((sign for sign in _STAND_INS if sign in "".join(before) + written), None)
     return f"; write {_STAND_INS[found]} in place of {found!a}" if found else ""
 
 
+_FOREIGN_COMMENT = re.compile(r"(?:^|\s)(?://|/\*)(?:\s|$)|^\s*//")
+"""A comment as in JavaScript. An address has its // after a colon."""
 _STAND_INS = {
     "\uff1a": "a colon (:) and a space",
     "\uff0c": "a comma (,)",

@@ -243,6 +243,15 @@ def test_a_shell_script_from_windows_is_named(folder: Path) -> None:
     assert "run.sh: its lines end as on Windows (CRLF)" in warning
 
 
+def test_a_program_from_windows_that_is_to_start_by_itself_is_named(folder: Path) -> None:
+    program = folder / "start.py"
+    program.write_bytes(b"#!/usr/bin/env python3\r\nprint(1)\r\n")
+    program.chmod(0o755)
+    [warning] = warned(folder, "./start.py")
+    assert "./start.py: its first line ends as on Windows (CRLF); `sed -i" in warning
+    assert warned(folder, "python3 start.py") == []
+
+
 def test_a_command_that_chooses_its_gpu_goes_not_with_assigned_ones(folder: Path) -> None:
     service = {"platform": "local", "useActiveGpu": True}
     config = {**CONFIG, "trainingService": service, "trialCommand": "CUDA_VISIBLE_DEVICES=0 python3 trial.py"}

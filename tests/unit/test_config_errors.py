@@ -203,6 +203,8 @@ def test_a_missing_field_is_named(tmp_path, missing, reason):
         ("a: !own x\n", "is not YAML"),
         ("a: &x [*x]\n", "contains itself"),
         ("a: 1\n---\nb: 2\n", "remove the line ---"),
+        ('{"a": 1, // of them\n "b": 2}\n', "begin comments with #"),
+        ('{\n //a: 1\n "b": 2}\n', "begin comments with #"),
         ("```yaml\na: 1\n```\n", "remove the lines that begin with ```"),
         ("a\uff1a 1\nb: 2\n", "write a colon (:) and a space in place of '\\uff1a'"),
         ("a: {b: 1\uff0c c: 2: 3}\n", "write a comma (,) in place of"),
@@ -214,6 +216,16 @@ def test_a_file_that_is_no_config_gets_a_sentence(tmp_path, text, reason):
     error = fault(tmp_path, text)
     assert reason in str(error)
     assert "\n" not in error.message
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("config.toml", "is TOML"), ("train.py", "trialCommand: python3 PROGRAM"), ("train.ipynb", "is a notebook")],
+)
+def test_a_file_that_other_programs_read_is_answered_by_its_kind(tmp_path, name, reason):
+    (tmp_path / name).write_text("import nni\n", "utf-8")
+    with pytest.raises(ConfigError, match=f"{name}: .*{reason}"):
+        load(tmp_path / name)
 
 
 def test_a_file_that_is_missing_or_no_text_gets_a_sentence(tmp_path):
