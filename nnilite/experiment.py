@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -399,11 +398,10 @@ class Experiment:
         self._tell(f"Experiment {entry.id} is at {managers.find_page_address(entry)}, kept in {entry.directory}")
 
     def _tell(self, sentence: str) -> None:
-        """Report the progress to people: by the log or, where that shows no such lines, on standard error."""
+        """Report the progress to people: by the log or, where that shows no such lines, on the terminal."""
         log.info("%s", sentence)
         if not (self.quiet or log.isEnabledFor(logging.INFO)):
-            sys.stderr.write(f"{sentence}\n")
-            sys.stderr.flush()
+            live_output.write_line(sentence)
 
     def _known(self) -> RegistryEntry:
         if not self._is_known:

@@ -102,11 +102,10 @@ def config_of(where: RunPlace, plan: Plan) -> ExperimentConfig:
 
 
 def _tell(progress: bool | None) -> Callable[[str], None]:
-    import sys
+    from nnilite._notebook import live_output
 
     def tell(sentence: str) -> None:
         if progress is not False:
-            sys.stderr.write(f"{sentence}\n")
-            sys.stderr.flush()
+            live_output.write_line(sentence)
 
     return tell

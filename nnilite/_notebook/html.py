@@ -83,8 +83,9 @@ def experiment(profile: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]) 
     rows = [
         (one["sequence"], one["id"], one["state"], one["value"], one["parameters"], one["reason"]) for one in trials
     ]
+    name = f" {escape(profile['name'])}" if profile["name"] else ""
     return (
-        f"<b>Experiment {escape(profile['id'])}</b> {escape(profile['name'])}: {escape(profile['state'])}{link}"
+        f"<b>Experiment {escape(profile['id'])}</b>{name}: {escape(profile['state'])}{link}"
         f"<br>{ended}{f' of {most}' if most else ''} trials ended ({escape(told)}){bar}{told_best}"
         f"{_with_reasons(('no', 'trial', 'state', 'value', 'parameters'), rows)}"
     )

@@ -19,6 +19,13 @@ def is_here() -> bool:
     return shell is not None and hasattr(shell, "kernel")
 
 
+def write_line(sentence: str) -> None:
+    """Write to standard error, or to standard output in a notebook, where the former looks like a fault."""
+    stream = sys.stdout if is_here() else sys.stderr
+    stream.write(f"{sentence}\n")
+    stream.flush()
+
+
 class LiveOutput:
     """One output of the running cell. `html` gives what it shows now."""
 

@@ -246,6 +246,17 @@ def test_an_interrupted_run_in_a_notebook_shows_at_last_that_it_is_stopped(
     assert asked == [(False, "/api/v1/experiment"), (True, "/api/v1/experiment/stop")]
 
 
+def test_a_notebook_shows_where_the_experiment_is_as_plain_output(
+    entry: RegistryEntry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(launch, "create", lambda *_, **__: entry)
+    monkeypatch.setattr("nnilite.experiment.live_output.is_here", lambda: True)
+    Experiment(_Config()).start(0, run_mode=RunMode.Detach)  # type: ignore[arg-type]
+    shown, as_a_fault = capsys.readouterr()
+    assert shown.startswith("Experiment abcd is at ")
+    assert as_a_fault == ""
+
+
 @pytest.mark.parametrize(("mode", "detach"), [(RunMode.Background, False), (RunMode.Detach, True)])
 def test_the_manager_outlives_the_program_only_if_detached(
     entry: RegistryEntry, monkeypatch: pytest.MonkeyPatch, mode: RunMode, detach: bool
