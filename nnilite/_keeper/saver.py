@@ -35,6 +35,7 @@ _PRIVATE = ("code", "spec.json", "job.json", CHECKPOINTS)  # not the trial's out
 _SAVE_EVERY_S = 60.0
 _MOST_EARLIER = 50
 _MOST_LIST_CHARS = 64 << 20
+_MOST_TIME_NS = 1 << 62
 _State = Tuple[int, int]  # of a file: size and time of the last change
 
 
@@ -133,13 +134,35 @@ class Saver:
     # Checkpoints
 
     def _restore(self) -> None:
-        storage = self._shared.open()
+        storage, troubles = self._shared.open(), []
         for number in range(self._spec.attempt - 1, max(-1, self._spec.attempt - 1 - _MOST_EARLIER), -1):
-            known = self._list_of(storage, number)
-            if known is not None:
-                if known["saved"] > _find_newest_time(self.checkpoint_dir):
-                    self._bring(storage, known["files"])
-                return
+            try:
+                if self._restore_from(storage, number):
+                    break
+            except ValueError as error:  # what an attempt before it has saved is better than nothing
+                troubles.append("those of attempt {} cannot be used: {}".format(number, error))
+        else:
+            if troubles:
+                raise ValueError(troubles[0])
+        for trouble in troubles:
+            self._tell("the trial starts with older checkpoints: " + trouble)
+
+    def _restore_from(self, storage: Storage, number: int) -> bool:
+        """Bring what this attempt has saved, unless newer files are here. Return False if it has saved nothing.
+
+        Raises: ValueError if it is damaged.
+        """
+        known = self._list_of(storage, number)
+        while known is not None and known["saved"] > _find_newest_time(self.checkpoint_dir):
+            try:
+                self._bring(storage, known["files"])
+                return True
+            except ValueError:
+                # Its manager may have abandoned the attempt while it still runs, and replaces what is fetched here.
+                before, known = known, self._list_of(storage, number)
+                if known == before:
+                    raise
+        return known is not None
 
     def _list_of(self, storage: Storage, number: int) -> Optional[Dict[str, Any]]:
         with tempfile.TemporaryDirectory(dir=self._folder.inner) as scratch:
@@ -150,18 +173,17 @@ class Saver:
                 text = file.read(_MOST_LIST_CHARS + 1)
         if len(text) > _MOST_LIST_CHARS:
             raise ValueError("the list {} is too long".format(self._list_name(number)))
-        known = json.loads(text)
-        if not isinstance(known, dict) or not isinstance(known.get("files"), dict):
-            raise ValueError("the list {} is damaged".format(self._list_name(number)))
-        known["saved"] = float(known.get("saved") or 0)
-        return known
+        try:
+            return _read_list(text)
+        except (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError) as error:
+            raise ValueError("the list {} is damaged".format(self._list_name(number))) from error
 
     def _bring(self, storage: Storage, files: Dict[str, Any]) -> None:
         """Put the files where the present ones are, all or none."""
         os.makedirs(os.path.dirname(self.checkpoint_dir), exist_ok=True)
         draft = tempfile.mkdtemp(prefix=".checkpoint-", dir=os.path.dirname(self.checkpoint_dir))
         try:
-            links = {path: str(facts["link"]) for path, facts in sorted(files.items()) if "link" in facts}
+            links = {path: facts["link"] for path, facts in sorted(files.items()) if "link" in facts}
             # The draft is new, and links come after all files, so that no file is written through one.
             for path, facts in sorted(files.items()):
                 _check_inside(path)
@@ -169,11 +191,11 @@ class Saver:
                     continue
                 target = os.path.join(draft, path)
                 os.makedirs(os.path.dirname(target), exist_ok=True)
-                if not storage.get(str(facts["object"]), target, self._shared.moved):
+                if not storage.get(facts["object"], target, self._shared.moved):
                     raise ValueError("the file {} is gone from it".format(facts["object"]))
                 if os.path.getsize(target) != facts["size"]:
                     raise ValueError("the file {} has lost a part of its bytes".format(facts["object"]))
-                os.utime(target, ns=(int(facts["mtime_ns"]), int(facts["mtime_ns"])))
+                os.utime(target, ns=(facts["mtime_ns"], facts["mtime_ns"]))
             with EnclosedFolder(draft) as folder:
                 for path, leads_to in links.items():
                     if not folder.link(path, leads_to):
@@ -302,6 +324,22 @@ def _is_private(name: str) -> bool:
 def _is_draft(name: str) -> bool:
     """Return whether a file is one that `nnilite.checkpoint` is about to rename."""
     return name.startswith(".") and name.endswith(".new")
+
+
+def _read_list(text: str) -> Dict[str, Any]:
+    """Return the list of a checkpoint, with "saved" and "files". Raises: one of many errors if it is damaged."""
+    known = json.loads(text)
+    files = {path: _read_facts(facts) for path, facts in known["files"].items()}
+    return {"saved": float(known.get("saved") or 0), "files": files}
+
+
+def _read_facts(facts: Dict[str, Any]) -> Dict[str, Any]:
+    if "link" in facts:
+        return {"link": str(facts["link"])}
+    mtime_ns = int(facts["mtime_ns"])
+    if abs(mtime_ns) > _MOST_TIME_NS:
+        raise ValueError("it has a time that cannot be")
+    return {"object": str(facts["object"]), "size": int(facts["size"]), "mtime_ns": mtime_ns}
 
 
 def _check_inside(path: str) -> None:

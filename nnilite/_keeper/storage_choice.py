@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Mapping
+from typing import Any, Callable, Dict, Mapping, TypeVar
 
-from .storage import FolderStorage, Storage, StorageError
+from .storage import FolderStorage, Storage, StorageError, nothing
+
+T = TypeVar("T")
 
 
 def open_storage(entry: Mapping[str, Any]) -> Storage:
@@ -14,9 +16,7 @@ def open_storage(entry: Mapping[str, Any]) -> Storage:
     if kind == "folder":
         return FolderStorage([str(path) for path in entry.get("paths") or ()], bool(entry.get("marked")))
     if kind == "program":  # the storage is a plugin's
-        program: Dict[str, Any] = {"Storage": Storage, "StorageError": StorageError}
-        exec(entry["program"], program)
-        return program["open_storage"](entry)  # type: ignore[no-any-return]
+        return _PluginStorage(entry)
     from .storage_http import AzureStorage, S3Storage
 
     if kind == "s3":
@@ -24,3 +24,39 @@ def open_storage(entry: Mapping[str, Any]) -> Storage:
     if kind == "azure":
         return AzureStorage(entry)
     raise StorageError("this keeper knows no storage of the kind {!r}".format(kind))
+
+
+class _PluginStorage(Storage):
+    """The storage of a plugin's program. Whatever that raises becomes a StorageError.
+
+    Otherwise a thread that copies could end without an answer, which would pass for success.
+    """
+
+    def __init__(self, entry: Mapping[str, Any]) -> None:
+        self._storage = _ask_plugin(lambda: _run_program(entry))
+        self.title = str(getattr(self._storage, "title", self.title))
+
+    def put(self, name: str, path: str, progress: Callable[[int], None] = nothing) -> None:
+        _ask_plugin(lambda: self._storage.put(name, path, progress))
+
+    def get(self, name: str, path: str, progress: Callable[[int], None] = nothing) -> bool:
+        return bool(_ask_plugin(lambda: self._storage.get(name, path, progress)))
+
+    def delete(self, name: str) -> None:
+        _ask_plugin(lambda: self._storage.delete(name))
+
+
+def _run_program(entry: Mapping[str, Any]) -> Storage:
+    program: Dict[str, Any] = {"Storage": Storage, "StorageError": StorageError}
+    exec(entry["program"], program)
+    return program["open_storage"](entry)  # type: ignore[no-any-return]
+
+
+def _ask_plugin(call: Callable[[], T]) -> T:
+    """Return what a plugin's code returns. Raises: StorageError."""
+    try:
+        return call()
+    except StorageError:
+        raise
+    except Exception as error:  # foreign code may raise anything
+        raise StorageError("{}: {}".format(type(error).__name__, error)) from error

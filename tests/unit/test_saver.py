@@ -9,6 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from nnilite._keeper.code_fetch import fetch_code
+from nnilite._keeper.patient_storage import PatientStorage
 from nnilite._keeper.saver import Saver
 
 LIST = "checkpoints/t/0.json"
@@ -22,6 +24,7 @@ class Slow:
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
         self.meanwhile: Callable[[], None] = lambda: None
+        self.before_get: dict[str, Callable[[], None]] = {}
 
     def put(self, name: str, path: str, moved: object) -> None:
         if name != LIST:
@@ -29,6 +32,7 @@ class Slow:
         self.kept[name] = Path(path).read_bytes()
 
     def get(self, name: str, path: str, moved: object) -> bool:
+        self.before_get.pop(name, lambda: None)()
         if name in self.kept:
             Path(path).write_bytes(self.kept[name])
         return name in self.kept
@@ -122,3 +126,65 @@ def test_what_all_attempts_have_saved_goes(saver: Saver, storage: Slow) -> None:
         storage.kept[f"checkpoints/t/{number}.json"] = json.dumps({"files": files}).encode()
     assert saver.finish(True, lambda: True) == ""
     assert storage.kept == {}
+
+
+def keep(storage: Slow, attempt: int, **files: bytes) -> None:
+    """Put a checkpoint of an attempt into the storage, with its list."""
+    listed = {}
+    for path, content in files.items():
+        name = f"checkpoints/t/{attempt}/{content.decode()}/{path}"
+        storage.kept[name] = content
+        listed[path] = {"object": name, "size": len(content), "mtime_ns": 1}
+    storage.kept[f"checkpoints/t/{attempt}.json"] = json.dumps({"saved": 1, "files": listed}).encode()
+
+
+@pytest.fixture
+def third(saver: Saver, tmp_path: Path) -> Saver:
+    """The saver of a third attempt, on another machine than the first two."""
+    saver._spec.attempt = 2
+    told = SimpleNamespace(inner=saver._folder.inner, add_to_log=lambda text: None, stderr=str(tmp_path / "stderr"))
+    saver._folder = told
+    return saver
+
+
+def test_a_checkpoint_that_an_abandoned_attempt_replaces_meanwhile_is_fetched_anew(
+    third: Saver, storage: Slow, tmp_path: Path
+) -> None:
+    keep(storage, 1, model=b"10", step=b"10")
+
+    def replace() -> None:
+        storage.kept.clear()
+        keep(storage, 1, model=b"20", step=b"20")
+
+    storage.before_get["checkpoints/t/1/10/step"] = replace
+    third.restore(lambda: True)
+    assert (tmp_path / "checkpoint" / "step").read_text() == (tmp_path / "checkpoint" / "model").read_text() == "20"
+
+
+LOST = b'{"saved": 1, "files": {"a": {"object": "gone", "size": 1, "mtime_ns": 1}}}'
+
+
+@pytest.mark.parametrize("newest", [LOST, b"[]", b'{"files": {"a": 1}}'])
+def test_without_a_whole_newest_checkpoint_the_one_before_is_taken(
+    third: Saver, storage: Slow, tmp_path: Path, newest: bytes
+) -> None:
+    keep(storage, 0, step=b"5")
+    storage.kept["checkpoints/t/1.json"] = newest
+    third.restore(lambda: True)
+    assert (tmp_path / "checkpoint" / "step").read_text() == "5"
+    assert "starts with older checkpoints: those of attempt 1 cannot be used" in (tmp_path / "stderr").read_text()
+
+
+def test_whatever_a_plugins_storage_raises_nothing_counts_as_saved(third: Saver, tmp_path: Path) -> None:
+    vault = "class Vault(Storage):\n def put(self, *_): raise KeyError('shelf')\n"
+    program = vault + "def open_storage(entry): return Vault()"
+    third._shared = PatientStorage({"kind": "program", "program": program})
+    (tmp_path / "checkpoint" / "step").write_text("1")
+    told = third.finish(True, lambda: True)
+    assert "its checkpoints stay in" in told
+    assert "KeyError: 'shelf'" in told
+
+
+@pytest.mark.parametrize("program", ["raise RuntimeError('no route')", "def open_storage(entry): ..."])
+def test_code_that_a_plugins_storage_cannot_bring_is_missed(tmp_path: Path, program: str) -> None:
+    assert fetch_code({"kind": "program", "program": program}, str(tmp_path / "0.tar.gz")) != ""
