@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -75,10 +76,10 @@ def save(entry: RegistryEntry, target: Path, work: Work, *, with_code: bool) -> 
     for name in sorted(_FILES):
         if not (entry.directory / name).is_file():
             raise NotFound(f"{entry.directory / name} is gone, and without it there is no experiment to save.")
-    draft = path.with_name(f".{path.name}.new")
+    draft = path.with_name(f".{secrets.token_hex(8)}.new")
     try:
-        # The target folder may be readable by others, but results and logs are this user's own.
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        # Others may read the target folder, and write in it: results and logs are this user's own all the same.
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             _write(entry, file, work, DiskRoom(path.parent), with_code=with_code)
         draft.replace(path)
     finally:

@@ -284,6 +284,7 @@ class ExperimentConfig(Fields):
         text = yaml.safe_dump(config.json(secrets=True), sort_keys=False, allow_unicode=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            os.fchmod(descriptor, 0o600)  # the file may have been there before
             file.write(text)
 
     def located(self, error: ConfigError) -> ConfigError:

@@ -313,6 +313,7 @@ def test_a_service_shows_the_defaults_of_its_plugin():
 def test_a_saved_config_can_be_loaded_and_read_only_by_its_owner(tmp_path, monkeypatch):
     monkeypatch.setenv("TOKEN", "s3cret")
     config = from_dict({**MINIMAL, "trainingService": cloud(token="${env:TOKEN}"), "maxTrialDuration": "5m"})
+    (tmp_path / "c.yaml").touch(0o644)
     config.save(tmp_path / "c.yaml")
     assert (tmp_path / "c.yaml").stat().st_mode & 0o777 == 0o600
     assert "s3cret" not in (tmp_path / "c.yaml").read_text("utf-8")

@@ -100,6 +100,14 @@ def test_an_archive_is_its_owners_and_holds_no_secret(whole: Path, tmp_path: Pat
     assert all(secret.encode() not in data and b"a-token" not in data for data in content.values())
 
 
+def test_a_save_follows_no_link_that_was_laid_for_it(whole: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("mine")
+    (tmp_path / ".a.zip.new").symlink_to(own)
+    assert run(["experiment", "save", "abcd", "-p", str(tmp_path / "a.zip")]) == 0
+    assert own.read_text() == "mine"
+
+
 def test_what_a_manager_had_not_yet_moved_into_the_database_is_saved(whole: Path, tmp_path: Path) -> None:
     store = Store.open(whole / "nnilite.sqlite")
     store.claim()  # in the log beside the database, as after a crash
