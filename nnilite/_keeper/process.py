@@ -180,12 +180,11 @@ def reap(command: int) -> Optional[int]:
     """Return the exit code of the command with this pid if it has ended, negative for a signal.
 
     This also reaps orphans, for which the keeper is responsible if it is the first process of a container.
+
+    Raises: ChildProcessError if its end can never be seen, as it is no child of this process or SIGCHLD is ignored.
     """
     while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:  # its end was never to be seen, since SIGCHLD is ignored
-            return 0
+        pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
             return None
         if pid == command:

@@ -75,7 +75,10 @@ class StartedCommand:
 
     def poll(self) -> Optional[int]:
         """Return the exit code if it has ended, negative for a signal. Raises: EndUnknown."""
-        code = process.reap(self.pid)
+        try:
+            code = process.reap(self.pid)
+        except ChildProcessError as error:
+            raise EndUnknown("its exit code cannot be known: {}".format(error.strerror)) from error
         if code is not None:
             _ended(self.pid, code)
         return code

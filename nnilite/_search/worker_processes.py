@@ -101,11 +101,7 @@ class WorkerProcesses:
                     one.link.send(None)
         for one in self._workers:
             one.process.join(_END_S)
-            if one.process.exitcode is None:
-                one.process.kill()
-                one.process.join()
-            one.link.close()
-            one.process.close()
+            _end(one)
         self._workers.clear()
 
     def begin(self, trial: str, parameters: Json) -> None:
@@ -173,10 +169,7 @@ class WorkerProcesses:
     def _bury(self, one: _WorkerProcess) -> End | None:
         one.process.join(_END_S)  # the end of a pipe may be seen before that of its process
         code = one.process.exitcode
-        one.process.kill()
-        one.process.join()
-        one.process.close()
-        one.link.close()
+        _end(one)
         self._workers.remove(one)
         if one.is_ready:
             return End(one.trial, TrialOutcome(error=ObjectiveFailed(f"its worker process {_describe_code(code)}")))
@@ -188,6 +181,17 @@ class WorkerProcesses:
             )
         self.begin(one.trial, one.parameters)
         return None
+
+
+def _end(one: _WorkerProcess) -> None:
+    """End a worker at once, unless it has ended, and free what it has in this process."""
+    if one.process.exitcode is None:
+        one.process.kill()
+        one.process.join()
+    one.link.close()
+    # Where the user's program ignores SIGCHLD, Python never learns that a process has ended.
+    with contextlib.suppress(ValueError):
+        one.process.close()
 
 
 def _pickle(objective: Callable[..., Json]) -> bytes:

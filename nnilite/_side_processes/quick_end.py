@@ -1,4 +1,4 @@
-"""Ends a program of nnilite before Python takes all modules apart.
+"""Begins a program of nnilite, and ends it before Python takes all modules apart.
 
 That is a fifth of the processor time of a manager which does little else, and a tenth of a short `nnictl`. Threads are
 joined, functions that wait for the exit are called, and output is written as at any other end.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+
+from nnilite._cpython import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ def run_program(program: Callable[[], int]) -> None:
         os._exit(_write_out(status))
 
     atexit.register(end)  # what is registered first is called last
+    # A program that ignores this signal hands that on, and then the system tells nobody how a command has ended.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         status = program()
     except SystemExit as ended:

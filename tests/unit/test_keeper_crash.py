@@ -6,6 +6,7 @@ import json
 import os
 import random
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,20 @@ def test_after_a_kill_at_any_moment_every_metric_is_delivered_once(tmp_path, num
         assert own <= len(reported) <= own + 1
         assert bench.callback.doubled == 0
         assert bench.callback.exits == []
+
+
+def test_a_command_whose_end_cannot_be_seen_is_not_taken_for_a_success():
+    """Run where no other process of a test can be reaped by it."""
+    program = """
+import os
+from nnilite._keeper.starting import EndUnknown, StartedCommand
+try:
+    raise SystemExit(f"it says {StartedCommand(os.getppid()).poll()}")
+except EndUnknown as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("its exit code cannot be known: No child processes\n", "")
 
 
 @pytest.mark.parametrize("number", range(6))

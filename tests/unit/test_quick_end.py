@@ -75,3 +75,12 @@ def test_a_program_whose_output_cannot_be_written_fails() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([sys.executable, "-c", program], stdout=full, timeout=120, check=False, env=env)
     assert done.returncode == 120
+
+
+def test_a_program_learns_how_its_commands_end_though_its_parent_ignores_their_ends() -> None:
+    """Without that, Python takes each end for a success."""
+    ignore = "signal.signal(signal.SIGCHLD, signal.SIG_IGN)"
+    parent = f"import os, signal, sys; {ignore}; os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    program = "import subprocess; from nnilite._side_processes.quick_end import run_program; run_program(lambda: %s)"
+    done = run("-c", parent, "-c", program % "subprocess.run(['false']).returncode + 4")
+    assert done.returncode == 5, done.stderr

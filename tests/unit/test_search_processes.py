@@ -201,9 +201,21 @@ GUARD
 """
 
 
-def script(folder: Path, guard: str) -> subprocess.Popen[str]:
+IGNORING = """
+import signal
+from nnilite import Search
+from search_objectives import fate
+if __name__ == "__main__":
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    space = {"x": {"_type": "choice", "_value": ["exit", "fine"]}}
+    search = Search(space, "GridSearch")
+    print([trial.state.value for trial in search.run(fate, processes=True, progress=False)])
+"""
+
+
+def script(folder: Path, text: str) -> subprocess.Popen[str]:
     """A program of a user, in a process group of its own as in a terminal."""
-    (folder / "script.py").write_text(SCRIPT.replace("GUARD", guard))
+    (folder / "script.py").write_text(text)
     env = {**os.environ, "PYTHONPATH": str(Path(objectives.__file__).parent)}
     return subprocess.Popen(
         [sys.executable, str(folder / "script.py"), str(folder / "pid")],
@@ -218,7 +230,7 @@ def script(folder: Path, guard: str) -> subprocess.Popen[str]:
 @pytest.mark.process
 @pytest.mark.real
 def test_ctrl_c_in_a_terminal_ends_a_script_and_its_workers(tmp_path: Path) -> None:
-    with script(tmp_path, 'if __name__ == "__main__":') as program:
+    with script(tmp_path, SCRIPT.replace("GUARD", 'if __name__ == "__main__":')) as program:
         eventually(lambda: (tmp_path / "pid").is_file() and (tmp_path / "pid").read_text(), 60)
         os.killpg(program.pid, signal.SIGINT)
         out, err = program.communicate(timeout=60)
@@ -229,7 +241,15 @@ def test_ctrl_c_in_a_terminal_ends_a_script_and_its_workers(tmp_path: Path) -> N
 @pytest.mark.process
 @pytest.mark.real
 def test_a_script_without_a_guard_is_told_of_it(tmp_path: Path) -> None:
-    with script(tmp_path, "if True:") as program:
+    with script(tmp_path, SCRIPT.replace("GUARD", "if True:")) as program:
         _, err = program.communicate(timeout=60)
     assert program.returncode == 1
     assert 'call run under `if __name__ == "__main__":`' in err
+
+
+@pytest.mark.process
+@pytest.mark.real
+def test_a_script_that_ignores_how_its_processes_end_gets_its_result(tmp_path: Path) -> None:
+    with script(tmp_path, IGNORING) as program:
+        out, err = program.communicate(timeout=60)
+    assert (program.returncode, out) == (0, "['FAILED', 'SUCCEEDED']\n"), err
