@@ -34,7 +34,7 @@ from nnilite._experiments.registry import RegistryEntry
 from nnilite._nni import former_calls, nni_records
 from nnilite._nni.nni_records import TrialHyperParameters, TrialJob, TrialMetricData, TrialResult
 from nnilite._notebook import live_output
-from nnilite._running import handing_over, launch, managers
+from nnilite._running import end_reasons, handing_over, launch, managers
 from nnilite._running.launch import ManagerOptions
 from nnilite._running.log_view import LogView
 from nnilite._running.manager_client import Client
@@ -128,6 +128,7 @@ class Experiment:
         self._log_view: LogView | None = None
         self._folder: ExitStack | None = None  # closes what reads the folder of a stopped experiment
         self._folder_client: Client | None = None
+        self._has_told_error = False
 
     if not TYPE_CHECKING:  # type checkers know the attributes
 
@@ -393,6 +394,7 @@ class Experiment:
         self._close_folder()
         self._client = managers.connect(entry)
         self._entry, self.id, self.port, self._is_known = entry, entry.id, entry.port, True
+        self._has_told_error = False
         if not keep:
             atexit.register(self.stop)
         self._tell(f"Experiment {entry.id} is at {managers.find_page_address(entry)}, kept in {entry.directory}")
@@ -427,6 +429,7 @@ class Experiment:
                 live.show(last=True)
             else:
                 self._tell_progress(profile, -1)
+            self._tell_failures(profile)
             self._hand_over(profile)
         except KeyboardInterrupt:
             log.warning("Interrupted; stopping experiment %s.", self.id)
@@ -459,6 +462,19 @@ class Experiment:
         self._tell(f"{ended}{f'/{most}' if most else ''} trials ended{f', {failed} failed' if failed else ''}{found}")
         return ended
 
+    def _tell_error(self, profile: Mapping[str, Any]) -> None:
+        """Report why the experiment ended in ERROR, once: many programs ask for the state until it is DONE."""
+        why = end_reasons.explain_error(profile)
+        if why and not self._has_told_error:
+            log.error("%s", why)
+        self._has_told_error |= bool(why)
+
+    def _tell_failures(self, profile: Mapping[str, Any]) -> None:
+        self._tell_error(profile)
+        with suppress(Unreachable):  # it was stopped meanwhile
+            if why := end_reasons.explain_failure(self._reader, profile):
+                log.warning("%s", why)
+
     def _look(self) -> Mapping[str, Any]:
         """Return the profile; only its state when the experiment was stopped from outside and the manager is gone."""
         try:
@@ -478,8 +494,13 @@ class Experiment:
     # What is known of it
 
     def get_status(self) -> str:
-        """Return INITIALIZED, RUNNING, NO_MORE_TRIAL, TUNER_NO_MORE_TRIAL, DONE, ERROR, STOPPING or VIEWED."""
-        return str(self._reader.profile()["state"])
+        """Return INITIALIZED, RUNNING, NO_MORE_TRIAL, TUNER_NO_MORE_TRIAL, DONE, ERROR, STOPPING or VIEWED.
+
+        The first ERROR is logged with its reason.
+        """
+        profile = self._reader.profile()
+        self._tell_error(profile)
+        return str(profile["state"])
 
     def get_trial_job(self, trial_job_id: str) -> TrialJob:
         """Return one trial. Raises: NotFound."""

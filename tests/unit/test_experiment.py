@@ -44,6 +44,7 @@ FINAL = {
 PROFILE = {
     "id": "abcd",
     "state": "RUNNING",
+    "reason": "",
     "config": {"trialCommand": "true"},
     "directory": "/kept/abcd",
     "started": 1.0,
@@ -268,6 +269,37 @@ def test_the_manager_outlives_the_program_only_if_detached(
     Experiment(_Config()).start(0, run_mode=mode)  # type: ignore[arg-type]
     assert given["detach"] is detach
     assert bool(registered) is not detach
+
+
+def test_who_asks_for_the_state_in_a_loop_learns_once_why_it_is_error(
+    experiment: Experiment, manager: StandIn, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager.says("GET /experiment", {**PROFILE, "state": "ERROR", "reason": "the tuner failed: \x1b]0;oh"})
+    assert [experiment.get_status() for _ in range(3)] == ["ERROR"] * 3
+    assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
+        ("ERROR", "Experiment abcd ended in ERROR: the tuner failed: \\x1b]0;oh")
+    ]
+
+
+@pytest.mark.parametrize(("succeeded", "asked"), [(0, "descending=false"), (1, "descending=true")])
+def test_run_tells_why_a_trial_failed(
+    entry: RegistryEntry,
+    manager: StandIn,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    succeeded: int,
+    asked: str,
+) -> None:
+    monkeypatch.setattr(launch, "create", lambda *_, **__: entry)
+    counts = {"SUCCEEDED": succeeded, "FAILED": 2}
+    manager.says("GET /experiment", {**PROFILE, "state": "DONE", "counts": counts})
+    manager.says("GET /trials", {"trials": [{**TRIAL, "state": "FAILED", "reason": "no data"}], "total": 2})
+    experiment = Experiment(_Config())  # type: ignore[arg-type]
+    experiment.run(0)
+    atexit.unregister(experiment.stop)
+    assert "Trial trial1 failed: no data\n`nnictl log stderr abcd --trial trial1`" in caplog.text
+    [path] = [one.path for one in manager.asked if "/trials?" in one.path]
+    assert asked in path.lower(), path
 
 
 def test_after_stop_every_change_says_that_it_is_not_running(
