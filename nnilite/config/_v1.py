@@ -36,6 +36,7 @@ from nnilite.records import Json
 from nnilite.space.space_checks import dotted
 
 Where = tuple[str | int, ...]
+_SECTIONS = frozenset(("machinelist", *(f"{platform}config" for platform in (*PLATFORMS, "hybrid", "heterogeneous"))))
 
 
 @dataclass
@@ -193,8 +194,10 @@ class _V1Converter:
         name, table = PLATFORMS[old_name]
         self._put((*to, "platform"), name, ("trainingServicePlatform",))
         self.new.origins[to] = ("trainingServicePlatform",)
+        has_volumes = old_name == "frameworkcontroller" and self._has_volumes_of_a_template()
         for old, new in table.items():
-            self._move(_split(old), (*to, *_split(new)))
+            if not (has_volumes and new.startswith("storage.")):
+                self._move(_split(old), (*to, *_split(new)))
         self._drop(*NO_MEANING.get(old_name, ()))
         if old_name == "remote":
             self._list(("machineList",), (*to, "machineList"), MACHINE)
@@ -210,6 +213,17 @@ class _V1Converter:
             if (*to, "storage", known) in self.new.origins:
                 self._default((*to, "storage", "storageType"), kind)
                 self.new.origins[(*to, "storage")] = self.new.origins[(*to, "storage", known)][:-1]
+
+    def _has_volumes_of_a_template(self) -> bool:
+        """Return whether trials get the volumes of `configPath`, as in NNI with a claim that has no name here."""
+        section = "frameworkcontrollerConfig"
+        named = self._get((section, "pvc", "claim"))
+        if self._get((section, "storage")) != "pvc" or named or not self._get((section, "configPath")):
+            return False
+        self._get((section, "pvc"))
+        why = "the volumes of configPath count; to have a claim mounted by nnilite, write its name as pvc.claim"
+        self.new.warnings.append(f"{section}.pvc has no effect and was left out; {why}")
+        return True
 
     def _list(self, old: Where, new: Where, table: Mapping[str, str]) -> None:
         items = self._get(old)
@@ -228,8 +242,6 @@ class _V1Converter:
         self.new.origins[new] = ("trial", role)
         for old_name, new_name in {"replicas": "replicas", **ROLE}.items():
             self._move(("trial", role, old_name), (*new, new_name))
-        # NNI had one folder for all roles; now each has its own.
-        self._move(("trial", "codeDir"), (*new, "codeDirectory"))
 
     def _default(self, new: Where, value: Json) -> None:
         if new not in self.new.origins:
@@ -245,7 +257,7 @@ class _V1Converter:
         leftovers = Leftovers(places, known, platforms)
         found: dict[str, None] = {}  # without effect, each once, even if it is a list of fields
         for path in list_leaves(self.old):
-            if any(path[: len(taken)] == taken for taken in self.taken):
+            if any(path[: len(taken)] == taken for taken in self.taken) or self._is_empty_section(path):
                 continue
             dropped = next((k for k, part in enumerate(path) if _is_dropped(part)), None)
             if dropped is not None:
@@ -258,6 +270,10 @@ class _V1Converter:
                 self._fault(said.path, said.message)
         for place in found:
             self._warn_dropped(place)
+
+    def _is_empty_section(self, path: Where) -> bool:
+        """Return whether a section of a platform was left without fields, as in files made of an example for others."""
+        return len(path) == 1 and normalize_name(str(path[0])) in _SECTIONS and not self.old.get(str(path[0]))
 
     @staticmethod
     def _known() -> list[Where]:

@@ -37,7 +37,8 @@ _BECAME = {
     ),
 }
 """What became of fields of NNI 0.x, and of some that NNI 1 and 2 had for a while."""
-_SECTIONS = ("tuner", "assessor", "advisor", "trial", "sharedStorage")
+_ALGORITHMS = ("tuner", "assessor", "advisor")
+_SECTIONS = (*_ALGORITHMS, "trial", "sharedStorage")
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def _cure_shape(name: str, value: Any) -> str:
         return ""
     if ":" in value:
         return "; write a space after each colon, as in `name: value`"
-    if name in ("tuner", "assessor", "advisor"):
+    if name in _ALGORITHMS:
         return f"; did you mean {{builtin{name.capitalize()}Name: {masked_text(value)}}}?"
     return ""
 
@@ -95,6 +96,8 @@ class Leftovers:
         # What is not in the section of a tuner is hardly meant for it.
         right = [place for place in right if not place.startswith(("tuner.", "advisor."))] or right
         own = section in self._own_sections and len(path) > 1
+        if name == "gpunum" and section in _ALGORITHMS:
+            return f"{where} no longer has an effect and was left out; {_BECAME['tunergpunum']}"
         if own and not right and name not in self._known:
             names = [place.rpartition(".")[2] for place in self._places if normalize_name(place).startswith(section)]
             return self._unknown(path, names)
@@ -111,7 +114,7 @@ class Leftovers:
             path = path[:1]  # such as one that only holds an anchor: it is the fault, not what is in it
         word = normalize_name(str(path[-1]))
         became, hint = _BECAME.get(word) or find_top_level_place(word), did_you_mean(str(path[-1]), names)
-        if len(path) > 1 and path[0] in ("tuner", "assessor", "advisor") and is_argument(word):
+        if len(path) > 1 and path[0] in _ALGORITHMS and is_argument(word):
             became = "it is an argument of the algorithm: indent it below classArgs"
         hint = f"; {became}" if became else hint if hint.endswith("?") else _find_in_present(path[-1])
         return Fault(path, f"there is no such field in NNI's older format{hint}")

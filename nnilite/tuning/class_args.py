@@ -21,27 +21,27 @@ _Built = TypeVar("_Built")
 def construct(cls: type[_Built], class_args: Mapping[str, Any] | None = None) -> _Built:
     """Make an instance with the user's arguments.
 
+    A class may name arguments that it once had: `ignored_arguments = {"old": "why"}`. They are accepted with a warning.
+
     Raises: ConfigError if an argument is unknown, missing or out of range.
 
         tuner = construct(TPETuner, {"optimize_mode": "maximize"})
     """
     given = dict(class_args or {})
+    for name, reason in getattr(cls, "ignored_arguments", {}).items():
+        if name in given:
+            without_effect(name, given.pop(name), None, reason)
     check_names(cls, given)
     return cls(**given)
 
 
 def check_names(cls: type, class_args: Mapping[str, Any]) -> None:
-    """Compare the names of the arguments with the constructor. Raises: ConfigError.
-
-    A class may say what to write for arguments that it once had: `former_arguments = {"old": "write new"}`.
-    """
+    """Compare the names of the arguments with the constructor. Raises: ConfigError."""
     known = {k: p for k, p in inspect.signature(cls).parameters.items() if p.kind not in _STARRED}
     if not _takes_any(cls):
         for name in class_args:
             if name not in known:
-                former = getattr(cls, "former_arguments", {}).get(name)
-                hint = f"; {former}" if former else _hint(name, list(known))
-                raise _fault(name, f"{cls.__name__} has no such argument{hint}")
+                raise _fault(name, f"{cls.__name__} has no such argument{_hint(name, list(known))}")
     for name, parameter in known.items():
         if parameter.default is inspect.Parameter.empty and name not in class_args:
             raise _fault(name, f"{cls.__name__} needs this argument")

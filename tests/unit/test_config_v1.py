@@ -168,8 +168,27 @@ kubeflowConfig:
         "azureShare": "s",
     }
     assert service["worker"]["gpuNumber"] == 1
-    assert service["worker"]["codeDirectory"] == "d"
+    assert "codeDirectory" not in service["worker"]
     assert (service["operator"], service["apiVersion"]) == ("tf-operator", "v1")
+
+
+@pytest.mark.parametrize(
+    ("claim", "storage"),
+    [({}, None), ({"claim": "work"}, {"storageType": "pvc", "path": "/work", "claim": "work"})],
+)
+def test_a_template_has_volumes_of_its_own_where_a_claim_has_no_name(claim: dict[str, str], storage: object) -> None:
+    section = {"storage": "pvc", "configPath": "framework.yaml", "pvc": {"path": "/work", **claim}}
+    config = {"trainingServicePlatform": "frameworkcontroller", "frameworkcontrollerConfig": section}
+    found = convert(config, ConfigSource())
+    assert found.config["trainingService"].get("storage") == storage
+    assert [one for one in found.warnings if "pvc" in one] == (
+        []
+        if storage
+        else [
+            "frameworkcontrollerConfig.pvc has no effect and was left out; the volumes of configPath count; to have a "
+            "claim mounted by nnilite, write its name as pvc.claim"
+        ]
+    )
 
 
 @pytest.mark.parametrize(
@@ -357,11 +376,28 @@ def test_a_tuner_of_ones_own_needs_no_search_space() -> None:
         ({"trial": {**PLAIN["trial"], "maxTrialNumPerGpu": 2}}, "write it as localConfig.maxTrialNumPerGpu"),
         ({"trial": {**PLAIN["trial"], "cpuNum": 2}}, "trial.cpuNum has no effect on this platform and was left out"),
         ({"paiConfig": {"host": "h"}}, "paiConfig.host has no effect on this platform and was left out"),
+        (
+            {"tuner": {**PLAIN["tuner"], "gpuNum": 0}},
+            "tuner.gpuNum no longer has an effect and was left out; gpuIndices names the GPUs of a tuner",
+        ),
     ],
 )
 def test_a_field_in_the_wrong_place_is_answered_with_the_right_one(more: dict[str, Any], sentence: str) -> None:
     [warning] = from_dict({**PLAIN, **more}).checked(paths=False).warnings
     assert sentence in warning
+
+
+@pytest.mark.parametrize(
+    ("name", "empty"),
+    [("localConfig", None), ("localConfig", {}), ("machineList", None), ("paiConfig", None), ("hybridConfig", None)],
+)
+def test_a_section_that_was_left_empty_says_nothing(name: str, empty: object) -> None:
+    assert from_dict({**PLAIN, name: empty}).checked(paths=False).warnings == []
+
+
+def test_a_field_that_was_left_empty_and_does_not_exist_is_misspelt() -> None:
+    with pytest.raises(ConfigError, match=r"maxTrialNumm: .*did you mean maxTrialNum\?"):
+        from_dict({**PLAIN, "maxTrialNumm": None}).checked(paths=False)
 
 
 @pytest.mark.parametrize(

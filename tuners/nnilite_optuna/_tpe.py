@@ -47,10 +47,10 @@ class TPETuner(OptunaTuner):
     """
 
     weighs_violations = True
-    former_arguments = MappingProxyType(
+    ignored_arguments = MappingProxyType(
         {
-            "parallel_optimize": "trials that run count always: remove it",
-            "constant_liar_type": "write it in tpe_args, as best, worst or mean",
+            "parallel_optimize": "trials that run count always",
+            "constant_liar_type": "trials that run count always; tpe_args has an argument of this name",
         }
     )
     """What NNI 1 and 2 had."""
