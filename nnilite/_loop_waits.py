@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import sys
 import threading
@@ -24,7 +25,10 @@ async def limited(limit_s: float, call: Awaitable[T]) -> T:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Return the result of a blocking call. Its thread does not delay a cancellation or the end of the program."""
+    """Return the result of a blocking call. Its thread does not delay a cancellation or the end of the program.
+
+    Raises: OSError if no thread can be started, and what the call raises.
+    """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -48,5 +52,8 @@ async def in_thread(work: Callable[[], T]) -> T:
         except RuntimeError:  # the loop has been closed meanwhile
             log.debug("the caller no longer waits for an answer")
 
-    threading.Thread(target=run, name="blocking", daemon=True).start()
+    try:
+        threading.Thread(target=run, name="blocking", daemon=True).start()
+    except RuntimeError as error:  # this process may have no more threads
+        raise OSError(errno.EAGAIN, str(error)) from error
     return await done

@@ -174,7 +174,6 @@ class AttemptRun:
         if by_machine and not self._cause:
             self._cause = "machine"
         self._tell_exit(None, message)
-        self._start_courier()
         self._linger()
         return NOT_STARTED
 
@@ -202,7 +201,6 @@ class AttemptRun:
         if started is not None:
             self._courier.notify(started)
         self._courier.close(exited, self._rank_files())
-        self._start_courier()
         self._linger()
         if self._courier.fenced:
             return FENCED
@@ -234,9 +232,9 @@ class AttemptRun:
         return self._made
 
     def _start_courier(self) -> None:
+        """Start the delivery, unless it is at work. The machine may lack room for it now, and have some later."""
         if not self._courier_works:
-            self._courier_works = True
-            self._courier.start()
+            self._courier_works = self._courier.start()
 
     def _start(self) -> StartedCommand:
         """Start the command, by the preloader if there is one and it can. Raises: NotStarted."""
@@ -311,6 +309,7 @@ class AttemptRun:
                     self._why, self._cause = self._find_reason(time.monotonic())
                 return code
             niceness.apply()
+            self._start_courier()
             self._end_if_wanted(command.pid)
             pause = shortest if self._look() else min(longest, pause * 1.5)
             if self._kill_at is not None:
@@ -421,6 +420,7 @@ class AttemptRun:
         left_s = self._spec.linger_s
         asked = min(self._wake.terminations, 1)  # the first signal may have been meant for the trial only
         while not self._courier.done and left_s > 0 and not _is_deleted(self._spec, self._folder):
+            self._start_courier()
             pause = min(_LOOK_EVERY_S, left_s)
             # Time in which this process was stopped does not count: nothing could be delivered in it.
             left_s -= self._wake.wait_awake(pause)

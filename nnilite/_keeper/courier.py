@@ -16,6 +16,7 @@ from .folder import Folder
 from .link import LinkDown, RestLink, modified
 from .outbox import Batch, ManagerAnswer, Outbox, exit_event, start_event
 from .spec import Spec
+from .starting import NO_PROCESS_CURE
 
 if TYPE_CHECKING:
     from .link_choice import Link
@@ -52,7 +53,7 @@ class Courier:
         self._news = True
         self._stopped = False
         self._condition = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="courier", daemon=True)
+        self._thread: Optional[threading.Thread] = None
         self._next_request = 0.0
         self._next_heartbeat = 0.0
         self._failures = 0
@@ -63,10 +64,20 @@ class Courier:
         self._process_began = 0.0
         self._meter: Optional[TrialMeter] = None
 
-    def start(self) -> None:
+    def start(self) -> bool:
+        """Start the delivery, once. Return False if this machine has no room for a thread now."""
+        if self._thread is not None:
+            return True
         self._next_request = time.monotonic() + _GATHER_FIRST_S
         self._next_heartbeat = time.monotonic() + self._spec.heartbeat_s
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name="courier", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._note_failure("reports wait, since {}{}".format(error, NO_PROCESS_CURE))
+            return False
+        self._thread = thread
+        return True
 
     def notify(self, started: Optional[Dict[str, Any]] = None) -> None:
         """Note that there may be new events. `started` is the record of the start, handed over once."""

@@ -271,7 +271,10 @@ class Caller:
             if self._made or (self._thread is not None and self._thread.is_alive()):
                 return
             self._thread = threading.Thread(target=self._try, daemon=True)
-            self._thread.start()
+            try:
+                self._thread.start()
+            except RuntimeError as error:  # the machine has no room for it now; the next call tries again
+                self._thread, self.trouble = None, str(error)
 
     def accept(self) -> Optional[NodeConnection]:
         """Return a new connection, None if there is none yet."""

@@ -10,6 +10,7 @@ import threading
 import time
 from typing import Any, Callable, List, Mapping, Optional
 
+from .starting import NO_PROCESS_CURE
 from .storage import Storage, StorageError
 from .storage_choice import open_storage
 
@@ -70,15 +71,33 @@ class PatientStorage:
                     return
                 pause = min(longest, 2 * pause)
 
-        thread = threading.Thread(target=try_patiently, name="storage", daemon=True)
-        thread.start()
+        thread = _start_thread(try_patiently, wanted, limit)
+        if thread is None:
+            return "no thread can be started for {}{}".format(self.title, NO_PROCESS_CURE)
+        late = self._await(thread, wanted, limit + _HANGS_S)
+        given_up.set()
+        return trouble[0] if trouble else late
+
+    def _await(self, thread: threading.Thread, wanted: Callable[[], bool], limit_s: float) -> str:
+        """Wait for a thread while it makes progress and is wanted. Return why its end was not awaited, or ""."""
         while thread.is_alive():
             thread.join(_LOOK_S)
             if thread.is_alive() and not wanted():
-                trouble.append("there was no time left for {}".format(self.title))
-                break
-            if time.monotonic() - self._progress > limit + _HANGS_S:
-                trouble.append("{} has not answered for {:.0f} s".format(self.title, limit + _HANGS_S))
-                break
-        given_up.set()
-        return trouble[0] if trouble else ""
+                return "there was no time left for {}".format(self.title)
+            if time.monotonic() - self._progress > limit_s:
+                return "{} has not answered for {:.0f} s".format(self.title, limit_s)
+        return ""
+
+
+def _start_thread(work: Callable[[], None], wanted: Callable[[], bool], limit_s: float) -> Optional[threading.Thread]:
+    """Start a thread. Return None if the machine has had no room for it for so long."""
+    until = time.monotonic() + limit_s
+    while True:
+        thread = threading.Thread(target=work, name="storage", daemon=True)
+        try:
+            thread.start()
+            return thread
+        except RuntimeError:
+            if not wanted() or time.monotonic() >= until:
+                return None
+        time.sleep(_PAUSE_S[0])

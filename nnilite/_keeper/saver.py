@@ -85,7 +85,10 @@ class Saver:
     def start(self) -> None:
         """Begin to copy checkpoints as they change."""
         if "checkpoints" in self._parts and not self._entry.get("read_only"):
-            threading.Thread(target=self._save_regularly, name="saver", daemon=True).start()
+            try:
+                threading.Thread(target=self._save_regularly, name="saver", daemon=True).start()
+            except RuntimeError as error:  # the machine has no room for a thread
+                self._tell("checkpoints stay on this machine until the end of the trial, since {}".format(error))
 
     def finish(self, succeeded: bool, wanted: Callable[[], bool]) -> str:
         """Copy what is not in the storage yet. Return why that was not possible, as a sentence; "" if it was."""

@@ -36,6 +36,7 @@ _MOST_FILES = 1024
 _children: Dict[int, subprocess.Popen[bytes]] = {}
 # What the machine lacks. All else that the system refuses (no such program, too long a command) is the command's fault.
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ENODEV, errno.ETIMEDOUT)
+NO_PROCESS_CURE = "; raise the limit of processes (`ulimit -u`, or pids.max of the control group)"
 _MACHINE_ERRORS = (*_DISK_ERRORS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
 
 
@@ -56,7 +57,7 @@ def find_cure(error: Exception) -> str:
     """Return the end of a sentence with what to do if no further process may be started; "" for other errors."""
     if not isinstance(error, OSError) or error.errno != errno.EAGAIN:
         return ""
-    return "; raise the limit of processes (`ulimit -u`, or pids.max of the control group)"
+    return NO_PROCESS_CURE
 
 
 class EndUnknown(Exception):

@@ -79,7 +79,11 @@ async def record_start(directory: Path, config: CheckedConfig, over: asyncio.Eve
             loop.call_soon_threadsafe(finished.set)
 
     # The code may lie on a file system that does not answer, and a pool's thread would be waited for at the end.
-    threading.Thread(target=record, name="provenance", daemon=True).start()
+    try:
+        threading.Thread(target=record, name="provenance", daemon=True).start()
+    except RuntimeError as error:  # this process may have no more threads
+        log.warning("what runs here cannot be recorded: %s", error)
+        return
     ends = [asyncio.create_task(one.wait()) for one in (finished, over)]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     await end_tasks(ends)

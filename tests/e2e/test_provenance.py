@@ -371,6 +371,19 @@ async def test_code_that_cannot_be_read_does_not_hold_up_the_end(
     let_go.set()
 
 
+async def test_where_no_thread_can_be_started_a_start_is_not_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    over = asyncio.Event()
+    over.set()
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    await asyncio.wait_for(provenance.record_start(tmp_path, from_dict({**CONFIG}, tmp_path).checked(), over), 60)
+    assert "cannot be recorded: can't start new thread" in caplog.text
+
+
 def test_hashing_has_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.py").touch()
     monkeypatch.setattr(provenance, "_HASHING_S", -1.0)

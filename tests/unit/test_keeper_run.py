@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -141,6 +142,32 @@ def test_a_fork_server_at_the_limit_of_processes_names_the_limit(monkeypatch):
     monkeypatch.setattr(server, "_refuse", lambda path, text: said.append(text), raising=False)
     server._fork(None, "spec.json", None)
     assert "unavailable; raise the limit of processes (`ulimit -u`" in said[0]
+
+
+CROWDED = """
+import sys, threading
+start, refused = threading.Thread.start, []
+
+def refuse(thread):
+    if len(refused) < 2:
+        refused.append(thread)
+        raise RuntimeError("can't start new thread")
+    start(thread)
+
+threading.Thread.start = refuse
+from nnilite._keeper.program import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("more", [{}, {"storage": {"kind": "folder", "paths": ["/none"], "parts": ["checkpoints"]}}])
+def test_a_machine_without_room_for_a_thread_delays_reports_and_ends_no_trial(tmp_path, more):
+    with Bench(tmp_path) as bench:
+        spec = bench.spec('echo "final 1" >> "$NNILITE_METRICS"', **more)
+        done = subprocess.run([sys.executable, "-c", CROWDED, "run", str(spec)], capture_output=True, timeout=100)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert (bench.callback.values, [end.code for end in bench.callback.exits]) == ([1], [0])
+        assert "pids.max" in (bench.folder / ".nni" / "keeper.log").read_text()
 
 
 def test_every_event_of_a_run_names_it_and_another_run_has_another_name(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -188,3 +189,21 @@ def test_whatever_a_plugins_storage_raises_nothing_counts_as_saved(third: Saver,
 @pytest.mark.parametrize("program", ["raise RuntimeError('no route')", "def open_storage(entry): ..."])
 def test_code_that_a_plugins_storage_cannot_bring_is_missed(tmp_path: Path, program: str) -> None:
     assert fetch_code({"kind": "program", "program": program}, str(tmp_path / "0.tar.gz")) != ""
+
+
+@pytest.mark.parametrize(("refusals", "told"), [(2, ""), (1000, "no thread can be started for the shared storage")])
+def test_a_machine_without_room_for_a_thread_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, refusals: int, told: str
+) -> None:
+    start, left = threading.Thread.start, iter(range(refusals))
+
+    def refuse(thread: threading.Thread) -> None:
+        if next(left, None) is not None:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    done: list[bool] = []
+    found = PatientStorage({}).run(lambda: done.append(True), lambda: True, patience_s=1.0 if told else 100.0)
+    assert found.startswith(told)
+    assert done == ([] if told else [True])
