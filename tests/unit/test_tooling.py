@@ -48,6 +48,16 @@ def test_where_the_smaller_browser_is_not_to_be_had_the_tests_use_chromium(progr
     subprocess.run(["scripts/system-packages", "test"], cwd=ROOT, env=environment, check=True, timeout=60)
 
 
+def test_who_is_not_root_and_has_no_sudo_is_asked_to_install(programs: Path) -> None:
+    (programs / "sudo").unlink()
+    (programs / "id").write_text("#!/bin/sh\necho 1000\n")
+    (programs / "id").chmod(0o755)
+    command, environment = ["scripts/system-packages", "test"], {"PATH": str(programs), "LOG": os.devnull}
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    assert run.stderr.startswith("please install as root, since there is no sudo here: gcc ")
+    assert (run.returncode, run.stdout) == (0, "")
+
+
 def test_lint_needs_no_debian_package_but_that_of_venv() -> None:
     told = subprocess.run(
         ["make", "--dry-run", "--always-make", "lint"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=60
