@@ -83,6 +83,7 @@ class Live:
     complaint: str = ""
     last_intermediate: Json = None
     reported: int = 0  # intermediate results so far
+    finals: int = 0  # final results of this attempt so far
     # What the platform says that the current attempt has cost so far.
     told_cost: float | None = None
     queued_since: float = 0.0  # in lived time: since when its service has the current attempt
@@ -127,7 +128,7 @@ class Live:
         self.cancel, self.cancel_reason, self.drilled = None, "", False
         self.end, self.held, self.complaint = None, None, ""
         self.last_intermediate = None
-        self.reported = 0
+        self.reported, self.finals = 0, 0
         self.delivered = None
 
     @property

@@ -27,6 +27,7 @@ from nnilite.records import (
 )
 
 _NOT_KEPT = "was not kept"
+_SEVERAL = "it reported more than one final result; the first one counts"
 
 
 class Reports:
@@ -105,8 +106,12 @@ class Reports:
             live.last_intermediate = event.value
             live.reported += 1
             fresh.append(event.value)
+            return
+        live.finals += 1
+        if live.finals == 2:
+            self._recorder.complain(live, _SEVERAL)
         # As in NNI, only the first final result counts.
-        elif live.trial.value is None:
+        if live.trial.value is None:
             self._recorder.put(live, value=event.value)
 
     def _attributed(self, live: Live, event: Attributed) -> None:

@@ -101,6 +101,15 @@ async def test_what_a_dead_keeper_left_is_taken_before_its_job_is_given_up(bench
     assert bench.engine.rules.best.value == 7.0
 
 
+async def test_a_trial_with_several_final_results_says_which_one_counts(bench: Bench) -> None:
+    await bench.until(lambda: "nni-e-t0-0" in bench.fake.jobs)
+    finals = [Reported(number, MetricKind.FINAL, 0, 9.0 - number, 1.0) for number in range(3)]
+    await bench.engine.commit_events("t0", 0, [Started(1.0), *finals, Exited(2.0, 0)])
+    trial, *_ = await bench.store.find_attempt(("t0", 0)) or [None]
+    assert trial is not None
+    assert (trial.value, trial.reason) == (9.0, "it reported more than one final result; the first one counts")
+
+
 async def test_a_result_that_comes_after_its_trial_was_given_up_for_lost_still_counts(start_bench: StartBench) -> None:
     bench = await start_bench(retries_lost=0, max_trials=1)
     await bench.until(lambda: "nni-e-t0-0" in bench.fake.jobs)
