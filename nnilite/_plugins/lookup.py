@@ -298,13 +298,18 @@ def _unknown(group: str, name: str) -> str:
     return f"there is no {_WORD[group]} {name!r}{hint} Installed: {', '.join(known) or 'none'}.{own}"
 
 
+_OF_NNI = ("json_tricks", "hyperopt", "pandas", "prettytable", "cloudpickle", "colorama", "tqdm")
+"""What NNI needed itself, so that tuners for it import these without a word in their own requirements."""
+
+
 def import_class(path: str) -> object:
     """Return the class at `module.Class`. Raises: PluginError if the module or the class does not exist."""
     module_name, _, class_name = path.rpartition(".")
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
-        raise PluginError(f"cannot import module {module_name!r} of {path!r}: {error}.") from error
+        cure = f" NNI installed it; do so by `pip install {error.name}`." if error.name in _OF_NNI else ""
+        raise PluginError(f"cannot import module {module_name!r} of {path!r}: {error}.{cure}") from error
     if not hasattr(module, class_name):
         raise PluginError(f"module {module_name!r} has no class {class_name!r}.")
     found: object = getattr(module, class_name)

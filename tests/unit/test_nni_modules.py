@@ -140,6 +140,13 @@ def test_what_nni_1_had_elsewhere_is_named_with_its_present_place(imported: Impo
     imported(f"nni.algorithms.hpo.{first}")
 
 
+@pytest.mark.parametrize("name", ["env_vars", "msg_dispatcher_base", "protocol"])
+def test_what_nni_1_had_at_its_top_is_named_with_its_present_place(imported: Imported, name: str) -> None:
+    with pytest.raises(ImportError, match=rf"NNI 2 has moved it: import it from nni\.runtime\.{name}\.$"):
+        imported(f"nni.{name}")
+    imported(f"nni.runtime.{name}")
+
+
 def test_the_client_of_nni_1_is_answered_with_what_is_here(imported: Imported) -> None:
     with pytest.raises(ModuleNotFoundError, match=r"ExperimentConfig.load\(FILE\)\)\.start\(port\) starts"):
         imported("nnicli")
@@ -278,6 +285,30 @@ def test_an_advisor_answers_the_requests_itself(imported: Imported) -> None:
     assert advisor.generate_parameters(2) == {"x": 0}
     with pytest.raises(NoMoreTrialError):
         advisor.generate_parameters(3)
+
+
+def test_an_advisor_of_nni_2_answers_by_a_function(imported: Imported) -> None:
+    protocol = imported("nni.runtime.protocol")
+
+    class Counting(imported("nni.runtime.msg_dispatcher_base").MsgDispatcherBase):  # type: ignore[misc]
+        def handle_initialize(self, data: Any) -> None:
+            protocol.send(protocol.CommandType.Initialized, "")
+
+        def handle_request_trial_jobs(self, data: int) -> None:
+            for number in range(data):
+                new = {**ADVICE, "parameter_id": number, "parameters": {"x": number}}
+                protocol.send(protocol.CommandType.NewTrialJob, json.dumps(new))
+
+        def handle_report_metric_data(self, data: dict[str, Any]) -> None:
+            protocol.send(protocol.CommandType.KillTrialJob, json.dumps(data["trial_job_id"]))
+
+    with pytest.raises(RuntimeError, match="there is no advisor here"):
+        protocol.send(protocol.CommandType.Initialized, "")
+    advisor = Counting()
+    advisor.update_search_space(SPACE)
+    assert advisor.generate_parameters(0) == {"x": 0}
+    advisor.hear_intermediate(0, "t0", 0, 0.5)
+    assert advisor.unwanted == {"t0"}
 
 
 def test_an_advisors_error_ends_the_experiment(imported: Imported) -> None:

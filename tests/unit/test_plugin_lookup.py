@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nnilite._plugins import lookup
+from nnilite.errors import PluginError
 
 
 @pytest.fixture(autouse=True)
@@ -50,3 +51,16 @@ def test_of_one_name_the_first_distribution_on_the_path_counts(tmp_path: Path, m
     install(tmp_path / "second", "mine", "1.0", "[nnilite.tuners]\nMine = mine:Old\nGone = mine:Gone\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path / "first"), str(tmp_path / "second")])
     assert {name: point.value for name, point in lookup.installed()[lookup.TUNERS].items()} == {"mine": "mine:New"}
+
+
+@pytest.mark.parametrize(
+    ("missing", "cure"), [("json_tricks", r" NNI installed it; do so by `pip install json_tricks`\."), ("nothere", "")]
+)
+def test_a_tuner_that_needs_a_package_of_nnis_is_answered_with_its_installation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str, cure: str
+) -> None:
+    (tmp_path / "mine_of_nni.py").write_text(f"import {missing}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, missing, None)  # so that it is missing even where it is installed
+    with pytest.raises(PluginError, match=rf"cannot import module 'mine_of_nni' .*\.{cure}$"):
+        lookup.import_class("mine_of_nni.Tuner")

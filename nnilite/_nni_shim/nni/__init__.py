@@ -135,6 +135,8 @@ def _cure(name: str) -> str:
     # The real package, from NNI 2 on, does not have these either.
     if first.endswith(("_tuner", "_assessor", "_advisor")):
         return f"NNI 2 has moved it: import it from nni.algorithms.hpo.{first}."
+    if first in ("env_vars", "msg_dispatcher_base", "protocol"):
+        return f"NNI 2 has moved it: import it from nni.runtime.{first}."
     if name.startswith(("nni.tools", "nni.experiment")):
         return "Run the command `nnictl`, or use nnilite.Experiment, which has a method for each of its commands."
     if first not in _REAL.split():

@@ -23,9 +23,12 @@ __all__ = ["MsgDispatcherBase"]
 
 
 class MsgDispatcherBase(Tuner):
-    """Derive an advisor from it, with NNI's handlers; `self.send` answers."""
+    """Derive an advisor from it, with NNI's handlers; `self.send` answers, or the `send` of `nni.runtime.protocol`."""
+
+    of_this_process: MsgDispatcherBase | None = None
 
     def __init__(self, command_channel_url: str | None = None) -> None:
+        MsgDispatcherBase.of_this_process = self
         self.stopping = False
         self._accept_customized_trials()
         self._sent: deque[dict[str, Any]] = deque()
