@@ -208,7 +208,9 @@ def _read_space_file(file: Path, values: Values, at: At) -> None:
         return
     values["search_space"] = content
     # What a tuner says against the space later has a place, too.
-    at.reading.source.origins = {**at.reading.source.origins, ("searchSpace",): ("searchSpaceFile",)}
+    origins = at.reading.source.origins
+    place = origins.get(("searchSpaceFile",), ("searchSpaceFile",))
+    at.reading.source.origins = {**origins, ("searchSpace",): place}
     _check_space_content(content, values, source, At(at.reading))
 
 

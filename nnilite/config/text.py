@@ -227,14 +227,20 @@ class _Check:
             _retag(node)
 
     def twice(self, node: yaml.MappingNode) -> None:
-        lines: dict[str, int] = {}
-        for key, _ in node.value:
+        found: dict[str, tuple[int, yaml.Node]] = {}
+        for key, value in node.value:
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                 line = key.start_mark.line + 1
-                if key.value in lines:
-                    message = f"is given twice, first on line {lines[key.value]}"
+                first, before = found.setdefault(key.value, (line, value))
+                if before is not value and not _is_same_scalar(before, value):
+                    message = f"is given twice, first on line {first}"
                     raise ConfigError(message, Place(self.file, line, masked_text(key.value)))
-                lines[key.value] = line
+
+
+def _is_same_scalar(one: yaml.Node, other: yaml.Node) -> bool:
+    """Return whether two nodes are one plain value. NNI's own example for PAI-DLC has such a field twice."""
+    scalars = isinstance(one, yaml.ScalarNode) and isinstance(other, yaml.ScalarNode)
+    return scalars and (one.tag, one.value) == (other.tag, other.value)
 
 
 def _retag(node: yaml.ScalarNode) -> None:

@@ -279,6 +279,20 @@ def test_a_space_that_a_tuner_refuses_has_its_line(write: Write) -> None:
         assert re.search(r":\d+: searchSpace: GP takes no nested choices", err), err
 
 
+def test_a_space_that_a_tuner_refuses_has_the_name_that_its_file_has_in_an_older_config(tmp_path: Path) -> None:
+    option = {"_name": "a", "y": {"_type": "uniform", "_value": [0, 1]}}
+    (tmp_path / "space.json").write_text(json.dumps({"x": {"_type": "choice", "_value": [option]}}), "utf-8")
+    config = tmp_path / "nni1.yml"
+    config.write_text(
+        "trainingServicePlatform: local\ntrialConcurrency: 1\nsearchSpacePath: space.json\n"
+        "tuner: {builtinTunerName: GP}\ntrial: {command: 'true', codeDir: .}\n",
+        "utf-8",
+    )
+    code, _, err = _done("create", "-c", str(config), "--dry-run")
+    assert code == 1
+    assert f"{config}:3: searchSpacePath: GP takes no nested choices" in err, err
+
+
 def test_a_dry_run_warns_of_what_is_hardly_meant_in_the_search_space(write: Write) -> None:
     config = write(searchSpace={"x": {"_type": "quniform", "_value": [0, 1, 5]}})
     code, _, err = _done("create", "-c", config, "--dry-run")

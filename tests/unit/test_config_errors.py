@@ -257,6 +257,11 @@ def test_a_search_space_file_that_is_no_json_says_on_which_line(tmp_path):
     assert str(fault(tmp_path, text)).startswith(f"{tmp_path}/s.json:3: is not JSON")
 
 
+def test_a_field_that_is_twice_with_the_same_plain_value_is_taken(tmp_path):
+    (tmp_path / "config.yml").write_text(with_line("trialConcurrency: 2"), "utf-8")
+    assert load(tmp_path / "config.yml").trial_concurrency == 2
+
+
 def test_a_parameter_that_is_twice_in_the_search_space_file_is_told(tmp_path):
     one = '"x": {"_type": "choice", "_value": [1]}'
     (tmp_path / "s.json").write_text(f"{{{one},\n{one}}}", "utf-8")
