@@ -99,6 +99,8 @@ def test_arguments_that_cannot_be_taken_are_answered(make: Callable[[], Experime
         ("get_trial_jobs", "write list_trial_jobs()"),
         ("update_concurrency", "write update_trial_concurrency(value)"),
         ("wait_completion", "write run(port), which waits"),
+        ("export_top_trial", "write best"),
+        ("get_metrics", "write get_job_metrics()"),
         ("list_trials_jobs", "did you mean list_trial_jobs?"),
     ],
 )
