@@ -14,6 +14,11 @@ USAGE = 2
 _NO_SUCH = {
     "platform clean": "jobs of an experiment are removed when it stops, and `nnictl stop` names what could not be",
     "platform register": "plugins are Python packages: `pip install` them",
+    "trial best": "`nnictl trial ls --head 1` shows the best trial",
+    **{
+        f"trial {word}": "`nnictl log stdout` and `nnictl log stderr` show a trial's output" for word in ("log", "logs")
+    },
+    **{f"experiment {word}": "it is `nnictl experiment delete`" for word in ("rm", "remove")},
     "trial export": "`nnictl experiment export` writes the results of all trials",
     **{f"experiment {word}": f"it is `nnictl {word}`" for word in ("create", "resume", "stop", "update", "view")},
     **{f"trial {word}": "it is `nnictl trial remark`" for word in ("tag", "tags", "note", "comment", "label")},
@@ -25,6 +30,8 @@ _NO_SUCH = {
     "log dispatcher": "the output of the tuner is in `nnictl log stderr`",
 }
 """What to use instead of commands that users look for in a group."""
+_NO_OPTIONS = {"nnictl create": "fields such as maxTrialNumber are written in the configuration file"}
+"""Where stands what users look for among the options of a command."""
 _OPTIONS_OF_IDS = ("--id", "-i", "--experiment_id", "--experiment-id", "--trial_id", "--trial-id")
 
 _PLAIN = {int: "a whole number", float: "a number"}
@@ -124,10 +131,14 @@ class Parser(argparse.ArgumentParser):
             return f"`{self.prog}` has no option {odd}; write the id alone, without {odd}."
         if odd:
             options = ", ".join(option for option in known if option.startswith("--"))
-            return f"`{self.prog}` has no option {odd}{_near(odd, known) or f'; it has {options}'}."
+            elsewhere = _NO_OPTIONS.get(self.prog, f"it has {options}")
+            return f"`{self.prog}` has no option {odd}{_near(odd, known) or f'; {elsewhere}'}."
         if f"--{words}" in known:
             return f"`{self.prog}` takes no more arguments, but got {words!r}; did you mean --{words}?"
-        return f"`{self.prog}` takes no more arguments, but got {words!r}; `{self.prog} --help` shows more."
+        cure = _NO_OPTIONS.get(self.prog, "") if "=" in words else ""
+        return (
+            f"`{self.prog}` takes no more arguments, but got {words!r}; {cure or f'`{self.prog} --help` shows more'}."
+        )
 
 
 def nearest(given: str, known: Iterable[str]) -> str:

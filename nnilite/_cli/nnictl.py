@@ -59,6 +59,13 @@ _INSTEAD = {
     **dict.fromkeys(("start", "run", "launch", "submit", "new"), "did you mean 'create'?"),
     **dict.fromkeys(("validate", "check", "test"), "`nnictl create --config FILE --dry-run` checks a config."),
     **{word: f"did you mean 'trial {word}'?" for word in ("add", "download", "kill", "ls", "rerun", "scale")},
+    **dict.fromkeys(("rm", "remove"), "did you mean 'experiment delete'?"),
+    "ps": "did you mean 'experiment list'?",
+    "best": "`nnictl trial ls --head 1` shows the best trial.",
+    "init": "a configuration is a YAML file that you write; `nnictl create FILE` starts it.",
+    "version": "did you mean --version?",
+    **dict.fromkeys(("dashboard", "server", "serve", "web", "page"), "`nnictl ui` serves a page of all experiments."),
+    **dict.fromkeys(("cancel", "pause"), "`nnictl stop` ends an experiment, and `nnictl resume` continues it."),
 }
 """What to use instead of NNI's commands, and of incomplete commands."""
 

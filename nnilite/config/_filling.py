@@ -22,6 +22,7 @@ MARK = "defaults"
 """A field only of kept configs (see `_stored`), which people may copy. It says nothing of the experiment."""
 
 
+_CONFIGS = {".yaml", ".yml", ".json"}
 _NO_CONFIGS = {
     ".toml": "is TOML; write the config as YAML or JSON",
     ".py": "is a program; write a config as YAML, with the program in it: trialCommand: python3 PROGRAM",
@@ -36,8 +37,24 @@ def fill_from_file(config: ExperimentConfig, path: str | Path) -> ExperimentConf
     file = expand_home(path)
     if file.suffix.lower() in _NO_CONFIGS:
         raise ConfigError(_NO_CONFIGS[file.suffix.lower()], Place(str(file)))
+    if near := _find_near(file):
+        raise ConfigError(f"cannot be read: there is no such file; did you mean {near}?", Place(str(file)))
     data, source = read_yaml(file)
     return filled(config, data, source, file.absolute().parent)
+
+
+def _find_near(file: Path) -> str:
+    """Return the file next to a missing one that has nearly its name, "" if there is none, or the file is there."""
+    try:
+        if file.exists():
+            return ""
+        names = [one.name for one in file.parent.iterdir() if one.suffix.lower() in _CONFIGS]
+    except OSError:
+        return ""
+    import difflib
+
+    near = difflib.get_close_matches(file.name, names, 1)
+    return str(file.with_name(near[0])) if near else ""
 
 
 def filled(config: ExperimentConfig, data: Any, source: ConfigSource, base: Path) -> ExperimentConfig:

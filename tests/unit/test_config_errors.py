@@ -228,6 +228,15 @@ def test_a_file_that_other_programs_read_is_answered_by_its_kind(tmp_path, name,
         load(tmp_path / name)
 
 
+def test_a_missing_file_is_answered_with_one_of_nearly_its_name(tmp_path):
+    write(tmp_path, GOOD).rename(tmp_path / "config.yaml")
+    (tmp_path / "other.txt").touch()
+    with pytest.raises(ConfigError, match=r"conf\.yml: cannot be read: .*did you mean .*/config\.yaml\?"):
+        load(tmp_path / "conf.yml")
+    with pytest.raises(ConfigError, match=r"No such file or directory$"):
+        load(tmp_path / "other")
+
+
 def test_a_file_that_is_missing_or_no_text_gets_a_sentence(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         load(tmp_path / "gone.yaml")
