@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import nnilite
+from loadable import import_or_skip
 from nnilite import Search, integrations, space
 from nnilite.assessor import Assessor, AssessResult
 from nnilite.errors import ConfigError, Conflict, TrialStopped
@@ -110,7 +111,7 @@ def xgboost_training(**arguments: Any) -> Any:
 
 
 def lightgbm_training(**arguments: Any) -> Any:
-    lightgbm = pytest.importorskip("lightgbm", exc_type=ImportError)
+    lightgbm = import_or_skip("lightgbm")
     callback = integrations.LightGBMCallback("valid binary_logloss", **arguments)
     import numpy
 
