@@ -57,6 +57,7 @@ _MAX_PATH_BYTES = 65536
 _WAIT_S = 60.0
 _FREE_S = 5.0  # a keeper without a job leaves after this time
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_PAUSE_S = 0.2
 _CRASHED = 70
 _MOST_LOG_BYTES = 1_000_000
 
@@ -322,8 +323,7 @@ def _be_keeper(spec: Spec, link: Optional[socket.socket], preloaded: Optional[Pr
     code, server_log = _CRASHED, sys.stderr
     try:
         os.setsid()
-        _leave_streams()
-        wake = Wake()
+        wake = _leave_server()
         wake.listen()
         while True:
             sys.stderr = _Log(Folder(spec.directory).log)
@@ -379,10 +379,28 @@ class _Log(io.TextIOBase):
         return len(text)
 
 
+def _leave_server() -> Wake:
+    """Return what this process waits by, with the server's pipes closed in it. Raises: OSError.
+
+    For a while there may be no room for a further open file, in the limit of this user or in that of all.
+    """
+    until = time.monotonic() + _WAIT_S
+    while True:
+        try:
+            _leave_streams()
+            return Wake()
+        except OSError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(_PAUSE_S)
+
+
 def _leave_streams() -> None:
     """Close the server's pipes in this process, so that their other end notices the end of the server itself."""
     null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    os.dup2(null, 1)
-    if null > 1:
-        os.close(null)
+    try:
+        os.dup2(null, 0)
+        os.dup2(null, 1)
+    finally:
+        if null > 1:
+            os.close(null)

@@ -170,6 +170,21 @@ def test_a_machine_without_room_for_a_thread_delays_reports_and_ends_no_trial(tm
         assert "pids.max" in (bench.folder / ".nni" / "keeper.log").read_text()
 
 
+def test_a_forked_keeper_waits_until_it_can_open_files(monkeypatch):
+    pipe, refusals = os.pipe, iter(range(2))
+
+    def refuse():
+        if next(refusals, None) is not None:
+            raise OSError(errno.ENFILE, "Too many open files in system")
+        return pipe()
+
+    monkeypatch.setattr(os, "pipe", refuse)
+    monkeypatch.setattr(fork_server, "_leave_streams", lambda: None)
+    wake = fork_server._leave_server()
+    for end in (wake.writer, wake._reader):
+        os.close(end)
+
+
 def test_every_event_of_a_run_names_it_and_another_run_has_another_name(tmp_path):
     runs = set()
     for name in ("first", "second"):
