@@ -92,6 +92,17 @@ def read_document(path: Path, cure: str) -> Document:
     return Document(path, data, cure)
 
 
+def list_documents(folder: Path) -> list[Path]:
+    """Return the JSON files in a folder; none if there is no folder. Raises: UnreadableFile if that is unknown now."""
+    try:
+        found = list(folder.iterdir())  # `glob` finds nothing in a folder that cannot be read
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise UnreadableFile(folder, error.strerror) from error
+    return [path for path in found if path.name.endswith(".json")]
+
+
 def read_json_file(path: Path, cure: str) -> Json:
     """Return the JSON in a file. Raises: as `read_content`."""
     content = read_content(path, cure)

@@ -20,7 +20,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nnilite._experiments import experiment_remarks, locking, nni_folders, own_folders, search_folder
-from nnilite._experiments.documents import is_file, is_folder, read_content, read_document, write_content, write_json
+from nnilite._experiments.documents import (
+    is_file,
+    is_folder,
+    list_documents,
+    read_content,
+    read_document,
+    write_content,
+    write_json,
+)
 from nnilite._experiments.experiment_remarks import Remarks
 from nnilite._experiments.locking import ManagerLock
 from nnilite._experiments.nni_folders import NniExperiment
@@ -145,8 +153,8 @@ def remove(experiment: str) -> None:
 
 
 def entries() -> list[RegistryEntry]:
-    """Return all known experiments, newest first. Those with damaged files have a `damage`."""
-    known = [entry for path in _folder().glob("*.json") if (entry := _read(path)) is not None]
+    """Return all known experiments, newest first. Those with damaged files have a `damage`. Raises: UnreadableFile."""
+    known = [entry for path in list_documents(_folder()) if (entry := _read(path)) is not None]
     lie_there = {one.name: one for one in own_folders.listed(root(), {one.id for one in known if not one.damage})}
     known = [one for one in known if one.id not in lie_there or not _is_gone(one)]
     names = {one.id for one in known}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 import os
 from pathlib import Path
 
@@ -28,7 +30,7 @@ from nnilite_redis._convert import (
 from nnilite_redis._mail import Letter
 from nnilite_redis._relay import is_of_keeper, put
 from nnilite_redis._silence import Silence
-from nnilite_redis._worker.attempt import WorkerAttempt
+from nnilite_redis._worker.attempt import WorkerAttempt, list_attempts
 from nnilite_redis._worker.file_cache import FileCache
 from nnilite_redis._worker.task import BadTask, read_task
 from silent_disk import failing_at
@@ -220,6 +222,21 @@ def test_where_the_disk_does_not_answer_no_keeper_counts_as_not_begun(tmp_path: 
     monkeypatch.setattr(os, "stat", failing_at(attempt.path / "job.json"))
     with pytest.raises(OSError, match="Input/output error"):
         _ = attempt.begun
+
+
+@pytest.mark.parametrize("unreadable", ["", "exp/trials", "exp/trials/t", "exp/trials/t/0/job.json"])
+def test_where_the_disk_does_not_answer_no_trial_of_an_earlier_worker_is_overlooked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unreadable: str
+):
+    """It may have reported what was not delivered yet."""
+    path = tmp_path / "exp/trials/t/0"
+    path.mkdir(parents=True)
+    (path / "job.json").write_text(json.dumps({"name": "t-0"}))
+    assert list_attempts(tmp_path) == [path]
+    for module, name in ((os, "listdir"), (os, "scandir"), (io, "open")):
+        monkeypatch.setattr(module, name, failing_at(tmp_path / unreadable, getattr(module, name)))
+    with pytest.raises(OSError, match="Input/output error"):
+        [WorkerAttempt.found(one, tmp_path) for one in list_attempts(tmp_path)]
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,17 @@ def test_an_experiment_whose_files_cannot_be_read_now_is_neither_damaged_nor_for
     assert path.is_symlink()
 
 
+def test_where_the_list_of_experiments_cannot_be_read_now_nobody_says_that_there_are_none(
+    whole: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = registry.find_path("abcd").parent
+    with monkeypatch.context() as patch:
+        for call in ("listdir", "scandir"):
+            patch.setattr(os, call, failing_at(place, getattr(os, call)))
+        assert codes(["experiment", "list", "--all"], ["stop", "--all"]) == [1, 1]
+    assert capsys.readouterr().err.count("cannot be read now (Input/output error)") == 2
+
+
 def test_a_copy_does_not_take_the_place_of_a_folder_that_does_not_answer(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

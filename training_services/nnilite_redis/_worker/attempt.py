@@ -82,8 +82,8 @@ class WorkerAttempt:
 
     @classmethod
     def found(cls, path: Path, folder: Path) -> WorkerAttempt | None:
-        """Return the attempt that an earlier worker had in this folder; None if there is none."""
-        data = read_json(path / "job.json") or read_json(path / "task.json")
+        """Return the attempt that an earlier worker had in this folder; None if there is none. Raises: OSError."""
+        data = _read_record(path / "job.json") or _read_record(path / "task.json")
         if not data:
             return None
         given = data.get("given_gpus")
@@ -329,3 +329,29 @@ def _started(command: list[str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def list_attempts(folder: Path) -> list[Path]:
+    """Return the folders of all attempts in a worker's folder.
+
+    Raises: OSError if that is not known now: what an attempt has reported must not be overlooked.
+    """
+    trials = [trial for experiment in _list(folder) for trial in _list(experiment / "trials")]
+    return [attempt for trial in trials for attempt in _list(trial)]
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    """Return a record that an earlier worker has written; {} if there is none. Raises: OSError."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _list(folder: Path) -> list[Path]:
+    # `glob` finds nothing in a folder that cannot be read.
+    try:
+        return sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []

@@ -31,7 +31,7 @@ from nnilite_redis._keys import name_manager_party, name_worker_party
 from nnilite_redis._mail import Letter, Mailbox
 from nnilite_redis._tasks import end_tasks
 from nnilite_redis._worker import guard
-from nnilite_redis._worker.attempt import CANCEL, STOP, WorkerAttempt
+from nnilite_redis._worker.attempt import CANCEL, STOP, WorkerAttempt, list_attempts
 from nnilite_redis._worker.checkpoints import Checkpoints
 from nnilite_redis._worker.file_cache import FileCache
 from nnilite_redis._worker.gpus import WorkerGpus
@@ -160,8 +160,8 @@ class Worker:
         draft.replace(self._options.folder / "callback")
 
     def _adopt(self) -> None:
-        """Adopt trials that an earlier worker started, or whose last events are undelivered."""
-        for path in sorted(self._options.folder.glob("*/trials/*/*/")):
+        """Adopt trials that an earlier worker started, or whose last events are undelivered. Raises: OSError."""
+        for path in list_attempts(self._options.folder):
             try:
                 attempt = WorkerAttempt.found(path, self._options.folder)
             except BadTask as error:
