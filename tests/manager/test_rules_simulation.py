@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from simulation import EMPTY, Committed, World
 
 from nnilite._engine import messages
+from nnilite._engine.live_trial import Phase
 from nnilite._engine.rules import Rules
 from nnilite.records import EndCause, Exited, ExperimentState, MetricKind, Reported, Started, TrialState
 from nnilite.service import JobState, JobStatus
@@ -66,6 +67,8 @@ def check_always(world: World) -> None:
     assert len(set(numbers)) == len(numbers), "two calls of the tuner have one number"
     asked = world.answer or any(isinstance(action, messages.Ask) for action in world.actions)
     assert not (asked and world.rules.state is ExperimentState.DONE), "done, and yet there may be more trials"
+    busy = [live for live in world.rules.live.values() if live.phase is not Phase.QUEUED and live.cancel is None]
+    assert len(busy) <= world.settings.concurrency
     states = [trial.state for trial in world.committed.trials.values()]
     assert world.rules.counts == {state: states.count(state) for state in TrialState}
 
@@ -95,6 +98,9 @@ def test_whatever_happens_everything_ends_and_nothing_is_lost_or_doubled(
     assert world.rules.state is ExperimentState.DONE
     assert not world.rules.live
     assert all(trial.state.ended for trial in world.committed.trials.values())
+    for trial in world.committed.trials.values():
+        if trial.state is TrialState.SUCCEEDED:
+            assert world.committed.attempts[trial.id, trial.attempt].state == JobState.SUCCEEDED
     world.wait_for_removals()
     assert not world.committed.removals
     assert all(job.removed for job in world.jobs.values()), "what a job held is never freed"
@@ -167,6 +173,34 @@ def test_a_result_must_have_numbers_for_the_objectives() -> None:
         ).records
         ended += [r.trial.reason for r in records if isinstance(r, messages.SaveTrial) and r.trial.state.ended]
     assert ended == ["", *["its final result is not a dict with numbers for acc and size"] * 2]
+
+
+def test_trials_that_come_at_once_begin_one_after_the_other() -> None:
+    rules = Rules(messages.Settings(2), EMPTY, 0.0)
+    made = [rules.step(messages.Customized(trial, {}, 0.0)) for trial in "abc"]
+    submitted = [action.trial.id for one in made for action in one.actions if isinstance(action, messages.Submit)]
+    assert submitted == ["a", "b"]
+    assert rules.live["c"].trial.reason == "waiting for a free slot: trialConcurrency is 2"
+
+
+def test_attempts_wait_for_each_other_the_longer_the_more_were_lost_or_failed() -> None:
+    rules = running(Rules(messages.Settings(1, retries_lost=2, retries_failed=2), EMPTY, 0.0))
+    live, delays = rules.live["t"], []
+    for attempt, end in enumerate((JobState.LOST, JobState.FAILED, JobState.LOST, JobState.FAILED)):
+        now = 100.0 * attempt
+        rules.step(messages.Submitted("t", attempt, "kubernetes", {}, now))
+        rules.step(messages.Polled("t", attempt, JobStatus(end, "gone", None), now))
+        delays.append(live.not_before - now)
+        rules.step(messages.Tick(now + 90.0, now + 90.0))
+    assert delays == [1.0, 2.0, 4.0, 8.0]
+
+
+def test_an_experiment_that_continues_has_no_end_yet() -> None:
+    rules = running(Rules(messages.Settings(1, max_trials=1), EMPTY, 0.0))
+    found = rules.step(messages.LiveEvents("t", 0, (Exited(5.0, 0),), 5.0))
+    more = rules.step(messages.Changed(messages.Settings(1, max_trials=2)))
+    ends = [[one.ended for one in o.records if isinstance(one, messages.SaveExperiment)][-1] for o in (found, more)]
+    assert ends == [5.0, None]
 
 
 def test_what_the_tuner_was_asked_for_before_the_time_was_over_still_runs() -> None:
