@@ -56,6 +56,18 @@ async def test_a_misbehaving_service_does_not_hold_up_the_engine(start_bench: St
     await asyncio.wait_for(bench.engine.do(messages.Stop(bench.engine.now())), 30)
 
 
+async def test_a_fault_of_the_engine_itself_ends_it_with_that_error(
+    start_bench: StartBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(self: service_caller.ServiceCaller) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(service_caller.ServiceCaller, "run", fail)
+    bench = await start_bench()
+    with pytest.raises(RuntimeError, match="a mistake of ours"):
+        await asyncio.wait_for(bench.ended, 30)
+
+
 @pytest.mark.parametrize("lie", ["short", "garbage", "state", "alive", "future"])
 async def test_a_lying_service_does_no_harm_to_trials_whose_keepers_speak(start_bench: StartBench, lie: str) -> None:
     def service(*arguments: Any) -> fakes.LyingService:
