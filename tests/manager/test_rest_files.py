@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import http.client
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,6 +23,7 @@ from nnilite._views.folder_files import read_piece
 from nnilite.errors import NotFound
 from nnilite.foreign_files import open_below
 from nnilite.testing import eventually
+from nnilite.testing.bench import LIMIT_S
 
 FILES = "/trials/End02/files"
 
@@ -53,6 +56,23 @@ def test_a_large_file_is_sent_whole(client: Client, home: Path) -> None:
     assert client.get(f"{FILES}/model.bin").body == content
     (home / "empty.bin").write_bytes(b"")
     assert client.get(f"{FILES}/empty.bin").body == b""
+
+
+def test_who_reads_a_file_that_is_cut_short_meanwhile_learns_that_it_is_incomplete(
+    client: Client, home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (home / "model.bin").open("wb") as file:
+        file.truncate(64 << 20)  # more than is on its way at once
+    with closing(http.client.HTTPConnection("127.0.0.1", client.port, timeout=LIMIT_S)) as connection:
+        connection.request(
+            "GET", f"/api/v1{FILES}/model.bin", headers={"Authorization": f"Bearer {client.backend.token}"}
+        )
+        answer = connection.getresponse()
+        os.truncate(home / "model.bin", 1)
+        with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+            answer.read()
+    assert client.get(FILES).status == 200  # the server is done with the first request
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 @pytest.mark.parametrize(
