@@ -22,12 +22,18 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 
 EVIL = "<img src=x onerror='document.title=`owned`'>"
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
-TRIAL = """
+LONG = "norm_of_the_gradient_of_the_first_layer_of_the_encoder"
+LINES = (
+    "(one) => { const all = document.createRange(); all.selectNodeContents(one); return all.getClientRects().length; }"
+)
+TRIAL = (
+    """
 import base64, json, os, pathlib, nnilite
 p = nnilite.get_next_parameter()
 nnilite.set_attribute("device", "cpu")
 nnilite.set_attribute("twice", p["x"] * 2)
 nnilite.set_attribute(EVIL, EVIL)
+nnilite.set_attribute("LONG", 1.8425105944845712e-7)
 nnilite.log_artifact("losses", [{"step": n, "loss": p["x"] / (n + 1), "word": EVIL} for n in range(3)])
 nnilite.log_artifact("words", "plain " + EVIL)
 nnilite.log_artifact("curve", {"data": [{"type": "scatter", "name": EVIL, "x": [1, 2, 3], "y": [1.5, 2.5, p["x"]]}]})
@@ -43,7 +49,10 @@ lines = [
 with (folder / "index.jsonl").open("a") as index:
     index.write("no line of ours\\n" + "".join(json.dumps(line) + "\\n" for line in lines))
 nnilite.report_final_result(p["x"])
-""".replace("EVIL", repr(EVIL)).replace("PNG", repr(PNG))
+""".replace("EVIL", repr(EVIL))
+    .replace("PNG", repr(PNG))
+    .replace("LONG", LONG)
+)
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +87,10 @@ def test_attributes_are_on_the_trials_page_and_in_columns(look: Any, experiment:
     page = look(f"{url}/#/trials/{trial['id']}")
     card = page.get_by_role("region", name="Attributes")
     card.get_by_text("device", exact=True).wait_for()
-    assert card.locator("dt").all_inner_texts() == ["device", "twice", EVIL]
+    assert card.locator("dt").all_inner_texts() == ["device", "twice", EVIL, LONG]
     assert card.locator("dd").all_inner_texts()[:2] == ["cpu", str(trial["parameters"]["x"] * 2)]
+    number = card.locator("dd").last
+    assert (number.inner_text(), number.evaluate(LINES)) == ("1.8425105944845712e-7", 1), "the name gives way"
     look(f"{url}/#/trials?cols=sequence,a.twice&sort=-a.twice&a.twice=3..")
     page.get_by_text("2 of 3 trials").wait_for()
     cells = [row.split("\n")[-1] for row in page.locator(".grid [role=row]").all_inner_texts()[1:]]

@@ -172,7 +172,7 @@ function Parameters({ trial }) {
   return html`<${Card} title="Parameters" end=${html`<${Copy} text=${() => JSON.stringify(trial.parameters)} what="Parameters" />`}>
     <dl class="facts">${flat.map(
       ([name, one]) => html`<dt key=${name}>${name}</dt>
-      <dd key=${`${name}-v`} class="mono" title=${one}>${shortened(typeof one === "number" ? exact(one) : String(one))}</dd>`,
+      <dd key=${`${name}-v`} class=${typeof one === "number" ? "mono whole" : "mono"} title=${one}>${shortened(typeof one === "number" ? exact(one) : String(one))}</dd>`,
     )}</dl>
   </${Card}>`;
 }
@@ -185,7 +185,7 @@ function Attributes({ trial }) {
   return html`<${Card} title="Attributes" end=${html`<${Copy} text=${() => JSON.stringify(trial.attributes)} what="Attributes" />`}>
     <dl class="facts">${all.map(
       ([name, one]) => html`<dt key=${name}>${name}</dt>
-      <dd key=${`${name}-v`} class="mono" title=${value(one)}>${shortened(typeof one === "number" ? exact(one) : value(one))}</dd>`,
+      <dd key=${`${name}-v`} class=${typeof one === "number" ? "mono whole" : "mono"} title=${value(one)}>${shortened(typeof one === "number" ? exact(one) : value(one))}</dd>`,
     )}</dl>
   </${Card}>`;
 }
