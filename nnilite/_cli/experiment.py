@@ -299,4 +299,4 @@ def load(options: argparse.Namespace) -> None:
         print(f"Experiment {entry.id}, made by NNI, is in {entry.origin.directory}; `nnictl view {entry.id}` opens it.")
         return
     print(f"Experiment {entry.id} is in {entry.directory}; `nnictl view {entry.id}` opens it.")
-    print(f"A resume runs its commands as you; `nnictl config show {entry.id}` shows them.")
+    print(f"A resume runs its commands as you, and a replay its tuner; `nnictl config show {entry.id}` shows them.")

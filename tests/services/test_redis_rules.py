@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from nnilite.service import Job, JobState
 from nnilite.services.slots import SlotTerms
 from nnilite_redis import RedisConfig
-from nnilite_redis._api import JobRecord, PoolShares, QueuePlace, WorkerRecord, _claim, _worker, claim_of
+from nnilite_redis._api import JobRecord, PoolShares, QueuePlace, TakenJob, WorkerRecord, _claim, _worker, claim_of
 from nnilite_redis._convert import (
     PoolView,
     Wants,
@@ -30,8 +32,11 @@ from nnilite_redis._convert import (
 from nnilite_redis._mail import Letter
 from nnilite_redis._relay import is_of_keeper, put
 from nnilite_redis._silence import Silence
+from nnilite_redis._worker import leases
 from nnilite_redis._worker.attempt import WorkerAttempt, list_attempts
 from nnilite_redis._worker.file_cache import FileCache
+from nnilite_redis._worker.holdings import Holdings
+from nnilite_redis._worker.intake import Intake
 from nnilite_redis._worker.task import BadTask, read_task
 from silent_disk import failing_at
 from waiting import pause_async
@@ -222,6 +227,46 @@ def test_where_the_disk_does_not_answer_no_keeper_counts_as_not_begun(tmp_path: 
     monkeypatch.setattr(os, "stat", failing_at(attempt.path / "job.json"))
     with pytest.raises(OSError, match="Input/output error"):
         _ = attempt.begun
+
+
+async def test_a_job_whose_lease_could_not_be_written_is_begun_at_a_later_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    written, prepared = leases.write_private, []
+
+    def refuse(path: str, text: str) -> None:
+        monkeypatch.setattr(leases, "write_private", written)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(leases, "write_private", refuse)
+    monkeypatch.setattr(leases.Leases, "see_to_guard", lambda self: None)
+    monkeypatch.setattr(Intake, "prepare", lambda self, attempt: prepared.append(attempt.name))
+    taken = TakenJob("nni-Ex-Tr-0", task_of(job(), CONFIG, "code.tar.gz", "keeper-1"), "queue", "1")
+
+    async def pending(worker: str) -> list[TakenJob]:
+        return [taken]
+
+    kept: list[str] = []
+
+    async def keep(one: TakenJob) -> None:
+        kept.append(one.job)
+
+    parts = dict.fromkeys(("mail", "checkpoints", "gpus", "cache", "address"))
+    intake = Intake(
+        pool=SimpleNamespace(pending=pending, keep=keep),
+        holdings=Holdings(tmp_path, SimpleNamespace()),
+        folder=tmp_path,
+        worker="w",
+        processors=1,
+        labels=frozenset(),
+        changed=lambda: None,
+        **parts,
+    )
+    with pytest.raises(OSError, match="No space left"):
+        await intake.take_pending("beat")
+    assert (prepared, kept) == ([], [])
+    await intake.take_pending("beat")
+    assert (prepared, kept) == (["nni-Ex-Tr-0"], ["nni-Ex-Tr-0"])
 
 
 @pytest.mark.parametrize("unreadable", ["", "exp/trials", "exp/trials/t", "exp/trials/t/0/job.json"])

@@ -50,6 +50,16 @@ class Holdings:
     def experiments(self) -> list[str]:
         return sorted({attempt.task.job.experiment for attempt in self.attempts.values()})
 
+    def hold(self, attempt: WorkerAttempt, lease: Lease) -> None:
+        """Hold a further attempt. Raises: OSError if its lease cannot be written; then it is not held."""
+        self.attempts[attempt.name], self.lease[attempt.name] = attempt, lease
+        try:
+            self.write_leases()
+        except OSError:
+            # Redis keeps the entry of a job that was not begun, so that it is begun at a later look.
+            del self.attempts[attempt.name], self.lease[attempt.name]
+            raise
+
     def fence(self, attempt: WorkerAttempt) -> None:
         """End an attempt at once that this worker has lost."""
         attempt.ask(FENCED)

@@ -123,9 +123,7 @@ class Intake:
             gpus = await self.gpus.choose(task.job.gpus, self.holdings.booked) or ()
         attempt = WorkerAttempt(task, self.folder, gpus)
         attempt.save(taken.task)
-        self.holdings.attempts[attempt.name] = attempt
-        self.holdings.lease[attempt.name] = NO_LEASE if asked_s is None else Lease.begin(asked_s, task.period_s)
-        self.holdings.write_leases()
+        self.holdings.hold(attempt, NO_LEASE if asked_s is None else Lease.begin(asked_s, task.period_s))
         self.prepare(attempt)
         await self.pool.keep(taken)
 
