@@ -93,6 +93,7 @@ def show_stream(options: argparse.Namespace) -> None:
 
 
 def show_trial(options: argparse.Namespace) -> None:
+    _check_experiment(options)
     with access.reading(options) as manager:
         if options.file and not options.trial:
             raise ConfigError("--file needs one trial: name it with -T TRIAL.")
@@ -109,6 +110,16 @@ def show_trial(options: argparse.Namespace) -> None:
             screen.show_json({stream: _whole(read) for stream, read in pieces.items()})
             return
         _print_both(manager, options)
+
+
+def _check_experiment(options: argparse.Namespace) -> None:
+    """Answer a trial's id in the place of the experiment's, which many instructions for NNI have. Raises: NotFound."""
+    try:
+        access.find(options, read_only=True)
+    except NotFound as error:
+        if not options.id or options.trial:
+            raise
+        raise NotFound(f"{error} If it is a trial, write `nnictl log trial -T {options.id}`.") from None
 
 
 def _list_folders(manager: Client, options: argparse.Namespace) -> None:

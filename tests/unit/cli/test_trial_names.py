@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nnilite._cli import trial, trial_names
+from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
 from nnilite.errors import ConfigError
 
@@ -100,3 +101,14 @@ def test_only_the_id_of_a_known_experiment_is_taken_from_the_trials(known: str) 
 def test_an_experiment_without_a_trial_is_answered_with_the_question_which_one(known: str, several: bool) -> None:
     with pytest.raises(ConfigError, match=f"say which trial of experiment {known}"):
         settled(known, several=several)
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(("arguments", "hinted"), [(["tabc"], True), (["exp", "-T", "tabc"], False)])
+def test_a_trial_in_the_place_of_the_experiment_is_answered_with_its_option(
+    arguments: list[str], hinted: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["log", "trial", *arguments]) != 0
+    said = capsys.readouterr().err
+    assert f"There is no experiment {arguments[0]!r}" in said
+    assert ("If it is a trial, write `nnictl log trial -T tabc`." in said) is hinted
