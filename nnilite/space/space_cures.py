@@ -48,8 +48,18 @@ def cure_plain(name: str, given: Json) -> str:
     if given is None or isinstance(given, (str, int, float)):
         return show('; for a value that stays the same, write {"_type": "choice", "_value": %s}', [given])
     if isinstance(given, (list, tuple)) and given:
+        if _is_range(given):
+            uniform = {"_type": "uniform", "_value": given}
+            return show("; for a range write %s, to choose one of them a choice", uniform)
         return show('; to choose one of them, write {"_type": "choice", "_value": %s}', given)
     return ""
+
+
+def _is_range(given: Sequence[Json]) -> bool:
+    """Return whether two numbers are hardly meant as options: they stand in ( ), or one is a fraction."""
+    if len(given) != 2 or not all(type(one) in (int, float) for one in given):
+        return False
+    return bool(given[0] < given[1]) and (isinstance(given, tuple) or float in map(type, given))
 
 
 def cure_list(given: Json) -> str:

@@ -140,6 +140,12 @@ def test_what_is_no_object_is_written_as_one(given: Any, meant: dict[str, Any]) 
     SearchSpace.parse({"x": meant})
 
 
+def test_two_numbers_that_are_bounds_are_written_as_a_range() -> None:
+    for bounds in ((0, 1), [0.0, 1.5]):
+        written = json.dumps({"_type": "uniform", "_value": bounds})
+        assert fault(bounds).endswith(f"; for a range write {written}, to choose one of them a choice")
+
+
 @pytest.mark.parametrize("name", ["_comment", "//", "note"])
 def test_a_comment_is_no_parameter(name: str) -> None:
     with pytest.raises(SpaceError, match="JSON has no comments: remove it"):
