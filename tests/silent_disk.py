@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 
-def failing_at(path: Path, call: Callable[..., Any] = os.stat) -> Callable[..., Any]:
+def failing_at(path: Path | str, call: Callable[..., Any] = os.stat) -> Callable[..., Any]:
     """The same call of the system, but that it fails for one path, which need not be there."""
 
     def failing(place: Any, *args: Any, **named: Any) -> Any:

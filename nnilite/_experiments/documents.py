@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import cast
 
 from nnilite._experiments.home_folder import explain_home
+from nnilite._keeper.plain_file import find_mode
 from nnilite.errors import DamagedFile, UnreadableFile
 from nnilite.records import Json
 from nnilite.records.nouns import TIME_MAX
@@ -34,7 +35,7 @@ _TIME = seconds_since_epoch(TIME_MAX)
 _LONGEST_PATH, _LONGEST_NAME = 3800, 255
 """In bytes, as Linux has them, with room for the names of the files below."""
 
-_NO_SUCH_NAME = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
+_NO_SUCH_NAME = (errno.ENAMETOOLONG, errno.ELOOP)
 
 # Unlike `repr`, it neither copies a large value nor descends into a deep one.
 _SHORT = reprlib.Repr()
@@ -144,17 +145,17 @@ def read_content(path: Path, cure: str) -> bytes:
 
 def is_folder(path: Path) -> bool:
     """Return whether a folder is at this path. Raises: UnreadableFile where the system does not say."""
-    return stat.S_ISDIR(_mode(path))
+    return stat.S_ISDIR(_find_mode(path))
 
 
 def is_file(path: Path) -> bool:
     """Return whether an ordinary file is at this path. Raises: UnreadableFile where the system does not say."""
-    return stat.S_ISREG(_mode(path))
+    return stat.S_ISREG(_find_mode(path))
 
 
-def _mode(path: Path) -> int:
+def _find_mode(path: Path) -> int:
     try:
-        return path.stat().st_mode
+        return find_mode(path)
     except ValueError:  # no file has such a name
         return 0
     except OSError as error:

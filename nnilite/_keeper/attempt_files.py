@@ -92,8 +92,8 @@ class AttemptFiles:
         return self.folder.read("exit")
 
     def was_begun(self) -> bool:
-        """Return whether a keeper has ever been at work here."""
-        return os.path.exists(self._lock)
+        """Return whether a keeper has ever been at work here. Raises: OSError."""
+        return plain_file.is_there(self._lock)
 
     def has_keeper(self) -> bool:
         """Return whether the locks show a keeper at work here. Raises: OSError if the folder cannot be examined now."""
@@ -119,13 +119,14 @@ class AttemptFiles:
         return False
 
     def waits_for_keeper(self) -> bool:
-        """Return whether the attempt is to be run and no keeper has begun."""
-        return os.path.exists(self.spec_file) and not os.path.exists(self._lock)
+        """Return whether the attempt is to be run and no keeper has begun. Raises: OSError."""
+        return plain_file.is_there(self.spec_file) and not self.was_begun()
 
     def is_tidied(self) -> bool:
-        """Return whether a trial has run here and only its own files are left."""
+        """Return whether a trial has run here and only its own files are left. Raises: OSError."""
         parameters = os.path.join(self.folder.path, "parameter.cfg")
-        return os.path.exists(parameters) and not os.path.exists(self.spec_file) and not os.path.exists(self._lock)
+        has_run = plain_file.is_there(parameters)
+        return has_run and not plain_file.is_there(self.spec_file) and not self.was_begun()
 
     def tidy(self) -> bool:
         """Remove the keeper's own files if the manager has all of their content. Return whether it has.

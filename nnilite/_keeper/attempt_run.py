@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import time
 
-from . import process, signals, starting, trial_environment
+from . import plain_file, process, signals, starting, trial_environment
 from .exit_code import sentence, status
 from .folder import Folder, is_gone
 from .niceness import Niceness
@@ -99,9 +99,9 @@ def _run(attempt: AttemptRun, folder: Folder) -> int:
 
 
 def deliver(spec: Spec, wake: Wake) -> int:
-    """Deliver what a dead keeper has not delivered. Return the keeper's exit code."""
+    """Deliver what a dead keeper has not delivered. Return the keeper's exit code. Raises: OSError."""
     folder = Folder(spec.directory)
-    if not os.path.isdir(folder.inner):
+    if not plain_file.is_folder_there(folder.inner):
         return 0
     if not folder.lock():
         return OTHER_KEEPER

@@ -84,7 +84,7 @@ class Folder:
 
         Return False if an earlier keeper has run this attempt. Raises: OSError.
         """
-        if any(os.path.exists(os.path.join(self.inner, name)) for name in ("started", "exit", "exit.new")):
+        if any(plain_file.is_there(os.path.join(self.inner, name)) for name in ("started", "exit", "exit.new")):
             return False
         content = dumps({"run": run}).encode("ascii").ljust(_RESERVED_BYTES)
         for name in ("started", "exit"):
@@ -166,12 +166,9 @@ class Folder:
 def is_gone(path: str) -> bool:
     """Return whether a path has been deleted; a network file system that fails for a while does not count."""
     try:
-        os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
+        return not plain_file.is_there(path)
     except OSError:
         return False
-    return False
 
 
 def _lock(file: int) -> None:

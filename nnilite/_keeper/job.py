@@ -27,7 +27,7 @@ from nnilite._cpython import dumps, loads
 
 from . import attempt_run, bootstrap_program, process, signals, starting
 from .folder import Folder
-from .plain_file import open_ordinary
+from .plain_file import is_there, open_ordinary
 from .spec import SpecError, parse
 from .wake import Wake
 
@@ -264,7 +264,7 @@ def _take_over(directory: str) -> str:
     """
     base, _, number = directory.rpartition("-")
     earlier = ["{}-{}".format(base, n) for n in range(int(number) - 1, -1, -1)]
-    before = next((path for path in earlier if os.path.exists(Folder(path).metrics)), None)
+    before = next((path for path in earlier if is_there(Folder(path).metrics)), None)
     if before is None:
         return ""
     import shutil
@@ -272,6 +272,6 @@ def _take_over(directory: str) -> str:
     old, new = Folder(before), Folder(directory)
     new.create()
     for source, target in ((old.metrics, new.metrics), (old.stdout, new.stdout), (old.stderr, new.stderr)):
-        if os.path.exists(source) and not os.path.exists(target):
+        if is_there(source) and not is_there(target):
             shutil.copyfile(source, target)
     return old.run()

@@ -1,7 +1,10 @@
-"""Reads and writes small files by the system's calls alone: for them, Python's files cost more than all the rest.
+"""Looks at, reads and writes small files by the system's calls: for them, Python's files cost more than all the rest.
 
 A trial may have put a pipe, a device or a folder in the place of a file of its folder. These functions never wait for
 such a thing.
+
+What is to be done where a file is missing often loses or repeats work if the file is there, on a disk that fails for a
+moment. `os.path.exists` is False there and, from Python 3.14 on, so is `Path.exists`; `is_there` raises.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import IO, Optional
+    from typing import IO, Optional, Union
 
 
 NOT_REGULAR = "it is not a regular file"
@@ -20,6 +23,27 @@ NOT_REGULAR = "it is not a regular file"
 
 class NotOrdinary(OSError):
     """Something other than a file, such as a link or a pipe, is in the place of a file."""
+
+
+def find_mode(path: Union[str, os.PathLike[str]]) -> int:
+    """Return the mode of what is at this path, or of what a link there leads to; 0 if that is nothing.
+
+    Raises: OSError if the system does not say.
+    """
+    try:
+        return os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+
+
+def is_there(path: Union[str, os.PathLike[str]]) -> bool:
+    """Return whether anything is at this path. Raises: OSError if the system does not say."""
+    return find_mode(path) != 0
+
+
+def is_folder_there(path: Union[str, os.PathLike[str]]) -> bool:
+    """Return whether a folder is at this path. Raises: OSError if the system does not say."""
+    return stat.S_ISDIR(find_mode(path))
 
 
 def open_ordinary(path: str) -> IO[bytes]:

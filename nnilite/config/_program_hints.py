@@ -7,9 +7,9 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from stat import S_ISDIR
 
 from nnilite.services.trial_command import StartedProgram, read_programs
+from nnilite.services.worker_side import is_folder_there, is_there
 
 SCRIPTS = (".py", ".sh", ".r", ".jl", ".js", ".pl", ".rb")
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
@@ -47,7 +47,7 @@ def _find_faults(program: StartedProgram) -> Iterator[str]:
     first, *rest = program.words
     folder = program.folder
     if first == "cd":
-        if not S_ISDIR(_mode(folder / rest[0])):
+        if not is_folder_there(folder / rest[0]):
             yield f"there is no folder {rest[0]} in {folder}"
         return
     if first in {".", "source"}:
@@ -71,7 +71,7 @@ def _find_own_program(word: str, folder: Path) -> Iterator[str]:
     if "/" not in word and runner and path.is_file():
         yield f"no shell looks for {word} in its own folder; write {runner} {word}"
     elif "/" in word and not word.startswith(("/", "~")) and not _OTHER_SIGNS.search(word):
-        if not _mode(path):
+        if not is_there(path):
             yield _say_missing(word, folder)
         elif path.is_dir():
             yield f"{word} is a folder, which no shell runs; write python3 and the script in it"
@@ -124,9 +124,9 @@ def _find_script(script: str, folder: Path) -> Iterator[str]:
     if _OTHER_SIGNS.search(script) or Path(script).is_absolute():
         return
     path = folder / script
-    if not _mode(path):
+    if not is_there(path):
         yield _say_missing(script, folder)
-    elif path.is_dir() and not _mode(path / "__main__.py"):
+    elif path.is_dir() and not is_there(path / "__main__.py"):
         yield f"{script} is a folder without __main__.py, which Python does not run; write the script in it"
     for name in _OURS:
         own = path.parent / f"{name}.py"
@@ -145,15 +145,7 @@ def _find_read_files(words: list[str], folder: Path) -> Iterator[str]:
 
 def _is_missing(name: str, folder: Path) -> bool:
     """Return whether a file is certainly not in the folder; False where a shell makes the name, or it is elsewhere."""
-    return not _OTHER_SIGNS.search(name) and not Path(name).is_absolute() and not _mode(folder / name)
-
-
-def _mode(path: Path) -> int:
-    """Return the mode of a file; 0 if there is none. Raises: OSError where the system does not say."""
-    try:
-        return path.stat().st_mode  # from Python 3.14 on, `exists` is False there, too
-    except (FileNotFoundError, NotADirectoryError):
-        return 0
+    return not _OTHER_SIGNS.search(name) and not Path(name).is_absolute() and not is_there(folder / name)
 
 
 def _say_missing(name: str, folder: Path) -> str:

@@ -24,6 +24,7 @@ from nnilite._keeper import recap
 from nnilite._keeper.attempt_files import AttemptFiles, deliver_command, end_state
 from nnilite._keeper.folder import Folder
 from nnilite._keeper.link import MARK
+from nnilite._keeper.plain_file import is_there
 from nnilite._keeper.process import identity, is_running
 from nnilite._keeper.spool import ATTRIBUTE, SpoolReader
 from nnilite.disk_room import DiskRoom
@@ -144,7 +145,7 @@ class KeeperFolder:
         return self._files.tidy()
 
     def is_tidied(self) -> bool:
-        """Return whether a trial has run here and only its own files are left."""
+        """Return whether a trial has run here and only its own files are left. Raises: OSError."""
         return self._files.is_tidied()
 
     def read_note(self) -> Mapping[str, Any] | None:
@@ -194,7 +195,7 @@ class KeeperFolder:
         return JobStatus(JobState.RUNNING, host=host, started=started)
 
     def was_begun(self) -> bool:
-        """Return whether a keeper has ever been at work here."""
+        """Return whether a keeper has ever been at work here. Raises: OSError."""
         return self._files.was_begun()
 
     def has_keeper(self) -> bool:
@@ -202,7 +203,7 @@ class KeeperFolder:
         return self._files.has_keeper()
 
     def waits_for_keeper(self) -> bool:
-        """Return whether the attempt is to be run and no keeper has begun."""
+        """Return whether the attempt is to be run and no keeper has begun. Raises: OSError."""
         return self._files.waits_for_keeper()
 
     def may_have_keeper(self) -> bool:
@@ -398,7 +399,7 @@ async def missing_output(
     run = next((event.run for event in events if event.run), "")
     for stream in STREAMS:
         brought = here / f"trial.{stream}"
-        offset = brought.stat().st_size if brought.is_file() else 0
+        offset = brought.stat().st_size if is_there(brought) else 0
         end = offset + _MOST_OUTPUT_BYTES
         while offset < end and (piece := await read(brought.name, offset)):
             found.append(Output(stream, offset, piece, run))

@@ -359,8 +359,8 @@ class SlotDesk:
             if own.held or own.line.times:
                 content = {"priority": own.priority, "held": own.held, "waiting": own.line.times}
                 write_private(str(self._file), json.dumps(content))
-            elif self._file.exists():
-                self._file.unlink()
+            else:
+                self._file.unlink(missing_ok=True)
         except OSError as error:
             raise SlotTrouble(f"cannot write {self._file}: {error.strerror}") from error
         self._told = (now, own.first(self._experiment, now))

@@ -23,7 +23,7 @@ from nnilite._keeper.attempt_files import (
 from nnilite._keeper.enclosed import FOLDER, EnclosedFolder, UnsafeName, remove_tree
 from nnilite._keeper.ending import PATIENCE_S, USUAL_GRACE_S, is_stopped, kill_groups, running_groups
 from nnilite._keeper.folder_looks import FolderLook, FolderLooks, LookResult, SlowFolder
-from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
+from nnilite._keeper.plain_file import NotOrdinary, is_folder_there, is_there, open_ordinary
 from nnilite._keeper.process import boot_id, identity, is_running, started_at
 from nnilite._keeper.tar_stream import DamagedTar, unpack_checkpoint
 from nnilite.services._host_use import HostMeter
@@ -50,8 +50,10 @@ __all__ = [
     "end_state",
     "fetch_command",
     "identity",
+    "is_folder_there",
     "is_running",
     "is_stopped",
+    "is_there",
     "kill_groups",
     "open_ordinary",
     "read_json",

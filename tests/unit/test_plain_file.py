@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nnilite._keeper import plain_file
+from silent_disk import failing_at
 
 
 @pytest.fixture
@@ -66,3 +67,13 @@ def test_nobody_waits_for_a_pipe_in_the_place_of_a_file(path: str) -> None:
     with pytest.raises(BlockingIOError):
         plain_file.read(path, 100)
     os.close(writer)
+
+
+def test_what_is_at_a_path_is_known_or_the_system_has_not_said(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(path).mkdir()
+    assert (plain_file.is_there(path), plain_file.is_folder_there(path)) == (True, True)
+    assert not any(map(plain_file.is_there, [f"{path}/none", f"{__file__}/below"]))
+    monkeypatch.setattr(os, "stat", failing_at(Path(path)))
+    for look in (plain_file.is_there, plain_file.is_folder_there):
+        with pytest.raises(OSError, match="Input/output error"):
+            look(path)

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from nnilite.records import Json
 from nnilite.service import JobState, JobStatus
+from nnilite.services.worker_side import is_there
 from nnilite_kubernetes._api import ApiError, Cluster, LogStream
 from nnilite_kubernetes._log import EVENT
 from nnilite_kubernetes._manifest import ATTEMPT, ROLE, TRIAL, Role
@@ -233,7 +234,7 @@ def _is_taken(entry: Mapping[str, Json]) -> bool:
 
 def _find_existing(folder: Path, name: str, log: Json) -> Json:
     """Return the name of a log, None if the file does not exist."""
-    return log if log and (folder / name / log).exists() else None
+    return log if log and is_there(folder / name / log) else None
 
 
 def _record_standing(pod: Json, role: Role, gone: bool, known: Mapping[str, Json]) -> dict[str, Json]:
@@ -295,7 +296,7 @@ def _save(stream: LogStream, path: Path, draft: Path) -> None:
             if taken >= _MOST_BYTES:
                 file.write(b"(the log is longer; the rest was left out)\n")
     finally:  # also of one that broke off
-        known = path.stat().st_size if path.exists() else 0
+        known = path.stat().st_size if is_there(path) else 0
         if written > known:
             draft.replace(path)
         else:

@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 
 from nnilite.errors import ServiceError
 from nnilite.service import Handle, JobState, JobStatus
-from nnilite.services.worker_side import FolderLook, FolderLooks, LookResult, SlowFolder
+from nnilite.services.worker_side import FolderLook, FolderLooks, LookResult, SlowFolder, is_there
 from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._keepers import Keepers
 from nnilite_local._second_keepers import SecondKeepers
@@ -84,7 +84,7 @@ class LocalWatch:
     def _look(self, folder: AttemptFolder, handle: Handle) -> tuple[JobStatus, bool]:
         """Return the status of the job, and whether a second keeper can finish a lost one."""
         status = folder.status(lambda: self._keepers.has(folder, handle), self._host)
-        return status, status.state is JobState.LOST and folder.spec_file.exists()
+        return status, status.state is JobState.LOST and is_there(folder.spec_file)
 
     def _status(self, folder: AttemptFolder, seen: LookResult) -> JobStatus:
         if seen.error is not None:

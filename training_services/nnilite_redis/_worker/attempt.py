@@ -28,7 +28,9 @@ from nnilite.services.worker_side import (
     PATIENCE_S,
     USUAL_GRACE_S,
     FolderLooks,
+    is_folder_there,
     is_stopped,
+    is_there,
     kill_groups,
     remove_tree,
     running_groups,
@@ -97,11 +99,7 @@ class WorkerAttempt:
     @property
     def begun(self) -> bool:
         """Return whether a keeper was started. Raises: OSError."""
-        try:
-            (self.path / "job.json").stat()  # `exists` is False in Python 3.14 where the disk does not say
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        return True
+        return is_there(self.path / "job.json")
 
     @property
     def asked(self) -> str:
@@ -273,7 +271,7 @@ class WorkerAttempt:
         """Have a second keeper end the trial and deliver its events, if the first died before all was delivered."""
         delivered = read_json(self.path / ".nni" / "delivered")
         begin = self._delivery is None and not delivered and not self._leave_by
-        if begin and self._folder.spec_file.exists():
+        if begin and is_there(self._folder.spec_file):
             keeper = self.path.parents[3] / "cache" / f"{self.task.keeper}.pyz"
             self._delivery_until = time.monotonic() + self._folder.grace_s() + DELIVERY_S
             with contextlib.suppress(OSError):
@@ -300,8 +298,8 @@ class WorkerAttempt:
                 (self.path / name).unlink(missing_ok=True)
 
     def outputs(self) -> list[Path]:
-        """Return what the trial has written in addition to what the manager has."""
-        if not self.path.is_dir():
+        """Return what the trial has written in addition to what the manager has. Raises: OSError."""
+        if not is_folder_there(self.path):
             return []
         return [path for path in sorted(self.path.iterdir()) if path.name not in OURS + SENT]
 

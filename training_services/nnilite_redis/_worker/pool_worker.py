@@ -24,6 +24,7 @@ from typing import Any
 from nnilite.errors import Conflict, NniliteError
 from nnilite.records import Json
 from nnilite.services.gpu import GpuRules
+from nnilite.services.worker_side import is_there
 from nnilite_redis._api import Pool, Synced
 from nnilite_redis._connection import RedisAddress
 from nnilite_redis._convert import DRAINING, UP, make_host_label
@@ -327,9 +328,9 @@ class Worker:
 
 
 def _name(folder: Path, given: str) -> str:
-    """Return a worker's id: the same after a restart in this folder."""
+    """Return a worker's id: the same after a restart in this folder. Raises: OSError."""
     place = folder / "name"
-    name = given or (place.read_text("utf-8").strip() if place.exists() else "")
+    name = given or (place.read_text("utf-8").strip() if is_there(place) else "")
     name = name or f"{socket.gethostname()}-{secrets.token_hex(2)}"
     place.write_text(name, "utf-8")
     return name

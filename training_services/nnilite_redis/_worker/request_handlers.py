@@ -11,6 +11,7 @@ from pathlib import Path
 
 from nnilite.errors import NniliteError, NotFound, ServiceError
 from nnilite.foreign_files import list_below, open_below
+from nnilite.services.worker_side import is_folder_there, is_there
 from nnilite_redis._api import Pool
 from nnilite_redis._file_store import Files, files_of
 from nnilite_redis._keys import name_manager_party
@@ -74,12 +75,18 @@ class Handlers:
 
     async def serve(self, letter: Letter) -> Letter | None:
         """Answer a manager. Raises: NniliteError."""
-        what = letter.text("do")
-        if what == "look":
+        if letter.text("do") == "look":
             self.look()
             return None
-        attempt = self.holdings.get(letter.text("job"))
-        if attempt is None or not attempt.path.is_dir():
+        try:
+            return await self._serve_files(letter)
+        except OSError as error:
+            raise ServiceError(f"worker {self.worker} cannot read the trial's folder now: {error}") from error
+
+    async def _serve_files(self, letter: Letter) -> Letter:
+        """Answer for the files of a trial. Raises: NniliteError, OSError."""
+        what, attempt = letter.text("do"), self.holdings.get(letter.text("job"))
+        if attempt is None or not is_folder_there(attempt.path):
             raise NotFound(f"worker {self.worker} has no files of this trial (any more)")
         if what == "read":
             return await asyncio.to_thread(_read, attempt, letter)
@@ -92,7 +99,7 @@ class Handlers:
     async def _give_folder(self, attempt: WorkerAttempt) -> Letter:
         """Put the trial's files where its manager can fetch them."""
         name = f"fetch-{attempt.name}-{secrets.token_hex(4)}"
-        sent = [attempt.path / name for name in SENT if (attempt.path / name).exists()]
+        sent = [attempt.path / name for name in SENT if is_there(attempt.path / name)]
         await self._give([*sent, *attempt.outputs()], files_of(self.pool, attempt.task.files), name)
         return Letter({"name": name})
 

@@ -31,6 +31,8 @@ from nnilite.services.worker_side import (
     boot_id,
     deliver_command,
     end_state,
+    is_folder_there,
+    is_there,
     open_ordinary,
     read_json,
     remove_tree,
@@ -210,11 +212,11 @@ class Agent:
 
     def _abandoned(self, attempt: HostedAttempt, delivering: _SecondKeeper | None) -> dict[str, Any]:
         """Handle a keeper that is gone without a report: first end the rest of its trial, and deliver its events."""
-        if not os.path.isdir(attempt.inner("")):
+        if not is_folder_there(attempt.inner("")):
             return {"state": "LOST", "reason": "it never started, or its folder %s is gone" % attempt.path}
         rebooted = attempt.job.get("boot") not in (None, "", boot_id())
         reason = "its machine was restarted" if rebooted else "its keeper was killed"
-        if not os.path.exists(attempt.spec):
+        if not is_there(attempt.spec):
             return {"state": "LOST", "reason": reason}
         looked_after = {"state": "RUNNING", "reason": reason + "; the rest of its trial is being ended"}
         code = None if delivering is None else delivering.process.poll()
@@ -291,7 +293,7 @@ class Agent:
         def remove() -> None:
             with contextlib.suppress(OSError):
                 remove_tree(os.path.join(attempt.path, "code"))
-            if os.path.isdir(attempt.inner("")):
+            if is_folder_there(attempt.inner("")):
                 with open(attempt.inner("removed"), "wb"):
                     pass
 
@@ -359,7 +361,7 @@ def _remove_empty(folder: str, keep_checkpoints: bool) -> None:
     for trial in _list_names(trials):
         with contextlib.suppress(OSError):
             os.rmdir(os.path.join(trials, trial))
-    if any(os.path.isdir(attempt.inner("")) for attempt in _list_attempts(folder)):
+    if any(is_folder_there(attempt.inner("")) for attempt in _list_attempts(folder)):
         return
     for name in _list_names(folder):
         path = os.path.join(folder, name)

@@ -6,7 +6,15 @@ import contextlib
 import os
 from typing import Any
 
-from nnilite.services.worker_side import AttemptFiles, boot_id, is_running, read_json, remove_tree, started_at
+from nnilite.services.worker_side import (
+    AttemptFiles,
+    boot_id,
+    is_folder_there,
+    is_running,
+    read_json,
+    remove_tree,
+    started_at,
+)
 
 _PRIVATE = (".nni", "code", "spec.json", "job.json")  # not the trial's output
 _MOST_EARLIER = 10
@@ -42,7 +50,7 @@ class HostedAttempt:
             return []
         numbers = range(max(0, int(attempt) - _MOST_EARLIER), int(attempt) + 1)
         name = job.rpartition("-")[0]
-        there = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+        there = sorted(os.listdir(folder)) if is_folder_there(folder) else []
         return [
             HostedAttempt({"directory": os.path.join(folder, one), "job": "%s-%s" % (name, one.replace(".", "/"))})
             for one in there
@@ -99,7 +107,7 @@ class HostedAttempt:
     def _has_outputs(self) -> bool:
         delivered = (read_json(self.inner("delivered")) or {}).get("complete")
         ours = _PRIVATE + _SENT if delivered else _PRIVATE
-        return os.path.isdir(self.path) and any(name not in ours for name in os.listdir(self.path))
+        return is_folder_there(self.path) and any(name not in ours for name in os.listdir(self.path))
 
     def clean(self, keep_outputs: bool) -> None:
         """Remove the folder, or all but the trial's output."""

@@ -11,7 +11,14 @@ import os
 import shutil
 from typing import Any
 
-from nnilite.services.worker_side import AttemptFiles, DamagedTar, end_state, unpack_checkpoint, write_private
+from nnilite.services.worker_side import (
+    AttemptFiles,
+    DamagedTar,
+    end_state,
+    is_folder_there,
+    unpack_checkpoint,
+    write_private,
+)
 from nnilite_remote._worker.processes import WorkerRefusal, make_folder
 
 
@@ -19,17 +26,17 @@ def trace(folder: str, trial: str) -> dict[str, Any]:
     """Return what is here of a trial: its last attempt, whether that was lost, and the last attempt with checkpoints.
 
     An attempt that this machine could not start counts as lost: the next one goes elsewhere if it can. Missing values
-    are null.
+    are null. Raises: OSError.
     """
     place, brought = _place(folder, trial), _read_brought(folder, trial)
     trials = os.path.join(folder, "trials", trial)
-    there = os.listdir(trials) if os.path.isdir(trials) else []
+    there = os.listdir(trials) if is_folder_there(trials) else []
     # Those of further nodes are named "0.1"; what is saved is that of first nodes.
     numbers = {name: int(head) for name in there if (head := name.partition(".")[0]).isdecimal()}
     attempt = max(numbers.values(), default=None)
     firsts = [number for name, number in numbers.items() if name.isdecimal()]
     known = [*firsts, *([] if brought is None else [brought])]
-    saved = bool(known) and os.path.isdir(place) and bool(os.listdir(place))
+    saved = bool(known) and is_folder_there(place) and bool(os.listdir(place))
     return {
         "attempt": attempt,
         "lost": any(_was_lost(os.path.join(trials, name)) for name, number in numbers.items() if number == attempt),
@@ -86,5 +93,5 @@ def _read_brought(folder: str, trial: str) -> int | None:
     try:
         with open(_place(folder, trial) + ".from", encoding="ascii") as file:
             return int(file.read())
-    except (OSError, ValueError):
+    except (FileNotFoundError, ValueError):
         return None

@@ -13,6 +13,7 @@ from nnilite.services.worker_side import (
     USUAL_GRACE_S,
     FolderLooks,
     is_stopped,
+    is_there,
     kill_groups,
     running_groups,
 )
@@ -80,8 +81,8 @@ class HostedKeepers:
                 if not (self.has(attempt) or attempt.files.has_keeper()):
                     os.unlink(attempt.spec)
                     return
-            if not os.path.exists(attempt.spec):
-                return
+                if not is_there(attempt.spec):
+                    return
             time.sleep(_LOOK_S)
 
     def _kill_deaf(self, attempt: HostedAttempt) -> None:

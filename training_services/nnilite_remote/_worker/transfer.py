@@ -13,7 +13,7 @@ import tarfile
 import time
 from typing import Any, BinaryIO, Callable, cast
 
-from nnilite.services.worker_side import FOLDER, EnclosedFolder, NotOrdinary, UnsafeName, fetch_command
+from nnilite.services.worker_side import FOLDER, EnclosedFolder, NotOrdinary, UnsafeName, fetch_command, is_folder_there
 from nnilite_remote._worker.processes import NotHere, WorkerRefusal, make_folder
 
 _CHUNK_BYTES = 1 << 20
@@ -131,7 +131,7 @@ def send(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> Non
     `attempt`: the folder is an attempt's, whose code and secrets are not sent.
     """
     folder = settings["path"]
-    if not os.path.isdir(folder):
+    if not is_folder_there(folder):
         raise NotHere("the folder %s is gone" % folder)
     say({"found": True})
     with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.PAX_FORMAT) as archive:
