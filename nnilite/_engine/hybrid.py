@@ -174,10 +174,12 @@ class HybridService(TrainingService):
     async def _submit_to(self, name: str, job: Job) -> Handle:
         """Submit to one member.
 
-        Raises: NoCapacity, ConfigError if it does not have the job; ServiceError if it may have it.
+        Raises: NoCapacity, ConfigError if it does not have the job; ServiceError if it may have it, PluginFault for a
+        mistake in it.
         """
         try:
-            answer = await within(name, lambda: self._members[name].submit(self._own[name](job)))
+            # A mistake hardly passes by itself. The trial fails by it after some tries, as with a single service.
+            answer = await within(name, lambda: self._members[name].submit(self._own[name](job)), PluginFault)
             handle = check_handle(name, answer)
         except (JobRefused, NotFound) as error:
             raise self._aside.refused(name, error, name in self._taken) from error

@@ -138,9 +138,9 @@ def _choose_reopen_time(error: NniliteError) -> float:
     return asyncio.get_running_loop().time() + pause_s
 
 
-async def within(name: str, make: Callable[[], Awaitable[T]]) -> T:
-    """Return a member's answer within the time limit. A plugin's mistake passes as a ServiceError: others may work.
+async def within(name: str, make: Callable[[], Awaitable[T]], fault: type[ServiceError] = ServiceError) -> T:
+    """Return a member's answer within the time limit. A plugin's mistake passes as a `fault`: others may work.
 
     Raises: NniliteError.
     """
-    return await guarded(name, make, _CALL_TIMEOUT_S, ServiceError)
+    return await guarded(name, make, _CALL_TIMEOUT_S, fault)

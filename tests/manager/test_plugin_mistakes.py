@@ -19,7 +19,7 @@ from nnilite._tuner_host.child import Child
 from nnilite.errors import PluginError
 from nnilite.records import TrialState
 from nnilite.service import JobState, JobStatus, TrainingService
-from nnilite.testing.fakes import FakeService, fake_context
+from nnilite.testing.fakes import BadService, FakeService, fake_context
 
 TUNER = """
 from nnilite import Assessor, Tuner
@@ -209,6 +209,18 @@ async def test_a_member_of_a_hybrid_service_that_returns_no_handle_is_set_aside_
     with pytest.raises(PluginFault, match=f"^wrong {NO_HANDLE}$"):
         await hybrid.submit(job(0))
     assert hybrid.aside() == {"wrong": f"wrong {NO_HANDLE}"}
+    assert (await hybrid.submit(job(1)))["service"] == "right"
+
+
+async def test_a_member_of_a_hybrid_service_that_raises_is_at_fault_as_a_single_service_is(tmp_path: Path) -> None:
+    context = fake_context(tmp_path)
+    wrong, right = BadService("wrong", None, context), FakeService("right", None, context)
+    hybrid = hybrid_of(tmp_path, Member(wrong, "a", None), Member(right, "b", None))
+    said = "wrong failed with RuntimeError: a bug in the plugin"
+    for _ in range(2):  # it may have the job, so no other is asked
+        with pytest.raises(PluginFault, match=f"^{said}$"):
+            await hybrid.submit(job(0))
+    assert hybrid.aside() == {"wrong": said}
     assert (await hybrid.submit(job(1)))["service"] == "right"
 
 
