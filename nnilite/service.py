@@ -400,6 +400,8 @@ class TrainingService(ABC):
     async def check_for_dry_run(self) -> None:
         """Check the same for `create --dry-run`, which may run where trials will not, and without a login.
 
+        Meanwhile something listens at `context.callback_url`, as the manager would.
+
         Raises: as `check`; ServiceError with the reason for what is left out.
         """
         await self.check()

@@ -15,7 +15,6 @@ from nnilite.platform_http import Credential, HttpConfig, HttpRequest, PlatformH
 from nnilite.service import CHECKPOINTS_STAY, JobState, JobStatus, callback_is_unused
 from nnilite.services.batch_service import BatchService
 from nnilite.services.bootstrap import command
-from nnilite.services.callback_address import given_callback_address, given_callback_address_or_wait
 from nnilite.services.delivery import START_VARIABLE, code_source, deliver, hidden, variable_names
 from nnilite.services.job_log import JobLog
 from nnilite.services.job_watch import JobWatch, Patience, SeenJob, keeper_status
@@ -141,6 +140,7 @@ class JobyardService(BatchService):
 
     Config = JobyardConfig
     platform = "Jobyard"
+    machines = "the nodes of Jobyard"
     patience = Patience()  # how long is waited for what; tests have another one
     ignores = (callback_is_unused(), *CHECKPOINTS_STAY)
 
@@ -152,26 +152,16 @@ class JobyardService(BatchService):
         with as_config_error("token"):
             await api.user()
 
-    async def check_trials(self, api):
-        if not self.context.reports_by_log:
-            given_callback_address(*self._place())
-
-    def _place(self):
-        return self.context, self.config.nni_manager_ip, "the nodes of Jobyard"
-
     async def submit(self, job):
         report = job.report
         if report not in self._delivery:  # all jobs get the code as it was at the first
-            self._delivery[report] = await asyncio.to_thread(self._deliver, report)
+            callback = "" if report == "stdout" else await self.way_back()
+            source = code_source(None, False, report)
+            self._delivery[report] = await asyncio.to_thread(deliver, self.context, source, report, None, callback)
         delivery = self._delivery[report]
         variables = delivery.variables(delivery.instructions(job, "", log_tells_end=True))
         await self.api.submit(job.name, self._body(job, variables))
         return self.handle(job)
-
-    def _deliver(self, report):
-        """What holds keeper, code and the manager's address. Blocks."""
-        callback = "" if report == "stdout" else given_callback_address_or_wait(*self._place())
-        return deliver(self.context, code_source(None, False, report), report, None, callback)
 
     def _body(self, job, variables):
         return {

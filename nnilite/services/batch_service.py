@@ -35,7 +35,12 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from nnilite.errors import ConfigError, NotFound, ServiceError
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService
-from nnilite.services.callback_address import check_callback_address, reachable_callback_address
+from nnilite.services.callback_address import (
+    check_callback_address,
+    given_callback_address,
+    given_callback_address_or_wait,
+    reachable_callback_address,
+)
 from nnilite.services.job_turns import JobTurns
 from nnilite.services.job_watch import JobWatch, Patience
 from nnilite.services.keeper_folder import check_stream
@@ -60,6 +65,8 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
 
     platform: ClassVar[str] = ""
     """The platform's name in messages."""
+    machines: ClassVar[str] = ""
+    """Who has to reach the manager from far away, such as "Azure's nodes": the user has to give its address then."""
     patience: ClassVar[Patience] = Patience()
     reports_aside = True
 
@@ -68,7 +75,7 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
         self.seen_from = ""
         """The address of the platform's interface, from whose side jobs reach the manager.
 
-        "": only the user knows the way; then `way_back` is the service's own.
+        "": only the user knows the way, if the service has `machines`; else `way_back` is the service's own.
         """
         self._client: ApiT | None = None
         self._watches: dict[tuple[str, str], JobWatch[JobT]] = {}
@@ -88,19 +95,27 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
     async def check_trials(self, api: ApiT) -> None:
         """Check whether a trial could ever run. Raises: ConfigError if it could not, Problem."""
 
-    async def check_way_back(self, api: ApiT) -> None:
+    async def check_way_back(self) -> None:
         """Check whether the trials of a new experiment can reach this manager, which listens by now.
 
-        Raises: ConfigError if they cannot, Problem.
+        Raises: ConfigError if they cannot, ServiceError.
         """
-        if self.seen_from and not self.context.reports_by_log:
-            place = (self.context, self.config.nni_manager_ip, self.seen_from)
-            await asyncio.to_thread(check_callback_address, *place)
+        if self.context.reports_by_log:
+            return
+        if self.seen_from:
+            await asyncio.to_thread(check_callback_address, self.context, self.config.nni_manager_ip, self.seen_from)
+        elif self.machines:
+            given_callback_address(self.context, self.config.nni_manager_ip, self.machines)
+
+    async def check_size(self) -> None:
+        """Check whether a job with keeper and code is small enough. Raises: ConfigError if not, ServiceError."""
 
     async def way_back(self) -> str:
         """Return the manager's address as jobs see it. Raises: NoCapacity while there is none, ServiceError."""
-        place = (self.context, self.config.nni_manager_ip, self.seen_from)
-        return await asyncio.to_thread(reachable_callback_address, *place)
+        given = self.config.nni_manager_ip
+        if self.machines:
+            return given_callback_address_or_wait(self.context, given, self.machines)
+        return await asyncio.to_thread(reachable_callback_address, self.context, given, self.seen_from)
 
     async def take_over(self, api: ApiT) -> None:
         """Do what the jobs of an earlier manager need, such as learning where this one is. Raises: Problem."""
@@ -129,7 +144,8 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
                 await self.take_over(self._client)
             else:
                 await self.check_trials(self._client)
-                await self.check_way_back(self._client)
+                await self.check_way_back()
+                await self.check_size()
         except BaseException:
             await self.close()
             raise
@@ -141,6 +157,12 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
             await self.check_trials(api)
         finally:
             await api.close()
+        if self.machines:  # which need no manager that listens
+            await self.check_way_back()
+
+    async def check_for_dry_run(self) -> None:
+        await self.check()
+        await self.check_way_back()
 
     async def close(self) -> None:
         api, self._client = self._client, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,13 @@ import pytest
 from nnilite._experiments import registry
 from nnilite._manager import assembly
 from nnilite._manager.preview import preview
-from nnilite.config import from_dict
+from nnilite.config import CheckedConfig, from_dict
 from nnilite.errors import ConfigError
+from nnilite.services import callback_address
+from nnilite.services.batch_service import BatchService
+from nnilite.services.cluster.queue_service import QueueService
+from nnilite.testing.ports import free_port
+from unit.test_options_by_platform import SECTIONS
 
 pytestmark = pytest.mark.process  # the tuner has a process of its own
 
@@ -114,3 +120,66 @@ async def test_a_source_of_results_that_is_missing_is_an_error_of_the_dry_run(fo
     config = from_dict({**CONFIG, "searchFrom": ["nothere"]}, folder).checked()
     with pytest.raises(ConfigError, match="nothere"):
         await preview(folder, config, assembly.Address(port=8080))
+
+
+def _on(folder: Path, platform: str, **more: object) -> CheckedConfig:
+    section = {"platform": platform, **SECTIONS[platform]}
+    return from_dict({**CONFIG, "trainingService": section, **more}, folder).checked()
+
+
+async def _find_nothing(*_: object) -> None:
+    """What the platform has to say."""
+
+
+@pytest.mark.parametrize("platform", ["batch", "determined", "openpai", "ray", "slurm"])
+async def test_a_dry_run_says_as_a_start_does_that_trials_could_not_reach_the_manager(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, platform: str
+) -> None:
+    monkeypatch.setattr(BatchService, "check", _find_nothing)
+    monkeypatch.setattr(callback_address, "_address_towards", lambda host, port: "nobody.invalid")
+    with pytest.raises(ConfigError, match=r"nniManagerIp: trials would connect to .* start it with --host 0\.0\.0\.0"):
+        await preview(folder, _on(folder, platform), assembly.Address(port=8080))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the libraries of Azure's client
+@pytest.mark.parametrize("platform", ["aml", "dlc"])
+async def test_a_dry_run_says_as_a_start_does_that_a_cloud_needs_the_managers_address(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, platform: str
+) -> None:
+    monkeypatch.setattr(BatchService, "check", _find_nothing)
+    with pytest.raises(ConfigError, match=r"callback: .* cannot reach this manager"):
+        await preview(folder, _on(folder, platform), assembly.Address(port=8080))
+
+
+async def test_in_a_dry_run_something_listens_where_the_manager_would(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[object] = []
+
+    async def check(self: object, api: object) -> None:
+        checked.append(api)
+
+    monkeypatch.setattr(callback_address, "_address_towards", lambda host, port: "0.0.0.0")
+    monkeypatch.setattr(QueueService, "_checked", check)
+    with socket.create_server(("127.0.0.1", 0)) as another:
+        address = assembly.Address(port=another.getsockname()[1])
+        first = await preview(folder, _on(folder, "slurm"), address)
+        assert address.port == another.getsockname()[1]
+    assert (first.unchecked, len(checked)) == ("", 1)
+
+
+@pytest.mark.parametrize("more", [{"callback": "log"}, {"nniManagerIp": "192.0.2.1"}])
+async def test_a_dry_run_does_not_doubt_a_way_that_the_user_has_chosen(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, object]
+) -> None:
+    monkeypatch.setattr(callback_address, "_address_towards", lambda host, port: "nobody.invalid")
+    monkeypatch.setattr(QueueService, "_checked", _find_nothing)
+    assert (await preview(folder, _on(folder, "slurm", **more), assembly.Address(port=8080))).unchecked == ""
+
+
+async def test_a_dry_run_says_that_redis_cannot_be_reached(folder: Path) -> None:
+    port = free_port()
+    section = {"platform": "redis", "redis": f"redis://127.0.0.1:{port}"}
+    config = from_dict({**CONFIG, "trainingService": section}, folder).checked()
+    first = await preview(folder, config, assembly.Address(port=8080))
+    assert first.unchecked.startswith(f"no Redis can be reached at 127.0.0.1:{port}")

@@ -67,7 +67,7 @@ def test_the_example_runs_without_a_way_to_the_manager(create):
 
 
 def test_a_dry_run_prints_the_request_and_has_determined_check_it(create, master):
-    text = create("--dry-run", "--json")
+    text = create("--dry-run", "--json", service={"nniManagerIp": "127.0.0.1"})
     assert json.loads(text)["unchecked"] == ""
     [job] = json.loads(text)["jobs"].values()
     assert job["body"]["config"]["searcher"]["name"] == "single"

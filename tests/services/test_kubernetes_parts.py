@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,24 +18,27 @@ pytest.importorskip("kubernetes")
 
 from nnilite._keeper import build
 from nnilite.codedir import pack
-from nnilite.errors import NoCapacity, ServiceError
+from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.service import Job, JobState
+from nnilite.services import callback_address
 from nnilite.services.first_seen import FirstSeen
 from nnilite.testing import eventually, fake_context
 from nnilite.testing.listener import Handler, Listener
-from nnilite_kubernetes import KubernetesConfig
+from nnilite_kubernetes import KubernetesConfig, KubernetesService
 from nnilite_kubernetes._api import JOBS, PODS, ApiError, Watch, connect
 from nnilite_kubernetes._judge import Judge
 from nnilite_kubernetes._known import KnownJobs
 from nnilite_kubernetes._manifest import ATTEMPT, ROLE, TRIAL, Role
 from nnilite_kubernetes._memory import ClusterMemory
 from nnilite_kubernetes._mirror import Mirror
+from nnilite_kubernetes._opening import Opening
 from nnilite_kubernetes._plain_job import PlainJob
 from nnilite_kubernetes._role_records import RoleRecords
 from nnilite_kubernetes._status import Facts, rank
 from nnilite_kubernetes._submitter import Submitter
 from nnilite_kubernetes._waits import ClusterPatience
 from platforms.kube.kubeconfig import write_kubeconfig
+from silent_disk import failing_at
 
 _ROLE = Role("worker", "trial", KubernetesConfig(), reports=False)
 
@@ -127,6 +131,33 @@ def test_what_is_known_of_other_pods_is_not_overwritten_while_the_disk_does_not_
     records.close()
     entries = json.loads((tmp_path / "trials/T/0/roles.json").read_text())
     assert [entry["pod"] for entry in entries] == ["first", "third"]
+
+
+async def test_a_dry_run_says_that_pods_could_not_reach_the_manager_and_doctor_does_not(tmp_path, monkeypatch):
+    for step in ("check_operator", "check_quotas"):
+        monkeypatch.setattr(Opening, step, lambda self: None)
+    cluster = SimpleNamespace(host="https://nobody.invalid", close=lambda: None)
+    monkeypatch.setattr(KubernetesService, "_connect", lambda self: cluster)
+    monkeypatch.setattr(callback_address, "_address_towards", lambda host, port: "nobody.invalid")
+    service = KubernetesService("kubernetes", KubernetesConfig(), fake_context(tmp_path))
+    await service.check()
+    with pytest.raises(ConfigError, match=r"nniManagerIp: trials would connect to the manager at nobody\.invalid"):
+        await service.check_for_dry_run()
+
+
+def test_a_shorter_log_does_not_take_the_place_of_one_that_may_be_there(tmp_path, monkeypatch):
+    early, last = Log(b"one", b"two"), Log(b"one")
+    early.go_on.set()
+    last.go_on.set()
+    records = RoleRecords(Logs(early=early, last=last), "default", tmp_path)
+    records.refresh(pod(), _ROLE)
+    path = tmp_path / "trials/T/0/roles/worker-0.log"
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "stat", failing_at(path))
+        records.record(pod("Succeeded"), _ROLE)
+        records.settle([pod()], 60)
+    records.close()
+    assert path.read_text() == "one\ntwo\n"
 
 
 _CHIEF = Role("chief", "trial", KubernetesConfig())

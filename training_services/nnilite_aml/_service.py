@@ -19,7 +19,6 @@ from nnilite.platform_http import Contradiction, Problem
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.batch_service import BatchService
-from nnilite.services.callback_address import given_callback_address, given_callback_address_or_wait
 from nnilite.services.delivery import START_VARIABLE, hidden
 from nnilite.services.node_places import LAUNCHERS
 from nnilite.units import format_size
@@ -42,6 +41,7 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
     ignores = IGNORED
     launchers = LAUNCHERS
     platform: ClassVar[str] = "Azure"
+    machines: ClassVar[str] = "Azure's nodes"
     # Azure allows some thousand calls an hour.
     patience: ClassVar[AmlPatience] = AmlPatience(list_pause_s=3.0, log_pause_s=3.0)
 
@@ -63,6 +63,7 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
         return AmlWorkspace(self.config, self.patience.call_s)
 
     async def check_for_dry_run(self) -> None:
+        await self.check_way_back()
         raise ServiceError(
             "a dry run does not log in to Azure; `nnictl doctor FILE` does, and checks workspace and compute target"
         )
@@ -71,8 +72,6 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
         await check_workspace(api, self.config)
 
     async def check_trials(self, api: AmlWorkspace) -> None:
-        if not self.context.reports_by_log:
-            given_callback_address(*self._place())
         await check_target(api, self.config, self.gpus or 0, nodes_place(self.context))
         if self.config.environment is not None:
             await ensure_environment(api, self.config)
@@ -83,15 +82,12 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
             uploading.cancel()
         await super().close()
 
-    def _place(self) -> tuple[ServiceContext, str | None, str]:
-        """Return the manager's address, if one is given, and who has to reach it."""
-        return self.context, self.config.nni_manager_ip, "Azure's nodes"
-
     # ------------------------------------------------------------ submitting
 
     async def submit(self, job: Job) -> Handle:
         workspace, snapshot = self.api, self.check_open(self._snapshot)
-        own = await asyncio.to_thread(variables, place_nodes(job), snapshot, self._choose_callback(job))
+        callback = "" if job.report == "stdout" else await self.way_back()
+        own = await asyncio.to_thread(variables, place_nodes(job), snapshot, callback)
         code = await self._upload_code(snapshot)
         self._environment = self._environment or await ensure_environment(workspace, self.config)
         try:
@@ -99,13 +95,6 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
         except Contradiction as problem:
             log.debug("%s already exists: %s", job.name, problem)
         return self.handle(job)
-
-    def _choose_callback(self, job: Job) -> str:
-        """Return where a job reaches the manager, "" if it reports by its log.
-
-        Raises: NoCapacity while there is no way.
-        """
-        return "" if job.report == "stdout" else given_callback_address_or_wait(*self._place())
 
     async def _upload_code(self, snapshot: CodeSnapshot) -> str:
         """Return the id of the code on Azure. Raises: NoCapacity during the upload, Problem."""

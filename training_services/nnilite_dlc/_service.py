@@ -31,7 +31,6 @@ from nnilite.platform_http import (
 )
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
-from nnilite.services.callback_address import given_callback_address, given_callback_address_or_wait
 from nnilite.services.delivery import Deliveries, MountedStorage, hidden, sample_job, variable_names
 from nnilite.services.node_places import LAUNCHERS
 from nnilite.services.storage_service import StorageService
@@ -57,6 +56,7 @@ class DlcService(StorageService[DlcApi, DlcJob]):
     ignores = IGNORED
     launchers = LAUNCHERS
     platform: ClassVar[str] = "DLC"
+    machines: ClassVar[str] = "DLC's pods"
 
     settle_s: ClassVar[float] = 60.0
     """How long after a try without an answer a job may still appear in DLC's lists."""
@@ -77,20 +77,13 @@ class DlcService(StorageService[DlcApi, DlcJob]):
         self.record_jobs(collect_by_id(await list_experiment_jobs(api, self.config, self.context.experiment)))
 
     async def check_trials(self, api: DlcApi) -> None:
-        if not self.context.reports_by_log:
-            given_callback_address(*self._place())
         if self.gpus:
             await check_resources(api, self.config, self.gpus)
 
-    async def check_way_back(self, api: DlcApi) -> None:
-        """Check that a job is not too large with keeper and code."""
+    async def check_size(self) -> None:
         sample = sample_job(self.context, self.gpus)
         if choose_source(self.config, sample.report) != "storage":
             await self._fields(sample)
-
-    def _place(self) -> tuple[ServiceContext, str | None, str]:
-        """Return the manager's address, if one is given, and who has to reach it."""
-        return self.context, self.config.nni_manager_ip, "DLC's pods"
 
     # ------------------------------------------------------------ submitting
 
@@ -107,9 +100,6 @@ class DlcService(StorageService[DlcApi, DlcJob]):
         fields = request(job, self.config, own)
         check_size(fields)
         return fields
-
-    async def way_back(self) -> str:
-        return given_callback_address_or_wait(*self._place())
 
     async def _found(self, api: DlcApi, name: str) -> str:
         """Return the id of the job of this name that an earlier try made; "" if none did.

@@ -54,11 +54,13 @@ class DltsService(BatchService[DltsApi, DltsJob]):
         self._team = await self._ask_for_team(api)
         self.record_jobs(await self.list_jobs(api, frozenset()))
 
-    async def check_way_back(self, api: DltsApi) -> None:
+    async def check_way_back(self) -> None:
         if not own_job():
-            await super().check_way_back(api)
+            await super().check_way_back()
+
+    async def check_size(self) -> None:
         if self.context.reports_by_log:
-            await self._request(sample_job(self.context, self.gpus))  # which must not be too large with keeper and code
+            await self._request(sample_job(self.context, self.gpus))
 
     async def _ask_for_team(self, api: DltsApi) -> Mapping[str, Json]:
         """Ask for the team. Raises: ConfigError for a wrong login, team or cluster, ServiceError."""

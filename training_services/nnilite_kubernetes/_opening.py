@@ -39,12 +39,16 @@ class Opening:
         """Check that a trial could run, and report."""
         self.check_quotas()
         self._submitter.deliverer.check_storage(self._report)
-        if self._report == "rest":
-            self._submitter.deliverer.check_address(self._cluster)
+        self.check_address()
 
     def check_quotas(self) -> None:
         """Check that a trial fits into the namespace."""
         check_quotas(self._cluster, self._namespace, self._submitter.demand(self._sample))
+
+    def check_address(self) -> None:
+        """Check that pods can reach the manager, if they have to. Raises: ConfigError if not, ServiceError."""
+        if self._report == "rest":
+            self._submitter.deliverer.check_address(self._cluster)
 
     def tidy_up(self, known: KnownJobs) -> None:
         """Repair what an earlier manager left half made, and announce this manager's address to its keepers."""

@@ -110,9 +110,12 @@ class ClusterService(TrainingService):
         opening.tidy_up(known)
 
     async def check(self) -> None:
-        await asyncio.to_thread(self._check)
+        await asyncio.to_thread(self._check, False)
 
-    def _check(self) -> None:
+    async def check_for_dry_run(self) -> None:
+        await asyncio.to_thread(self._check, True)
+
+    def _check(self, manager_listens: bool) -> None:
         try:
             cluster = self._connect()
         except ConfigError as error:  # what a dry run prints may be for another machine
@@ -122,6 +125,8 @@ class ClusterService(TrainingService):
                 opening = self._opening(cluster)
                 opening.check_operator()
                 opening.check_quotas()
+                if manager_listens:
+                    opening.check_address()
         finally:
             cluster.close()
 

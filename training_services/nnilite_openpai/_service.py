@@ -67,15 +67,14 @@ class OpenPaiService(StorageService[Pai, PaiJob]):
         with as_config_error("token" if self.config.token else "password"):
             await check_resources(api, self.config, make_roles(self.config, self.gpus))
 
-    async def check_way_back(self, api: Pai) -> None:
-        await super().check_way_back(api)
+    async def check_size(self) -> None:
         sample = sample_job(self.context, self.gpus)
         if choose_source(self.config, sample.report) != "storage":
-            await self._body(sample)  # which must not be too large with keeper and code
+            await self._body(sample)
 
     async def take_over(self, api: Pai) -> None:
-        place = (self.context, self.config.nni_manager_ip, self.seen_from)
-        address = await asyncio.to_thread(callback_address, *place)
+        # Their manager may not listen there now, and is announced all the same.
+        address = await asyncio.to_thread(callback_address, self.context, self.config.nni_manager_ip, self.seen_from)
         await asyncio.to_thread(announce, self.config, self.context, address)
 
     # ------------------------------------------------------------ submitting

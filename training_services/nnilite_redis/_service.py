@@ -20,11 +20,12 @@ from nnilite.service import LABELS, Handle, Job, JobStatus, ServiceContext, Trai
 from nnilite.services.keeper_folder import check_folder_names, check_stream
 from nnilite.services.slots import SlotTerms
 from nnilite.units import HIDDEN
+from nnilite_redis._api import Pool
 from nnilite_redis._config import IGNORED, RedisConfig, check_label
 from nnilite_redis._convert import CANCELED_IN_QUEUE, find_wants, task_of
 from nnilite_redis._keys import name_worker_party
 from nnilite_redis._mail import Letter
-from nnilite_redis._session import Session
+from nnilite_redis._session import Session, reach_files
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,14 @@ class RedisService(TrainingService):
                 "ended on a silent worker before it is tried elsewhere",
                 Place(field="workerHealthyPeriod"),
             )
+
+    async def check(self) -> None:
+        self._check_settings()
+        pool = Pool(self.config.address, self.config.prefix)
+        try:
+            await reach_files(pool, self.config)
+        finally:
+            await pool.close()
 
     @property
     def _opened(self) -> Session:

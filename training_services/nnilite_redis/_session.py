@@ -52,9 +52,7 @@ class Session:
         async with contextlib.AsyncExitStack() as unless_done:
             pool = Pool(config.address, config.prefix)
             unless_done.push_async_callback(pool.close)
-            await pool.check()
-            files = files_of(pool, describe_files(config))
-            await files.check()
+            files = await reach_files(pool, config)
             package = await asyncio.to_thread(context.package)
             keeper = await asyncio.to_thread(name_of, context.keeper, "keeper")
             session = cls(config, context, pool, files, package, keeper)
@@ -119,3 +117,11 @@ class Session:
             log.warning("the experiment's data in Redis expires in a week: %s", error)
         finally:
             await self.pool.close()
+
+
+async def reach_files(pool: Pool, config: RedisConfig) -> Files:
+    """Return the place for files, after it and Redis have answered. Raises: ConfigError, ServiceError."""
+    await pool.check()
+    files = files_of(pool, describe_files(config))
+    await files.check()
+    return files

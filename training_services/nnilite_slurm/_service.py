@@ -6,7 +6,7 @@ The id in a handle is "" for a task of a job array, which is submitted later; it
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from nnilite.errors import NoCapacity
 from nnilite.records import Json
@@ -121,15 +121,15 @@ class SlurmService(QueueService[SlurmApi]):
             self._arrays.add(_task(folder), job.gpus)
         return ""
 
-    def _names(self, watch: QueueWatch) -> tuple[str, ...]:
-        return (watch.name, make_array_name(self.context.experiment, watch.text("array")), NAMELESS)
-
-    def _status(self, watch: QueueWatch, handle: Handle, job: QueuedJob | None) -> JobStatus:
+    def _status(
+        self, watch: QueueWatch, handle: Handle, job: QueuedJob | None, other_names: Collection[str] = (NAMELESS,)
+    ) -> JobStatus:
         lost = lost_first_node(job) if self._joiners is not None else ""
         if lost and watch.exited is None:
             return JobStatus(JobState.LOST, f"Slurm has lost {lost}, the first node of the job", host=lost)
         if watch.id or not watch.signs or watch.canceled:
-            return super()._status(watch, handle, job)
+            array = make_array_name(self.context.experiment, watch.text("array"))
+            return super()._status(watch, handle, job, (array, *other_names))
         if self._arrays is None:
             return JobStatus(JobState.UNKNOWN, f"{self.name} is not open")
         return _judge_unsubmitted(self._arrays, watch, handle)

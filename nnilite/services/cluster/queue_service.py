@@ -13,7 +13,7 @@ import asyncio
 import json
 import logging
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -57,6 +57,7 @@ class QueueService(TrainingService, Generic[SchedulerT]):
         self._client: SchedulerT | None = None
         self._jobs = WatchedJobs(self.scheduler, context.experiment, self._status)
         self._ends: EndWatch | None = None
+        self._way = (context, self.config.nni_manager_ip, _HERE)  # how nodes find the manager
         self._keeper = ""
         self._archive = ""
 
@@ -75,18 +76,11 @@ class QueueService(TrainingService, Generic[SchedulerT]):
     def _script(self, name: str, gpus: int | None) -> str:
         """Return the script for a job."""
 
-    def _names(self, watch: QueueWatch) -> tuple[str, ...]:
-        """Return the names under which the scheduler may know a job. Another job may have got its number."""
-        return (watch.name, "")
-
     # ------------------------------------------------------------ lifecycle
 
     async def open(self) -> None:
         await self.close()
-        by_log = self.context.reports_by_log
-        place = (self.context, self.config.nni_manager_ip, _HERE)
-        if not by_log:
-            await asyncio.to_thread(check_callback_address, *place)
+        await _check_way_back(*self._way)
         api = self.connect()
         try:
             await self._checked(api)
@@ -97,8 +91,8 @@ class QueueService(TrainingService, Generic[SchedulerT]):
             files = {self._keeper: keeper, self._archive: package.archive}
             pythons = pythons_of(self.config.python_path)
             await api.files.bring(self.config.directory, files, self.context.stored_code, pythons)
-            if not by_log:
-                address = await asyncio.to_thread(callback_address, *place)
+            if not self.context.reports_by_log:
+                address = await asyncio.to_thread(callback_address, *self._way)
                 await api.files.tell_address(self.context.experiment, address)
         except BaseException:
             await api.host.close()
@@ -129,6 +123,10 @@ class QueueService(TrainingService, Generic[SchedulerT]):
         finally:
             await api.host.close()
 
+    async def check_for_dry_run(self) -> None:
+        await _check_way_back(*self._way)
+        await self.check()
+
     async def close(self) -> None:
         api, self._client = self._client, None
         if api is None:
@@ -158,8 +156,7 @@ class QueueService(TrainingService, Generic[SchedulerT]):
         handle["grace_s"] = job.spec.get("grace_s")
         callback = None
         if report != "stdout":
-            given = self.config.nni_manager_ip
-            callback = await asyncio.to_thread(reachable_callback_address, self.context, given, _HERE)
+            callback = await asyncio.to_thread(reachable_callback_address, *self._way)
         spec = json.dumps(spec_of(job, api.files.root, callback, self._archive, self.config.time_limit)).encode()
         fresh = await api.files.write_spec(folder, spec)
         handle["id"] = await self._enqueue(api, job, folder, fresh)
@@ -191,8 +188,14 @@ class QueueService(TrainingService, Generic[SchedulerT]):
     async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
         return await self._jobs.poll(self.api, handles) if handles else []
 
-    def _status(self, watch: QueueWatch, handle: Handle, job: QueuedJob | None) -> JobStatus:
-        return watch.status(job if job is not None and job.name in self._names(watch) else None)
+    def _status(
+        self, watch: QueueWatch, handle: Handle, job: QueuedJob | None, other_names: Collection[str] = ("",)
+    ) -> JobStatus:
+        """Return the status by what is listed under the job's number, which another job may have got.
+
+        `other_names`: those under which the scheduler may know the job, in addition to its own.
+        """
+        return watch.status(job if job is not None and job.name in (watch.name, *other_names) else None)
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
         return await self._jobs.reports(self.api, handle)
@@ -228,3 +231,9 @@ class QueueService(TrainingService, Generic[SchedulerT]):
         state = "closed" if self._client is None else "down" if trouble else "up"
         version = ".".join(map(str, self._client.version)) if self._client else ""
         return [Host(f"{self.scheduler} {place}", state, trouble, len(self._jobs), {"version": version})]
+
+
+async def _check_way_back(context: ServiceContext, given: str | None, platform: str) -> None:
+    """Check that nodes can reach the manager, which listens by now. Raises: ConfigError if not, ServiceError."""
+    if not context.reports_by_log:
+        await asyncio.to_thread(check_callback_address, context, given, platform)
