@@ -142,8 +142,9 @@ def _check_content(path: Path, experiment: str, places: Places) -> None:
 
     _adapt(path, places)
     try:
-        load_stored(places.draft, paths=False)
+        # The database first: it says whether a newer nnilite has written the config.
         take_in(places.draft / DATABASE, experiment, time.time())
+        load_stored(places.draft, paths=False)
     except ConfigError as error:
         field = f"{error.place.field}: " if error.place.field else ""
         raise ConfigError(f"{path} contains an invalid configuration: {field}{error.message}") from error

@@ -43,6 +43,7 @@ from nnilite._plugins import lookup
 from nnilite._rest import CallbackSocket, Options, Premises, listen, make_application, new_page_name
 from nnilite._side_processes.keeping import Feeder, keep_fed
 from nnilite._side_processes.quick_end import run_program
+from nnilite._store.database_file import FILE_NAME, refuse_newer_database
 from nnilite._store.settings_of_config import is_maximizing
 from nnilite._store.writer import Store, open_store
 from nnilite._trackers import list_trackers
@@ -111,6 +112,7 @@ class Program:
         if self._options.mode == "resume" and search_folder.is_search(self._directory):
             raise Conflict(search_folder.explain_no_resume_of_search(self._directory.name, self._directory))
         registry.make_folders(self._directory)
+        refuse_newer_database(self._directory / FILE_NAME)
         if self._options.mode == "view":
             await self._view()
             return

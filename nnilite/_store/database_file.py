@@ -116,6 +116,16 @@ def open_read_only(path: Path) -> sqlite3.Connection:
     return db
 
 
+def refuse_newer_database(path: Path) -> None:
+    """Refuse an experiment of a newer nnilite, before its config, which may have fields that are not known here.
+
+    Raises: StoreError. Nothing else is checked.
+    """
+    if path.is_file():
+        with translated(path), contextlib.closing(open_read_only(path)) as db:
+            _read_version(path, db)
+
+
 @contextlib.contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     """Keep other writers out while the block runs. What it wrote is then on the disk, or undone after an error."""

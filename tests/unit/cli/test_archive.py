@@ -272,6 +272,18 @@ EVIL_SQL = [
 ]
 
 
+def test_an_archive_of_a_newer_nnilite_is_called_so_and_not_a_mistake_in_its_config(
+    saved: Path, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    in_database(saved, tmp_path, "PRAGMA user_version = 99")
+    content = entries(saved)
+    config = {**json.loads(content["experiment/config.json"]), "fieldOfTomorrow": 1}
+    write(saved, {**content, "experiment/config.json": json.dumps(config).encode()})
+    assert load(saved) == 1
+    assert "was written by a newer nnilite (schema 99)" in capsys.readouterr().err
+    assert nothing_is_left(home)
+
+
 @pytest.mark.parametrize("statement", EVIL_SQL, ids=lambda text: text[:50])
 def test_a_database_that_nnilite_would_not_have_written_is_refused(
     saved: Path, home: Path, tmp_path: Path, statement: str, capsys: pytest.CaptureFixture[str]

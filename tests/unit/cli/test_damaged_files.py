@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
+import sqlite3
 import tracemalloc
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import example, given, settings
@@ -18,9 +21,12 @@ from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
 from nnilite._experiments.documents import read_content, write_json
 from nnilite._experiments.registry import read_user_token
+from nnilite._manager.__main__ import Program, parse
+from nnilite._manager.starter import Starter
 from nnilite._running import launch
+from nnilite._store.database_file import FILE_NAME
 from nnilite.config import load_stored
-from nnilite.errors import DamagedFile, NniliteError, UnreadableFile
+from nnilite.errors import DamagedFile, NniliteError, StoreError, UnreadableFile
 from odd_json import BYTES, JSON, SETTINGS, like
 from silent_disk import failing_at
 from stand_in_manager import Make
@@ -122,6 +128,23 @@ def test_a_damaged_experiment_is_shown_with_its_cure_and_the_others_as_ever(
     assert "`nnictl experiment delete wxyz` forgets the experiment" in capsys.readouterr().err
     assert run(["experiment", "delete", "wxyz", "-y"]) == 0
     assert [entry.id for entry in registry.entries()] == ["abcd"]
+
+
+def test_an_experiment_of_a_newer_nnilite_is_called_so_and_not_a_mistake_in_its_config(
+    whole: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = json.loads((whole / "config.json").read_text())
+    write_json(whole / "config.json", {**config, "fieldOfTomorrow": 1})
+    with closing(sqlite3.connect(whole / FILE_NAME)) as db:
+        db.execute("PRAGMA user_version = 99")
+    assert run(["trial", "ls", "abcd"]) == 1
+    said = capsys.readouterr().err
+    assert "was written by a newer nnilite (schema 99); update nnilite" in said
+    assert "fieldOfTomorrow" not in said
+    for mode in ("resume", "view"):
+        program = Program(parse(["--directory", str(whole), "--mode", mode]), Starter(None))
+        with pytest.raises(StoreError, match="written by a newer nnilite"):
+            asyncio.run(program.run(cast(Any, None)))
 
 
 def unreadable(path: Path) -> Path:
