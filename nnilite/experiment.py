@@ -126,8 +126,7 @@ class Experiment:
         self._client: Client | None = None
         self._entry: RegistryEntry | None = None
         self._log_view: LogView | None = None
-        self._folder: ExitStack | None = None  # closes what reads the folder of a stopped experiment
-        self._folder_client: Client | None = None
+        self._folder: tuple[Client, ExitStack] | None = None  # reads the folder of a stopped experiment, and its end
         self._has_told_error = False
 
     if not TYPE_CHECKING:  # type checkers know the attributes
@@ -669,17 +668,17 @@ class Experiment:
         """The manager or, once that was stopped, what reads the experiment's folder."""
         if self._client is not None or self._entry is None:
             return self._manager
-        if self._folder_client is None:
+        if self._folder is None:
             from nnilite._running import offline
 
-            self._folder = ExitStack()
-            self._folder_client = self._folder.enter_context(offline.opened(self._entry))
-        return self._folder_client
+            end = ExitStack()
+            self._folder = end.enter_context(offline.opened(self._entry)), end
+        return self._folder[0]
 
     def _close_folder(self) -> None:
         if self._folder is not None:
-            self._folder.close()
-        self._folder = self._folder_client = None
+            self._folder[1].close()
+        self._folder = None
 
     def _directory(self) -> str:
         return str(self._entry.directory if self._entry else Path(self._manager.profile()["directory"]))
