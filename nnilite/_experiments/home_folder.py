@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from nnilite.units import expand_home
+from nnilite.units.path_rules import expand_home
 
 
 def explain_home(path: Path) -> str:

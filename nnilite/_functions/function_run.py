@@ -29,7 +29,7 @@ from nnilite.config import CheckedConfig, ExperimentConfig, read_stored, stored
 from nnilite.errors import Conflict, NniliteError, NotFound, ServiceError
 from nnilite.records import ExperimentState, Json, Trial, TrialState
 from nnilite.tuning.objectives import configured, front, signs
-from nnilite.units import expand_home
+from nnilite.units.path_rules import expand_home
 
 log = logging.getLogger("nnilite.search")
 

@@ -19,7 +19,7 @@ from nnilite._running.launch import ManagerOptions
 from nnilite.config import CheckedConfig, ConfigErrors, from_dict, load_stored, parse
 from nnilite.errors import ConfigError, NniliteError, Place
 from nnilite.records import Json
-from nnilite.units import expand_home
+from nnilite.units.path_rules import expand_home
 
 FILE = "this configuration"
 

@@ -13,7 +13,7 @@ from nnilite._nni.annotations import expand_folder
 from nnilite.config.text import read_yaml
 from nnilite.errors import ConfigError, Conflict, Place
 from nnilite.records import Json
-from nnilite.units import expand_home
+from nnilite.units.path_rules import expand_home
 
 _SPACE = "search_space.json"
 

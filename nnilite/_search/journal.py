@@ -46,7 +46,7 @@ from nnilite.records import (
     TrialState,
 )
 from nnilite.tuner import Call
-from nnilite.units import expand_home
+from nnilite.units.path_rules import expand_home
 
 log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from nnilite.config.secrets import masked_space, masked_text
 from nnilite.errors import ConfigError, PluginError, SpaceError
 from nnilite.records import Json
 from nnilite.space.space_checks import check, dotted, drop_repeats
-from nnilite.units import expand_home
+from nnilite.units.path_rules import expand_home
 
 Values = dict[str, Any]
 """Checked values by field name. INVALID means that a fault was noted; fields that are not set are missing."""

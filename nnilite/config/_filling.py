@@ -13,7 +13,7 @@ from nnilite.config._record import record_of
 from nnilite.config._services import shortcuts
 from nnilite.config._source import ConfigSource
 from nnilite.errors import ConfigError, Place
-from nnilite.units import expand_home
+from nnilite.units.path_rules import expand_home
 
 if TYPE_CHECKING:
     from nnilite.config._experiment_config import ExperimentConfig

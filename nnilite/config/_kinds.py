@@ -24,7 +24,8 @@ from nnilite.config._config_reading import INVALID, At, ConfigReading
 from nnilite.config._fields import did_you_mean, normalize_name
 from nnilite.config.secrets import fault_of, masked, without_secrets
 from nnilite.records import Json
-from nnilite.units import HIDDEN, PathRule, Unit, cure_for_number, refuse_unfilled
+from nnilite.units import HIDDEN, Unit, cure_for_number
+from nnilite.units.path_rules import PathRule, refuse_unfilled
 
 
 class FieldKind(ABC):

@@ -37,7 +37,8 @@ from nnilite.config.secrets import masked
 from nnilite.errors import ConfigError, PluginError
 from nnilite.records import Json
 from nnilite.records.shapes import camel
-from nnilite.units import PathRule, Unit
+from nnilite.units import Unit
+from nnilite.units.path_rules import PathRule
 
 _MISSING = dataclasses.MISSING
 _SIMPLE: dict[Any, FieldKind] = {int: INTEGER, float: NUMBER, str: TEXT, bool: TRUTH, Any: Free(), object: Free()}

@@ -20,7 +20,7 @@ from paramiko.ssh_exception import SSHException
 from nnilite.ssh.errors import MachineError
 from nnilite.ssh.known_hosts import host_name
 from nnilite.ssh.settings import SshMachine, SshSettings
-from nnilite.units import expand_home
+from nnilite.units.path_rules import expand_home
 
 _MOST_HOPS = 8
 _USUAL_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")

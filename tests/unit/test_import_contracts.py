@@ -45,7 +45,7 @@ FORBIDDEN = {
         "nnilite._engine.member_refusals",
         "nnilite._engine.rules -> nnilite._engine.member_refusals",
     ),
-    "the core imports a plugin": ("nnilite/units.py", "nnilite_local", "nnilite.units -> nnilite_local"),
+    "the core imports a plugin": ("nnilite/units/__init__.py", "nnilite_local", "nnilite.units -> nnilite_local"),
     "a plugin imports a plugin": (
         "tuners/nnilite_basic/_random.py",
         "nnilite_optuna",

@@ -9,6 +9,8 @@ A field annotated with one of the aliases below is read by that alias's rule and
         password: Secret | None = None     # "${env:NAME}" is read from the environment; never shown
 
 Text that reads wrong raises ValueError with a sentence; who calls knows the place.
+
+path_rules   paths as people write them
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
+
+from nnilite.units.path_rules import PathRule
 
 __all__ = [
     "HIDDEN",
@@ -263,104 +266,6 @@ class Unit:
 
     def __hash__(self) -> int:
         return hash(self.name)
-
-
-_OF_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\|\.{1,2}\\")
-"""The begin of a path of Windows: a drive, a server's name, or a folder relative to this one."""
-
-
-_UNFILLED = re.compile(r"\$\{[^{}]*\}|\$\w+|%\w+%|\{[^{}]*\}|<[^<>]+>")
-"""A variable or a placeholder in a path."""
-
-
-def refuse_unfilled(value: object, base: Path) -> None:
-    """Refuse a text with a variable, which nothing replaces, or with a placeholder of an example.
-
-    What is really called so may be used, and what is in such a folder. A Path is used as it is: that of a program, or
-    the default, which a shell has made. Raises: ValueError with a sentence.
-    """
-    text = value if isinstance(value, str) else ""
-    for found in _UNFILLED.finditer(text):
-        end = text.find("/", found.end())
-        if os.path.lexists(base / (text if end < 0 else text[:end])):
-            continue
-        raise ValueError(f"{text!r} has {found[0]}, which is not replaced here; write the path itself")
-
-
-_LONGEST_NAME = 255
-_MOST_NAMES = 10_000
-
-
-def _refuse_odd_path(text: str, base: Path) -> None:
-    """Refuse addresses, paths of Windows and the like: a folder would get such a name. Raises: ValueError."""
-    if os.path.lexists(base / text):
-        return
-    if any(len(os.fsencode(name)) > _LONGEST_NAME for name in text.split("/")):
-        raise ValueError(f"'{text[:40]}...' has a name of more than {_LONGEST_NAME} bytes; shorten it")
-    if re.match(r"\.{1,2}\\", text):
-        raise ValueError(f"{text!r} is a path of Windows; write {text.replace(chr(92), '/')!r}")
-    if _OF_WINDOWS.match(text):
-        raise ValueError(f"{text!r} is a path of Windows; write one of this machine (in WSL, /mnt/d/x for D:\\x)")
-    if re.match(r"[a-z][a-z0-9+.-]*://|[\w.-]+@[\w.-]+:", text):
-        raise ValueError(f"{text!r} is an address; write the path of a folder or file on this machine")
-    # Folders that are there already may have any name.
-    new = (base / text).relative_to(next(folder for folder in (base / text).parents if os.path.lexists(folder)))
-    if any(sign in str(new) for sign in "\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}\n\t"):
-        raise ValueError(f"{text!r} has signs that hardly belong to a path; remove quotation marks and line ends")
-    if text != text.strip():
-        raise ValueError(f"{text!r} has spaces around it; write {text.strip()!r}")
-
-
-def expand_home(path: str | os.PathLike[str]) -> Path:
-    """Return a path with the home folder in place of `~`. Where no such user exists, it stays as it is.
-
-    >>> expand_home("~nobody-here/x")
-    PosixPath('~nobody-here/x')
-    """
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        return Path(path)
-
-
-class PathRule(Enum):
-    """What must be at a path."""
-
-    FILE = "file"
-    DIRECTORY = "directory"
-    KEY = "key"  # a file, or a missing one whose public half is there: ssh-agent has the private one
-    ANY = "path"  # may be missing
-
-    def resolve(self, value: object, base: Path) -> Path:
-        """Return an absolute path, `~` and links resolved, relative to `base`. Raises: ValueError with a sentence."""
-        if not isinstance(value, (str, os.PathLike)) or not str(value):
-            raise ValueError(f"{value!r} is not a path; write it as text")
-        _refuse_odd_path(str(value), base)
-        try:
-            path = Path(os.path.realpath(base / Path(value).expanduser()))
-        except (RuntimeError, ValueError) as error:  # no such user, a null character
-            raise ValueError(f"{value!r} is not a usable path: {error}") from error
-        found = path.is_file() or (self is PathRule.KEY and path.with_name(f"{path.name}.pub").is_file())
-        if self in (PathRule.FILE, PathRule.KEY) and not found:
-            raise ValueError(_describe_missing("file", path))
-        if self is PathRule.DIRECTORY and not path.is_dir():
-            raise ValueError(_describe_missing("folder", path))
-        return path
-
-
-def _describe_missing(what: str, path: Path) -> str:
-    """Return a sentence on a file or folder that is not there, with the name that was meant where one is much alike."""
-    if path.exists():
-        return f"{str(path)!r} is no {what}"
-    import difflib  # a config without a mistake does not wait for it
-
-    try:
-        there = [one.name for one in os.scandir(path.parent) if one.is_dir() == (what == "folder")]
-    except OSError:
-        there = []
-    names = {name.lower(): name for name in there[:_MOST_NAMES]}  # other systems know one name in any case
-    close = difflib.get_close_matches(path.name.lower(), names, 1, 0.8)
-    return f"the {what} {str(path)!r} does not exist" + (f"; did you mean {names[close[0]]!r}?" if close else "")
 
 
 def _spell_in_largest(units: Mapping[str, int], smallest: str) -> Callable[[int], str]:
