@@ -199,4 +199,10 @@ def _sentence(error: Exception) -> str:
 
 
 def _report_unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    from nnilite._keeper.starting import find_cure
+
+    cure = find_cure(error) if isinstance(error, Exception) else ""
+    if cure:
+        complain(f"This command cannot start a thread or a process: {error}{cure}")
+        return
     complain(f"This is a bug in nnilite: {kind.__name__}: {error}. `nnictl --debug ...` shows where.")

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import TypeVar
 
+from nnilite._keeper.starting import find_cure
 from nnilite._loop_waits import limited
 from nnilite.errors import NniliteError, ServiceError
 
@@ -45,5 +46,7 @@ async def guarded(
         raise ServiceError(f"{service} did not answer within {limit_s:.0f} s") from None
     # A plugin may raise anything, and a failed call must not end the task.
     except Exception as error:
+        if isinstance(error, RuntimeError) and (cure := find_cure(error)):  # no mistake of the plugin
+            raise ServiceError(f"{service} cannot start a thread on this machine{cure}") from error
         log.exception("the training service %s failed", service)
         raise fault(f"{service} failed with {type(error).__name__}: {error}") from error

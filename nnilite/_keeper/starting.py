@@ -38,6 +38,7 @@ _children: Dict[int, subprocess.Popen[bytes]] = {}
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ENODEV, errno.ETIMEDOUT)
 NO_PROCESS_CURE = "; raise the limit of processes (`ulimit -u`, or pids.max of the control group)"
 _MACHINE_ERRORS = (*_DISK_ERRORS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
+_NO_THREAD = "can't start new thread"  # the text of a RuntimeError of Python, which has no class for it
 
 
 class NotStarted(Exception):
@@ -54,10 +55,9 @@ def is_by_machine(error: Exception) -> bool:
 
 
 def find_cure(error: Exception) -> str:
-    """Return the end of a sentence with what to do if no further process may be started; "" for other errors."""
-    if not isinstance(error, OSError) or error.errno != errno.EAGAIN:
-        return ""
-    return NO_PROCESS_CURE
+    """Return the end of a sentence with what to do if no further process or thread may be started; "" for others."""
+    at_limit = error.errno == errno.EAGAIN if isinstance(error, OSError) else str(error) == _NO_THREAD
+    return NO_PROCESS_CURE if at_limit else ""
 
 
 class EndUnknown(Exception):

@@ -29,6 +29,7 @@ from nnilite._experiments.locking import ManagerLock
 from nnilite._experiments.manager_options import ManagerOptions
 from nnilite._experiments.registry import read_user_token
 from nnilite._keeper.niceness import go_first
+from nnilite._keeper.starting import find_cure
 from nnilite._logging.secret_filter import SecretFilter
 from nnilite._manager import assembly, standing_by
 from nnilite._manager.log_limits import LogLimits, keep_logs_small
@@ -436,6 +437,14 @@ async def main(options: argparse.Namespace) -> int:
     except (NniliteError, OSError) as error:
         log.error("%s", error)
         starter.answer(_refusal(error))
+        return 1
+    except RuntimeError as error:
+        cure = find_cure(error)
+        if not cure:
+            raise
+        said = f"the manager cannot start a thread on this machine{cure}"
+        log.error("%s", said)
+        starter.answer({"error": said, "kind": "other"})
         return 1
     if program.resumed:
         log.info("resuming the experiment")

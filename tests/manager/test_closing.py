@@ -12,7 +12,7 @@ import pytest
 
 from manager.engine_bench import Bench
 from nnilite._answers.queries import TrialQuery
-from nnilite._manager.__main__ import Program, parse
+from nnilite._manager.__main__ import Program, main, parse
 from nnilite._manager.starter import Starter
 from nnilite._rest.refusal import status_of
 from nnilite._store.async_store import AsyncStore
@@ -123,6 +123,17 @@ async def test_what_may_still_run_after_a_stop_is_kept_for_whoever_asked_for_it(
     left = json.loads((tmp_path / "manager.json").read_text())["left"]
     assert left.startswith("the end of trial a, b, c, d, e and 2 more was not confirmed by its platform")
     assert left.endswith("; process group 7 still runs")
+
+
+async def test_a_manager_that_can_start_no_thread_names_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fails(program: Program, lock: object) -> None:
+        raise RuntimeError("can't start new thread")  # as Python does at the limit
+
+    monkeypatch.setattr(Program, "run", fails)
+    assert await main(parse(["--directory", str(tmp_path), "--mode", "resume"])) == 1
+    assert "the manager cannot start a thread on this machine; raise the limit of processes (`ulimit -u`" in caplog.text
 
 
 @pytest.mark.parametrize(("callers", "left"), [(0, 0), (5, 0), (1000, 900)])

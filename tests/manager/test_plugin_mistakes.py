@@ -16,7 +16,7 @@ from nnilite._engine.guarded_calls import PluginFault, guarded
 from nnilite._engine.hybrid import Member
 from nnilite._plugins import lookup
 from nnilite._tuner_host.child import Child
-from nnilite.errors import PluginError
+from nnilite.errors import PluginError, ServiceError
 from nnilite.records import TrialState
 from nnilite.service import JobState, JobStatus, TrainingService
 from nnilite.testing.fakes import BadService, FakeService, fake_context
@@ -133,6 +133,15 @@ async def test_a_method_without_async_that_raises_at_once_is_a_fault_of_the_plug
 
     with pytest.raises(PluginFault, match="mine failed with KeyError: 'region'"):
         await guarded("mine", fails)
+
+
+async def test_where_no_thread_can_be_started_the_limit_is_named_and_not_the_plugin() -> None:
+    async def fails() -> None:
+        raise RuntimeError("can't start new thread")  # as Python does at the limit
+
+    with pytest.raises(ServiceError, match=r"^mine cannot start a thread on this machine; raise the limit") as caught:
+        await guarded("mine", fails)
+    assert not isinstance(caught.value, PluginFault)
 
 
 class RaisesAtOnce(FakeService):

@@ -128,7 +128,8 @@ def test_a_command_that_cannot_be_started_is_not_the_fault_of_the_machine(tmp_pa
         assert bench.callback.exits[0].cause is EndCause.ITSELF
     assert [is_by_machine(OSError(number, "")) for number in (errno.EAGAIN, errno.ENOMEM, errno.E2BIG)] == [1, 1, 0]
     assert "(`ulimit -u`" in find_cure(OSError(errno.EAGAIN, ""))
-    assert find_cure(OSError(errno.E2BIG, "")) == ""
+    assert "(`ulimit -u`" in find_cure(RuntimeError("can't start new thread"))
+    assert [find_cure(error) for error in (OSError(errno.E2BIG, ""), RuntimeError("no user"))] == ["", ""]
 
 
 def test_a_fork_server_at_the_limit_of_processes_names_the_limit(monkeypatch):

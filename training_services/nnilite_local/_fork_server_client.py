@@ -247,6 +247,8 @@ class ForkServerClient:
 
 
 def _find_cure(error: OSError) -> str:
+    if error.errno == errno.EAGAIN:
+        return "; raise the limit of processes (`ulimit -u`), then stop and resume the experiment"
     if error.errno != errno.EMFILE:
         return ""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

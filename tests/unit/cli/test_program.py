@@ -128,6 +128,18 @@ def test_a_reader_that_has_seen_enough_is_no_error(make: Make) -> None:
 
 
 @pytest.mark.process
+def test_a_command_that_can_start_no_thread_names_the_limit() -> None:
+    code = (
+        "from nnilite._cli import nnictl\n"
+        'def fails(options): raise RuntimeError("can\'t start new thread")\n'  # as Python does at the limit
+        "nnictl._carry_out = fails; nnictl.run(['experiment', 'list'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr.startswith("ERROR: This command cannot start a thread")) == (1, True)
+    assert "raise the limit of processes (`ulimit -u`" in done.stderr
+
+
+@pytest.mark.process
 def test_a_mistake_of_ours_is_one_sentence_too(tmp_path: Path) -> None:
     code = "from nnilite._cli import nnictl; nnictl._carry_out = lambda o: 1 / 0; nnictl.run(['experiment', 'list'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
