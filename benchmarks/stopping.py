@@ -12,6 +12,7 @@ folder, so that a later call continues; those for --safety in `safety.jsonl`, as
     --jobs N          processes; as many as processors if not given
     --minutes M       begin no run after so many
     --out FOLDER      where the runs and `early-stopping.md` are written, with --safety `stopping-safely.md`
+    --write           write the report page of the documentation; its notes on the run stay, and may need a new look
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from typing import NamedTuple
 
 from benchmarks import learning_tables
 from benchmarks.learning_tables import LearningTable
+from benchmarks.search_shares import ABOUT_KEPT_APART, PAGES, find_notes
 from benchmarks.stopping_report import GUARDED, find_whole, report, report_safety
 from benchmarks.stopping_trials import METHODS, SimulatedTrial, Source
 
@@ -151,6 +153,8 @@ def main(arguments: list[str]) -> int:
     else:
         text, name = report(runs, tables, "development" if args.development else "kept apart"), "early-stopping.md"
     (args.out / name).write_text(text, "utf-8")
+    if args.write:
+        (PAGES / name).write_text(text + find_notes(PAGES / name), "utf-8")
     print(text)
     return 0
 
@@ -187,7 +191,11 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--minutes", type=float, default=math.inf)
     parser.add_argument("--out", type=Path, default=Path("build/stopping"))
-    return parser.parse_args(arguments)
+    parser.add_argument("--write", action="store_true")
+    args = parser.parse_args(arguments)
+    if args.write and args.development and not args.safety:
+        parser.error(ABOUT_KEPT_APART)
+    return args
 
 
 def _read_seeds(text: str) -> range:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from benchmarks import learning_tables, stopping
@@ -67,3 +70,24 @@ def test_shares_compare_the_seeds_that_both_methods_have_one_by_one() -> None:
 def test_a_share_of_itself_is_one() -> None:
     values = learning_tables.load("sgd digits").losses[:5]
     assert share(values, values).startswith("1.00 [")
+
+
+def test_the_page_gets_the_figures_and_keeps_its_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "PAGES", tmp_path)
+    page, out = tmp_path / "early-stopping.md", tmp_path / "out"
+    out.mkdir()
+    page.write_text("# Old\n\nWhat this run shows:\n\n- It is level.\n", "utf-8")
+    runs = [[(WHOLE, name, 1, 0), (0.5, 0.6, 0.25, 100, 7)] for name in learning_tables.HELD_OUT]
+    (out / "runs.jsonl").write_text("\n".join(map(json.dumps, runs)), "utf-8")
+    part = ["--methods", WHOLE, "--workers", "1", "--seeds", "0", "--out", str(out)]
+    assert stopping.main([*part, "--write"]) == 0
+    text = page.read_text("utf-8")
+    assert text.startswith("# Early stopping\n")
+    assert f"| {WHOLE} | 1 | 100, 7 |" in text
+    assert text.endswith("|\n\nWhat this run shows:\n\n- It is level.\n")
+
+
+def test_the_page_is_not_written_for_the_development_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        stopping.main(["--development", "--write"])
+    assert "leave out --write, or --development" in capsys.readouterr().err
