@@ -324,6 +324,52 @@ def test_losses_that_are_alike_or_huge_have_finite_ranks_in_their_order(losses):
     assert [one < other for one, other in itertools.pairwise(ranked)] == [a < b for a, b in itertools.pairwise(losses)]
 
 
+def list_modelled(monkeypatch, give_loss) -> list[int]:
+    """Return the numbers of the proposals, of forty, that the process of `Auto` made."""
+    modelled, best = [], BayesTuner._best
+    tuner = AutoTuner("minimize", seed=1)
+    monkeypatch.setattr(BayesTuner, "_best", lambda *args: modelled.append(number) or best(*args))
+    tuner.update_search_space(GRID)
+    for number in range(40):
+        tuner.receive_trial_result(number, tuner.generate_parameters(number), give_loss(number))
+        tuner.trial_end(number, True)
+    return modelled
+
+
+GRID = {f"x{k}": {"_type": "randint", "_value": [0, 30]} for k in range(3)}
+
+
+def test_on_a_plateau_the_model_proposes_each_second_point_alone(monkeypatch):
+    begun = 2 + len(GRID)
+    assert list_modelled(monkeypatch, lambda number: 1.0) == list(range(begun + 1, 40, 2))
+
+
+def test_the_model_proposes_all_points_after_a_plateau_is_left(monkeypatch):
+    modelled = list_modelled(monkeypatch, lambda number: 1.0 if number < 20 else -number)
+    assert modelled == [*range(6, 22, 2), *range(21, 40)]
+
+
+@pytest.mark.parametrize(
+    ("losses", "margins", "found"),
+    [
+        ([(0.5,), (0.5,), (0.5,), (0.7,)], (), True),
+        ([(0.5,), (0.5,), (0.7,), (0.7,)], (), False),
+        ([(0.4,), (0.5,), (0.5,), (0.5,)], (), False),
+        ([(0.5, 0.5)] * 4, (), False),
+        ([(0.5,)] * 4, (1.0,), False),
+        ([(0.5,)] * 4, (-1.0,), True),
+        ([None] * 4, (), False),
+    ],
+)
+def test_a_plateau_is_where_three_results_share_the_smallest_loss(losses, margins, found):
+    belief = Belief(Cube(SearchSpace.parse(NUMBERS)))
+    assert not belief.is_on_plateau()
+    for number, one in enumerate(losses):
+        state = PointState.DONE if one else PointState.POOR
+        belief.learn(Point({}, {(name,): float(number) for name in NUMBERS}, state=state, losses=one, margins=margins))
+    assert belief.is_on_plateau() is found
+
+
 def propose_where_some_diverge(diverged: float) -> list[dict]:
     tuner, found = AutoTuner("minimize", seed=1), []
     tuner.update_search_space(NUMBERS)

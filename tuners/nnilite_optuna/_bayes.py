@@ -42,6 +42,10 @@ class BayesTuner(LearningTuner):
 
     Defaults of parameters weigh the improvement less the more results there are (Hvarfner et al., 2022, "piBO:
     Augmenting Acquisition Functions with User Beliefs for Bayesian Optimization"). Result constraints: see `Feasible`.
+
+    While several results share the smallest loss, each second point is far from all others, whatever the model says.
+    SMAC does always as much, by chance (Hutter, Hoos and Leyton-Brown, 2011, "Sequential Model-Based Optimization for
+    General Algorithm Configuration").
     """
 
     scores_prior = True
@@ -64,8 +68,10 @@ class BayesTuner(LearningTuner):
             self._seen.discard(canonical(point.parameters))  # it may have been bad luck: a second chance
 
     def _suggest(self, parameter_id: int, rng: random.Random) -> Json:
+        import numpy as np
+
         from nnilite.tuning.cube import generator
-        from nnilite_optuna._design import draw_first
+        from nnilite_optuna._design import draw_far, draw_first
 
         if not self._cube.width:
             return self.space.sample(rng)
@@ -80,6 +86,10 @@ class BayesTuner(LearningTuner):
                 return self._rules is None or self._rules.violated(self.space.build(self._cube.flat(row))) is None
 
             row = draw_first(self._cube, place, known, generator(rng), allowed)
+            return self.space.build(self._cube.flat(row))
+        # The process would try the whole plateau, point by point, as nothing else promises as much.
+        if self._count % 2 and self._belief.is_on_plateau():
+            row = draw_far(self._cube, np.vstack([self._belief.tried, running]), generator(rng))
             return self.space.build(self._cube.flat(row))
         # Matrices are small: on a busy machine more threads take twenty times the processor.
         with _find_libraries().limit(limits=1):

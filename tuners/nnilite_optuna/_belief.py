@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _MOST_POINTS = 200  # that the process knows: the best and the latest
 _LONG_FITS = 80  # results from which on a fit takes long enough to be divided between two proposals
 _FEWEST_RANKED = 4  # losses; the median of fewer says little
+_PLATEAU = 3  # results with the smallest loss that are no coincidence
 _EQUAL = 1e-12  # of the largest loss: differences that are rounding
 
 Fit = tuple[float, Scales, float]  # the logarithm of the density, the scales, and the power of the losses
@@ -56,6 +57,11 @@ class Belief:
     def is_new_failure(self, row: Vector) -> bool:
         """Return whether the point of this row has failed once, and not more often."""
         return self._failures[row.tobytes()] == 1
+
+    def is_on_plateau(self) -> bool:
+        """Return whether several results share the smallest loss, of one objective; infeasible ones do not count."""
+        losses = [point.losses for point in self._ended if point.losses and not point.violation]
+        return bool(losses) and len(losses[0]) == 1 and losses.count(min(losses)) >= _PLATEAU
 
     def success(self) -> Success:
         """Return what is known of where points succeed."""

@@ -1,4 +1,4 @@
-"""The points that many workers begin with, before anything has a result."""
+"""Points that no model proposes: those that many workers begin with, and those far from all others."""
 
 from __future__ import annotations
 
@@ -33,10 +33,15 @@ def draw_first(
         row = latin_row(cube, *place)
         if allowed(row) and not cube.nearly_alike(row[None], there)[0]:
             return row
-    drawn, there = cube.drawn(_SPREAD, numbers), cube.features(there)
+    return draw_far(cube, there, numbers)
+
+
+def draw_far(cube: Cube, there: Matrix, numbers: np.random.Generator) -> Vector:
+    """Return of a few position rows that are drawn at random the one farthest from all rows that are `there`."""
+    drawn, features = cube.drawn(_SPREAD, numbers), cube.features(there)
     if not len(there):
         return np.asarray(drawn[0])
-    apart = np.abs(cube.features(drawn)[:, None, :] - there[None, :, :]).sum(axis=2).min(axis=1)
+    apart = np.abs(cube.features(drawn)[:, None, :] - features[None, :, :]).sum(axis=2).min(axis=1)
     return np.asarray(drawn[int(np.argmax(apart))])
 
 
