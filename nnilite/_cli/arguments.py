@@ -83,6 +83,16 @@ def amount(text: str) -> float:
     return number
 
 
+def finite(text: str) -> float:
+    """Parse a number that is neither infinite nor NaN."""
+    from nnilite.units import parse_finite
+
+    try:
+        return parse_finite(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def size(text: str) -> int:
     """Parse a size in bytes, such as 200gb."""
     from nnilite.units import parse_size_bytes

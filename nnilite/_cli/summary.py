@@ -31,6 +31,7 @@ def show(profile: dict[str, Any]) -> None:
             "Time": _join_limit(screen.span(profile["duration"]), screen.span(limits["maxExperimentDuration"])),
             "Time of a trial": _join_limit(None, screen.span(limits["maxTrialDuration"])),
             "Cost": _join_limit(screen.money(profile.get("spent")), screen.money(limits.get("maxCost"))),
+            "Stops at": limits.get("stopAtValue"),
             "Slots shared": limits.get("maxSlots"),
             "Priority": limits.get("priority"),
             "Platform": ", ".join(profile["platforms"]),

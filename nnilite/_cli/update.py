@@ -17,6 +17,7 @@ _KINDS: dict[str, Callable[[str], Any]] = {
     "duration": str,
     "trialduration": str,
     "maxcost": arguments.amount,
+    "stopatvalue": arguments.finite,
     "priority": int,
 }
 
@@ -34,6 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         ("duration", "maxExperimentDuration", "how long the experiment may run: seconds, or 10m, 0.5h, 2d"),
         ("trialduration", "maxTrialDuration", "how long a trial may run before it is cancelled"),
         ("maxcost", "maxCost", "how much may be spent, by the cost of the services"),
+        ("stopatvalue", "stopAtValue", "the result at which no further trials start"),
         ("maxslots", "maxSlots", "how many trials run at once, in all experiments that share slots"),
         ("priority", "priority", "which experiments that share slots are served first: higher ones"),
     ):

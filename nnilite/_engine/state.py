@@ -131,4 +131,12 @@ class State:
             return f"maxExperimentDuration ({self.settings.max_duration_s:.0f} s) is over"
         if self.settings.max_cost is not None and not self.affordable(self.settings.max_cost):
             return f"maxCost ({self.settings.max_cost:g}) is reached"
+        if self._is_good_enough():
+            return f"stopAtValue ({self.settings.stop_at_value:.12g}) is reached"
         return None
+
+    def _is_good_enough(self) -> bool:
+        wanted, best = self.settings.stop_at_value, scalar(self.best.value) if self.best else None
+        if wanted is None or best is None:
+            return False
+        return best >= wanted if self.settings.maximize else best <= wanted

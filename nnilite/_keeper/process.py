@@ -181,7 +181,7 @@ def reap(command: int) -> Optional[int]:
 
     This also reaps orphans, for which the keeper is responsible if it is the first process of a container.
 
-    Raises: ChildProcessError if its end can never be seen, as it is no child of this process or SIGCHLD is ignored.
+    Raises: ChildProcessError if its end can never be seen, as it is not a child of this process or SIGCHLD is ignored.
     """
     while True:
         pid, status = os.waitpid(-1, os.WNOHANG)

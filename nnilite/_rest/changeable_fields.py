@@ -13,6 +13,7 @@ from nnilite.records import PRIORITY_MAX, Json
 from nnilite.units import MAX_CONCURRENCY, parse_duration_s
 
 _COUNT_MAX = 10**9
+_RESULT_MAX = 1e300
 _TEXT_MAX = 40
 
 
@@ -40,6 +41,12 @@ def _money(value: Json) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _COUNT_MAX:
         raise ValueError("must be a number from 0, or null for no limit")
     return value
+
+
+def _result(value: Json) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -_RESULT_MAX <= value <= _RESULT_MAX:
+        raise ValueError("must be a number, or null for no limit")
+    return float(value)
 
 
 def _read_object(value: Json) -> Mapping[str, Json]:
@@ -74,6 +81,9 @@ CHANGEABLE: Mapping[str, Changeable] = {
     "maxExperimentDuration": Changeable("max_duration_s", _DURATION, _duration),
     "maxTrialDuration": Changeable("max_trial_duration_s", _DURATION, _duration),
     "maxCost": Changeable("max_cost", {"type": ["number", "null"], "minimum": 0, "maximum": _COUNT_MAX}, _money),
+    "stopAtValue": Changeable(
+        "stop_at_value", {"type": ["number", "null"], "minimum": -_RESULT_MAX, "maximum": _RESULT_MAX}, _result
+    ),
     "maxSlots": Changeable("max_slots", _COUNT, _count),
     "priority": Changeable("priority", _PRIORITY, _check_priority),
     "searchSpace": Changeable("search_space", {"type": "object"}, _read_object, may_be_null=False),

@@ -125,6 +125,7 @@ _LIMITS: dict[str, Check] = {
     "concurrency": checks.positive,
     "max_trials": checks.maybe(checks.positive),
     "max_cost": checks.maybe(checks.amount),
+    "stop_at_value": checks.maybe(checks.finite),
     "max_slots": checks.maybe(checks.positive),
     "priority": checks.maybe(lambda value: type(value) is int and abs(value) <= PRIORITY_MAX),
 }

@@ -22,6 +22,7 @@ def make_settings(config: CheckedConfig, maximize: bool) -> messages.Settings:
         max_duration_s=config.max_experiment_duration,
         max_trial_duration_s=config.max_trial_duration,
         max_cost=config.max_cost,
+        stop_at_value=config.stop_at_value,
         prices={name: cost for name, _, _ in config.services if (cost := config.share(name).cost) is not None},
         move_after_s=config.move_after,
         retries_lost=config.max_trial_retries,

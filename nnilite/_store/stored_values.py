@@ -5,6 +5,7 @@ SQLite keeps any type in any column, and a file may come from a stranger.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -53,6 +54,10 @@ def time(value: Any) -> bool:
 
 def number(value: Any) -> bool:
     return type(value) in (int, float)
+
+
+def finite(value: Any) -> bool:
+    return number(value) and abs(value) < math.inf
 
 
 def amount(value: Any) -> bool:

@@ -47,6 +47,7 @@ from nnilite.records.shapes import camel
 from nnilite.units import (
     Concurrency,
     FilePath,
+    FiniteNumber,
     GivenBytes,
     GivenDirPath,
     GivenDuration,
@@ -103,6 +104,10 @@ class ExperimentConfig(Fields):
     max_trial_duration: Annotated[GivenDuration | None, "a trial that runs longer is cancelled"] = None
     max_cost: Annotated[
         NonNegativeNumber | None, "no new trials start once this is spent, by the `cost` of the services"
+    ] = None
+    stop_at_value: Annotated[
+        FiniteNumber | None,
+        "no new trials start once a result is this good: at least this, or at most where the tuner minimizes",
     ] = None
     placement: Annotated[
         Literal["fill", "weighted", "cheapest"],

@@ -30,6 +30,7 @@ from nnilite.config.secrets import masked_space, masked_text
 from nnilite.errors import ConfigError, PluginError, SpaceError
 from nnilite.records import Json
 from nnilite.space.space_checks import check, dotted, drop_repeats
+from nnilite.tuning.objectives import configured
 from nnilite.units.path_rules import expand_home
 
 Values = dict[str, Any]
@@ -50,6 +51,7 @@ def complete(values: Values, at: At) -> CheckedServices:
     _space(values, at)
     check_known(values, at)
     check_result_constraints(values, at)
+    _check_stop_value(values, at)
     _working_folder(values, at)
     _checkpoints(values, at)
     if values.get("search_from") not in (None, INVALID):
@@ -59,6 +61,17 @@ def complete(values: Values, at: At) -> CheckedServices:
     # NNI has two words for this level.
     values["log_level"] = "fatal" if level == "critical" else level
     return _services(values, at)
+
+
+def _check_stop_value(values: Values, at: At) -> None:
+    """Check that trials have one result for `stopAtValue`."""
+    tuner = values["tuner"]
+    if values.get("stop_at_value") in (None, INVALID) or tuner is INVALID:
+        return
+    objectives = configured(tuner.class_args)
+    if objectives and "default" not in objectives:
+        why = f"it is for one result, and the tuner has {len(objectives)} objectives"
+        at.below("stopAtValue").fault(f"{why}; name the one that is meant `default`, or use a webhook")
 
 
 def _working_folder(values: Values, at: At) -> None:

@@ -61,6 +61,10 @@ _TOP = {
         ("optimize", "optimizemode", "optimizationmode", "objective", "metric", "goal", "direction"), _TUNER
     ),
     **dict.fromkeys(("maximizationmetric", "minimizationmetric", "objectivemetric", "metricname"), _TUNER),
+    **dict.fromkeys(
+        ("targetvalue", "target", "lossthreshold", "stopvalue", "stopat", "threshold", "maxmetricvalue"),
+        "did you mean stopAtValue?",
+    ),
     "seed": "write it in classArgs of the tuner",
     "objectives": "write tuner: {name: Auto, classArgs: {objectives: {accuracy: maximize, size: minimize}}}",
     "port": "write it in the command, as in `nnictl create --port 8080 --config FILE`",

@@ -49,6 +49,7 @@ BY_MANAGER = (
     "maxTrialNumber",
     "maxTrialDuration",
     "maxCost",
+    "stopAtValue",
     "placement",
     "moveAfter",
     "useAnnotation",

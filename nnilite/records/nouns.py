@@ -126,6 +126,7 @@ class ExperimentLimits:
     max_duration_s: Annotated[int | None, COUNT, Key("maxExperimentDuration"), _SECONDS] = None
     max_trial_duration_s: Annotated[int | None, COUNT, Key("maxTrialDuration"), _SECONDS] = None
     max_cost: Annotated[float | None, "no further trials start once this much is spent; null: no limit"] = None
+    stop_at_value: Annotated[float | None, "no further trials start after a result this good; null: no limit"] = None
     max_slots: Annotated[int | None, COUNT, _AS_CONFIGURED] = None
     priority: Annotated[int | None, integer(-PRIORITY_MAX, PRIORITY_MAX), _AS_CONFIGURED] = None
 

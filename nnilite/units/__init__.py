@@ -35,6 +35,7 @@ __all__ = [
     "DirPath",
     "Duration",
     "FilePath",
+    "FiniteNumber",
     "GivenBytes",
     "GivenDirPath",
     "GivenDuration",
@@ -58,6 +59,7 @@ __all__ = [
     "format_duration",
     "format_size",
     "parse_duration_s",
+    "parse_finite",
     "parse_gpu_indices",
     "parse_memory_mb",
     "parse_secret",
@@ -296,15 +298,27 @@ def _at_least(low: float, above: bool) -> Callable[[object], float]:
     """
 
     def parse(value: object) -> float:
-        try:
-            number = float("no" if isinstance(value, bool) or not isinstance(value, (int, float, str)) else value)
-        except ValueError:
-            raise ValueError(f"must be a number, not {value!r}") from None
+        number = _parse_number(value)
         if not math.isfinite(number) or number < low or (above and number == low):
             raise ValueError(f"must be {'above' if above else 'at least'} {low:g}, not {value}")
         return number
 
     return parse
+
+
+def _parse_number(value: object) -> float:
+    try:
+        return float("no" if isinstance(value, bool) or not isinstance(value, (int, float, str)) else value)
+    except (ValueError, OverflowError):
+        raise ValueError(f"must be a number, not {value!r:.40}") from None
+
+
+def parse_finite(value: object) -> float:
+    """Return a number that is neither infinite nor NaN. Raises: ValueError."""
+    number = _parse_number(value)
+    if not math.isfinite(number):
+        raise ValueError(f"must be a finite number, not {value}")
+    return number
 
 
 _INDICES = {
@@ -346,6 +360,7 @@ NonNegativeNumber = Annotated[float, Unit("number ≥ 0", _at_least(0.0, above=F
 PositiveNumber = Annotated[
     float, Unit("number > 0", _at_least(0.0, above=True), {"type": "number", "exclusiveMinimum": 0})
 ]
+FiniteNumber = Annotated[float, Unit("number", parse_finite, {"type": "number"})]
 MAX_CONCURRENCY = 99_999
 """As in NNI."""
 TrialCount = Annotated[

@@ -52,8 +52,9 @@ def test_limits_can_be_changed(client: Client) -> None:
     assert reply.status == 200
     assert reply.json["limits"]["trialConcurrency"] == 5
     assert client.backend.updates == {"concurrency": 5, "max_duration_s": 7200}
-    client.ask("PATCH", "/api/v1/experiment", {"maxSlots": None, "priority": -3})
-    assert client.backend.updates == {"concurrency": 5, "max_duration_s": 7200, "max_slots": None, "priority": -3}
+    client.ask("PATCH", "/api/v1/experiment", {"maxSlots": None, "priority": -3, "stopAtValue": -0.5})
+    later = {"max_slots": None, "priority": -3, "stop_at_value": -0.5}
+    assert client.backend.updates == {"concurrency": 5, "max_duration_s": 7200, **later}
 
 
 @pytest.mark.parametrize(

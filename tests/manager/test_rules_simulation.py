@@ -195,6 +195,37 @@ def test_attempts_wait_for_each_other_the_longer_the_more_were_lost_or_failed() 
     assert delays == [1.0, 2.0, 4.0, 8.0]
 
 
+def run_trial(rules: Rules, number: int, value: float) -> messages.Outcome:
+    """Run a trial that its tuner proposes from its start to its end."""
+    trial = f"t{number}"
+    rules.step(messages.Proposed(((number, trial, {"x": 0}),), 1, 0.0))
+    rules.step(messages.Submitted(trial, 0, "local", {}, 0.0))
+    events = (Reported(0, MetricKind.FINAL, 0, value, 1.0), Exited(2.0, 0))
+    return rules.step(messages.LiveEvents(trial, 0, events, 2.0))
+
+
+def asks(outcome: messages.Outcome) -> bool:
+    return any(isinstance(action, messages.Ask) for action in outcome.actions)
+
+
+@pytest.mark.parametrize(("maximize", "poor", "good"), [(True, 0.89, 0.9), (False, 0.91, 0.9)])
+def test_the_tuner_is_asked_no_more_once_a_result_is_good_enough(maximize: bool, poor: float, good: float) -> None:
+    rules = Rules(messages.Settings(1, stop_at_value=0.9, maximize=maximize), EMPTY, 0.0)
+    rules.step(messages.TunerReady())
+    assert asks(run_trial(rules, 0, poor))
+    assert not asks(run_trial(rules, 1, good))
+    assert (rules.state, rules.reason) == (ExperimentState.DONE, "stopAtValue (0.9) is reached")
+    assert asks(rules.step(messages.Changed(replace(rules.settings, stop_at_value=None))))
+
+
+def test_a_result_that_breaks_a_constraint_is_not_good_enough() -> None:
+    settings = messages.Settings(1, stop_at_value=0.9, violated=lambda value: "size > 5" if value == 1.0 else "")
+    rules = Rules(settings, EMPTY, 0.0)
+    rules.step(messages.TunerReady())
+    assert asks(run_trial(rules, 0, 1.0))
+    assert not asks(run_trial(rules, 1, 0.95))
+
+
 def test_an_experiment_that_continues_has_no_end_yet() -> None:
     rules = running(Rules(messages.Settings(1, max_trials=1), EMPTY, 0.0))
     found = rules.step(messages.LiveEvents("t", 0, (Exited(5.0, 0),), 5.0))

@@ -185,7 +185,7 @@ def test_limits_of_an_earlier_version_which_had_fewer_are_read(store: Store) -> 
         other.execute("INSERT OR REPLACE INTO meta VALUES ('limits', ?)", ['{"concurrency": 7, "max_trials": null}'])
     other.close()
     assert store.recall.settings(messages.Settings(1, max_trials=5)) == messages.Settings(7)
-    wanted = messages.Settings(7, max_slots=3, priority=-1)
+    wanted = messages.Settings(7, max_slots=3, priority=-1, stop_at_value=-0.5)
     store.write([messages.SaveExperiment(ExperimentState.RUNNING, "", 3.0, None, wanted)])
     assert store.recall.settings(messages.Settings(1)) == wanted
 

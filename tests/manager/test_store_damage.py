@@ -133,6 +133,7 @@ def test_a_whole_one_is_no_problem(whole: bytes, tmp_path: Path) -> None:
         "UPDATE meta SET value = '{\"color\": 1}' WHERE key = 'limits'",
         "UPDATE meta SET value = '{\"concurrency\": 1, \"max_slots\": 0}' WHERE key = 'limits'",
         "UPDATE meta SET value = '{\"concurrency\": 1, \"priority\": 0.5}' WHERE key = 'limits'",
+        "UPDATE meta SET value = '{\"concurrency\": 1, \"stop_at_value\": NaN}' WHERE key = 'limits'",
         "UPDATE meta SET value = 'NEVER' WHERE key = 'state'",
         "DROP TABLE trials",
         "DROP TABLE meta",

@@ -18,6 +18,9 @@ MINIMAL: dict[str, Any] = {
 }
 
 
+TWO = {"name": "Auto", "classArgs": {"objectives": {"accuracy": "maximize", "size": "minimize"}}}
+
+
 def checked(*services: dict[str, Any], **more: Any) -> ExperimentConfig:
     given = [{"platform": "local", **service} for service in services]
     return from_dict({**MINIMAL, "trainingService": given, **more}).checked()
@@ -52,6 +55,9 @@ def test_a_service_has_its_own_command_gpus_and_code(tmp_path: Path) -> None:
         ([{}], {"maxCost": 5}, "maxCost", "give the services their cost"),
         ([{"cost": 1}], {"maxCost": -5}, "maxCost", "must be at least 0, not -5"),
         ([{"cost": 1}], {"placement": "best"}, "placement", "fill"),
+        ([{}], {"stopAtValue": "nan"}, "stopAtValue", "must be a finite number, not nan"),
+        ([{}], {"stopAtValue": True}, "stopAtValue", "must be a number, not True"),
+        ([{}], {"stopAtValue": 1, "tuner": TWO}, "stopAtValue", "name the one that is meant `default`"),
     ],
 )
 def test_bad_input_is_one_sentence_with_place_and_cure(

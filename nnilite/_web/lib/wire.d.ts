@@ -100,6 +100,7 @@ export interface ExperimentLimits {
   maxExperimentDuration: Seconds | null;
   maxTrialDuration: Seconds | null;
   maxCost: number | null;
+  stopAtValue: number | null;
   maxSlots: number | null;
   priority: number | null;
 }

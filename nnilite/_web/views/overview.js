@@ -130,6 +130,7 @@ const LIMITS = [
   ["maxExperimentDuration", "Maximum duration", "such as 90m or 12h; empty: no limit"],
   ["maxTrialDuration", "Maximum time per trial", "such as 30m; empty: no limit"],
   ["maxCost", "Maximum cost", "a number such as 12.5; empty: no limit"],
+  ["stopAtValue", "Stop at this result", "a number such as 0.95; empty: no limit"],
   ["maxSlots", "Slots shared with other experiments", "empty: as configured"],
   ["priority", "Priority among experiments", "empty: as configured"],
 ];
@@ -160,7 +161,7 @@ const withoutLimit = (name) => (CONFIGURED.includes(name) ? "as configured" : "n
  */
 function limitOf(name, text) {
   if (text === "") return null;
-  const isNumber = /^-?\d+$/.test(text) || (name === "maxCost" && Number.isFinite(Number(text)));
+  const isNumber = /^-?\d+$/.test(text) || (["maxCost", "stopAtValue"].includes(name) && Number.isFinite(Number(text)));
   return isNumber ? Number(text) : text;
 }
 

@@ -1,4 +1,4 @@
-"""`nni.runtime.protocol`: where NNI 2 had the commands of advisors, and the function by which those answered."""
+"""`nni.runtime.protocol`: where NNI 2 had the commands of advisors, and the function with which those answered."""
 
 from __future__ import annotations
 
