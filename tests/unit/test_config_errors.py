@@ -318,7 +318,8 @@ def test_whatever_stands_for_the_training_service_gives_a_config_error(value):
 
 @pytest.mark.parametrize("value", [-1, 1.5, [None], {"a": object()}, {1: 2}, b"x"])
 def test_no_value_of_any_field_gives_another_error_than_a_config_error(value):
-    for field in sorted(field.name for field in fields(ExperimentConfig)):
+    takes_numbers = {"stop_at_value"} if isinstance(value, (int, float)) else set()
+    for field in sorted({field.name for field in fields(ExperimentConfig)} - takes_numbers):
         config = from_dict(yaml.safe_load(GOOD))
         setattr(config, field, value)
         with pytest.raises(ConfigError, match=camel(field)):
