@@ -32,6 +32,7 @@ from nnilite._experiments.documents import (
 from nnilite._experiments.experiment_remarks import Remarks
 from nnilite._experiments.locking import ManagerLock
 from nnilite._experiments.nni_folders import NniExperiment
+from nnilite._keeper.plain_file import is_folder_there
 from nnilite.errors import Conflict, DamagedFile, NniliteError, NotFound, UnreadableFile
 from nnilite.records import ExperimentState, Json
 
@@ -319,7 +320,7 @@ def last_word(directory: Path) -> LastWord:
 
 def make_folders(directory: Path) -> None:
     """Make the missing subfolders of an experiment's folder. Raises: NotFound if that is missing itself, OSError."""
-    if not directory.is_dir():
+    if not is_folder_there(directory):
         raise NotFound(f"{directory}, the experiment's folder, is gone (deleted, moved or not mounted).")
     for name in FOLDERS:
         (directory / name).mkdir(mode=0o700, exist_ok=True)

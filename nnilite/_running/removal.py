@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nnilite._experiments import registry
+from nnilite._experiments.documents import is_folder
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._keeper.enclosed import remove_tree
 from nnilite.errors import Conflict, NniliteError
@@ -22,10 +23,11 @@ def check_stopped(entry: RegistryEntry, wish: str) -> RegistryEntry:
 def delete(entry: RegistryEntry) -> None:
     """Delete the folder first: if that fails half-way, the experiment is still listed and can be deleted again.
 
-    Raises: Conflict if it is running; NniliteError if its folder does not look like one; OSError.
+    Raises: Conflict if it is running; UnreadableFile if its folder does not answer now; NniliteError if that does not
+    look like one; OSError.
     """
     check_stopped(entry, "deleted")
-    if not entry.directory.is_dir():  # the folder is gone, or its place is unknown
+    if not is_folder(entry.directory):  # it is gone, or its place is unknown
         registry.remove(entry.id)
         return
     if entry.directory.is_symlink() or entry.directory.name != entry.id:

@@ -1,7 +1,8 @@
-"""The guard of a manager's files, at the manager's end."""
+"""The guard of a manager's files: what it takes for gone, and the manager's end."""
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from nnilite._experiments.file_guard import Guard, KeeperFile, Kept
 from nnilite._experiments.locking import ManagerLock
 from nnilite.errors import NotFound
 from nnilite.testing import eventually
+from silent_disk import failing_at
 
 
 def test_a_look_that_is_under_way_ends_before_the_manager_and_none_follows(
@@ -40,6 +42,19 @@ def test_a_look_that_is_under_way_ends_before_the_manager_and_none_follows(
     guard.look()
     lock.release()
     assert not (tmp_path / "token").exists()
+
+
+def test_a_folder_that_does_not_answer_is_not_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = ManagerLock(tmp_path)
+    lock.acquire()
+    guard = Guard(tmp_path, lock, KeeperFile(tmp_path / "keeper.pyz"), {})
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", failing_at(tmp_path))
+        for _ in range(10):
+            guard.look()
+    guard.look()
+    lock.release()
+    assert (tmp_path / registry.FOLDERS[0]).is_dir()
 
 
 def test_a_folder_that_goes_after_a_look_at_the_lock_has_as_many_looks_to_come_back(

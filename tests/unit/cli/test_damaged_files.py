@@ -23,7 +23,7 @@ from nnilite._experiments.documents import read_content, write_json
 from nnilite._experiments.registry import read_user_token
 from nnilite._manager.__main__ import Program, parse
 from nnilite._manager.starter import Starter
-from nnilite._running import launch
+from nnilite._running import launch, removal
 from nnilite._store.database_file import FILE_NAME
 from nnilite.config import load_stored
 from nnilite.errors import DamagedFile, NniliteError, StoreError, UnreadableFile
@@ -197,6 +197,18 @@ def test_a_copy_does_not_take_the_place_of_a_folder_that_does_not_answer(
         patch.setattr(os, "stat", failing_at(folder))
         with pytest.raises(UnreadableFile, match="Input/output error"):
             registry.at(copy)
+    assert registry.find("abcd").directory == folder
+
+
+def test_an_experiment_whose_folder_does_not_answer_is_neither_deleted_nor_forgotten(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make("abcd", running=False)
+    entry = registry.find("abcd")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", failing_at(folder))
+        with pytest.raises(UnreadableFile, match="Input/output error"):
+            removal.delete(entry)
     assert registry.find("abcd").directory == folder
 
 
