@@ -226,6 +226,16 @@ def test_a_result_that_breaks_a_constraint_is_not_good_enough() -> None:
     assert not asks(run_trial(rules, 1, 0.95))
 
 
+def test_a_trial_that_runs_again_is_a_further_attempt_and_is_submitted_once() -> None:
+    rules = running(Rules(messages.Settings(1, max_trials=1), EMPTY, 0.0))
+    found = rules.step(messages.LiveEvents("t", 0, (Exited(5.0, 1),), 5.0))
+    [failed] = [one.trial for one in found.records if isinstance(one, messages.SaveTrial) and one.trial.state.ended]
+    again = rules.step(messages.Rerun(failed, 6.0))
+    [order] = [action for action in again.actions if isinstance(action, messages.Submit)]
+    assert (order.trial.id, order.attempt.number, rules.state) == ("t", 1, ExperimentState.NO_MORE_TRIAL)
+    assert not rules.step(messages.Rerun(failed, 6.0)).actions  # two people have asked for it
+
+
 def test_an_experiment_that_continues_has_no_end_yet() -> None:
     rules = running(Rules(messages.Settings(1, max_trials=1), EMPTY, 0.0))
     found = rules.step(messages.LiveEvents("t", 0, (Exited(5.0, 0),), 5.0))
