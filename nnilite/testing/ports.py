@@ -13,6 +13,7 @@ from collections.abc import Collection
 # those that a system gives to a program that asks for any port.
 _FIRST, _LAST = 12_000, 20_000
 _BLOCK = 100
+_HOST = "127.0.0.1"
 
 
 def free_ports(number: int) -> list[int]:
@@ -93,7 +94,7 @@ def _bind(port: int, shared: bool = False) -> socket.socket | None:
     try:
         if shared:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(("127.0.0.1", port))
+        found.bind((_HOST, port))
     except OSError:
         found.close()
         return None

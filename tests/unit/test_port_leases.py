@@ -24,6 +24,7 @@ sys.path.insert(0, {str(Path(ports.__file__).parent)!r})
 import ports
 
 ports._FIRST, ports._LAST, ports._BLOCK = map(int, sys.argv[1:4])
+ports._HOST = sys.argv[5] if sys.argv[5:] else ports._HOST
 try:
     print(*ports.free_ports(int(sys.argv[4])), flush=True)
 except OSError as error:
@@ -41,7 +42,7 @@ IP_LOCAL_PORT_RANGE = 51  # of Linux 6.3 and later; the ports that a connection 
 
 
 @contextlib.contextmanager
-def started(program: str, *words: int) -> Iterator[Iterator[str]]:
+def started(program: str, *words: object) -> Iterator[Iterator[str]]:
     """The lines of a program that ends with the block."""
     command = [sys.executable, "-S", "-c", program, *map(str, words)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
@@ -62,12 +63,13 @@ def test_what_was_forked_has_other_ports_than_its_parent() -> None:
 
 def test_the_ports_of_a_process_are_its_own_until_it_ends() -> None:
     first, *_ = ports._lease_block()  # which no other test gets
-    block = (first, first + 2, 2)
-    with started(AND_STAYS, *block, 1) as owner:
+    # At this address no connection has its near end, which may be at any port.
+    order = (first, first + 2, 2, 1, "127.77.0.1")
+    with started(AND_STAYS, *order) as owner:
         assert next(owner) == str(first + 1)
-        with started(TAKES, *block, 1) as other:
+        with started(TAKES, *order) as other:
             assert next(other) == f"all ports from {first} to {first + 2} are in use"
-    with started(TAKES, *block, 1) as later:
+    with started(TAKES, *order) as later:
         assert next(later) == str(first + 1), "the lease ends with its process"
 
 
