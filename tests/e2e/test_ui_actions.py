@@ -104,8 +104,10 @@ def test_limits_are_edited_while_it_runs(look: Any, lasting: Any) -> None:
     limits.get_by_label("Maximum duration").fill("2h")
     limits.get_by_label("Slots shared").fill("3")
     limits.get_by_label("Priority").fill("-2")
+    limits.get_by_label("Stop at this result").fill("97.25")
     limits.get_by_role("button", name="Save").click()
     limits.get_by_text("2h", exact=True).wait_for()
+    limits.get_by_text("97.25", exact=True).wait_for()
     known = lasting.client.profile()["limits"]
     assert (known["trialConcurrency"], known["maxExperimentDuration"]) == (1, 7200)
     assert (known["maxSlots"], known["priority"]) == (3, -2)

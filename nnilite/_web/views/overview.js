@@ -138,9 +138,9 @@ const CONFIGURED = ["maxSlots", "priority"];
 
 /**
  * @param {keyof LimitValues} name
- * @param {number | null} limit
+ * @param {number | null} [limit] missing where an older manager does not know it
  */
-function shownLimit(name, limit) {
+function shownLimit(name, limit = null) {
   if (limit === null) return "";
   return name.endsWith("Duration") ? span(limit) : String(limit);
 }
