@@ -125,7 +125,6 @@ class AttemptRun:
         self.run_id = spec.run or os.urandom(8).hex()
         self.delivered = False  # whether the manager has acknowledged everything, the end included
         self._made: Optional[Courier] = None
-        self._courier_works = False
         self._saver = choose_saver(spec, folder)
         self._why = ""  # the sentence on why the trial is being ended
         self._cause = ""  # the same as a value of `nnilite.records.EndCause`
@@ -147,7 +146,7 @@ class AttemptRun:
         self._folder.write("started", started)
         self._courier.notify(started)
         self._courier.measure(started)
-        self._start_courier()
+        self._courier.start()
         self._saver.start()
         code = self._watch(command, niceness)
         command.close()
@@ -231,18 +230,13 @@ class AttemptRun:
                 raise OSError("the keeper's own modules cannot be read")
         return self._made
 
-    def _start_courier(self) -> None:
-        """Start the delivery, unless it is at work. The machine may lack room for it now, and have some later."""
-        if not self._courier_works:
-            self._courier_works = self._courier.start()
-
     def _start(self) -> StartedCommand:
         """Start the command, by the preloader if there is one and it can. Raises: NotStarted."""
         self._check_wanted()
         try:
             self._folder.write_parameters(self._spec.parameters)
             if self._spec.storage:
-                self._start_courier()  # for heartbeats, since a storage may take its time
+                self._courier.start()  # for heartbeats, since a storage may take its time
             directory = self._code()
             self._saver.restore(self._wanted)
             env = trial_environment.environment_of(self._spec, self._folder, directory, self._saver.checkpoint_dir)
@@ -279,7 +273,7 @@ class AttemptRun:
             if not archive:
                 from .link import RestLink
 
-                self._start_courier()  # for heartbeats meanwhile
+                self._courier.start()  # for heartbeats meanwhile
                 manager = self._spec.distributed.get("manager") or {}
                 link, name = RestLink(self._spec.but(**manager)), self._spec.code["download"]
                 archive = working_copy.download(link, name, self._folder.inner, lambda: not self._wanted())
@@ -309,7 +303,7 @@ class AttemptRun:
                     self._why, self._cause = self._find_reason(time.monotonic())
                 return code
             niceness.apply()
-            self._start_courier()
+            self._courier.start()
             self._end_if_wanted(command.pid)
             pause = shortest if self._look() else min(longest, pause * 1.5)
             if self._kill_at is not None:
@@ -420,7 +414,7 @@ class AttemptRun:
         left_s = self._spec.linger_s
         asked = min(self._wake.terminations, 1)  # the first signal may have been meant for the trial only
         while not self._courier.done and left_s > 0 and not _is_deleted(self._spec, self._folder):
-            self._start_courier()
+            self._courier.start()
             pause = min(_LOOK_EVERY_S, left_s)
             # Time in which this process was stopped does not count: nothing could be delivered in it.
             left_s -= self._wake.wait_awake(pause)

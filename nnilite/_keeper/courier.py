@@ -64,10 +64,10 @@ class Courier:
         self._process_began = 0.0
         self._meter: Optional[TrialMeter] = None
 
-    def start(self) -> bool:
-        """Start the delivery, once. Return False if this machine has no room for a thread now."""
+    def start(self) -> None:
+        """Start the delivery, unless it is at work. A machine without room for a thread now may have some later."""
         if self._thread is not None:
-            return True
+            return
         self._next_request = time.monotonic() + _GATHER_FIRST_S
         self._next_heartbeat = time.monotonic() + self._spec.heartbeat_s
         thread = threading.Thread(target=self._run, name="courier", daemon=True)
@@ -75,9 +75,8 @@ class Courier:
             thread.start()
         except RuntimeError as error:
             self._note_failure("reports wait, since {}{}".format(error, NO_PROCESS_CURE))
-            return False
-        self._thread = thread
-        return True
+        else:
+            self._thread = thread
 
     def notify(self, started: Optional[Dict[str, Any]] = None) -> None:
         """Note that there may be new events. `started` is the record of the start, handed over once."""

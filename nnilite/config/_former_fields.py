@@ -88,8 +88,6 @@ _TOP = {
     **dict.fromkeys(("numgpus", "ngpus", "gpus"), "did you mean trialGpuNumber?"),
     **dict.fromkeys(("workingdir", "workdir", "cwd"), "did you mean trialCodeDirectory?"),
     **dict.fromkeys(("earlystopping", "earlystop", "earlyterminate", "stopper"), "write assessor: {name: Medianstop}"),
-}
-_TOP |= {
     "hydra": "write its sweeper's params as searchSpace, and n_trials as maxTrialNumber",
     "apiversion": "a manifest of Kubernetes is no config; write searchSpace, trialCommand and trainingService",
     **dict.fromkeys(("kind", "metadata", "spec"), "it belongs to a manifest of Kubernetes"),
