@@ -34,6 +34,7 @@ CHECKPOINTS = "checkpoint"  # in the attempt's folder, where the service has no 
 _PRIVATE = ("code", "spec.json", "job.json", CHECKPOINTS)  # not the trial's output, like all names with a dot in front
 _SAVE_EVERY_S = 60.0
 _MOST_EARLIER = 50
+_MOST_FETCHES = 10  # of a checkpoint that another attempt replaces each time
 _MOST_LIST_CHARS = 64 << 20
 _MOST_TIME_NS = 1 << 62
 _State = Tuple[int, int]  # of a file: size and time of the last change
@@ -155,15 +156,15 @@ class Saver:
 
         Raises: ValueError if it is damaged.
         """
-        known = self._list_of(storage, number)
+        known, tries = self._list_of(storage, number), 0
         while known is not None and known["saved"] > _find_newest_time(self.checkpoint_dir):
             try:
                 self._bring(storage, known["files"])
                 return True
             except ValueError:
                 # Its manager may have abandoned the attempt while it still runs, and replaces what is fetched here.
-                before, known = known, self._list_of(storage, number)
-                if known == before:
+                before, known, tries = known, self._list_of(storage, number), tries + 1
+                if known == before or tries == _MOST_FETCHES:
                     raise
         return known is not None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections.abc import Callable
@@ -160,6 +161,25 @@ def test_a_checkpoint_that_an_abandoned_attempt_replaces_meanwhile_is_fetched_an
     storage.before_get["checkpoints/t/1/10/step"] = replace
     third.restore(lambda: True)
     assert (tmp_path / "checkpoint" / "step").read_text() == (tmp_path / "checkpoint" / "model").read_text() == "20"
+
+
+def test_a_checkpoint_that_is_replaced_at_each_fetch_is_not_fetched_for_ever(
+    third: Saver, storage: Slow, tmp_path: Path
+) -> None:
+    keep(storage, 0, step=b"5")
+    numbers = itertools.count(10)
+
+    def replace() -> None:
+        for name in [name for name in storage.kept if name.startswith("checkpoints/t/1/")]:
+            del storage.kept[name]
+        text = str(next(numbers)).encode()
+        keep(storage, 1, step=text)
+        storage.before_get[f"checkpoints/t/1/{text.decode()}/step"] = replace
+
+    replace()
+    third.restore(lambda: True)
+    assert (tmp_path / "checkpoint" / "step").read_text() == "5"
+    assert "starts with older checkpoints" in (tmp_path / "stderr").read_text()
 
 
 LOST = b'{"saved": 1, "files": {"a": {"object": "gone", "size": 1, "mtime_ns": 1}}}'
