@@ -392,15 +392,13 @@ class TrainingService(ABC):
     async def check(self) -> None:
         """Ask the platform whether trials could run: rights, operators, quotas; for `nnictl doctor` and dry runs.
 
-        Called on a service that has not been opened, and changes nothing. What `open` refuses is refused here, as far
-        as that is known without a manager. Raises: ConfigError if it can never work, ServiceError if that is unknown
-        now.
+        Called on a service that has not been opened, and changes nothing. Something listens at `context.callback_url`
+        meanwhile, as the manager would. What `open` refuses is refused here, as far as that is known without a manager.
+        Raises: ConfigError if it can never work, ServiceError if that is unknown now.
         """
 
     async def check_for_dry_run(self) -> None:
         """Check the same for `create --dry-run`, which may run where trials will not, and without a login.
-
-        Meanwhile something listens at `context.callback_url`, as the manager would.
 
         Raises: as `check`; ServiceError with the reason for what is left out.
         """

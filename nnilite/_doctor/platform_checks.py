@@ -6,6 +6,7 @@ This starts nothing anywhere. A service without a `check` says nothing here; the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,20 +15,25 @@ from pathlib import Path
 from nnilite._doctor.finding import PLATFORM_CURE, Finding, divided, fault, ok
 from nnilite._experiments.address import Address
 from nnilite._manager import assembly
+from nnilite._manager.port_choice import listening_meanwhile
 from nnilite._network.waiting_person import OUTAGE_S, patience_of_at_most
 from nnilite.config import CheckedConfig
-from nnilite.errors import NniliteError
+from nnilite.errors import ConfigError, NniliteError
 
 
 def ask(config: CheckedConfig, host: str, port: int, limit_s: float) -> Iterator[Finding]:
-    """Yield one finding for each platform of the config. `host` and `port` are the manager's address to be."""
+    """Yield what the platforms of the config say. `host` and `port` are where the manager would listen."""
     names = ", ".join(name for name, _, _ in config.services)
     check = f"platform {names}"
-    with tempfile.TemporaryDirectory(prefix="nnilite-doctor-") as folder:
+    with tempfile.TemporaryDirectory(prefix="nnilite-doctor-") as folder, contextlib.ExitStack() as listens:
         directory = Path(folder) / "doctor"
         for part in ("log", "trials", "code"):
             (directory / part).mkdir(parents=True)
         address = Address("http", host, port)
+        try:
+            listens.enter_context(listening_meanwhile(directory, address))
+        except ConfigError:
+            return  # The check of the port has said why no manager can listen there, so nothing else is known yet.
         try:
             service = assembly.make_service(directory, config, address, wake=lambda: None)
             began = time.monotonic()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from nnilite._experiments import registry
+from nnilite._experiments.address import Address
+from nnilite._rest.port_binding import bind
 from nnilite.errors import Conflict
 
 T = TypeVar("T")
@@ -32,6 +36,23 @@ def listening(listen: Callable[[int], T], asked: int | None, directory: Path, fi
         except Conflict:
             continue
     return listen(0)
+
+
+@contextlib.contextmanager
+def listening_meanwhile(directory: Path, address: Address) -> Iterator[None]:
+    """Listen where a manager at this address would, and answer nothing: services look whether it listens.
+
+    Raises: ConfigError if it could not.
+    """
+    port = address.port
+    sockets = listening(partial(bind, [address.host]), None, directory, first=port)
+    try:
+        address.port = sockets[0].getsockname()[1]
+        yield
+    finally:
+        address.port = port
+        for one in sockets:
+            one.close()
 
 
 def _candidates(directory: Path, first: int) -> Iterator[int]:

@@ -10,19 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from nnilite._checkpoints.shared_storage import shared_storage
 from nnilite._engine.messages import Ask
 from nnilite._experiments.address import Address
 from nnilite._manager import assembly
-from nnilite._manager.port_choice import listening
+from nnilite._manager.port_choice import listening_meanwhile
 from nnilite._network.waiting_person import OUTAGE_S, patience_of_at_most
-from nnilite._rest.port_binding import bind
 from nnilite._store.writer import open_store
 from nnilite.config import CheckedConfig
 from nnilite.config.secrets import without_secrets
@@ -55,7 +53,7 @@ async def preview(directory: Path, config: CheckedConfig, address: Address) -> P
         parameters = proposed[0] if proposed else None
         job = _hide_secrets(parts.jobs(Trial("trial", 0, parameters, parameter_id=0), Attempt("trial", 0)))
         described = parts.service.describe(job)
-        with _listen(directory, address):
+        with listening_meanwhile(directory, address):
             unchecked = await _explain_unchecked_platform(parts.service)
         notes = [note for host in parts.service.hosts() if isinstance(note := host.details.get("note"), str)]
     if config.search_from:
@@ -79,20 +77,6 @@ async def _open_assembled(
             await parts.tuner.close()
             parts.reader.close()
             parts.store.close()
-
-
-@contextlib.contextmanager
-def _listen(directory: Path, address: Address) -> Iterator[None]:
-    """Listen where the manager would, since services look whether it does. Raises: ConfigError if it could not."""
-    port = address.port
-    sockets = listening(partial(bind, [address.host]), None, directory, first=port)
-    try:
-        address.port = sockets[0].getsockname()[1]
-        yield
-    finally:
-        address.port = port
-        for one in sockets:
-            one.close()
 
 
 def _hide_secrets(job: Job) -> Job:

@@ -6,8 +6,8 @@
         patience = Patience(list_pause_s=2.0)
 
         def __init__(self, name, config, context):
-            super().__init__(name, config, context)
-            self.seen_from = config.host                           # jobs reach the manager from that side: `way_back`
+            # Jobs reach the manager from the side of `config.host`.
+            super().__init__(name, config, context, CallbackAddress(context, config.nni_manager_ip, config.host))
 
         def connect(self) -> MyApi: ...                            # makes the client; asks nothing yet
         async def log_in(self, api: MyApi) -> None: ...            # a wrong login is a ConfigError
@@ -35,12 +35,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from nnilite.errors import ConfigError, NotFound, ServiceError
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService
-from nnilite.services.callback_address import (
-    check_callback_address,
-    given_callback_address,
-    given_callback_address_or_wait,
-    reachable_callback_address,
-)
+from nnilite.services.callback_address import CallbackAddress
 from nnilite.services.job_turns import JobTurns
 from nnilite.services.job_watch import JobWatch, Patience
 from nnilite.services.keeper_folder import check_stream
@@ -65,18 +60,13 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
 
     platform: ClassVar[str] = ""
     """The platform's name in messages."""
-    machines: ClassVar[str] = ""
-    """Who has to reach the manager from far away, such as "Azure's nodes": the user has to give its address then."""
     patience: ClassVar[Patience] = Patience()
     reports_aside = True
 
-    def __init__(self, name: str, config: Any, context: ServiceContext) -> None:
+    def __init__(self, name: str, config: Any, context: ServiceContext, callback: CallbackAddress) -> None:
         super().__init__(name, config, context)
-        self.seen_from = ""
-        """The address of the platform's interface, from whose side jobs reach the manager.
-
-        "": only the user knows the way, if the service has `machines`; else `way_back` is the service's own.
-        """
+        self.callback = callback
+        """Where jobs reach the manager."""
         self._client: ApiT | None = None
         self._watches: dict[tuple[str, str], JobWatch[JobT]] = {}
         self._turns = JobTurns()
@@ -95,27 +85,12 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
     async def check_trials(self, api: ApiT) -> None:
         """Check whether a trial could ever run. Raises: ConfigError if it could not, Problem."""
 
-    async def check_way_back(self) -> None:
-        """Check whether the trials of a new experiment can reach this manager, which listens by now.
-
-        Raises: ConfigError if they cannot, ServiceError.
-        """
-        if self.context.reports_by_log:
-            return
-        if self.seen_from:
-            await asyncio.to_thread(check_callback_address, self.context, self.config.nni_manager_ip, self.seen_from)
-        elif self.machines:
-            given_callback_address(self.context, self.config.nni_manager_ip, self.machines)
-
     async def check_size(self) -> None:
         """Check whether a job with keeper and code is small enough. Raises: ConfigError if not, ServiceError."""
 
     async def way_back(self) -> str:
-        """Return the manager's address as jobs see it. Raises: NoCapacity while there is none, ServiceError."""
-        given = self.config.nni_manager_ip
-        if self.machines:
-            return given_callback_address_or_wait(self.context, given, self.machines)
-        return await asyncio.to_thread(reachable_callback_address, self.context, given, self.seen_from)
+        """Return the manager's address for a job. Raises: NoCapacity while there is none, ServiceError."""
+        return await asyncio.to_thread(self.callback.find_or_wait)
 
     async def take_over(self, api: ApiT) -> None:
         """Do what the jobs of an earlier manager need, such as learning where this one is. Raises: Problem."""
@@ -144,7 +119,7 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
                 await self.take_over(self._client)
             else:
                 await self.check_trials(self._client)
-                await self.check_way_back()
+                await asyncio.to_thread(self.callback.check)
                 await self.check_size()
         except BaseException:
             await self.close()
@@ -157,12 +132,7 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
             await self.check_trials(api)
         finally:
             await api.close()
-        if self.machines:  # which need no manager that listens
-            await self.check_way_back()
-
-    async def check_for_dry_run(self) -> None:
-        await self.check()
-        await self.check_way_back()
+        await asyncio.to_thread(self.callback.check)
 
     async def close(self) -> None:
         api, self._client = self._client, None

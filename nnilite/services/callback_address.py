@@ -1,7 +1,8 @@
 """Where the machines of a platform reach the manager, for services whose trials run elsewhere.
 
-    check_callback_address(context, config.nni_manager_ip, config.host)           # when a new experiment begins
-    url = reachable_callback_address(context, config.nni_manager_ip, config.host)  # for a trial's specification
+    address = CallbackAddress(context, config.nni_manager_ip, config.host)
+    address.check()                 # when a new experiment begins
+    url = address.find_or_wait()    # for a trial's specification
 
 The address is the one that the user has given (`nniManagerIp`, in the service's section or at the top), or the
 manager's own, or, where that is one of this machine's loopback, the address that this machine has on the way to the
@@ -24,17 +25,14 @@ from nnilite.errors import ConfigError, NoCapacity, Place, ServiceError
 from nnilite.service import ServiceContext
 
 __all__ = [
+    "CallbackAddress",
+    "GivenCallbackAddress",
     "SparseLog",
     "UnprovenCallers",
-    "callback_address",
     "callback_socket",
-    "check_callback_address",
     "connect_to_socket",
-    "given_callback_address",
-    "given_callback_address_or_wait",
     "is_loopback",
     "proves",
-    "reachable_callback_address",
     "with_host",
 ]
 
@@ -65,89 +63,89 @@ def connect_to_socket(path: Path) -> socket.socket:
     return connection
 
 
-def callback_address(context: ServiceContext, given: str | None, platform: str) -> str:
-    """Return the manager's URL as the platform's machines see it.
+class CallbackAddress:
+    """Where the trials of a service on this side of its platform reach the manager.
 
-    `given` is the service's own nniManagerIp, `platform` the URL of the platform's interface. May wait for a name to be
-    resolved: call it in a thread. Raises: ServiceError where this machine has no way to the platform.
+    `given` is the service's own nniManagerIp, `platform` the URL of the platform's interface. All methods may wait for
+    the network: call them in a thread.
     """
-    url = context.callback_url()
-    host = given or context.defaults.get("nniManagerIp")
-    if host:
-        return with_host(url, str(host))
-    if not is_loopback(urlsplit(url).hostname or ""):
-        return url
-    return with_host(url, _own_address(platform))
+
+    def __init__(self, context: ServiceContext, given: str | None, platform: str) -> None:
+        self._context = context
+        self._given = given or context.defaults.get("nniManagerIp")
+        self._platform = platform
+
+    def find(self) -> str:
+        """Return the manager's URL as trials see it. Raises: ServiceError where there is no way to the platform."""
+        return self._spell_given() or with_host(self._context.callback_url(), _own_address(self._platform))
+
+    def check(self) -> None:
+        """Check whether the trials of a new experiment can reach this manager, which listens by now, if they have to.
+
+        A given address may be a proxy's or a tunnel's, which this machine may not be able to reach. It tries for up to
+        5 s. Raises: ConfigError if they cannot, with the cure; ServiceError.
+        """
+        if self._context.reports_by_log or self._spell_given():
+            return
+        parts = urlsplit(self.find())
+        where = f"trials would connect to the manager at {parts.hostname}:{parts.port}"
+        if is_loopback(parts.hostname or ""):
+            what = f"{where}, which is their own container; set nniManagerIp"
+        elif not _listens(parts.hostname or "", parts.port or _PORTS[parts.scheme]):
+            what = (
+                f"{where}, and it listens on this machine's loopback only; start it with --host 0.0.0.0, or set "
+                "nniManagerIp"
+            )
+        else:
+            return
+        cure = f"{what} to an address that they reach, such as that of a proxy or a tunnel, or set callback: log"
+        raise ConfigError(cure, Place(field="nniManagerIp"))
+
+    def find_or_wait(self) -> str:
+        """Return the same for a trial of an experiment that has begun, if the manager can be reached there.
+
+        Else the trial waits: a resumed experiment must not end, with trials that run, because its manager listens
+        elsewhere now. Raises: NoCapacity, with the cure; ServiceError.
+        """
+        try:
+            self.check()
+            return self.find()
+        except ConfigError as error:
+            raise NoCapacity(str(error)) from error
+
+    def _spell_given(self) -> str:
+        """Return the manager's URL where the user has said it, by nniManagerIp or --host; "" if not."""
+        url = self._context.callback_url()
+        if self._given:
+            return with_host(url, str(self._given))
+        return "" if is_loopback(urlsplit(url).hostname or "") else url
 
 
-def check_callback_address(context: ServiceContext, given: str | None, platform: str) -> None:
-    """Check that the manager listens where trials will look for it, unless the user has given an address.
+class GivenCallbackAddress(CallbackAddress):
+    """The same for `machines` that are far away, such as "Azure's nodes": the user has to give the address.
 
-    A given address may be a proxy's or a tunnel's, which this machine may not be able to reach. Call it in a thread: it
-    tries for up to 5 s. Raises: ConfigError, with the cure; ServiceError.
+    The address of this machine on the way there is hardly ever one that leads back.
     """
-    if (
-        given
-        or context.defaults.get("nniManagerIp")
-        or not is_loopback(urlsplit(context.callback_url()).hostname or "")
-    ):
-        return
-    parts = urlsplit(callback_address(context, given, platform))
-    where = f"trials would connect to the manager at {parts.hostname}:{parts.port}"
-    if is_loopback(parts.hostname or ""):
-        what = f"{where}, which is their own container: set nniManagerIp"
-    elif not _listens(parts.hostname or "", parts.port or _PORTS[parts.scheme]):
-        what = (
-            f"{where}, and it listens on this machine's loopback only: start it with --host 0.0.0.0, or set "
-            "nniManagerIp"
+
+    def __init__(self, context: ServiceContext, given: str | None, machines: str) -> None:
+        super().__init__(context, given, "")
+        self._machines = machines
+
+    def find(self) -> str:
+        """Return the manager's URL as trials see it. Raises: ConfigError if it is not given, with the cure."""
+        given = self._spell_given()
+        if given:
+            return given
+        place = urlsplit(self._context.callback_url()).netloc
+        raise ConfigError(
+            f"{self._machines} cannot reach this manager at {place}; set `callback: log`, so that trials report "
+            "through the logs of their jobs, or set nniManagerIp to an address that they can reach",
+            Place(field="callback"),
         )
-    else:
-        return
-    cure = f"{what} to an address that they reach, such as that of a proxy or a tunnel, or set callback: log"
-    raise ConfigError(cure, Place(field="nniManagerIp"))
 
-
-def reachable_callback_address(context: ServiceContext, given: str | None, platform: str) -> str:
-    """Return the manager's URL as the platform's machines see it, if the manager listens there.
-
-    Else a trial waits: a resumed experiment must not end, with trials that run, because its manager listens elsewhere
-    now. Call it in a thread. Raises: NoCapacity, with the cure; ServiceError.
-    """
-    try:
-        check_callback_address(context, given, platform)
-    except ConfigError as error:
-        raise NoCapacity(str(error)) from error
-    return callback_address(context, given, platform)
-
-
-def given_callback_address(context: ServiceContext, given: str | None, machines: str) -> str:
-    """Return the manager's URL for machines that are far away, such as those of a cloud: it has to be given.
-
-    The address of this machine on the way there is hardly ever one that leads back. `machines` are named in the
-    message. Raises: ConfigError, with the cure.
-    """
-    url, host = context.callback_url(), given or context.defaults.get("nniManagerIp")
-    if host:
-        return with_host(url, str(host))
-    parts = urlsplit(url)
-    if not is_loopback(parts.hostname or ""):
-        return url
-    raise ConfigError(
-        f"{machines} cannot reach this manager at {parts.netloc}: set `callback: log`, so that trials report "
-        "through the logs of their jobs, or set nniManagerIp to an address that they can reach",
-        Place(field="callback"),
-    )
-
-
-def given_callback_address_or_wait(context: ServiceContext, given: str | None, machines: str) -> str:
-    """Return the same for a trial of an experiment that has begun: it waits where the address is missing.
-
-    A resumed experiment must not end, with trials that run, because of it. Raises: NoCapacity, with the cure.
-    """
-    try:
-        return given_callback_address(context, given, machines)
-    except ConfigError as error:
-        raise NoCapacity(str(error)) from error
+    def check(self) -> None:
+        if not self._context.reports_by_log:
+            self.find()
 
 
 def with_host(url: str, host: str, port: int | None = None) -> str:

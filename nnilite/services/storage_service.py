@@ -17,6 +17,7 @@ from typing import Any
 from nnilite._loop_waits import in_thread
 from nnilite.service import Handle, ServiceContext, TrialFile
 from nnilite.services.batch_service import ApiT, BatchService, JobT
+from nnilite.services.callback_address import CallbackAddress
 from nnilite.services.delivery import MountedStorage
 from nnilite.services.worker_side import FolderLooks
 
@@ -28,8 +29,8 @@ _FOLDER_S = 60.0  # The threads are for a list or a file of the storage, which m
 class StorageService(BatchService[ApiT, JobT]):
     """The files of trials follow from `storage`."""
 
-    def __init__(self, name: str, config: Any, context: ServiceContext) -> None:
-        super().__init__(name, config, context)
+    def __init__(self, name: str, config: Any, context: ServiceContext, callback: CallbackAddress) -> None:
+        super().__init__(name, config, context, callback)
         self._folders = FolderLooks(limit_s=_FOLDER_S)
 
     @abstractmethod

@@ -10,10 +10,10 @@ import pytest
 from nnilite._experiments import registry
 from nnilite._manager import assembly
 from nnilite._manager.preview import preview
+from nnilite._plugins.lookup import training_service_class
 from nnilite.config import CheckedConfig, from_dict
 from nnilite.errors import ConfigError
 from nnilite.services import callback_address
-from nnilite.services.batch_service import BatchService
 from nnilite.services.cluster.queue_service import QueueService
 from nnilite.testing.ports import free_port
 from unit.test_options_by_platform import SECTIONS
@@ -131,11 +131,19 @@ async def _find_nothing(*_: object) -> None:
     """What the platform has to say."""
 
 
+def _silence(monkeypatch: pytest.MonkeyPatch, platform: str) -> None:
+    """Make a platform answer that it takes trials."""
+    kind = training_service_class(platform)
+    for question in ("log_in", "check_trials", "_checked"):
+        if hasattr(kind, question):
+            monkeypatch.setattr(kind, question, _find_nothing)
+
+
 @pytest.mark.parametrize("platform", ["batch", "determined", "openpai", "ray", "slurm"])
 async def test_a_dry_run_says_as_a_start_does_that_trials_could_not_reach_the_manager(
     folder: Path, monkeypatch: pytest.MonkeyPatch, platform: str
 ) -> None:
-    monkeypatch.setattr(BatchService, "check", _find_nothing)
+    _silence(monkeypatch, platform)
     monkeypatch.setattr(callback_address, "_address_towards", lambda host, port: "nobody.invalid")
     with pytest.raises(ConfigError, match=r"nniManagerIp: trials would connect to .* start it with --host 0\.0\.0\.0"):
         await preview(folder, _on(folder, platform), assembly.Address(port=8080))
@@ -146,7 +154,7 @@ async def test_a_dry_run_says_as_a_start_does_that_trials_could_not_reach_the_ma
 async def test_a_dry_run_says_as_a_start_does_that_a_cloud_needs_the_managers_address(
     folder: Path, monkeypatch: pytest.MonkeyPatch, platform: str
 ) -> None:
-    monkeypatch.setattr(BatchService, "check", _find_nothing)
+    _silence(monkeypatch, platform)
     with pytest.raises(ConfigError, match=r"callback: .* cannot reach this manager"):
         await preview(folder, _on(folder, platform), assembly.Address(port=8080))
 

@@ -10,7 +10,6 @@ import sys
 import time
 import zlib
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -18,7 +17,6 @@ from nnilite.config import load
 from nnilite.errors import ConfigError
 from nnilite.records import EndCause, Exited
 from nnilite.service import Job, JobState
-from nnilite.services.callback_address import given_callback_address
 from nnilite_aml import AmlConfig, _start, _status
 from nnilite_aml._config import AmlDistribution, AmlIdentity
 from nnilite_aml._log import _choose_first_log
@@ -59,19 +57,6 @@ def test_fields_that_do_not_fit_are_refused(fields, where):
     with pytest.raises(ConfigError) as refused:
         AmlConfig(**{**PLACE, **fields})
     assert refused.value.place.field == where
-
-
-@pytest.mark.parametrize(
-    ("url", "given", "found"),
-    [
-        ("http://127.0.0.1:8080", "::1", "http://[::1]:8080"),
-        ("http://127.0.0.1:8080", "nni.example.org", "http://nni.example.org:8080"),
-        ("https://nni.example.org/x", None, "https://nni.example.org/x"),
-    ],
-)
-def test_an_address_is_the_given_one_or_the_managers_own(url, given, found):
-    context = SimpleNamespace(callback_url=lambda: url, defaults={})
-    assert given_callback_address(context, given, "Azure's nodes") == found
 
 
 FILE_OF_NNI_1 = """

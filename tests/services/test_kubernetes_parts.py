@@ -133,16 +133,15 @@ def test_what_is_known_of_other_pods_is_not_overwritten_while_the_disk_does_not_
     assert [entry["pod"] for entry in entries] == ["first", "third"]
 
 
-async def test_a_dry_run_says_that_pods_could_not_reach_the_manager_and_doctor_does_not(tmp_path, monkeypatch):
+async def test_the_check_says_that_pods_could_not_reach_the_manager(tmp_path, monkeypatch):
     for step in ("check_operator", "check_quotas"):
         monkeypatch.setattr(Opening, step, lambda self: None)
     cluster = SimpleNamespace(host="https://nobody.invalid", close=lambda: None)
     monkeypatch.setattr(KubernetesService, "_connect", lambda self: cluster)
     monkeypatch.setattr(callback_address, "_address_towards", lambda host, port: "nobody.invalid")
     service = KubernetesService("kubernetes", KubernetesConfig(), fake_context(tmp_path))
-    await service.check()
     with pytest.raises(ConfigError, match=r"nniManagerIp: trials would connect to the manager at nobody\.invalid"):
-        await service.check_for_dry_run()
+        await service.check()
 
 
 def test_a_shorter_log_does_not_take_the_place_of_one_that_may_be_there(tmp_path, monkeypatch):

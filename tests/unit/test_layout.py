@@ -26,7 +26,6 @@ INTERFACES = {
 }  # what plugins implement: a method counts in the class that has it
 BY_NATURE = {
     "nnilite/experiment.py:Experiment": "NNI's class, method by method, which programs of NNI's users call",
-    "nnilite/services/batch_service.py:BatchService": "a method for each thing that a platform may say for itself",
     "nnilite/testing/service_contract.py:ServiceContract": "each method is a test",
 }
 WITH_BASES = {

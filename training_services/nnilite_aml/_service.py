@@ -19,6 +19,7 @@ from nnilite.platform_http import Contradiction, Problem
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.batch_service import BatchService
+from nnilite.services.callback_address import GivenCallbackAddress
 from nnilite.services.delivery import START_VARIABLE, hidden
 from nnilite.services.node_places import LAUNCHERS
 from nnilite.units import format_size
@@ -41,12 +42,12 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
     ignores = IGNORED
     launchers = LAUNCHERS
     platform: ClassVar[str] = "Azure"
-    machines: ClassVar[str] = "Azure's nodes"
     # Azure allows some thousand calls an hour.
     patience: ClassVar[AmlPatience] = AmlPatience(list_pause_s=3.0, log_pause_s=3.0)
 
     def __init__(self, name: str, config: AmlConfig, context: ServiceContext) -> None:
-        super().__init__(name, spread(config, context), context)
+        address = GivenCallbackAddress(context, config.nni_manager_ip, "Azure's nodes")
+        super().__init__(name, spread(config, context), context, address)
         self._snapshot: CodeSnapshot | None = None
         self._uploading: asyncio.Task[str] | None = None
         self._environment = ""
@@ -63,7 +64,7 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
         return AmlWorkspace(self.config, self.patience.call_s)
 
     async def check_for_dry_run(self) -> None:
-        await self.check_way_back()
+        await asyncio.to_thread(self.callback.check)
         raise ServiceError(
             "a dry run does not log in to Azure; `nnictl doctor FILE` does, and checks workspace and compute target"
         )

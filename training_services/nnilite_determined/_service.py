@@ -19,6 +19,7 @@ from nnilite.platform_http import Missing, Outage, Problem, as_config_error
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.batch_service import BatchService
+from nnilite.services.callback_address import CallbackAddress
 from nnilite.services.delivery import Deliveries
 from nnilite.services.node_places import LAUNCHERS
 from nnilite.units import HIDDEN
@@ -45,8 +46,7 @@ class DeterminedService(BatchService[DeterminedApi, Experiment]):
     patience: ClassVar[DeterminedPatience] = DeterminedPatience()
 
     def __init__(self, name: str, config: DeterminedConfig, context: ServiceContext) -> None:
-        super().__init__(name, config, context)
-        self.seen_from = config.master
+        super().__init__(name, config, context, CallbackAddress(context, config.nni_manager_ip, config.master))
         check_nodes(config, context, self.gpus)
         self._label = label(context.experiment, name)
         self._deliveries = Deliveries(partial(delivered, config, context), self.way_back)

@@ -31,6 +31,7 @@ from nnilite.platform_http import (
 )
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
+from nnilite.services.callback_address import GivenCallbackAddress
 from nnilite.services.delivery import Deliveries, MountedStorage, hidden, sample_job, variable_names
 from nnilite.services.node_places import LAUNCHERS
 from nnilite.services.storage_service import StorageService
@@ -56,14 +57,14 @@ class DlcService(StorageService[DlcApi, DlcJob]):
     ignores = IGNORED
     launchers = LAUNCHERS
     platform: ClassVar[str] = "DLC"
-    machines: ClassVar[str] = "DLC's pods"
 
     settle_s: ClassVar[float] = 60.0
     """How long after a try without an answer a job may still appear in DLC's lists."""
 
     def __init__(self, name: str, config: DlcConfig, context: ServiceContext) -> None:
         config = spread(config, context)
-        super().__init__(name, config, context)
+        address = GivenCallbackAddress(context, config.nni_manager_ip, "DLC's pods")
+        super().__init__(name, config, context, address)
         self._intents = Intents(context.directory / "dlc")
         self._deliveries = Deliveries(partial(delivered, config, context), self.way_back)
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from nnilite.errors import ConfigError, ServiceError
 from nnilite.records import Json
-from nnilite.services.callback_address import with_host
+from nnilite.services.callback_address import CallbackAddress, with_host
 from nnilite_dlts._api import DltsApi
 
 _PORTS = range(40000, 50000)
@@ -26,6 +26,14 @@ _TURN_S = 1.0
 def own_job() -> str:
     """Return the id of the job that this program runs in, "" if it is not in one."""
     return os.environ.get("DLTS_JOB_ID") or os.environ.get("DLWS_JOB_ID") or ""
+
+
+class DltsCallbackAddress(CallbackAddress):
+    """Where jobs reach a manager that may be a job of DLTS itself: DLTS opens a port of that when trials need it."""
+
+    def check(self) -> None:
+        if not own_job():
+            super().check()
 
 
 async def open_address(api: DltsApi, url: str, job_id: str, patience_s: float = _PATIENCE_S) -> str:

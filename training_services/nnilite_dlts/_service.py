@@ -22,7 +22,7 @@ from nnilite.services.job_watch import Patience
 from nnilite_dlts import _convert as convert
 from nnilite_dlts._api import DltsApi, DltsJob, parsed
 from nnilite_dlts._config import IGNORED, DltsConfig
-from nnilite_dlts._endpoint import open_address, own_job
+from nnilite_dlts._endpoint import DltsCallbackAddress, open_address, own_job
 from nnilite_dlts._handover import delivered, described, request
 from nnilite_dlts._watch import DltsWatch
 
@@ -39,8 +39,7 @@ class DltsService(BatchService[DltsApi, DltsJob]):
     patience: ClassVar[Patience] = Patience(call_s=20.0)
 
     def __init__(self, name: str, config: DltsConfig, context: ServiceContext) -> None:
-        super().__init__(name, config, context)
-        self.seen_from = config.dashboard
+        super().__init__(name, config, context, DltsCallbackAddress(context, config.nni_manager_ip, config.dashboard))
         self._deliveries = Deliveries(partial(delivered, config, context), self.way_back)
         self._team: Mapping[str, Json] = {}
 
@@ -53,10 +52,6 @@ class DltsService(BatchService[DltsApi, DltsJob]):
         self._deliveries.forget()
         self._team = await self._ask_for_team(api)
         self.record_jobs(await self.list_jobs(api, frozenset()))
-
-    async def check_way_back(self) -> None:
-        if not own_job():
-            await super().check_way_back()
 
     async def check_size(self) -> None:
         if self.context.reports_by_log:

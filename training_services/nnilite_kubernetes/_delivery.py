@@ -14,7 +14,7 @@ from nnilite.codedir import CodePackage
 from nnilite.records import Json
 from nnilite.service import Job, ServiceContext
 from nnilite.services.bootstrap import file_digest, pack, with_bytecode
-from nnilite.services.callback_address import callback_address, check_callback_address, reachable_callback_address
+from nnilite.services.callback_address import CallbackAddress
 from nnilite.services.first_seen import FirstSeen
 from nnilite_kubernetes import _manifest as manifests
 from nnilite_kubernetes._api import PODS, ApiError, Cluster
@@ -61,13 +61,9 @@ class Deliverer:
             self._service, self._config, mounted, source, None if self._kind.has_shm else self._config.shm_size
         )
 
-    def address(self, cluster: Cluster) -> str:
-        """Return the manager's address as pods see it. Raises: ServiceError."""
-        return callback_address(self._context, self._config.nni_manager_ip, cluster.host)
-
-    def check_address(self, cluster: Cluster) -> None:
-        """Check that pods can reach the manager, as far as this machine can see. Raises: ConfigError."""
-        check_callback_address(self._context, self._config.nni_manager_ip, cluster.host)
+    def callback(self, cluster: Cluster) -> CallbackAddress:
+        """Return where pods reach the manager."""
+        return CallbackAddress(self._context, self._config.nni_manager_ip, cluster.host)
 
     def sends_code(self, report: Json) -> bool:
         """Return whether a pod of this service puts them on a volume."""
@@ -112,8 +108,7 @@ class Deliverer:
         source = self.setup(job).source
         if self._delivery is None:
             by_log = job.report == "stdout"
-            given = self._config.nni_manager_ip
-            address = "" if by_log else reachable_callback_address(self._context, given, cluster.host)
+            address = "" if by_log else self.callback(cluster).find_or_wait()
             keeper, digest = None, self._digests[0]
             if source in (CodeSource.SECRET, CodeSource.MANAGER):
                 keeper, digest = _pack_keeper(self._context.keeper.read_bytes())

@@ -39,20 +39,19 @@ class Opening:
         """Check that a trial could run, and report."""
         self.check_quotas()
         self._submitter.deliverer.check_storage(self._report)
-        self.check_address()
+        self.check_callback()
 
     def check_quotas(self) -> None:
         """Check that a trial fits into the namespace."""
         check_quotas(self._cluster, self._namespace, self._submitter.demand(self._sample))
 
-    def check_address(self) -> None:
+    def check_callback(self) -> None:
         """Check that pods can reach the manager, if they have to. Raises: ConfigError if not, ServiceError."""
-        if self._report == "rest":
-            self._submitter.deliverer.check_address(self._cluster)
+        self._submitter.deliverer.callback(self._cluster).check()
 
     def tidy_up(self, known: KnownJobs) -> None:
         """Repair what an earlier manager left half made, and announce this manager's address to its keepers."""
-        address = manifests.encoded(self._submitter.deliverer.address(self._cluster))
+        address = manifests.encoded(self._submitter.deliverer.callback(self._cluster).find())
         for resource in (SECRETS, *self._kind.owned):
             found = self._cluster.select(resource, self._namespace, labelSelector=self._selector).get("items") or []
             for item in found:

@@ -110,12 +110,9 @@ class ClusterService(TrainingService):
         opening.tidy_up(known)
 
     async def check(self) -> None:
-        await asyncio.to_thread(self._check, False)
+        await asyncio.to_thread(self._check)
 
-    async def check_for_dry_run(self) -> None:
-        await asyncio.to_thread(self._check, True)
-
-    def _check(self, manager_listens: bool) -> None:
+    def _check(self) -> None:
         try:
             cluster = self._connect()
         except ConfigError as error:  # what a dry run prints may be for another machine
@@ -125,8 +122,7 @@ class ClusterService(TrainingService):
                 opening = self._opening(cluster)
                 opening.check_operator()
                 opening.check_quotas()
-                if manager_listens:
-                    opening.check_address()
+                opening.check_callback()
         finally:
             cluster.close()
 

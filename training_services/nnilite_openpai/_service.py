@@ -14,7 +14,7 @@ from typing import ClassVar
 from nnilite.platform_http import as_config_error
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
-from nnilite.services.callback_address import callback_address
+from nnilite.services.callback_address import CallbackAddress
 from nnilite.services.delivery import Deliveries, MountedStorage, sample_job, variable_names
 from nnilite.services.job_watch import Patience
 from nnilite.services.node_places import LAUNCHERS
@@ -48,8 +48,7 @@ class OpenPaiService(StorageService[Pai, PaiJob]):
 
     def __init__(self, name: str, config: OpenPaiConfig, context: ServiceContext) -> None:
         config = spread(config, context)
-        super().__init__(name, config, context)
-        self.seen_from = config.host
+        super().__init__(name, config, context, CallbackAddress(context, config.nni_manager_ip, config.host))
         self._deliveries = Deliveries(partial(delivered, config, context), self.way_back)
 
     # ------------------------------------------------------------ lifecycle
@@ -74,7 +73,7 @@ class OpenPaiService(StorageService[Pai, PaiJob]):
 
     async def take_over(self, api: Pai) -> None:
         # Their manager may not listen there now, and is announced all the same.
-        address = await asyncio.to_thread(callback_address, self.context, self.config.nni_manager_ip, self.seen_from)
+        address = await asyncio.to_thread(self.callback.find)
         await asyncio.to_thread(announce, self.config, self.context, address)
 
     # ------------------------------------------------------------ submitting

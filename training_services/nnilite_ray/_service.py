@@ -19,6 +19,7 @@ from nnilite.platform_http import AccessRefused, Missing, Problem, RequestTooLar
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.batch_service import BatchService
+from nnilite.services.callback_address import CallbackAddress
 from nnilite.services.node_places import ELASTIC_LAUNCHERS, LAUNCHERS, on_its_nodes
 from nnilite_ray import _convert as convert
 from nnilite_ray._api import RayApi
@@ -44,8 +45,7 @@ class RayService(BatchService[RayApi, Found]):
     patience: ClassVar[RayPatience] = RayPatience()
 
     def __init__(self, name: str, config: RayConfig, context: ServiceContext) -> None:
-        super().__init__(name, config, context)
-        self.seen_from = config.address
+        super().__init__(name, config, context, CallbackAddress(context, config.nni_manager_ip, config.address))
         self._package: RayPackage | None = None
         self._session = ""
         self._looks: set[asyncio.Task[None]] = set()  # at what was removed

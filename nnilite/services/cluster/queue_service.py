@@ -21,7 +21,7 @@ from nnilite.errors import ConfigError, Place
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobStatus, ServiceContext, TrainingService, TrialFile
 from nnilite.services.bootstrap import file_digest
-from nnilite.services.callback_address import callback_address, check_callback_address, reachable_callback_address
+from nnilite.services.callback_address import CallbackAddress
 from nnilite.services.cluster.attempt_folders import AttemptFolders
 from nnilite.services.cluster.attempt_spec import folder_of, spec_of
 from nnilite.services.cluster.end_watch import EndWatch
@@ -57,7 +57,7 @@ class QueueService(TrainingService, Generic[SchedulerT]):
         self._client: SchedulerT | None = None
         self._jobs = WatchedJobs(self.scheduler, context.experiment, self._status)
         self._ends: EndWatch | None = None
-        self._way = (context, self.config.nni_manager_ip, _HERE)  # how nodes find the manager
+        self._callback = CallbackAddress(context, self.config.nni_manager_ip, _HERE)  # where nodes find the manager
         self._keeper = ""
         self._archive = ""
 
@@ -80,7 +80,7 @@ class QueueService(TrainingService, Generic[SchedulerT]):
 
     async def open(self) -> None:
         await self.close()
-        await _check_way_back(*self._way)
+        await asyncio.to_thread(self._callback.check)
         api = self.connect()
         try:
             await self._checked(api)
@@ -92,7 +92,7 @@ class QueueService(TrainingService, Generic[SchedulerT]):
             pythons = pythons_of(self.config.python_path)
             await api.files.bring(self.config.directory, files, self.context.stored_code, pythons)
             if not self.context.reports_by_log:
-                address = await asyncio.to_thread(callback_address, *self._way)
+                address = await asyncio.to_thread(self._callback.find)
                 await api.files.tell_address(self.context.experiment, address)
         except BaseException:
             await api.host.close()
@@ -117,15 +117,12 @@ class QueueService(TrainingService, Generic[SchedulerT]):
         return self._script("nni-test", gpus)
 
     async def check(self) -> None:
+        await asyncio.to_thread(self._callback.check)
         api = self.connect()
         try:
             await self._checked(api)
         finally:
             await api.host.close()
-
-    async def check_for_dry_run(self) -> None:
-        await _check_way_back(*self._way)
-        await self.check()
 
     async def close(self) -> None:
         api, self._client = self._client, None
@@ -156,7 +153,7 @@ class QueueService(TrainingService, Generic[SchedulerT]):
         handle["grace_s"] = job.spec.get("grace_s")
         callback = None
         if report != "stdout":
-            callback = await asyncio.to_thread(reachable_callback_address, *self._way)
+            callback = await asyncio.to_thread(self._callback.find_or_wait)
         spec = json.dumps(spec_of(job, api.files.root, callback, self._archive, self.config.time_limit)).encode()
         fresh = await api.files.write_spec(folder, spec)
         handle["id"] = await self._enqueue(api, job, folder, fresh)
@@ -231,9 +228,3 @@ class QueueService(TrainingService, Generic[SchedulerT]):
         state = "closed" if self._client is None else "down" if trouble else "up"
         version = ".".join(map(str, self._client.version)) if self._client else ""
         return [Host(f"{self.scheduler} {place}", state, trouble, len(self._jobs), {"version": version})]
-
-
-async def _check_way_back(context: ServiceContext, given: str | None, platform: str) -> None:
-    """Check that nodes can reach the manager, which listens by now. Raises: ConfigError if not, ServiceError."""
-    if not context.reports_by_log:
-        await asyncio.to_thread(check_callback_address, context, given, platform)
