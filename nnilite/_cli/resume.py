@@ -6,6 +6,7 @@ import argparse
 from functools import partial
 
 from nnilite._cli import access, arguments, long_work
+from nnilite._experiments.manager_word import last_word
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -19,11 +20,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def resume(options: argparse.Namespace) -> int:
     from nnilite._cli import create
-    from nnilite._experiments import registry
     from nnilite._running import launch
 
     found = access.find_with_folder(options)
-    former = registry.last_word(found.directory).port
+    former = last_word(found.directory).port
     if options.foreground:
         from nnilite._cli import foreground
     try:

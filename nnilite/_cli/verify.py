@@ -11,7 +11,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from nnilite._cli import access, arguments, long_work, screen
-from nnilite._experiments import registry
+from nnilite._experiments.manager_word import LastWord, read_manager
 from nnilite.errors import Conflict
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ def checked(entry: RegistryEntry) -> tuple[dict[str, int], list[Defect]]:
     folders = 0
     try:
         load_stored(entry.directory, paths=False)
-        word = registry.read_manager(entry.directory)
+        word = read_manager(entry.directory)
     except (ConfigError, DamagedFile, UnreadableFile) as error:
-        word = registry.LastWord()
+        word = LastWord()
         findings.append(Defect("files", str(error)))
     with SoundnessCheck(entry.directory / FILE_NAME) as check:
         findings += check.findings(entry.id)

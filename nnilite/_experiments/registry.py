@@ -1,10 +1,9 @@
 """The experiments of this machine: one small file for each, and what their managers wrote last.
 
 `~/nni-experiments/.nnilite/<id>.json` says where an experiment is kept, whatever its working directory. Those in
-`~/nni-experiments` are found without it (`own_folders`). `<experiment>/manager.json`, written by the manager alone,
-says how to reach it and its state. A manager is alive while it holds the lock of the experiment (`_locking`). Both
-files are checked like anything from outside: a damaged one makes its own experiment DAMAGED in the list and affects no
-other.
+`~/nni-experiments` are found without it (`own_folders`). What a manager wrote last is in `manager_word`. A manager is
+alive while it holds the lock of the experiment (`locking`). The files are checked like anything from outside: a damaged
+one makes its own experiment DAMAGED in the list and affects no other.
 """
 
 from __future__ import annotations
@@ -12,9 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
-import stat
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,13 +20,12 @@ from nnilite._experiments.documents import (
     is_file,
     is_folder,
     list_documents,
-    read_content,
     read_document,
-    write_content,
     write_json,
 )
 from nnilite._experiments.experiment_remarks import Remarks
 from nnilite._experiments.locking import ManagerLock
+from nnilite._experiments.manager_word import last_word, read_manager
 from nnilite._experiments.nni_folders import NniExperiment
 from nnilite._keeper.plain_file import is_folder_there
 from nnilite.errors import Conflict, DamagedFile, NniliteError, NotFound, UnreadableFile
@@ -52,12 +47,8 @@ UNREADABLE = "UNREADABLE"
 """Shown in place of a state if the files that have the state are damaged or gone."""
 
 _FINAL = {state.value for state in (ExperimentState.STOPPED, ExperimentState.DONE, ExperimentState.ERROR)}
-_STATES = {state.value for state in ExperimentState}
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
-_ADDRESS = re.compile(r"https?://(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}(/[!-~]*)?")
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{16,512}")
 NO_REMARKS = Remarks()
-_LARGEST_PID = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -106,22 +97,6 @@ class RegistryEntry:
         return self.state in _FINAL
 
 
-@dataclass(frozen=True)
-class LastWord:
-    """What a manager wrote last: its address, and how it or its experiment ended."""
-
-    state: str = ""
-    created: float | None = None  # the experiment
-    ended: float | None = None
-    pid: int | None = None
-    port: int | None = None
-    url: str | None = None
-    tls_cert: str | None = None
-    # A sentence on what a platform could not end or remove at the stop, with a cure.
-    left: str = ""
-    mode: str = ""  # "view" for one that only shows the experiment
-
-
 def root() -> Path:
     """Return the folder of all experiments, unless the config says otherwise. NNILITE_HOME overrides it."""
     return Path(os.environ.get("NNILITE_HOME") or Path.home() / "nni-experiments")
@@ -151,6 +126,16 @@ def add(experiment: str, name: str, directory: Path, platform: str, started: flo
 def remove(experiment: str) -> None:
     """Forget an experiment; its folder stays."""
     find_path(experiment).unlink(missing_ok=True)
+
+
+def is_registered(directory: Path) -> bool:
+    """Return whether the registry has this folder, or is what has made it."""
+    if directory.is_relative_to(_folder()):
+        return True
+    try:
+        return read_document(find_path(directory.name), "").folder("directory") == directory
+    except (FileNotFoundError, DamagedFile, UnreadableFile):
+        return False
 
 
 def entries() -> list[RegistryEntry]:
@@ -282,42 +267,6 @@ def _check_usable(entry: RegistryEntry, damaged: bool) -> RegistryEntry:
     return entry
 
 
-def read_manager(directory: Path) -> LastWord:
-    """Return what the manager of the experiment wrote last; the defaults if it wrote nothing.
-
-    Raises: DamagedFile, UnreadableFile.
-    """
-    cure = "a running manager writes it again in a moment; if none runs, remove it"
-    try:
-        found = read_document(directory / "manager.json", cure)
-    except FileNotFoundError:
-        return LastWord()
-    state, url = found.text("state"), found.text("url")
-    if state is not None and state not in _STATES:
-        raise found.wrong("state", "the state of an experiment")
-    if url is not None and not _ADDRESS.fullmatch(url):
-        raise found.wrong("url", "an address such as http://127.0.0.1:8080")
-    return LastWord(
-        state=state or "",
-        created=found.time("created"),
-        ended=found.time("ended"),
-        pid=found.whole("pid", 2, _LARGEST_PID),  # a signal to 0, 1 or -1 would go to other processes
-        port=found.whole("port", 1, 65535),
-        url=url,
-        tls_cert=found.text("tls_cert"),
-        left=found.text("left") or "",
-        mode=found.text("mode") or "",
-    )
-
-
-def last_word(directory: Path) -> LastWord:
-    """Return the same, but the defaults if the file is damaged, for callers that leave the complaint to `entries`."""
-    try:
-        return read_manager(directory)
-    except (DamagedFile, UnreadableFile):
-        return LastWord()
-
-
 def make_folders(directory: Path) -> None:
     """Make the missing subfolders of an experiment's folder. Raises: NotFound if that is missing itself, OSError."""
     if not is_folder_there(directory):
@@ -327,51 +276,6 @@ def make_folders(directory: Path) -> None:
     for name, target in NNI_LOGS.items():
         with contextlib.suppress(FileExistsError):
             (directory / "log" / name).symlink_to(target)
-
-
-def read_token(directory: Path) -> str:
-    """Return the token for the experiment's REST interface. Raises: FileNotFoundError, DamagedFile, UnreadableFile."""
-    path, cure = directory / "token", "remove it, and the next manager makes a new one"
-    text = read_content(path, cure).decode("ascii", "replace").strip()
-    if not _TOKEN.fullmatch(text):
-        raise DamagedFile(path, "it does not contain a token: 16 to 512 characters of A-Z, a-z, 0-9, - and _", cure)
-    return text
-
-
-def read_user_token(directory: Path) -> str:
-    """Return the token that opens the REST interface; readable by the user alone.
-
-    A new one is made where there is none, and where another person may know it: it came with a folder from elsewhere,
-    or its file is another user's. Raises: DamagedFile, UnreadableFile.
-    """
-    with contextlib.suppress(FileNotFoundError):
-        known = read_token(directory)
-        if _is_known_here(directory) and _is_own(directory / "token"):
-            return known
-    write_content(directory / "token", secrets.token_urlsafe(32).encode("ascii"))
-    return read_token(directory)
-
-
-def _is_known_here(directory: Path) -> bool:
-    """Return whether the registry has this folder, or is what has made it."""
-    if directory.is_relative_to(_folder()):
-        return True
-    try:
-        return read_document(find_path(directory.name), "").folder("directory") == directory
-    except (FileNotFoundError, DamagedFile, UnreadableFile):
-        return False
-
-
-def _is_own(path: Path) -> bool:
-    """Return whether this user has made a file. Raises: OSError."""
-    facts = path.lstat()
-    if not stat.S_ISREG(facts.st_mode):
-        return False
-    if facts.st_uid == os.geteuid():
-        return True
-    # Some network drives show another owner of all files.
-    with tempfile.TemporaryFile(dir=path.parent) as fresh:
-        return os.fstat(fresh.fileno()).st_uid == facts.st_uid
 
 
 @contextlib.contextmanager

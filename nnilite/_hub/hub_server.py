@@ -15,8 +15,10 @@ from pathlib import Path
 from nnilite._experiments import registry
 from nnilite._experiments.address import Address
 from nnilite._experiments.documents import write_json
+from nnilite._experiments.experiment_token import read_user_token
 from nnilite._experiments.locking import ManagerLock
-from nnilite._experiments.registry import RegistryEntry, read_user_token
+from nnilite._experiments.manager_word import read_manager
+from nnilite._experiments.registry import RegistryEntry
 from nnilite._hub.handlers import ID, HubSite
 from nnilite._hub.hub import Hub
 from nnilite._hub.hub_routes import ROUTES
@@ -53,7 +55,7 @@ def link_of_running() -> str | None:
     directory = folder()
     if not registry.is_alive(directory):
         return None
-    word = registry.read_manager(directory)
+    word = read_manager(directory)
     entry = RegistryEntry(ID, "", directory, alive=True, url=word.url, pid=word.pid)
     if word.url is None:
         raise Conflict(f"{COMMAND} is starting (process {word.pid}); try again in a moment.")

@@ -24,10 +24,10 @@ from nnilite._checkpoints.checkpoint_tidying import keep_tidy
 from nnilite._engine.engine import end_tasks
 from nnilite._experiments import registry, search_folder
 from nnilite._experiments.address import Address
+from nnilite._experiments.experiment_token import read_user_token
 from nnilite._experiments.file_guard import Guard, Kept
 from nnilite._experiments.locking import ManagerLock
 from nnilite._experiments.manager_options import ManagerOptions
-from nnilite._experiments.registry import read_user_token
 from nnilite._keeper.niceness import go_first
 from nnilite._keeper.starting import find_cure
 from nnilite._logging.secret_filter import SecretFilter

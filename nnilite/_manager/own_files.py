@@ -10,6 +10,7 @@ from nnilite._experiments import registry
 from nnilite._experiments.address import Address
 from nnilite._experiments.documents import as_json, write_content
 from nnilite._experiments.file_guard import Guard, Kept
+from nnilite._experiments.manager_word import last_word
 from nnilite._views.about import About
 from nnilite.config import CheckedConfig, stored
 from nnilite.records import ExperimentState, Json
@@ -36,7 +37,7 @@ class OwnFiles:
         about |= {"tls_cert": str(certificate.resolve()) if certificate else None}
         # A viewer does not touch what the last stop has left on platforms.
         if self._mode == "view":
-            about |= {"left": registry.last_word(self._directory).left}
+            about |= {"left": last_word(self._directory).left}
         self._about = about
         if state is ExperimentState.DONE and self._mode != "view":
             log.info("Experiment done.")  # scripts of NNI's users wait for these words

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from nnilite._experiments import registry, search_folder
 from nnilite._experiments.documents import write_json
+from nnilite._experiments.experiment_token import read_token
 from nnilite._experiments.manager_options import ManagerOptions as ManagerOptions
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import manager_process
@@ -157,7 +158,7 @@ def token(entry: RegistryEntry) -> str | None:
     Raises: DamagedFile, UnreadableFile.
     """
     try:
-        return registry.read_token(entry.directory) if os.access(entry.directory / "token", os.R_OK) else None
+        return read_token(entry.directory) if os.access(entry.directory / "token", os.R_OK) else None
     except FileNotFoundError:
         return None
 

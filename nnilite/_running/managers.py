@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nnilite._experiments import registry, search_folder
+from nnilite._experiments.manager_word import last_word, read_manager
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import launch
 from nnilite._running.manager_client import Client
@@ -61,7 +62,7 @@ def _list_users(directory: Path) -> set[int]:
 
 
 def _certificate(entry: RegistryEntry) -> Path | None:
-    path = registry.read_manager(entry.directory).tls_cert
+    path = read_manager(entry.directory).tls_cert
     return Path(path) if path else None
 
 
@@ -97,12 +98,12 @@ def stop(entry: RegistryEntry) -> None:
 
 def left_behind(entry: RegistryEntry) -> str:
     """Return a sentence on what a platform could not end or remove at the stop, with a cure; "" if there is nothing."""
-    return registry.last_word(entry.directory).left
+    return last_word(entry.directory).left
 
 
 def is_view(entry: RegistryEntry) -> bool:
     """Return whether the experiment's manager only shows it."""
-    return registry.last_word(entry.directory).mode == "view"
+    return last_word(entry.directory).mode == "view"
 
 
 def ask_to_stop(entry: RegistryEntry) -> None:
@@ -140,7 +141,7 @@ def _terminate(entry: RegistryEntry) -> None:
 
 def was_stopped(entry: RegistryEntry) -> bool:
     """Return whether the manager's last record says that the experiment is stopped; else the manager has died."""
-    return registry.last_word(entry.directory).state == ExperimentState.STOPPED.value
+    return last_word(entry.directory).state == ExperimentState.STOPPED.value
 
 
 def wait_until_ended(entry: RegistryEntry, timeout_s: float = END_TIMEOUT_S) -> None:

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
 from nnilite._experiments.documents import read_content, write_json
-from nnilite._experiments.registry import read_user_token
+from nnilite._experiments.experiment_token import read_user_token
+from nnilite._experiments.manager_word import read_manager
 from nnilite._manager.__main__ import Program, parse
 from nnilite._manager.starter import Starter
 from nnilite._running import launch, removal
@@ -222,7 +223,7 @@ def test_a_token_that_cannot_be_read_now_is_not_replaced(whole: Path) -> None:
 def test_no_signal_goes_to_a_process_that_no_manager_can_be(make: Make, pid: int) -> None:
     write_json(make("abcd") / "manager.json", {"pid": pid})
     with pytest.raises(DamagedFile, match="`pid` must be"):
-        registry.read_manager(registry.entries()[0].directory)
+        read_manager(registry.entries()[0].directory)
 
 
 @pytest.mark.timeout(10)

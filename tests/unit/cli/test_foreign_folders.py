@@ -9,8 +9,8 @@ import pytest
 
 from nnilite._experiments import registry
 from nnilite._experiments.documents import write_content
+from nnilite._experiments.experiment_token import read_user_token
 from nnilite._experiments.locking import ManagerLock
-from nnilite._experiments.registry import read_user_token
 from nnilite._logging.log_file import open_log
 from nnilite._manager.log_limits import MOST_LOG_BYTES, LogLimits
 from nnilite._manager.stop_reserve import StopReserve
