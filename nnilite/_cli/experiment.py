@@ -116,12 +116,14 @@ def _add_files(groups: Any) -> None:
 
 
 def show_list(options: argparse.Namespace) -> None:
-    found = [entry for entry in registry.everything() if options.all or entry.is_running or _is_damaged(entry)]
+    found = [entry for entry in registry.everything() if options.all or _is_listed(entry)]
     for entry in found:
         for trouble in filter(None, (entry.damage, entry.remarks.trouble)):
             warn(screen.clean(trouble))
         if entry.stop:
             warn(f"The manager of experiment {entry.id} does not answer: {entry.stop}.")
+        if entry.lost_manager:
+            warn(f"Experiment {entry.id}: {entry.lost_manager}.")
     for trouble in nni_folders.read_list(registry.root()).troubles:
         warn(screen.clean(trouble))
     if options.json:
@@ -145,9 +147,11 @@ def show_list(options: argparse.Namespace) -> None:
     screen.show_table(columns, rows, empty, spare=("MADE BY", "ENDED", "PLATFORM", "STARTED", "NAME"))
 
 
-def _is_damaged(entry: RegistryEntry) -> bool:
-    """Return whether to list an experiment as damaged. One whose folder is gone is only listed with --all."""
-    return bool(entry.damage) and (entry.state == registry.UNREADABLE or entry.directory.exists())
+def _is_listed(entry: RegistryEntry) -> bool:
+    """Return whether to list an experiment without --all. One whose folder is gone is not."""
+    if entry.damage:
+        return entry.is_running or entry.state == registry.UNREADABLE or entry.directory.exists()
+    return entry.is_running or bool(entry.lost_manager)
 
 
 def show(options: argparse.Namespace) -> None:

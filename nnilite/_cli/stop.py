@@ -105,9 +105,14 @@ def _chosen(options: argparse.Namespace) -> list[RegistryEntry]:
     # No failure: a script that stops an experiment cannot know whether it has ended by itself.
     if not entry.alive:
         if not options.json:
-            print(f"Experiment {entry.id} is not running.")
+            print(f"Experiment {entry.id} is not running{_explain_lost(entry)}.")
         return []
     return [entry]
+
+
+def _explain_lost(entry: RegistryEntry) -> str:
+    """Return why the trials of an experiment without a manager do not end by a stop, and what ends them."""
+    return f": {entry.lost_manager}, and a stop then ends them" if entry.lost_manager else ""
 
 
 def _find_at_port(alive: list[RegistryEntry], options: argparse.Namespace) -> RegistryEntry:

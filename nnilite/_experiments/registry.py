@@ -46,7 +46,11 @@ DAMAGED = "DAMAGED"
 UNREADABLE = "UNREADABLE"
 """Shown in place of a state if the files that have the state are damaged or gone."""
 
+UNKNOWN = "UNKNOWN"
+"""Shown in place of a state if the manager has died: its trials may still run."""
+
 _FINAL = {state.value for state in (ExperimentState.STOPPED, ExperimentState.DONE, ExperimentState.ERROR)}
+_WITH_TRIALS = {state.value for state in ExperimentState} - _FINAL - {ExperimentState.VIEWED.value}
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 NO_REMARKS = Remarks()
 
@@ -76,6 +80,11 @@ class RegistryEntry:
     def is_running(self) -> bool:
         """Whether anything works at it: a manager, or the processes of a search."""
         return self.alive or (self.search and self.state == ExperimentState.RUNNING.value)
+
+    @property
+    def lost_manager(self) -> str:
+        """The sentence, with a cure, that its manager died before its trials were over; "" if not."""
+        return explain_lost_manager(self.id) if self.state == UNKNOWN else ""
 
     @property
     def stop(self) -> str:
@@ -309,6 +318,10 @@ def is_alive(directory: Path) -> bool:
     return locking.is_held(directory)
 
 
+def explain_lost_manager(experiment: str) -> str:
+    return f"its manager has died, and trials may still run; `nnictl resume {experiment}` continues it"
+
+
 def as_json(entry: RegistryEntry) -> dict[str, Json]:
     """Return an experiment as it is listed for programs."""
     return {
@@ -383,6 +396,8 @@ def _add_own_word(entry: RegistryEntry) -> RegistryEntry:
     except (DamagedFile, UnreadableFile) as error:
         return replace(entry, state=_state_of(error), alive=alive, damage=str(error))
     state = word.state if word.state and (alive or word.state in _FINAL) else ExperimentState.STOPPED.value
+    if not alive and word.state in _WITH_TRIALS:
+        state = UNKNOWN
     remarks = experiment_remarks.read(directory)
     named = replace(entry, name=remarks.name or entry.name, remarks=remarks)
     known = replace(named, state=state, ended=word.ended, alive=alive)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nnilite._answers.queries import ServiceState
-from nnilite._experiments import experiment_remarks, search_folder
+from nnilite._experiments import experiment_remarks, registry, search_folder
 from nnilite._experiments.address import Address
 from nnilite._keeper.python_command import read_python_command
 from nnilite._store.reader import Reader
@@ -18,7 +18,10 @@ from nnilite._views.about import About, ExperimentProgress
 from nnilite._views.search_view import SearchView
 from nnilite._views.viewer import Viewer
 from nnilite.config import CheckedConfig
+from nnilite.records import ExperimentState
 from nnilite.tuning.objectives import directions
+
+_OVER = (ExperimentState.DONE, ExperimentState.ERROR, ExperimentState.STOPPED)
 
 
 def assemble_view(directory: Path, config: CheckedConfig, store: Store, token: str) -> Viewer:
@@ -30,7 +33,11 @@ def assemble_view(directory: Path, config: CheckedConfig, store: Store, token: s
         return SearchView(
             about, lambda: replace(_progress(config, recall, maximize), duration_s=recall.busy_s()), reader, token
         )
-    return Viewer(about, _progress(config, recall, maximize), reader, token)
+    progress = _progress(config, recall, maximize)
+    # Whoever assembles this has seen that no manager runs.
+    if progress.state not in _OVER:
+        progress = replace(progress, reason=registry.explain_lost_manager(directory.name))
+    return Viewer(about, progress, reader, token)
 
 
 def _progress(config: CheckedConfig, recall: Recall, maximize: bool) -> ExperimentProgress:

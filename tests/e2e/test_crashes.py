@@ -24,7 +24,7 @@ from nnilite._cli.nnictl import run
 from nnilite._engine import engine
 from nnilite._experiments import registry
 from nnilite._experiments.manager_word import last_word
-from nnilite._running import launch, managers
+from nnilite._running import launch, managers, reading
 from nnilite._running.manager_client import Client
 from nnilite.errors import NniliteError
 from nnilite.testing import eventually
@@ -76,6 +76,8 @@ def test_trials_go_on_without_their_manager_and_nothing_is_run_again(start: Any,
     running = start(COUNTING, maxTrialNumber=2)
     running.wait_for(lambda: len(curves(running)) == 2)
     running.kill_manager()
+    with reading.opened(registry.find(running.entry.id)) as folder:
+        assert folder.profile()["reason"].startswith("its manager has died, and trials may still run; `nnictl resume ")
     eventually(lambda: len(list(running.directory.glob("trials/*/0/.nni/exit"))) == 2)
     again = running.resume()
     again.wait("DONE")

@@ -16,6 +16,7 @@ from nni_experiment import NniFolder
 from nni_experiment import make as make_nni
 from nnilite import Search
 from nnilite._experiments import registry
+from nnilite._experiments.documents import write_json
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._hub import digests
 from nnilite._hub.digests import Digest
@@ -49,6 +50,12 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
 def listed(hub: Client) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = hub.get("/experiments").json["experiments"]
     return found
+
+
+def test_an_experiment_whose_manager_died_is_not_called_stopped(hub: Client) -> None:
+    write_json(registry.find("first").directory / "manager.json", {"state": "RUNNING"})
+    (found,) = listed(hub)
+    assert (found["state"], found["canResume"]) == ("UNKNOWN", True)
 
 
 def digest(hub: Client, experiment: str = "first") -> dict[str, Any]:

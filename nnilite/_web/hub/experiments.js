@@ -27,7 +27,7 @@ import { signal } from "../lib/ui.js";
  * @typedef {object} Experiment
  * @property {string} id
  * @property {string} name
- * @property {string} state
+ * @property {string} state UNKNOWN: its manager has died
  * @property {boolean} alive whether it has a manager, which may be a viewer
  * @property {string} platform
  * @property {number | null} started
@@ -168,7 +168,7 @@ export function sorted(all, column, descending) {
 const GROUPS = {
   running: (one) => one.alive && one.state !== "DONE" && !isViewed(one),
   done: (one) => one.state === "DONE",
-  stopped: (one) => one.state === "STOPPED" || isViewed(one),
+  stopped: (one) => one.state === "STOPPED" || one.state === "UNKNOWN" || isViewed(one),
   error: (one) => one.state === "ERROR" || one.damage !== "",
   nni: (one) => one.madeBy === "nni",
 };

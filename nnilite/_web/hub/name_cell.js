@@ -13,5 +13,5 @@ export function Name({ one }) {
       ${one.tags.map((tag) => html`<span class="chip tag" key=${tag}>${tag}</span>`)}</div>
     <div class="soft small"><span class="mono">${one.id}</span>${one.platform && ` · ${one.platform}`}</div>
     ${one.note && html`<p class="small note-line" title=${one.note}>${one.note}</p>`}
-    ${[one.damage, one.trouble, one.damage ? "" : one.digest?.trouble].map((text) => text && html`<p class="wrong" key=${text}>${text}</p>`)}`;
+    ${[one.damage, one.trouble, one.damage ? "" : one.digest?.trouble, one.state === "UNKNOWN" && one.digest?.reason].map((text) => text && html`<p class="wrong" key=${text}>${text}</p>`)}`;
 }

@@ -17,6 +17,7 @@ const EXPERIMENT_WORDS = {
   STOPPING: "Stopping",
   STOPPED: "Stopped",
   VIEWED: "Viewed",
+  UNKNOWN: "Unknown",
 };
 
 /** @param {{ state: TrialState | JobState }} props */

@@ -24,6 +24,18 @@ def test_experiments_are_listed_the_running_ones_by_default(make: Make, capsys: 
     assert listed == {"abcd": "RUNNING", "gone": "DONE"}
 
 
+def test_an_experiment_whose_manager_died_is_unknown_and_its_trials_may_run(
+    make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make("abcd", running=False, state="RUNNING")
+    assert run(["experiment", "list"]) == 0
+    shown = capsys.readouterr()
+    assert "UNKNOWN" in shown.out
+    assert "Experiment abcd: its manager has died, and trials may still run; `nnictl resume abcd`" in shown.err
+    assert run(["stop", "abcd"]) == 0
+    assert "trials may still run; `nnictl resume abcd` continues it, and a stop then ends" in capsys.readouterr().out
+
+
 def test_a_resume_mentions_the_port_only_if_it_is_not_the_former_one(
     make: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
