@@ -93,10 +93,11 @@ class Search:
     ) -> None:
         from nnilite._search import optuna_words
         from nnilite._search.plan import Plan
-        from nnilite._search.search_arguments import check_search_arguments
+        from nnilite._search.search_arguments import check_search_arguments, check_space
         from nnilite.tuning.result_constraints import ResultConstraints
 
         optuna_words.refuse_in_search(tuner_args)
+        check_space(space)
         check_search_arguments(tuner, optimize, assessor, storage, constraints, result_constraints)
         self._objectives = signs({"default": optimize} if isinstance(optimize, str) else optimize, "optimize")
         self._limits = ResultConstraints.parse(result_constraints)

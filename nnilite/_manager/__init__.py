@@ -12,6 +12,7 @@
     stop_reserve    disk space with which a stop can be recorded on a full disk
     trial_copies    files of trials that lie on other machines: listed there, and copied here
     start_recording  records what runs: code, git state, packages, seeds, GPUs
+    own_processors  counts the processors that the manager may use, below a quota
     own_files       the files that lead others to an experiment and its manager
     log_limits      keeps the logs of an experiment below a limit
     assembly        makes a manager from an experiment's folder

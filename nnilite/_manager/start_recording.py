@@ -31,6 +31,7 @@ from nnilite import codedir
 from nnilite._engine.engine import end_tasks
 from nnilite._experiments.documents import as_json, write_content
 from nnilite._experiments.recorded_starts import FILE_NAME, read_starts
+from nnilite._manager.own_processors import count_processors
 from nnilite._sdk.worker_facts import list_packages
 from nnilite._version import __version__
 from nnilite.config import CheckedConfig
@@ -120,7 +121,7 @@ def describe(config: CheckedConfig, began: float) -> dict[str, Json]:
             "executable": sys.executable,
             "packages": dict(sorted(list_packages().items())),
         },
-        "machine": {"system": _describe_system(), "processors": os.cpu_count(), "gpus": _gpus()},
+        "machine": {"system": _describe_system(), "processors": count_processors(), "gpus": _gpus()},
         "environment": sorted(os.environ),
     }
 

@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any
 
 from nnilite.assessor import Assessor
-from nnilite.errors import ConfigError, Conflict
+from nnilite.errors import ConfigError, Conflict, SpaceError
 from nnilite.tuner import Tuner
 
 
@@ -36,6 +36,18 @@ def check_search_arguments(
             raise ConfigError(f"{word}: must be a list of texts, such as ['x + y <= 1'], not {texts!r:.100}")
         if not all(isinstance(text, str) for text in (texts if isinstance(texts, (list, tuple)) else ())):
             raise ConfigError(f"{word}: each must be a text, such as 'x + y <= 1'; it is {texts!r:.100}")
+
+
+def check_space(space: Any) -> None:
+    """Refuse the name of a file in place of a search space. Raises: SpaceError."""
+    if isinstance(space, (str, os.PathLike)):
+        name = os.fspath(space)
+        is_yaml = str(name).lower().endswith((".yaml", ".yml"))
+        reads = "yaml.safe_load" if is_yaml else "json.loads"
+        raise SpaceError(
+            f"a search space is a dict of parameters, not the name of a file; read the file: "
+            f"Search({reads}(pathlib.Path({name!r}).read_text()))"
+        )
 
 
 def check_run_arguments(counts: Mapping[str, Any], callbacks: Any) -> None:

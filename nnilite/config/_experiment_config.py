@@ -15,7 +15,7 @@ from nnilite.config._environment_hints import environment_hints
 from nnilite.config._fields import did_you_mean, normalize_name
 from nnilite.config._filled_in import Fields
 from nnilite.config._ignored_options import OptionWithoutEffect, find_options_without_effect
-from nnilite.config._kinds import Free, ListOf, Union
+from nnilite.config._kinds import Free, ListOf, OneOf, Union
 from nnilite.config._nested_configs import (
     AlgorithmConfig,
     CheckpointConfig,
@@ -61,6 +61,13 @@ from nnilite.units import (
 
 _MIB = 1024**2
 _UNCHECKED = "this config is not checked yet; call checked() and use what it returns"
+_TYPE = OneOf(
+    {"hpo": "hpo"},
+    refused={
+        "nas": "neural architecture search is not available; remove this line, and describe the choices of the "
+        "architecture in searchSpace: a nested choice for parts that differ, which your trial builds its model from"
+    },
+)
 SERVICES = Union([ServiceKind(), ListOf(ServiceKind())], "object with a platform, or list of such")
 
 
@@ -84,7 +91,7 @@ class ExperimentConfig(Fields):
         training_service: Annotated[Any, SERVICES, "where trials run, as {platform: local}; a list for several places"]
     trial_concurrency: Annotated[Concurrency, "how many trials run at a time"]
     experiment_name: Annotated[str | None, "shown to people"] = None
-    experiment_type: Annotated[Literal["hpo"], "kind of experiment"] = "hpo"
+    experiment_type: Annotated[str, _TYPE, "kind of experiment"] = "hpo"
     search_space_file: Annotated[FilePath | None, "JSON or YAML file with the search space, instead of searchSpace"] = (
         None
     )

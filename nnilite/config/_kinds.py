@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from nnilite.config._config_reading import INVALID, At, ConfigReading
@@ -189,10 +190,11 @@ class Located(FieldKind):
 
 
 class OneOf(FieldKind):
-    """One of some words (or an Enum's); case does not matter."""
+    """One of some words (or an Enum's); case does not matter. `refused` answers words that others know."""
 
-    def __init__(self, values: Mapping[Any, Any]) -> None:
+    def __init__(self, values: Mapping[Any, Any], refused: Mapping[str, str] = MappingProxyType({})) -> None:
         self.values = dict(values)  # from the word in the YAML to the value
+        self._refused = refused
         self.words = " \\| ".join(f"`{value}`" for value in self.values)
 
     def matches(self, raw: Any) -> bool:
@@ -206,6 +208,8 @@ class OneOf(FieldKind):
             # In Python, 1 equals true, but they are different words in YAML.
             if type(written) is type(raw) and (written == raw or _fold(written) == _fold(raw)):
                 return value
+        if isinstance(raw, str) and normalize_name(raw) in self._refused:
+            return at.fault(self._refused[normalize_name(raw)])
         names = [str(value) for value in self.values]
         raw = masked(raw, at.path)
         hint = did_you_mean(str(raw), names)

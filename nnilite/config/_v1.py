@@ -19,6 +19,7 @@ from nnilite.config._v1_leftovers import Leftovers, find_wrong_shape, list_leave
 from nnilite.config._v1_tables import (
     DROPPED,
     DROPPED_BELOW,
+    FOR_PEOPLE,
     INSTEAD,
     MACHINE,
     NO_MEANING,
@@ -75,6 +76,8 @@ class _V1Converter:
         if wrong:
             self._fault(wrong.path, wrong.message)
         platform = self._platform()
+        for name in FOR_PEOPLE:
+            self._get((name,))
         self._drop(*DROPPED)
         for old, new in TOP.items():
             self._move(_split(old), _split(new))
@@ -279,7 +282,17 @@ class _V1Converter:
     def _known() -> list[Where]:
         roles = tuple(role for names in ROLE_PLATFORMS.values() for role in names)
         words = "trainingServicePlatform builtinTunerName builtinAssessorName builtinAdvisorName classArgs codeDir"
-        more = (*DROPPED, *words.split(), "classFileName", "className", "machineList", "replicas", "taskRoles", *roles)
+        more = (
+            *FOR_PEOPLE,
+            *DROPPED,
+            *words.split(),
+            "classFileName",
+            "className",
+            "machineList",
+            "replicas",
+            "taskRoles",
+            *roles,
+        )
         return [(name,) for name in more] + [_split(old) for table in tables() for old in table]
 
 

@@ -24,7 +24,9 @@ TOP = {
     "advisor.gpuIndices": "tunerGpuIndices",
     "sharedStorage": "sharedStorage",
 }
-DROPPED = ("authorName", "description", "multiThread", "multiPhase", "versionCheck", "logCollection")
+FOR_PEOPLE = ("authorName", "description")
+"""Left out without a warning: they were notes for people, and never had an effect."""
+DROPPED = ("multiThread", "multiPhase", "versionCheck", "logCollection")
 DROPPED_BELOW = (
     "includeIntermediateResults",
     "checkpointDir",
@@ -213,4 +215,4 @@ def list_by_platform() -> list[tuple[str, Mapping[str, str]]]:
 
 def list_without_meaning() -> tuple[str, ...]:
     """Return the names of fields that had a meaning once."""
-    return (*DROPPED, *DROPPED_BELOW)
+    return (*FOR_PEOPLE, *DROPPED, *DROPPED_BELOW)

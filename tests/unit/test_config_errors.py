@@ -46,6 +46,11 @@ def with_line(line, old=None):
     return GOOD.replace(old, line) if old else GOOD + line + "\n"
 
 
+def test_architecture_search_is_refused_with_its_reason_and_a_way(tmp_path):
+    found = str(fault(tmp_path, with_line("experimentType: NAS")))
+    assert "experimentType: neural architecture search is not available; remove this line, and describe the" in found
+
+
 OPEVO = GOOD.replace("uniform, _value: [0, 1]", "factor, _value: [1024, 3]")
 
 
@@ -142,7 +147,8 @@ def test_the_file_used_here_is_good(tmp_path):
             "useAnnotation",
             "`nnictl config expand FILE`",
         ),
-        (with_line("experimentType: nas"), 9, "experimentType", "it must be hpo"),
+        (with_line("experimentType: nas"), 9, "experimentType", "neural architecture search is not available"),
+        (with_line("experimentType: hyper"), 9, "experimentType", "it must be hpo"),
         (with_line("experimentName: 12"), 9, "experimentName", "put it in quotes"),
         (with_line("debug: 'yes'"), 9, "debug", "true or false"),
         (with_line("searchSpaceFile: gone.json"), 9, "searchSpaceFile", "does not exist"),

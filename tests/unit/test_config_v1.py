@@ -73,8 +73,12 @@ def test_an_older_local_file_is_carried_over_completely(folder):
 
 
 def test_what_has_no_meaning_any_more_is_left_out_with_a_warning(folder):
-    config = load(file(folder, LOCAL))
-    assert config.warnings == ["authorName no longer has an effect and was left out"]
+    config = load(file(folder, LOCAL + "versionCheck: true\n"))
+    assert config.warnings == ["versionCheck no longer has an effect and was left out"]
+
+
+def test_the_authors_name_and_the_description_are_no_reason_for_a_warning(folder):
+    assert load(file(folder, LOCAL + "description: the first of three\n")).warnings == []
 
 
 def test_a_fault_is_told_with_the_older_field_and_its_line(folder):
@@ -310,7 +314,7 @@ def test_a_file_is_converted_for_people_with_what_was_changed(folder, capsys):
     comments = [line for line in text.splitlines() if line.startswith("#")]
     assert "# maxTrialNumber was maxTrialNum" in comments
     assert "# trialCommand was trial.command" in comments
-    assert "# authorName no longer has an effect and was left out" in comments
+    assert not any("authorName" in line for line in comments)
     assert not any(line.startswith("# trialConcurrency") for line in comments)
     converted = from_dict(yaml.safe_load(text), folder).checked()
     assert converted.json() == load(file).checked().json()

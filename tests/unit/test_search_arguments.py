@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nnilite import Search
-from nnilite.errors import ConfigError
+from nnilite.errors import ConfigError, SpaceError
 from nnilite.tuner import Tuner
 
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
@@ -43,6 +43,13 @@ def test_an_argument_of_a_wrong_type_is_answered_with_what_to_write(
     with pytest.raises(ConfigError, match=cure):
         Search(SPACE, **wrong, **more)
     assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.parametrize(("space", "reads"), [("space.json", "json.loads"), (Path("my.yml"), "yaml.safe_load")])
+def test_the_name_of_a_file_in_place_of_a_space_is_answered_with_how_to_read_it(space: Any, reads: str) -> None:
+    with pytest.raises(SpaceError) as caught:
+        Search(space)
+    assert str(caught.value).endswith(f"read the file: Search({reads}(pathlib.Path({str(space)!r}).read_text()))")
 
 
 def test_a_storage_in_the_home_of_nobody_is_refused() -> None:
