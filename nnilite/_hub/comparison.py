@@ -7,7 +7,7 @@ from typing import Any
 
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running.manager_client import Client
-from nnilite._running.reading import opened, what_ran
+from nnilite._running.reading import expecting_sense, opened, what_ran
 from nnilite.errors import NniliteError
 from nnilite.records import Json
 from nnilite.tuner import scalar
@@ -22,10 +22,11 @@ def compared(entry: RegistryEntry, objective: str) -> dict[str, Json]:
     Its `points` are those at which the best result so far changed, `[trials, seconds since the start, best]`, and one
     at the last result. Raises: NniliteError if it cannot be read.
     """
-    with opened(entry) as client:
+    with opened(entry) as client, expecting_sense(entry):
         profile = client.profile()
         objectives = profile["objectives"]
-        name = objective if objective in objectives else next(iter(objectives))
+        first, *_ = objectives
+        name = objective if objective in objectives else first
         goal = objectives[name]
         ended = client.trials(sort="ended", states=("SUCCEEDED",))
         points, best = _points(ended, name, goal, profile["created"])

@@ -6,7 +6,6 @@ hundredths of a second. So the list itself never waits. A stopped experiment is 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import threading
 import time
@@ -17,7 +16,7 @@ from typing import Any
 
 from nnilite._experiments.nni_folders import DATABASE
 from nnilite._experiments.registry import RegistryEntry
-from nnilite._running.reading import opened
+from nnilite._running.reading import expecting_sense, opened
 from nnilite._store.database_file import FILE_NAME
 from nnilite.errors import NniliteError
 from nnilite.records import Json
@@ -29,6 +28,7 @@ LIVE_S = 2.0
 ANSWER_S = 5.0
 
 _PARAMETERS_BYTES = 4000
+_REASON_CHARACTERS = 4000
 
 Stamp = tuple[object, ...]
 
@@ -72,9 +72,11 @@ class Digests:
 
     def _read_later(self, entry: RegistryEntry) -> None:
         self._asked.add(entry.id)
-        # A page may ask again while the hub is being closed, and gets what is known.
-        with contextlib.suppress(RuntimeError):
+        try:
             self._workers[entry.alive].submit(self._read, entry)
+        except RuntimeError:
+            # The hub is being closed, or no thread can be started now: what is known is shown, and it is tried again.
+            self._asked.discard(entry.id)
 
     def close(self) -> None:
         """Stop reading. A read that has begun is waited for, since a folder is read by threads that end with Python."""
@@ -96,33 +98,30 @@ class Digests:
 
 def _digest(entry: RegistryEntry) -> Digest:
     try:
-        with opened(entry, timeout_s=ANSWER_S) as client:
+        with opened(entry, timeout_s=ANSWER_S) as client, expecting_sense(entry):
             return summary(client.profile())
     except (NniliteError, OSError) as error:
         return Digest(trouble=str(error))
-    except (LookupError, TypeError, AttributeError):
-        return Digest(
-            trouble=f"The manager of experiment {entry.id} gave an answer that this version does not understand."
-        )
 
 
 def summary(profile: Mapping[str, Any]) -> Digest:
-    """Return the digest of a profile, as a manager answers it."""
+    """Return the digest of a profile, as a manager answers it. Raises: LookupError, TypeError, ValueError, ..."""
     best = profile.get("best")
+    most = profile["limits"]["maxTrialNumber"]
     return Digest(
-        counts=profile["counts"],
-        max_trials=profile["limits"]["maxTrialNumber"],
-        best=None if best is None else best["value"],
+        counts={str(state): int(count) for state, count in profile["counts"].items()},
+        max_trials=None if most is None else int(most),
+        best=None if best is None else _kept(best["value"]),
         parameters=None if best is None else _kept(best["parameters"]),
-        objectives=profile["objectives"],
-        duration_s=profile["duration"],
-        reason=profile["reason"],
+        objectives={str(name): str(goal) for name, goal in profile["objectives"].items()},
+        duration_s=float(profile["duration"]),
+        reason=str(profile["reason"])[:_REASON_CHARACTERS],
     )
 
 
-def _kept(parameters: Json) -> Json:
-    """Return parameters that are short enough for a list of many experiments, which is sent again and again."""
-    return parameters if len(json.dumps(parameters)) <= _PARAMETERS_BYTES else None
+def _kept(part: Json) -> Json:
+    """Return parameters or a value, if short enough for a list of many experiments that is sent again and again."""
+    return part if len(json.dumps(part)) <= _PARAMETERS_BYTES else None
 
 
 def _stamp(entry: RegistryEntry) -> Stamp:

@@ -54,7 +54,8 @@ class HubExperimentsHandler(HubHandler):
     """The list, and the start of a new experiment."""
 
     async def get(self) -> None:
-        self.send_json({"experiments": await asyncio.to_thread(self.hub.listed)})
+        listed = await asyncio.get_running_loop().run_in_executor(self.hub.listers, self.hub.listed)
+        self.send_json({"experiments": listed})
 
     async def post(self) -> None:
         found = await asyncio.to_thread(starts.start, draft(self.fields("text", "folder")), self.hub.options)

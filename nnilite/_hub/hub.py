@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from nnilite._experiments import experiment_remarks, registry
 from nnilite._experiments.experiment_remarks import Remarks
@@ -23,6 +24,8 @@ class Hub:
 
     def __init__(self, options: ManagerOptions | None = None) -> None:
         self.options = options or ManagerOptions()
+        # What waits for managers that hang has other threads, and so does not hold up the list.
+        self.listers = ThreadPoolExecutor(2, "list")
         self._digests = Digests()
         # One change of an experiment at a time: the second of two clicks finds what the first has done.
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)

@@ -30,7 +30,7 @@ from nnilite._rest.auth import AccessGate
 from nnilite._rest.openapi import document
 from nnilite._running import managers
 from nnilite._running.launch import ManagerOptions
-from nnilite.errors import Conflict
+from nnilite.errors import Conflict, NniliteError
 
 FIRST_PORT = 8070
 PAGE = "hub.html"
@@ -101,6 +101,11 @@ def _hold_lock(directory: Path) -> Iterator[None]:
         lock.acquire()
     except BlockingIOError:
         raise Conflict(f"{COMMAND} is being started by another process; run it again for a link.") from None
+    except OSError as error:
+        raise NniliteError(
+            f"{directory / 'lock'} cannot be locked ({error.strerror}), so nothing would keep two pages apart; "
+            "try again later, or set NNILITE_HOME to a folder on a disk with locks."
+        ) from error
     try:
         yield
     finally:

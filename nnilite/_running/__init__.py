@@ -13,4 +13,5 @@ reading             opens any experiment for reading, by its manager or its fold
 removal             deletes an experiment
 optuna_export       an experiment as a study of optuna, from what its manager says
 manager_connection  the open connection of such a client, and its errors
+timely_answer       reads an answer within a limit of time and size
 """

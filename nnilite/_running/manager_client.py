@@ -17,12 +17,13 @@ from itertools import chain
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
-from nnilite._running.manager_connection import CHUNK_BYTES, NUMBERS, ManagerConnection
+from nnilite._running.manager_connection import CHUNK_BYTES, NUMBERS, ManagerConnection, ManagerError
 from nnilite.errors import NotFound
 
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+_PAGE_NAME = re.compile(r"(nnilite-[0-9a-f]+\.localhost)?")  # see `_rest.page_name`
 _NUMBER = re.compile("#?[0-9]{1,9}")  # of a trial; its id begins with a letter
 
 PAGE = 1000
@@ -86,9 +87,13 @@ class Client(ManagerConnection):
         """Return the address of the web page with a key that signs in once, within ten minutes."""
         parts = urlsplit(self.url)
         link = self.ask("POST", "/sign-in-links", body={})
+        host, path = (link.get("host", ""), link.get("path")) if isinstance(link, dict) else ("", None)
+        # A browser goes where the link leads: to nobody but the manager.
+        if not (_PAGE_NAME.fullmatch(str(host)) and isinstance(path, str) and path.startswith("/")):
+            raise ManagerError(f"{self.url} does not answer as a manager of nnilite does: it gave no link to its page.")
         # Managers of this version have a host name for each start, under which browsers open the page.
-        netloc = f"{link['host']}:{parts.port}" if link.get("host") else parts.netloc
-        return f"{parts.scheme}://{netloc}{link['path']}"
+        netloc = f"{host}:{parts.port}" if host else parts.netloc
+        return f"{parts.scheme}://{netloc}{path}"
 
     def export(self, form: str, write: Callable[[bytes], object]) -> None:
         """Hand all ended trials, as `json` or `csv`, to `write` piece by piece."""

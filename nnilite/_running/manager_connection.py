@@ -15,13 +15,14 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from nnilite._answers import late_request
+from nnilite._running.timely_answer import PIECE_BYTES, TimeLimit, limit_answers, read_pieces, read_whole
 from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, Place, ServiceError
 
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = PIECE_BYTES
 """How much of a file is asked for or kept in memory at once."""
 
 
@@ -59,6 +60,7 @@ class ManagerConnection:
         self._base = parts.path.rstrip("/") + "/api/v1"
         self._token = token
         self._timeout_s = timeout_s
+        self._limit = TimeLimit(timeout_s)
         self._certificate = certificate
         self._process = process  # of the manager, if it is known
         self._users = users  # whose program the manager is; none if that is not known
@@ -86,7 +88,7 @@ class ManagerConnection:
     def ask(self, method: str, path: str, query: Mapping[str, Any] | None = None, body: Any = None) -> Any:
         with self._lock:
             response = self._send(method, path, query, body)
-            text = self._guarded(response.read)
+            text = self._read(response)
         if not text:
             return {}
         try:
@@ -97,9 +99,12 @@ class ManagerConnection:
     def stream(self, path: str, query: Mapping[str, Any], write: Callable[[bytes], object]) -> None:
         with self._lock:
             response = self._send("GET", path, query, None)
+            pieces = read_pieces(response)
             try:
-                while piece := self._guarded(lambda: response.read(CHUNK_BYTES)):
+                while piece := self._guarded(lambda: next(pieces, b"")):
                     write(piece)
+                    # A large file may take its time, as long as something comes.
+                    self._limit.begin()
             except BaseException:
                 # The rest of the answer is still in the connection.
                 self._drop()
@@ -108,7 +113,7 @@ class ManagerConnection:
     def piece(self, path: str, query: Mapping[str, Any]) -> tuple[bytes, int]:
         with self._lock:
             response = self._send("GET", path, query, None)
-            data = self._guarded(response.read)
+            data = self._read(response)
         following = response.headers.get("X-Next-Offset")
         return data, int(following) if following else int(query["offset"]) + len(data)
 
@@ -126,7 +131,7 @@ class ManagerConnection:
             if fresh or isinstance(error, TimeoutError):
                 raise self._describe_unreachable(error) from error
             response = self._guarded(lambda: self._attempt(method, target, body))
-        if response.status >= 400:
+        if response.status >= 300:  # a manager sends its clients nowhere else
             raise self._refusal(response)
         return response
 
@@ -143,6 +148,9 @@ class ManagerConnection:
                 late_request.HEADER: late_request.spell_until(self._timeout_s),
             }
             payload = b"" if body is None else json.dumps(replace_infinities(body), allow_nan=False).encode()
+        self._limit.begin()
+        if self._connection.sock is not None:
+            self._connection.sock.settimeout(self._timeout_s)  # the last answer has left it what it had left
         self._connection.request(method, target, payload, headers)
         return self._connection.getresponse()
 
@@ -156,6 +164,7 @@ class ManagerConnection:
         else:
             connection = http.client.HTTPConnection(host, port, timeout=self._timeout_s)
         connection.connect()
+        limit_answers(connection, self._limit)
         connection.auto_open = 0  # another connection would lead to whoever has the port then
         if self._token and self._users:
             try:
@@ -178,6 +187,9 @@ class ManagerConnection:
                 f"The manager is not at {self.url}: a program of another user listens there, which gets nothing. "
                 "Try again when the manager has started."
             )
+
+    def _read(self, response: http.client.HTTPResponse) -> bytes:
+        return self._guarded(lambda: read_whole(response, self._limit))
 
     def _guarded(self, call: Callable[[], _T]) -> _T:
         try:
@@ -207,13 +219,13 @@ class ManagerConnection:
         return Unreachable(f"The manager at {self.url} does not answer: {cause}.")
 
     def _refusal(self, response: http.client.HTTPResponse) -> NniliteError:
-        text = self._guarded(response.read)
+        text = self._read(response)
         try:
             answer = json.loads(text)
-            sentence = str(answer["error"])
-        except (ValueError, KeyError, TypeError, RecursionError):
-            answer, sentence = {}, f"{self.url} answered {response.status} {response.reason}."
-        return _error(response.status, sentence, answer.get("field"))
+            sentence, field = str(answer["error"]), answer.get("field")
+        except (ValueError, LookupError, TypeError, RecursionError):
+            sentence, field = f"{self.url} answered {response.status} {response.reason}.", None
+        return _error(response.status, sentence, field if isinstance(field, str) else None)
 
 
 def _error(status: int, sentence: str, field: str | None) -> NniliteError:

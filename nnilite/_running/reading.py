@@ -9,6 +9,7 @@ from typing import Any
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import managers
 from nnilite._running.manager_client import Client
+from nnilite._running.manager_connection import ManagerError
 from nnilite.records import Trial, TrialState
 
 
@@ -23,6 +24,20 @@ def opened(entry: RegistryEntry, *, timeout_s: float = managers.ANSWER_TIMEOUT_S
 
     with offline.opened(entry) as found:
         yield found
+
+
+@contextmanager
+def expecting_sense(entry: RegistryEntry) -> Iterator[None]:
+    """Read answers of an experiment's manager inside. Raises: ManagerError if they are not of the shape expected.
+
+    The manager may be of another version, or a program of somebody else whose folder this is.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+        raise ManagerError(
+            f"The manager of experiment {entry.id} gave an answer that this version does not understand."
+        ) from error
 
 
 def what_ran(client: Client, *, comparable: bool = False) -> dict[str, Any]:

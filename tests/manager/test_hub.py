@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,7 +23,7 @@ from nnilite import Search
 from nnilite._experiments import registry
 from nnilite._experiments.documents import write_json
 from nnilite._experiments.registry import RegistryEntry
-from nnilite._hub import digests
+from nnilite._hub import digests, hub_server
 from nnilite._hub.digests import Digest
 from nnilite._hub.handlers import reachable
 from nnilite._hub.hub import Hub
@@ -27,6 +32,7 @@ from nnilite._running.launch import ManagerOptions
 from nnilite.errors import NniliteError
 from nnilite.testing import eventually
 from page_session import PageSession, trade
+from stand_in_manager import PROFILE, StandIn, stand_in_manager
 
 REMARKS = {"name": "new name", "tags": ["baseline", "wide"], "note": "better than\nthe last", "revision": 0}
 TOKEN = "a token for the page of all experiments"
@@ -298,6 +304,96 @@ def test_a_page_that_asks_while_the_hub_is_being_closed_gets_what_is_known(hub: 
     found = digests.Digests()
     found.close()
     assert found.read_known(registry.everything()) == {}
+
+
+@contextmanager
+def managing(experiment: str) -> Iterator[StandIn]:
+    """A stand-in for the manager of an experiment."""
+    folder = registry.root() / experiment
+    with stand_in_manager() as manager, registry.lock(folder):
+        (folder / "token").write_text("x" * 43)
+        write_json(folder / "manager.json", {"state": "RUNNING", "url": manager.url})
+        yield manager
+
+
+ODD_PROFILES = (
+    *({**PROFILE, "counts": counts} for counts in ("abc", 5, None, {"FAILED": {}})),
+    *({**PROFILE, "objectives": objectives} for objectives in ("abc", 3, None)),
+    *({**PROFILE, **part} for part in ({"best": [1]}, {"limits": []}, {"duration": "<b>"})),
+    *([], None, "x", {}),
+)
+
+
+@pytest.mark.parametrize("answer", ODD_PROFILES)
+def test_a_manager_whose_answers_make_no_sense_hides_no_other_experiment(hub: Client, answer: object) -> None:
+    with managing("first") as manager:
+        manager.says("GET /experiment", answer)
+        stopped("second", "")
+        assert digest(hub, "second")["trouble"] == ""
+        assert "does not understand" in digest(hub)["trouble"]
+
+
+@pytest.mark.parametrize("answer", [{**PROFILE, "objectives": {}}, {**PROFILE, "best": [1]}, [], {}])
+def test_a_comparison_with_answers_that_make_no_sense_says_so(hub: Client, answer: object) -> None:
+    with managing("first") as manager:
+        manager.says("GET /experiment", answer)
+        assert "does not understand" in hub.get("/comparison?id=first").json["error"]
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        *({"path": "/#key=1", "host": host} for host in ("evil.example", "nnilite-0.localhost.evil.example", 3)),
+        *({"path": path, "host": ""} for path in ("@evil.example/", ".evil.example/", None, 3)),
+        *([], None, {}),
+    ],
+)
+def test_a_manager_leads_the_browser_nowhere_else(hub: Client, link: object) -> None:
+    with managing("first") as manager:
+        manager.says("POST /sign-in-links", link)
+        assert "no link to its page" in hub.post("/experiments/first/open", {}).json["error"]
+
+
+def test_the_list_waits_for_no_manager_that_hangs(hub: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = threading.Semaphore(0), threading.Event()
+    asked = min(32, (os.cpu_count() or 1) + 4)  # as many threads as Python has for blocking calls
+
+    def hang(*_: object) -> str:
+        begun.release()
+        go_on.wait(60)
+        return "http://127.0.0.1:1/"
+
+    monkeypatch.setattr(Hub, "open", hang)
+    with ThreadPoolExecutor(asked) as pages:
+        opened = [pages.submit(hub.post, "/experiments/first/open", {}) for _ in range(asked)]
+        assert all(begun.acquire(timeout=60) for _ in opened)
+        try:
+            assert [one["id"] for one in listed(hub)] == ["first"]
+        finally:
+            go_on.set()
+
+
+def test_a_digest_for_which_there_is_no_thread_is_read_later(hub: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = digests.Digests()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse_thread)
+        assert found.read_known(registry.everything()) == {}
+    eventually(lambda: "first" in found.read_known(registry.everything()), 60)
+    found.close()
+
+
+def refuse_thread(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_a_disk_without_locks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path))
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(NniliteError, match=r"hub/lock cannot be locked \(No locks available\)"):
+        hub_server.run(ManagerOptions(), require_token=False, ready=print)
 
 
 def test_a_failure_without_a_status_of_its_own_is_in_the_log(
