@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 _LINES = 5
 _DOMINATES = 0.8  # a part with this share of its folder is named in the folder's stead
+_ALIKE = 4  # so many folders that only their numbers tell apart share a line
+_NUMBER = re.compile(r"[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,18 @@ def escape_path(path: str) -> str:
 
 
 class Tree:
-    """Sizes of all parts of a tree. Files of the root are grouped by ending, as if "/*.png" were a folder."""
+    """Sizes of all parts of a tree.
 
-    def __init__(self, files: Iterable[tuple[str, int]], cap: Size) -> None:
+    Files of the root are grouped by ending, as if "/*.png" were a folder, and so are folders side by side that only
+    their numbers tell apart: "/runs/run[0-9]*/". A part that begins with "/" is such a group, and a pattern.
+    """
+
+    def __init__(self, files: Collection[tuple[str, int]], cap: Size) -> None:
         self._sizes: dict[str, Size] = defaultdict(Size)
         self._inside: dict[str, set[str]] = defaultdict(set)
         self._above: dict[str, str] = {}
         self._cap = cap
+        self._groups = _group_numbered(path for path, _ in files)
         for path, n_bytes in files:
             self._add(path, Size(1, n_bytes))
         self.total = self._sizes[""]
@@ -58,12 +65,23 @@ class Tree:
 
     def _add(self, path: str, size: Size) -> None:
         folder = ""
-        for part in _parts(path):
+        for part in self._parts(path):
             self._sizes[folder] += size
             self._inside[folder].add(part)
             self._above[part] = folder
             folder = part
         self._sizes[folder] += size
+
+    def _parts(self, path: str) -> Iterator[str]:
+        """Yield the parts of a path: "a/b/c" -> "a/", "a/b/", "a/b/c"; "x.png" -> "/*.png", "x.png"."""
+        ending = PurePosixPath(path).suffix
+        if ending and "/" not in path:
+            yield "/*" + _escape(ending)
+        for folder in _folders(path):
+            if folder in self._groups:
+                yield self._groups[folder]
+            yield folder
+        yield path
 
     def _compute_weight(self, part: str) -> float:
         """Return the size in units of the cap, counting only what exceeds it."""
@@ -97,20 +115,53 @@ class Tree:
             self._sizes[part] -= size
 
 
-def _parts(path: str) -> list[str]:
-    """Yield the parts of a path: "a/b/c" -> "a/", "a/b/", "a/b/c"; "x.png" -> "/*.png", "x.png"."""
+def _folders(path: str) -> list[str]:
+    """Return the folders on the way to a file: "a/b/c" -> "a/", "a/b/"."""
     names = path.split("/")
-    if len(names) == 1:
-        ending = PurePosixPath(path).suffix
-        return [f"/*{ending}", path] if ending else [path]
-    return ["/".join(names[:n]) + "/" for n in range(1, len(names))] + [path]
+    return ["/".join(names[:n]) + "/" for n in range(1, len(names))]
+
+
+def _group_numbered(paths: Iterable[str]) -> dict[str, str]:
+    """Return the groups of folders that only their numbers tell apart: a pattern for each folder in a group.
+
+    A pattern fits no other folder of the same parent.
+    """
+    beside: dict[str, set[str]] = defaultdict(set)
+    for path in paths:
+        above = ""
+        for folder in _folders(path):
+            beside[above].add(folder)
+            above = folder
+    found: dict[str, str] = {}
+    for siblings in beside.values():
+        alike: dict[str, list[str]] = defaultdict(list)
+        for folder in siblings:
+            above, name = _split(folder)
+            alike[above + _NUMBER.sub("0", name)].append(folder)
+        for folders in alike.values():
+            found |= _make_group(folders, siblings) if len(folders) >= _ALIKE else {}
+    return found
+
+
+def _make_group(folders: list[str], siblings: set[str]) -> dict[str, str]:
+    above, name = _split(folders[0])
+    pieces = _NUMBER.split(name)
+    fits = re.compile(re.escape(above) + "[0-9][^/]*".join(map(re.escape, pieces)))
+    if any(fits.fullmatch(other) for other in siblings.difference(folders)):
+        return {}
+    pattern = "/" + _escape(above) + "[0-9]*".join(map(_escape, pieces))
+    return dict.fromkeys(folders, pattern)
+
+
+def _split(folder: str) -> tuple[str, str]:
+    """Return the folder above with its "/", and the name with its "/"."""
+    above, slash, name = folder[:-1].rpartition("/")
+    return above + slash, name + "/"
 
 
 def ignore_line(part: str) -> str:
     """Return the `.nniignore` line that leaves out `part` and nothing else."""
-    if part.startswith("/*"):
-        return "/*" + _escape(part[2:])
-    return "/" + _escape(part)
+    return part if part.startswith("/") else "/" + _escape(part)
 
 
 def _escape(text: str) -> str:
@@ -120,7 +171,7 @@ def _escape(text: str) -> str:
 
 def advice(files: Iterable[tuple[str, int]], cap: Size, root: str) -> str:
     """Return the error's text: how large the tree is, what is largest in it, and which lines would help."""
-    tree = Tree(files, cap)
+    tree = Tree([*files], cap)
     parts = tree.largest()
     named = ", ".join(f"{escape_path(part.lstrip('/'))} ({size})" for part, size in parts)
     lines = "\n".join(f"  {ignore_line(part)}" for part, _ in parts)

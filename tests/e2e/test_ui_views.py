@@ -95,14 +95,17 @@ import nnilite
 p = nnilite.get_next_parameter()
 if p["kind"] == "crash":
     raise ValueError("no <b>data</b>")
-nnilite.report_final_result({"accuracy": 0.5, "log": "y" * 500_000})
+for _ in range(2 if p["kind"] == "twice" else 0):
+    nnilite.report_final_result(0.5)
+if p["kind"] == "no default":
+    nnilite.report_final_result({"accuracy": 0.5, "log": "y" * 500_000})
 """
 
 
 def test_mistakes_of_trials_are_told_in_few_words_on_pages_of_usual_size(open_page: Any, tmp_path: Path) -> None:
     (tmp_path / "trial.py").write_text(MISTAKEN)
     config = {
-        "searchSpace": {"kind": {"_type": "choice", "_value": ["crash", "no default"]}},
+        "searchSpace": {"kind": {"_type": "choice", "_value": ["crash", "no default", "twice"]}},
         "trialCommand": f"{shlex.quote(sys.executable)} trial.py",
         "trialConcurrency": 2,
         "tuner": {"name": "GridSearch"},
@@ -116,6 +119,7 @@ def test_mistakes_of_trials_are_told_in_few_words_on_pages_of_usual_size(open_pa
         page = open_page(f"{entry.url}/")
         trouble = page.get_by_role("region", name="Failures and waiting")
         trouble.get_by_text("exit code 1: ValueError: no <b>data</b>", exact=True).wait_for()
+        trouble.get_by_text("it reported more than one final result; the first one counts", exact=True).wait_for()
         trouble.get_by_text("its final result is not a number").click()
         page.locator(".grid-row").get_by_role("link").click()
         page.get_by_text("accuracy", exact=True).wait_for()

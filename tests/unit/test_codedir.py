@@ -292,6 +292,21 @@ def test_the_error_names_the_deepest_folder_that_matters(code):
         list_files(code, PackageLimits(10))
 
 
+def test_folders_that_only_their_numbers_tell_apart_share_a_line(code):
+    for number in range(30):
+        put(code, f"logs [old]/run{number}_a/model.bin")
+        put(code, f"step{number}/x")
+    for other in ("step7 kept/x", "trial.py"):
+        put(code, other)
+    with pytest.raises(CodeDirError) as caught:
+        list_files(code, PackageLimits(10))
+    lines = [line for line in str(caught.value).splitlines() if line.startswith("  ")]
+    assert lines[0] == r"  /logs \[old]/run[0-9]*_a/"
+    assert not any("step[0-9]" in line for line in lines), "that would leave out `step7 kept`, too"
+    put(code, ".nniignore", lines[0].strip())
+    assert not any("run" in str(file.path) for file in list_files(code, PackageLimits(100)).files)
+
+
 # the package
 
 

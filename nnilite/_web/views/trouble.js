@@ -1,9 +1,8 @@
-// Why trials failed, were tried again, have no number as their result, or wait; most frequent first.
+// Why trials failed, were tried again, succeeded with a remark on their reports, or wait; most frequent first.
 
 import { useAttempts } from "../lib/attempts.js";
 import { brief, count, plural } from "../lib/format.js";
 import { profile, trialById, trials, version } from "../lib/live_data.js";
-import { isSeveral } from "../lib/objectives.js";
 import { href } from "../lib/route.js";
 import { html, useMemo, useState } from "../lib/ui.js";
 import { Card } from "../parts/layout.js";
@@ -58,7 +57,7 @@ function groupsOf(attempts) {
   };
   for (const trial of trials()) {
     const failed = trial.state === "FAILED" || trial.state === "SYS_CANCELED";
-    const isOdd = trial.state === "SUCCEEDED" && trial.reason && (isSeveral.value || trial.score === null);
+    const isOdd = trial.state === "SUCCEEDED" && trial.reason;
     if (!failed && !isOdd) continue;
     add(failed ? "failed" : "succeeded, but", trial.reason);
   }
