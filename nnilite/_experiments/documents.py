@@ -185,9 +185,10 @@ def write_content(path: Path, content: bytes) -> None:
         with os.fdopen(os.open(draft, flags, 0o600), "wb") as out:
             out.write(content)
         draft.replace(path)
-    except OSError:  # on a full disk, a part of it may be there
+    except OSError as error:  # on a full disk, a part of it may be there
         with contextlib.suppress(OSError):
             draft.unlink()
+        error.filename = str(path)  # a failed write does not say of what, and the draft is gone
         raise
 
 

@@ -24,6 +24,9 @@ from nnilite.records import Json
 LIVE_S = 2.0
 """How old the answer of a manager may be before it is asked again."""
 
+AGAIN_S = 30.0
+"""After what time a folder that could not be read is read again."""
+
 # One thread asks all managers, so one that hangs must not delay the others for long.
 ANSWER_S = 5.0
 
@@ -47,13 +50,28 @@ class Digest:
     trouble: str = ""
 
 
+@dataclass(frozen=True)
+class _Known:
+    digest: Digest
+    stamp: Stamp
+    read: float  # by the monotonic clock
+
+    def is_old(self, entry: RegistryEntry) -> bool:
+        """Return whether there may be something else to read by now.
+
+        A disk that has failed for a moment leaves no trace in the files.
+        """
+        is_retried = self.digest.trouble and time.monotonic() > self.read + AGAIN_S
+        return bool(is_retried) or self.stamp != _stamp(entry)
+
+
 class Digests:
     """The digests of all experiments that were asked for. Its methods may be called in any thread."""
 
     def __init__(self) -> None:
         self.reading = threading.Lock()  # held while the folder of a stopped experiment is open
         self._workers = {alive: ThreadPoolExecutor(1, "digests") for alive in (True, False)}
-        self._known: dict[str, tuple[Stamp, Digest]] = {}
+        self._known: dict[str, _Known] = {}
         self._asked: set[str] = set()
 
     def read_known(self, entries: Iterable[RegistryEntry]) -> dict[str, Digest]:
@@ -61,10 +79,10 @@ class Digests:
         entries = list(entries)
         found = {}
         for entry in entries:
-            stamp, digest = self._known.get(entry.id, ((), None))
-            if digest is not None:
-                found[entry.id] = digest
-            if stamp != _stamp(entry) and entry.id not in self._asked:
+            known = self._known.get(entry.id)
+            if known is not None:
+                found[entry.id] = known.digest
+            if (known is None or known.is_old(entry)) and entry.id not in self._asked:
                 self._read_later(entry)
         for gone in set(self._known) - {entry.id for entry in entries}:
             self._known.pop(gone, None)
@@ -91,7 +109,7 @@ class Digests:
             else:
                 with self.reading:
                     digest = _digest(entry)
-            self._known[entry.id] = (stamp, digest)
+            self._known[entry.id] = _Known(digest, stamp, time.monotonic())
         finally:
             self._asked.discard(entry.id)
 

@@ -25,7 +25,7 @@ from nnilite._rest.auth import Access, AccessGate
 from nnilite._rest.body_room import BodyHold, BodyRoom
 from nnilite._rest.callback_proofs import Signed
 from nnilite._rest.options import Options
-from nnilite._rest.refusal import HttpRefusal, body_of, status_of
+from nnilite._rest.refusal import HttpRefusal, body_of, explain_to_user, status_of
 from nnilite._rest.request_body import BODY_METHODS, STRANGERS_BODY_MAX, check_body, claimed_bytes
 from nnilite._rest.route_definition import SERVER_BODY_MAX, Operation, Route, read_query
 from nnilite._rest.server_connections import ServerConnections, hang_up, stream_of
@@ -194,6 +194,7 @@ class Answering(RequestHandler):
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         error = kwargs.get("exc_info", (None, None, None))[1]
+        error = explain_to_user(error) if self.is_users else error
         status = status_of(error) if error is not None else status_code
         if status == 503:
             self.set_header("Retry-After", "1")

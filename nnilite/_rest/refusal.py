@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from http import HTTPStatus
 
 from tornado.web import HTTPError
@@ -43,6 +44,12 @@ _STATUSES: tuple[tuple[type[NniliteError], int], ...] = (
 )
 
 
+_CURES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some disk space, then try again"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "see who may write there"),
+}
+
+
 def status_of(error: BaseException | None) -> int:
     """Return the HTTP status for an error; 500 for an unexpected one."""
     if isinstance(error, HttpRefusal):
@@ -66,6 +73,13 @@ def body_of(error: BaseException | None, status: int) -> dict[str, Json]:
     if isinstance(error, NniliteError):
         return {"error": str(error)}
     return {"error": _sentence(status)}
+
+
+def explain_to_user(error: BaseException | None) -> BaseException | None:
+    """Return what an unexpected error is for the manager's own user: what the disk says is no secret from them."""
+    if not isinstance(error, OSError) or not error.filename or not error.strerror:
+        return error
+    return NniliteError(f"{error.filename}: {error.strerror}; {_CURES.get(error.errno or 0, 'try again later')}.")
 
 
 def _sentence(status: int) -> str:

@@ -386,6 +386,28 @@ def refuse_thread(_: threading.Thread) -> None:
     raise RuntimeError("can't start new thread")
 
 
+def test_a_disk_that_failed_for_a_moment_is_read_again(hub: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digests, "AGAIN_S", 0.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(digests, "_digest", lambda entry: Digest(trouble="disk I/O error"))
+        assert digest(hub)["trouble"] == "disk I/O error"
+    eventually(lambda: digest(hub)["trouble"] == "", 60)
+
+
+def test_a_full_disk_is_told_to_the_person_with_its_place(hub: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", refuse)  # as a failed write, it does not name its file
+        reply = hub.ask("PUT", "/api/v1/experiments/first", REMARKS)
+    folder = registry.root() / "first"
+    assert reply.json == {
+        "error": f"{folder / 'remarks.json'}: No space left on device; free some disk space, then try again."
+    }
+    assert not [path for path in folder.iterdir() if "remarks" in path.name]
+
+
 def test_a_disk_without_locks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
