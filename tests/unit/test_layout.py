@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -90,11 +91,8 @@ def test_no_class_is_excused_without_need() -> None:
 def definitions() -> dict[str, tuple[str, frozenset[str], tuple[str, ...]]]:
     """The file, the methods and the bases of each class by its name, of which there is one (see below)."""
     found = {}
-    for file, node in class_nodes():
-        methods = frozenset(one.name for one in node.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)))
-        bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
-        words = [base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in bases]
-        found[node.name] = (file, methods, tuple(words))
+    for file, one in classes_of_files():
+        found[one.name] = (file, frozenset(one.methods), one.bases)
     return found
 
 
@@ -114,16 +112,15 @@ def with_bases() -> Iterator[tuple[str, set[str]]]:
 
 def classes() -> Iterator[tuple[str, int]]:
     """All classes, as file:name, with the number of their methods."""
-    for file, node in class_nodes():
-        methods = [one for one in node.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))]
-        yield f"{file}:{node.name}", len(methods)
+    for file, one in classes_of_files():
+        yield f"{file}:{one.name}", len(one.methods)
 
 
 def test_a_private_name_of_a_module_is_used_in_it() -> None:
     unused = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in (path for source in SOURCES for path in (ROOT / source).rglob("*.py"))
-        for name in private_names(tree_of(path))
+        for name in module_at(path).private_names
         if len(re.findall(rf"\b{name}\b", path.read_text())) == 1
     ]
     assert not unused, f"remove these, or use them: {unused}"
@@ -140,19 +137,47 @@ def private_names(module: ast.Module) -> Iterator[str]:
         yield from (name for name in names if re.fullmatch(r"_[A-Za-z0-9]\w*", name))
 
 
-@cache
-def class_nodes() -> list[tuple[str, ast.ClassDef]]:
-    return [
-        (str(path.relative_to(ROOT)), node)
-        for path in (path for source in SOURCES for path in (ROOT / source).rglob("*.py"))
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.ClassDef)
-    ]
+def classes_of_files() -> Iterator[tuple[str, ClassFacts]]:
+    for path in (path for source in SOURCES for path in (ROOT / source).rglob("*.py")):
+        yield from ((str(path.relative_to(ROOT)), one) for one in module_at(path).classes)
+
+
+class ClassFacts(NamedTuple):
+    name: str
+    methods: tuple[str, ...]
+    bases: tuple[str, ...]
+
+
+class ModuleFacts(NamedTuple):
+    classes: tuple[ClassFacts, ...]
+    functions: tuple[str, ...]
+    private_names: tuple[str, ...]
+    imports: tuple[tuple[str, str], ...]
 
 
 @cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def module_at(path: Path) -> ModuleFacts:
+    """What these tests ask of a file. Its tree is not kept: garbage is looked for in all trees again and again."""
+    tree = ast.parse(path.read_text())
+    nodes = list(ast.walk(tree))
+    return ModuleFacts(
+        classes=tuple(class_at(node) for node in nodes if isinstance(node, ast.ClassDef)),
+        functions=functions_in(tree.body),
+        private_names=tuple(private_names(tree)),
+        imports=tuple(
+            (str(node.module), alias.name) for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names
+        ),
+    )
+
+
+def class_at(node: ast.ClassDef) -> ClassFacts:
+    bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
+    words = [base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in bases]
+    return ClassFacts(node.name, functions_in(node.body), tuple(words))
+
+
+def functions_in(body: list[ast.stmt]) -> tuple[str, ...]:
+    return tuple(one.name for one in body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)))
 
 
 PARTS_OF_PLUGINS = {"api", "checks", "config", "convert", "delivery", "log", "service", "start", "status", "watch"}
@@ -190,18 +215,11 @@ PUBLIC_TWINS = {
 
 def test_a_function_that_crosses_modules_of_the_core_has_a_name_of_its_own() -> None:
     """Functions count that are imported by their bare names; `spec.load` and `config.load` say what they load."""
-    trees = {dotted_name(path): tree_of(path) for path in (ROOT / "nnilite").rglob("*.py")}
-    own = {
-        (module, node.name)
-        for module, tree in trees.items()
-        for node in tree.body
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    }
+    modules = {dotted_name(path): module_at(path) for path in (ROOT / "nnilite").rglob("*.py")}
+    own = {(name, function) for name, module in modules.items() for function in module.functions}
     places: dict[str, set[str]] = {}
-    for tree in trees.values():
-        for node in (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)):
-            for name in (alias.name for alias in node.names if (node.module, alias.name) in own):
-                places.setdefault(name, set()).add(str(node.module))
+    for source, name in (found for module in modules.values() for found in module.imports if found in own):
+        places.setdefault(name, set()).add(source)
     assert len(places) > 100
     shared = {name: found for name, found in places.items() if len(found) > 1 and name not in PUBLIC_TWINS}
     assert not shared, f"one word stands for several things: {shared}"
