@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent / "manager"))  # simulation.py, fak
 pytest_plugins = [
     # What the run itself checks, reports and makes cheaper.
     "harness.process_starts",
+    "harness.process_folders",
     "harness.left_processes",
     "harness.durations",
     "harness.group_ends",
@@ -57,9 +58,6 @@ _SHORT_UI = tuple(
     )
 )
 """Files that share one Chromium, whose start takes two seconds. Each of the longer ones has its own."""
-
-_WITH_PROCESSES = ("tests/e2e/", "tests/platforms/")
-"""Folders whose tests all start processes, or share fixtures that do."""
 
 # How long an example takes says more about the machine than about nnilite. Fixtures of one test serve all examples.
 _NO_FAULTS = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
@@ -109,8 +107,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_for_long_runs(item):
             item.add_marker(pytest.mark.long)
-        if item.nodeid.startswith(_WITH_PROCESSES):
-            item.add_marker(pytest.mark.process)
         if item.nodeid.startswith(_SHORT_UI):
             item.add_marker(pytest.mark.xdist_group("short tests of the page"))
         elif item.nodeid.startswith(_DEAR):

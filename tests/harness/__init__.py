@@ -1,6 +1,7 @@
 """What the test run itself checks, reports and makes cheaper, as pytest plugins that `tests/conftest.py` loads.
 
 process_starts       only tests that are marked `process` start one
+process_folders      folders whose tests all start one are read only where these are wanted
 left_processes       no process outlives the run
 durations            the table of durations per folder
 group_ends           a platform that one group of tests shares ends with the group

@@ -16,7 +16,7 @@ from harness.left_processes import EXIT_STATUS
 pytestmark = pytest.mark.process
 
 TESTS = Path(__file__).resolve().parents[1]
-_NAMES = ("process_starts", "left_processes", "durations", "group_ends", "named_files")
+_NAMES = ("process_starts", "process_folders", "left_processes", "durations", "group_ends", "named_files")
 PLUGINS = [f"-pharness.{name}" for name in _NAMES]
 LEAVES_ONE = """
 import subprocess, pytest
@@ -127,6 +127,18 @@ def test_a_test_that_starts_a_process_without_its_marker_fails(tmp_path: Path) -
     status, said = run(tmp_path, STARTS_ONE)
     assert (status, "3 passed, 1 error" in said) == (1, True), said
     assert "ERROR test_it.py::test_without_the_marker" in said
+
+
+def test_a_folder_whose_tests_all_start_processes_is_read_where_they_are_wanted(tmp_path: Path) -> None:
+    (tmp_path / "tests" / "e2e").mkdir(parents=True)
+    (tmp_path / "tests" / "e2e" / "test_one.py").write_text(
+        "import subprocess\n\ndef test_it():\n    subprocess.run('true')\n"
+    )
+    status, said = run(tmp_path, "def test_of_above():\n    pass\n")
+    assert (status, "2 passed" in said) == (0, True), said
+    (tmp_path / "tests" / "e2e" / "test_one.py").write_text("what cannot be read")
+    status, said = run(tmp_path, "def test_of_above():\n    pass\n", "-m", "not process and not long")
+    assert (status, "1 passed" in said) == (0, True), said
 
 
 def test_the_durations_of_each_folder_are_printed_after_a_long_run(tmp_path: Path) -> None:
