@@ -37,7 +37,7 @@ demo: $(VENV)/demo.stamp
 	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)/nnictl create --config $(DIGITS) --port 0 --foreground
 
 check: lint
-	$(RUN)/python -m pytest -n 2 --dist loadgroup -q -m "not process and not long"
+	$(RUN)/python -m pytest -n 3 --dist loadgroup -q -m "not process and not long"
 
 test: $(VENV)/dev.stamp node_modules/.package-lock.json $(AZURITE)/node_modules/.package-lock.json
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint-types lint-rest compiled-tests
