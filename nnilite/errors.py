@@ -22,10 +22,14 @@ A message is one or two plain sentences: what is wrong, where, and what would he
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class NniliteError(Exception):
@@ -133,6 +137,14 @@ class NoMoreTrialError(NniliteError):
 
 class TrialStopped(NniliteError):
     """Raised by `report` in an objective that should end now: the assessor, or the time limit, stops its trial."""
+
+
+def explain_os_error(error: OSError) -> str:
+    """Return what the system says, with the file if that is known, and a cure for a full disk."""
+    words = error.strerror or str(error) or type(error).__name__
+    place = f"{error.filename}: " if error.filename else ""
+    cure = "; free some disk space, then try again" if error.errno in _FULL else ""
+    return f"{place}{words}{cure}."
 
 
 def no_attribute(kind: str, of: object, name: str, words: Mapping[str, str]) -> AttributeError:

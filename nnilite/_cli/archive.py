@@ -82,6 +82,9 @@ def save(entry: RegistryEntry, target: Path, work: Work, *, with_code: bool) -> 
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             _write(entry, file, work, DiskRoom(path.parent), with_code=with_code)
         draft.replace(path)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a failed write does not say of what
+        raise
     finally:
         draft.unlink(missing_ok=True)
     return path

@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from nnilite._cli import interrupt
 from nnilite._cli.command_line import USAGE, Parser, nearest, printable
-from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, ServiceError
+from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, ServiceError, explain_os_error
 
 DONE, ERROR, NOT_FOUND, CONFLICT, UNREACHABLE, FAILED, OWING, NONE_SUCCEEDED = 0, 1, 3, 4, 5, 6, 7, 8
 
@@ -194,7 +194,7 @@ def warn(sentence: str) -> None:
 
 def _sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+        return explain_os_error(error)
     return str(error) or type(error).__name__
 
 

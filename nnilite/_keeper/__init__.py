@@ -105,6 +105,7 @@ python_command     reads of a command which Python it starts, and with what
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.util
@@ -239,9 +240,15 @@ def build(target: Path, with_storage: bool = False, with_nodes: bool = False, wi
         name = path.relative_to(_PACKAGE.parents[1]).as_posix()
         files.update(_find_bytecode(name, path, files[name]))
     draft = target.with_name(f".{target.name}.{os.getpid()}.new")
-    with open(draft, "wb") as stream:
-        _write(stream, files)
-    draft.replace(target)
+    try:
+        with open(draft, "wb") as stream:
+            _write(stream, files)
+        draft.replace(target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        error.filename = str(target)  # a failed write does not say of what, and the draft is gone
+        raise
     return target
 
 

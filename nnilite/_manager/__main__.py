@@ -53,7 +53,7 @@ from nnilite._views.experiment_view import assemble_view, located
 from nnilite._views.viewer import Viewer
 from nnilite._webhooks import list_webhooks
 from nnilite.config import CheckedConfig, load_stored
-from nnilite.errors import ConfigError, Conflict, NniliteError, ServiceError, StoreError
+from nnilite.errors import ConfigError, Conflict, NniliteError, ServiceError, StoreError, explain_os_error
 from nnilite.records import ExperimentState
 
 log = logging.getLogger("nnilite.manager")
@@ -456,7 +456,8 @@ def _refusal(error: NniliteError | OSError) -> dict[str, str]:
     """Return the answer to the process that started this one. It may know the line of a field in the config's file."""
     if isinstance(error, ConfigError) and error.place.field and not error.place.file:
         return {"error": error.message, "kind": "other", "field": error.place.field}
-    return {"error": str(error), "kind": "conflict" if isinstance(error, Conflict) else "other"}
+    sentence = explain_os_error(error) if isinstance(error, OSError) else str(error)
+    return {"error": sentence, "kind": "conflict" if isinstance(error, Conflict) else "other"}
 
 
 def begin(words: list[str]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from http import HTTPStatus
 
 from tornado.web import HTTPError
@@ -18,6 +17,7 @@ from nnilite.errors import (
     ServiceError,
     StoreError,
     TunerError,
+    explain_os_error,
 )
 from nnilite.records import Json
 from nnilite.records.shapes import to_json
@@ -42,12 +42,6 @@ _STATUSES: tuple[tuple[type[NniliteError], int], ...] = (
     (ServiceError, 503),
     (StoreError, 503),
 )
-
-
-_CURES = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some disk space, then try again"),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "see who may write there"),
-}
 
 
 def status_of(error: BaseException | None) -> int:
@@ -77,9 +71,9 @@ def body_of(error: BaseException | None, status: int) -> dict[str, Json]:
 
 def explain_to_user(error: BaseException | None) -> BaseException | None:
     """Return what an unexpected error is for the manager's own user: what the disk says is no secret from them."""
-    if not isinstance(error, OSError) or not error.filename or not error.strerror:
+    if not isinstance(error, OSError) or not error.strerror:
         return error
-    return NniliteError(f"{error.filename}: {error.strerror}; {_CURES.get(error.errno or 0, 'try again later')}.")
+    return NniliteError(explain_os_error(error))
 
 
 def _sentence(status: int) -> str:

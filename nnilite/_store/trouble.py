@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sqlite3
 from collections.abc import Iterator
@@ -24,7 +25,8 @@ def translated(path: Path) -> Iterator[None]:
         if "locked" in text:
             raise StoreError(f"{path} is locked by another program; waiting until it is free", busy=True) from error
         if any(word in text for word in _TRANSIENT):
-            cure = _size_cure(path) or ("free some disk space, then it continues" if "full" in text else "retrying")
+            is_full = "full" in text or _is_full(path)
+            cure = _size_cure(path) or ("free some disk space, then it continues" if is_full else "retrying")
             raise StoreError(f"{path} cannot be written ({text}); {cure}", busy=True) from error
         # A table is missing, for example, or a text is not UTF-8.
         raise _make_damaged(path, error) from error
@@ -61,6 +63,15 @@ def _size_cure(path: Path) -> str:
         with suppress(OSError):  # there may be no log
             size = max(size, file.stat().st_size)
     return "" if size + _WRITTEN_AT_ONCE < limit else cure_size_limit()
+
+
+def _is_full(path: Path) -> bool:
+    """Return whether the disk has no room. SQLite calls that an I/O error where it concerns the index of its log."""
+    try:
+        facts = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return facts.f_bavail * facts.f_frsize < _WRITTEN_AT_ONCE
 
 
 def closed(path: Path) -> StoreError:

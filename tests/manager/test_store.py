@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import dataclasses
 import math
+import os
 import resource
 import sqlite3
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -361,6 +363,13 @@ async def test_output_beyond_the_limit_of_the_size_of_files_names_it(
 def test_a_limit_that_is_far_away_is_not_the_cause(store: Store, limit_files: Callable[[int], None]) -> None:
     limit_files(100_000_000)
     with pytest.raises(StoreError, match=r"retrying$"), translated(store.path):
+        raise sqlite3.OperationalError("disk I/O error")
+
+
+def test_an_io_error_on_a_full_disk_is_a_full_disk(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = SimpleNamespace(f_bavail=4, f_frsize=4096)
+    monkeypatch.setattr(os, "statvfs", lambda _: room)
+    with pytest.raises(StoreError, match="free some disk space"), translated(store.path):
         raise sqlite3.OperationalError("disk I/O error")
 
 

@@ -72,3 +72,16 @@ def test_bytecode_that_a_full_disk_has_cut_is_left_out(tmp_path: Path, monkeypat
     for size in range(16, len(whole)):
         kept.write_bytes(whole[:size])
         assert _find_bytecode("cut.py", module, module.read_bytes()) == {}, size
+
+
+def test_a_keeper_that_does_not_fit_on_the_disk_is_named_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("nnilite._keeper._write", fail)
+    with pytest.raises(OSError, match="No space") as caught:
+        build(tmp_path / "keeper.pyz")
+    assert caught.value.filename == str(tmp_path / "keeper.pyz")
+    assert not list(tmp_path.iterdir())

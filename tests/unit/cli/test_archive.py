@@ -333,6 +333,19 @@ ABOUTS = [
 ]
 
 
+def test_a_full_disk_is_named_with_the_archive_and_leaves_none(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")  # a failed write does not name its file
+
+    (tmp_path / "there").mkdir()
+    monkeypatch.setattr("nnilite._cli.archive._write", fail)
+    assert run(["experiment", "save", "abcd", "-p", str(tmp_path / "there" / "a.zip")]) == 1
+    assert f"{tmp_path / 'there' / 'a.zip'}: No space left on device; free some" in capsys.readouterr().err
+    assert not list((tmp_path / "there").iterdir())
+
+
 @pytest.mark.parametrize("about", ABOUTS)
 def test_foreign_zip_files_are_refused(saved: Path, home: Path, about: Any, capsys: pytest.CaptureFixture[str]) -> None:
     content = entries(saved)
