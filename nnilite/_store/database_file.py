@@ -6,6 +6,7 @@ There is one writer, and there are a few readers, in WAL mode: readers see only 
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,7 +111,7 @@ class DatabaseFile:
 
 def open_read_only(path: Path) -> sqlite3.Connection:
     """Return a connection that only reads, and that any thread may close. Raises: sqlite3.Error."""
-    uri = f"file:{quote(str(path))}?mode=ro"
+    uri = f"file:{quote(os.fsencode(path))}?mode=ro"  # a name of a file need not be UTF-8
     db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_READ_TIMEOUT_S)
     _distrust_schema(db)
     return db

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -72,7 +73,8 @@ def _begin_transaction(path: Path) -> Iterator[sqlite3.Connection]:
     """
     if not path.is_file():
         raise StoreError(f"{path} is missing; try again in a moment", busy=True)
-    db = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, isolation_level=None, timeout=_PATIENCE_S)
+    uri = f"file:{quote(os.fsencode(path))}?mode=rw"
+    db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_PATIENCE_S)
     with contextlib.closing(db):
         db.execute("PRAGMA trusted_schema = OFF")
         db.execute("PRAGMA synchronous = FULL")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -27,8 +28,12 @@ from nnilite.records import Trial, TrialState
 
 @pytest.fixture
 def path(tmp_path: Path) -> Iterator[Path]:
-    """The database of an experiment that runs: its store is open, and has written two trials."""
-    found = tmp_path / FILE_NAME
+    """The database of an experiment that runs: its store is open, and has written two trials.
+
+    Its folder was named on a machine whose names are not UTF-8.
+    """
+    found = tmp_path / os.fsdecode(b"menu\xe9") / FILE_NAME
+    found.parent.mkdir()
     with contextlib.closing(Store.create(found, "abc", 1.0)) as store:
         store.claim()
         store.write([messages.SaveTrial(Trial(f"t{n}", n, {"x": n}, n, created=1.0)) for n in range(2)])
