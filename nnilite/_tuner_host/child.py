@@ -25,7 +25,7 @@ from nnilite._plugins import lookup
 from nnilite._tuner_host import LONGEST_LINE
 from nnilite._tuner_host.hearing import Hearing
 from nnilite._tuner_host.later_trials import LaterTrials, wants_callback
-from nnilite._tuner_host.mistakes import check_proposals, check_verdict, describe_user_error
+from nnilite._tuner_host.mistakes import check_proposals, check_verdict, describe_user_error, show_value
 from nnilite.assessor import Assessor
 from nnilite.errors import ConfigError, NoMoreTrialError, Place, PluginError, SpaceError
 from nnilite.tuner import Call, CallKind, Tuner
@@ -77,7 +77,7 @@ class Child:
                 "field": field,
             }
         # The user's code may raise anything.
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit, GeneratorExit) as error:
             logging.getLogger("tuner").exception("%s failed", request["do"])
             return {"error": describe_user_error(error), "fatal": False, "traceback": _format_user_traceback(error)}
 
@@ -250,8 +250,9 @@ def _encode(answer: Message, number: int) -> bytes:
         if len(line) <= LONGEST_LINE:
             return line
         text = f"the tuner proposed {len(line) >> 20} MB at once; at most {LONGEST_LINE >> 20} MB are accepted"
-    except (TypeError, ValueError, RecursionError) as error:
-        text = f"the tuner proposed something that is not plain JSON ({error}): {answer.get('ok')!r:.500}"
+    except Exception as error:  # noqa: BLE001 - a user's class may raise anything when it is asked for its JSON
+        shown = show_value(answer.get("ok"), 500)
+        text = f"the tuner proposed something that is not plain JSON ({describe_user_error(error)}): {shown}"
     return json.dumps({"number": number, "error": text, "fatal": False, "traceback": ""}).encode() + b"\n"
 
 

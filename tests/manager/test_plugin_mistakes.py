@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from nnilite._engine import service_caller
 from nnilite._engine.guarded_calls import PluginFault, guarded
 from nnilite._engine.hybrid import Member
 from nnilite._plugins import lookup
-from nnilite._tuner_host.child import Child
+from nnilite._tuner_host.child import Child, _encode
 from nnilite.errors import PluginError, ServiceError
 from nnilite.records import TrialState
 from nnilite.service import JobState, JobStatus, TrainingService
@@ -284,3 +285,35 @@ async def test_a_member_of_a_hybrid_service_that_polls_wrongly_does_not_hide_the
     assert found["right"].state is JobState.WAITING
     assert found["wrong"].state is JobState.UNKNOWN
     assert found["wrong"].reason == "cannot query wrong: wrong did not return a list of 1 statuses when polled"
+
+
+def refuse(*_: object) -> Any:
+    raise RuntimeError("not even this")
+
+
+Unspeakable = type("Unspeakable", (), {"__repr__": refuse, "__str__": refuse, "tolist": refuse})
+UnspeakableError = type("UnspeakableError", (Exception,), {"__repr__": refuse, "__str__": refuse})
+
+
+def nested(depth: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for _ in range(depth):
+        found = {"x": found}
+    return found
+
+
+@pytest.mark.parametrize("proposed", [10**5000, Unspeakable(), nested(100_000)], ids=("huge", "unspeakable", "deep"))
+def test_a_proposal_that_cannot_even_be_shown_does_not_end_the_tuner(proposed: object) -> None:
+    answer = json.loads(_encode({"ok": [{"x": proposed}]}, 7))
+    assert "not plain JSON" in answer["error"]
+    assert (answer["number"], answer["fatal"]) == (7, False)
+
+
+@pytest.mark.parametrize("error", [UnspeakableError(), GeneratorExit()])
+def test_an_exception_of_a_users_class_does_not_end_the_tuner(error: BaseException) -> None:
+    def fail(_: object) -> None:
+        raise error
+
+    child = Child()
+    child._does["call"] = fail
+    assert type(error).__name__ in child.answer({"do": "call"})["error"]
