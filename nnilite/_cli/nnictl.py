@@ -205,4 +205,7 @@ def _report_unexpected(kind: type[BaseException], error: BaseException, trace: T
     if cure:
         complain(f"This command cannot start a thread or a process: {error}{cure}")
         return
+    if isinstance(error, MemoryError):
+        complain("There is not enough memory for this command; end other programs, or raise its limit (`ulimit -v`).")
+        return
     complain(f"This is a bug in nnilite: {kind.__name__}: {error}. `nnictl --debug ...` shows where.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import logging
@@ -51,13 +52,11 @@ class ManagerConnection:
         process: int | None = None,
         users: Collection[int] = (),
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"{url!r} is not the address of a manager; it looks like http://127.0.0.1:8080")
+        host, port, prefix = _take_apart(url)
         self.url = url.rstrip("/")
-        self._secure = parts.scheme == "https"
-        self._address = (parts.hostname, parts.port or (443 if self._secure else 80))
-        self._base = parts.path.rstrip("/") + "/api/v1"
+        self._secure = urlsplit(url).scheme == "https"
+        self._address = (host, port or (443 if self._secure else 80))
+        self._base = prefix.rstrip("/") + "/api/v1"
         self._token = token
         self._timeout_s = timeout_s
         self._limit = TimeLimit(timeout_s)
@@ -226,6 +225,15 @@ class ManagerConnection:
         except (ValueError, LookupError, TypeError, RecursionError):
             sentence, field = f"{self.url} answered {response.status} {response.reason}.", None
         return _error(response.status, sentence, field if isinstance(field, str) else None)
+
+
+def _take_apart(url: str) -> tuple[str, int | None, str]:
+    """Return host, port and path of a manager's address. Raises: ConfigError if it is none."""
+    with contextlib.suppress(ValueError):  # a port that is no number, or half an IPv6 address
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname:
+            return parts.hostname, parts.port, parts.path
+    raise ConfigError(f"{url!r} is not the address of a manager; it looks like http://127.0.0.1:8080")
 
 
 def _error(status: int, sentence: str, field: str | None) -> NniliteError:

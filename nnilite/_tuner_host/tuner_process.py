@@ -17,6 +17,7 @@ from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Sequence
 from pathlib import Path
 
+from nnilite._keeper import exit_code
 from nnilite._logging.log_file import open_log
 from nnilite._tuner_host import LONGEST_LINE
 
@@ -86,7 +87,7 @@ class TunerProcess:
         """Return how it has ended; "" if it has not."""
         with contextlib.suppress(asyncio.TimeoutError):
             code = await asyncio.wait_for(self._process.wait(), _CLOSE_TIMEOUT_S)
-            return f" by signal {-code}" if code < 0 else f" with exit code {code}"
+            return f" ({exit_code.sentence(code)})"
         return ""
 
     async def _await_end(self) -> None:

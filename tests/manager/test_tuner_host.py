@@ -144,6 +144,14 @@ async def test_the_tuner_sees_the_gpus_that_it_is_given_when_its_code_is_importe
         await host.close()
 
 
+async def test_a_tuner_that_was_killed_may_have_been_out_of_memory(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    process = await TunerProcess.start(tmp_path)
+    os.kill(process.pid, signal.SIGKILL)
+    assert "killed by SIGKILL: the machine or the container may have been out of memory" in await process.exit_word()
+    await process.end()
+
+
 async def test_a_space_is_tried_without_the_tuner_that_runs(host: TunerHost, past: Past, tmp_path: Path) -> None:
     await tell(host, past, 0.5)
     await host.try_space({"x": 1})

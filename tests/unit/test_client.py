@@ -183,7 +183,9 @@ def test_a_kept_connection_that_ends_is_not_replaced_unseen(client: Client, mana
     assert client.version() == {}
 
 
-@pytest.mark.parametrize("url", ["", "127.0.0.1:8080", "ftp://there", "http://"])
+@pytest.mark.parametrize(
+    "url", ["", "127.0.0.1:8080", "ftp://there", "http://", "http://h:x", "http://h:99999", "http://[::1"]
+)
 def test_an_address_of_no_manager_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(ConfigError, match="looks like http"):
         Client(url)

@@ -140,6 +140,16 @@ def test_a_command_that_can_start_no_thread_names_the_limit() -> None:
 
 
 @pytest.mark.process
+def test_a_lack_of_memory_is_no_mistake_of_ours() -> None:
+    code = (
+        "from nnilite._cli import nnictl; nnictl._carry_out = lambda o: bytearray(1 << 60); "
+        "nnictl.run(['experiment', 'list'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr.startswith("ERROR: There is not enough memory")) == (1, True)
+
+
+@pytest.mark.process
 def test_a_mistake_of_ours_is_one_sentence_too(tmp_path: Path) -> None:
     code = "from nnilite._cli import nnictl; nnictl._carry_out = lambda o: 1 / 0; nnictl.run(['experiment', 'list'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
