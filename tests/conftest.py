@@ -70,6 +70,10 @@ settings.load_profile("long" if "NNILITE_SIMULATION_RUNS" in os.environ else "da
 # Whoever runs the tests over SSH would be told links that sign in, in the place of plain addresses.
 os.environ.pop("SSH_CONNECTION", None)
 
+# OpenBLAS reads it when NumPy is loaded: in the processes of `pytest -n`, and in programs that tests start. Where
+# several processes compute, threads for small matrices take ten times the processor. Tuners set that limit themselves.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # By the shims of pyenv a start of `python3` takes eight times as long, and jobs of tests start it again and again.
 if "shims" in Path(shutil.which("python3") or "").parts:
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.base_prefix, "bin")), os.environ["PATH"]])
