@@ -54,6 +54,20 @@ def test_the_options_of_a_choice_share_a_length_scale_with_the_right_gradient(nu
         assert (kernel.clone_with_theta(theta)(rows) - values) / 1e-6 == pytest.approx(slopes[..., k], abs=1e-5)
 
 
+def test_hyperparameters_are_set_and_told_in_the_order_of_scikit_learn(numbers):
+    from sklearn.gaussian_process.kernels import Sum
+
+    from nnilite_sklearn._gaussian import Gaussian
+
+    ours = Gaussian((0, 1, 1), 2.5, 1e-6)._start()
+    theirs = Sum(ours.k1, ours.k2)
+    assert list(ours.theta) == list(theirs.theta)
+    theta, rows = numbers.standard_normal(4), numbers.random((5, 3))
+    ours, theirs = ours.clone_with_theta(theta), theirs.clone_with_theta(theta)
+    assert list(ours.theta) == list(theirs.theta)
+    assert np.array_equal(ours(rows), theirs(rows))
+
+
 def test_results_are_bent_as_scipy_does(numbers):
     from scipy import stats
 
