@@ -30,11 +30,12 @@ def read_user_token(directory: Path) -> str:
     """Return the token that opens the REST interface; readable by the user alone.
 
     A new one is made where there is none, and where another person may know it: it came with a folder from elsewhere,
-    or its file is another user's. Raises: DamagedFile, UnreadableFile.
+    its file is another user's, or others may read it, as a backup without modes leaves it.
+    Raises: DamagedFile, UnreadableFile.
     """
     with contextlib.suppress(FileNotFoundError):
         known = read_token(directory)
-        if registry.is_registered(directory) and _is_own(directory / "token"):
+        if registry.is_registered(directory) and _is_own(directory / "token") and _is_secret(directory / "token"):
             return known
     write_content(directory / "token", secrets.token_urlsafe(32).encode("ascii"))
     return read_token(directory)
@@ -50,3 +51,12 @@ def _is_own(path: Path) -> bool:
     # Some network drives show another owner of all files.
     with tempfile.TemporaryFile(dir=path.parent) as fresh:
         return os.fstat(fresh.fileno()).st_uid == facts.st_uid
+
+
+def _is_secret(path: Path) -> bool:
+    """Return whether only its owner can read a file. Raises: OSError."""
+    if not path.stat().st_mode & 0o044 or not path.parent.stat().st_mode & 0o011:
+        return True
+    # Some network drives show the same modes of all files.
+    with tempfile.TemporaryFile(dir=path.parent) as fresh:
+        return bool(os.fstat(fresh.fileno()).st_mode & 0o044)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import signal
@@ -58,7 +59,8 @@ def link_of_running() -> str | None:
     word = read_manager(directory)
     entry = RegistryEntry(ID, "", directory, alive=True, url=word.url, pid=word.pid)
     if word.url is None:
-        raise Conflict(f"{COMMAND} is starting (process {word.pid}); try again in a moment.")
+        process = f" (process {word.pid})" if word.pid else ""
+        raise Conflict(f"{COMMAND} is starting{process}; try again in a moment.")
     with managers.connect(entry) as running:
         return running.sign_in_link()
 
@@ -88,10 +90,16 @@ def run(options: ManagerOptions, *, require_token: bool, ready: Callable[[str], 
     Raises: NniliteError if it cannot be served; Conflict if it is already.
     """
     directory = folder()
-    # Only this user may enter: the token in it opens all experiments.
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _hold_lock(directory):
         asyncio.run(_serve(directory, options, require_token, ready))
+
+
+def _close_to_others(directory: Path) -> None:
+    """Let only this user enter the folder: the token in it opens all experiments."""
+    if directory.stat().st_mode & 0o077:
+        with contextlib.suppress(PermissionError):  # some network drives have no modes
+            directory.chmod(0o700)
 
 
 @contextmanager
@@ -119,6 +127,7 @@ async def _serve(directory: Path, options: ManagerOptions, require_token: bool, 
     # The managers that are started from the page take any free port; the port that was asked for is the page's.
     hub = Hub(replace(options, port=None, url_prefix=""))
     token = read_user_token(directory)
+    _close_to_others(directory)
     # An experiment that is read here puts its own filter on the server's loggers, in place of the page's.
     for handler in logging.getLogger().handlers:
         handler.addFilter(SecretFilter([token]))

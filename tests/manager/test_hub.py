@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -406,6 +407,14 @@ def test_a_full_disk_is_told_to_the_person_with_its_place(hub: Client, monkeypat
         "error": f"{folder / 'remarks.json'}: No space left on device; free some disk space, then try again."
     }
     assert not [path for path in folder.iterdir() if "remarks" in path.name]
+
+
+def test_the_folder_of_the_token_is_closed_to_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path))
+    hub_server.folder().mkdir(parents=True)
+    hub_server.folder().chmod(0o755)
+    hub_server.run(ManagerOptions(), require_token=False, ready=lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    assert hub_server.folder().stat().st_mode & 0o777 == 0o700
 
 
 def test_a_disk_without_locks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ def whole(make: Make, tmp_path: Path) -> Path:
     code.mkdir()
     (code / "trial.py").write_text("print(1)")
     folder = make("abcd", running=False, state="DONE")
+    folder.chmod(0o700)
     config = {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
         "trialCommand": "python3 trial.py",

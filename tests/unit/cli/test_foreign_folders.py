@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
+import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -41,6 +45,27 @@ def test_a_token_that_is_a_link_to_what_all_can_read_opens_nothing(whole: Path, 
     (whole / "token").symlink_to(tmp_path / "machine-id")
     assert read_user_token(whole) != "0123456789abcdef" * 2
     assert not (whole / "token").is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("of_folder", "of_token", "stays"), [(0o755, 0o600, True), (0o700, 0o644, True), (0o755, 0o644, False)]
+)
+def test_a_token_that_others_can_read_is_replaced(whole: Path, of_folder: int, of_token: int, stays: bool) -> None:
+    whole.chmod(of_folder)
+    (whole / "token").chmod(of_token)
+    assert (read_user_token(whole) == TOKEN) is stays
+
+
+def test_a_drive_without_modes_keeps_its_tokens(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole.chmod(0o755)
+    (whole / "token").chmod(0o644)
+    real = os.fstat
+    alike = SimpleNamespace(st_mode=stat.S_IFREG | 0o777, st_uid=os.geteuid())
+    monkeypatch.setattr(
+        tempfile, "TemporaryFile", lambda **_: contextlib.nullcontext(SimpleNamespace(fileno=lambda: -1))
+    )
+    monkeypatch.setattr(os, "fstat", lambda file: alike if file == -1 else real(file))
+    assert read_user_token(whole) == TOKEN
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
