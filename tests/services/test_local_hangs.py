@@ -16,7 +16,7 @@ from nnilite._keeper.folder_looks import FolderLooks
 from nnilite.errors import NoCapacity, ServiceError
 from nnilite.foreign_files import open_below
 from nnilite.service import JobState
-from nnilite.testing import ServiceBench, eventually
+from nnilite.testing import ServiceBench, eventually, fake_context
 from nnilite.testing.probes import quoted, runs
 from nnilite_local import LocalConfig, LocalService, _endings
 from nnilite_local._attempt_folder import AttemptFolder
@@ -262,3 +262,23 @@ def test_a_keeper_that_still_delivers_is_left_alone_by_the_next_attempt(bench):
     assert runs(keeper)
     bench.receiver.break_requests = 0
     eventually(lambda: bench.received(job.name).exits)
+
+
+async def test_a_look_at_a_keeper_that_leaves_while_the_service_closes_ends_before_it(tmp_path, monkeypatch):
+    service = LocalService("local", LocalConfig(), fake_context(tmp_path))
+    folder, ended = AttemptFolder(tmp_path / "0"), []
+
+    async def look_at_all(looks):
+        for _ in range(9):
+            await others_turn()
+        ended.append(looks)
+        return []
+
+    async def close_server():
+        service._dismissals.add(folder, {})
+        service._dismissals.look_soon()
+        monkeypatch.setattr(service._watch, "look_at_all", look_at_all)
+
+    monkeypatch.setattr(service._server, "close", close_server)
+    await service.close()
+    assert len(ended) == 1

@@ -60,6 +60,11 @@ class Dismissals:
                 await self._keepers.try_to_terminate(folder, handle)
             await asyncio.sleep(_BETWEEN_S if self._waiting else 0)
 
+    async def wait_for_looks(self) -> None:
+        """Wait for the looks that were begun: a task that outlives its event loop is never done."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
     def _tidy_one(self, folder: AttemptFolder, handle: Handle) -> bool:
         """Return whether the keeper has left, and its files are removed."""
         # One that is just ending may have left the process table, and still hold its lock for a moment.

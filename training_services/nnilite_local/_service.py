@@ -286,6 +286,7 @@ class LocalService(TrainingService):
         self._gpus.close()
         await self._second_keepers.close()
         await self._server.close()
+        await self._dismissals.wait_for_looks()  # the server tells of keepers that leave until it is closed
         if left:
             raise ServiceError("; ".join(left))
 
