@@ -20,6 +20,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_caller, "_LONGEST_PAUSE_S", 0.1)
     monkeypatch.setattr("nnilite._engine.live_trial._LONGEST_RETRY_DELAY_S", 0.05)
     monkeypatch.setattr("nnilite._engine.engine._TICK_S", 0.05)
+    monkeypatch.setattr("nnilite._engine.state._DELIVERING_S", 0.5)
 
 
 @pytest.fixture

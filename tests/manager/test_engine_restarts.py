@@ -85,7 +85,10 @@ async def test_a_removal_that_fails_is_asked_for_again_and_once_more_at_the_stop
     assert removals(tmp_path) == 0
 
 
-async def test_a_job_that_is_still_being_ended_at_the_stop_is_removed_a_moment_later(bench: Bench) -> None:
+async def test_a_job_that_is_still_being_ended_at_the_stop_is_removed_a_moment_later(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nnilite._engine.live_trial._LAST_REMOVE_AGAIN_S", 0.05)
     bench.fake.remove_with = ServiceError("it is still being ended")
     await bench.run_all(4)
     await bench.engine.do(messages.Stop(bench.engine.now()))

@@ -72,22 +72,24 @@ PLATFORMS: dict[type, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("platform", PLATFORMS, ids=lambda one: one.__name__)
-def test_a_job_that_does_not_answer_is_unknown_and_holds_up_no_other(platform: type) -> None:
-    service = platform.__new__(platform)
-    vars(service).update(PLATFORMS[platform], _turns=JobTurns(limit_s=1.0))
+def test_a_job_that_does_not_answer_is_unknown_and_holds_up_no_other() -> None:
+    """All platforms at once: each look takes its limit."""
+    services = [platform.__new__(platform) for platform in PLATFORMS]
+    for service in services:
+        vars(service).update(PLATFORMS[type(service)], _turns=JobTurns(limit_s=1.0))
     _stop.clear()
 
-    async def poll() -> list[JobStatus]:
+    async def poll_all() -> list[list[JobStatus]]:
         try:
-            return await asyncio.wait_for(service.poll(HANDLES), 30)
+            return await asyncio.wait_for(asyncio.gather(*(one.poll(HANDLES) for one in services)), 30)
         finally:
             _stop.set()
-            await service._turns.close()
+            await asyncio.gather(*(one._turns.close() for one in services))
 
-    first, second = asyncio.run(poll())
-    assert (first.state, second.state) == (JobState.UNKNOWN, JobState.RUNNING)
-    assert "has not reported on it" in first.reason
+    found = dict(zip(PLATFORMS, asyncio.run(poll_all()), strict=True))
+    states = {platform: [one.state for one in both] for platform, both in found.items()}
+    assert states == {platform: [JobState.UNKNOWN, JobState.RUNNING] for platform in PLATFORMS}
+    assert [one for one, both in found.items() if "has not reported on it" not in both[0].reason] == []
 
 
 async def _print_both(turns: JobTurns, first: Callable[[], Awaitable[JobStatus]]) -> list[JobState]:
