@@ -66,7 +66,10 @@ def is_never_a_result(value: object, objectives: Iterable[str]) -> bool:
 
 def describe_exception(error: BaseException) -> str:
     """Describe an error in words."""
-    return str(error) if isinstance(error, ObjectiveFailed) else f"{type(error).__name__}: {error}"
+    try:
+        return str(error) if isinstance(error, ObjectiveFailed) else f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  a user's class may raise anything here
+        return f"{type(error).__name__}, whose text cannot be shown"
 
 
 _CURES = (

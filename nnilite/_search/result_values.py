@@ -72,6 +72,8 @@ def shorten(value: Json) -> str:
         text = repr(value)
     except ValueError:  # Python writes no number of more than some thousand digits
         return f"of type {type(value).__name__}, which is too long to be shown,"
+    except Exception:  # noqa: BLE001  a user's class may raise anything here, and Python for deep nests
+        return f"of type {type(value).__name__}, which cannot be shown,"
     return text if len(text) <= 120 else text[:117] + "..."
 
 

@@ -8,8 +8,10 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -385,3 +387,28 @@ def test_the_digits_of_a_huge_result_are_not_all_printed(digits: int) -> None:
         Search({"x": {"_type": "uniform", "_value": [0, 1]}}, tuner="Random").run(lambda _: 10**digits, trials=2)
     assert len(str(caught.value)) < 300
     assert "is neither a finite number" in str(caught.value)
+
+
+def refuse(*_: object) -> Any:
+    raise RuntimeError("not even this")
+
+
+Unspeakable = type("Unspeakable", (), {"__repr__": refuse, "__str__": refuse})
+UnspeakableError = type("UnspeakableError", (Exception,), {"__repr__": refuse, "__str__": refuse})
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+@pytest.mark.parametrize("odd", [Unspeakable(), UnspeakableError(), {"default": Unspeakable()}])
+def test_a_result_or_an_error_that_cannot_be_shown_fails_its_trial_alone(odd: Any, concurrency: int) -> None:
+    calls = count(1)
+
+    def objective(parameters: Any) -> Any:
+        if next(calls) < 4:  # it begins when others have ended well
+            return parameters["x"]
+        if isinstance(odd, Exception):
+            raise odd
+        return odd
+
+    found = Search(SPACE, tuner="Random").run(objective, 4, concurrency)
+    assert sorted(trial.state.name for trial in found.trials) == ["FAILED", *["SUCCEEDED"] * 3]
+    assert any("cannot be shown" in trial.reason for trial in found.trials)
