@@ -19,6 +19,7 @@ in NNI.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -342,6 +343,9 @@ class Experiment:
             return found.view(port, non_blocking)
         self._attach(launch.view(self._known(), options=self._options(port, False)), keep=True)
         if not non_blocking:
+            self._tell(
+                f"It is open until Ctrl-C or `nnictl stop {self.id}`; with non_blocking=True the program continues."
+            )
             self._wait_until_interrupted()
         return self
 
@@ -484,11 +488,11 @@ class Experiment:
             raise
 
     def _wait_until_interrupted(self) -> None:
-        try:
-            while True:
+        """Wait for Ctrl-C, or until another program has ended the manager."""
+        with contextlib.suppress(KeyboardInterrupt):
+            while self._entry is None or registry.is_alive(self._entry.directory):
                 time.sleep(1)
-        except KeyboardInterrupt:
-            self.stop()
+        self.stop()
 
     # What is known of it
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,18 @@ def test_a_stopped_experiment_can_be_looked_at(experiment: Experiment) -> None:
             viewed.update_trial_concurrency(1)
     finally:
         viewed.stop()
+
+
+def test_a_view_that_waits_says_how_it_ends_and_ends_when_it_is_stopped(
+    experiment: Experiment, capfd: pytest.CaptureFixture[str]
+) -> None:
+    experiment.run(port=0)
+    experiment.stop()
+    with ThreadPoolExecutor(1) as apart:
+        seen = apart.submit(Experiment.view, experiment.id, 0)  # type: ignore[arg-type]
+        eventually(lambda: registry.find(experiment.id or "").alive and "non_blocking=True" in capfd.readouterr().err)
+        managers.stop(registry.find(experiment.id or ""))
+        assert seen.result(30).id == experiment.id
 
 
 def test_a_detached_experiment_is_found_again_by_its_port(experiment: Experiment) -> None:
