@@ -147,6 +147,19 @@ def test_what_cannot_be_deleted_is_told_once_and_tried_again(
     assert "tried again" in said
 
 
+def test_a_limit_that_could_not_be_kept_is_kept_the_next_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def remove(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    tidying = tidier(folder, "all", 250, ended=[("a", 0), ("b", 0)])
+    with monkeypatch.context() as disk:
+        disk.setattr(checkpoint_folders, "remove", remove)
+        with pytest.raises(PermissionError):
+            asyncio.run(tidying.tidy_up())
+    asyncio.run(tidying.tidy_up())
+    assert left(folder) == ["a/1 'x'\n.pt", "a/2.pt"]
+
+
 async def _until(tidying: CheckpointTidier, condition: Callable[[], bool]) -> None:
     over = asyncio.Event()
     working = asyncio.create_task(keep_tidy([tidying], over))

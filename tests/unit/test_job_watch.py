@@ -27,6 +27,8 @@ class Foo:
     kills: int = 0
     soft_ends: int = 0
     trouble: Exception | None = None
+    is_stopping: bool = False
+    holds: bool = False
 
 
 class FooLog(JobLog):
@@ -57,7 +59,7 @@ class FooWatch(JobWatch[JobState]):
         return self.foo.state
 
     def interpret(self, found: JobState) -> SeenJob:
-        return SeenJob(found, "as Foo says")
+        return SeenJob(found, "as Foo says", is_stopping=self.foo.is_stopping, holds=self.foo.holds)
 
     async def kill(self) -> None:
         self.foo.kills += 1
@@ -150,6 +152,22 @@ def test_a_kill_that_is_refused_matters_only_if_the_job_goes_on(foo: Foo) -> Non
 def test_a_job_is_not_removed_while_it_goes_on(foo: Foo) -> None:
     with pytest.raises(ServiceError, match="Foo is still stopping the job j"):
         asyncio.run(FooWatch(foo).remove())
+    assert foo.kills == 1
+
+
+def test_a_removal_kills_no_job_that_the_platform_ends_already(foo: Foo) -> None:
+    foo.is_stopping = True
+    with pytest.raises(ServiceError, match="Foo is still stopping the job j"):
+        asyncio.run(FooWatch(foo).remove())
+    assert foo.kills == 0
+
+
+def test_a_removal_kills_a_job_that_has_ended_only_if_it_still_holds_something(foo: Foo) -> None:
+    foo.state = JobState.SUCCEEDED
+    asyncio.run(FooWatch(foo).remove())
+    assert foo.kills == 0
+    foo.holds = True
+    asyncio.run(FooWatch(foo).remove())
     assert foo.kills == 1
 
 
