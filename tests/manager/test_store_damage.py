@@ -193,6 +193,15 @@ def test_no_reader_of_a_database_from_elsewhere_waits_for_a_view_that_computes_f
         ]
 
 
+def test_a_price_below_zero_is_a_defect(whole: bytes, tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    path.write_bytes(whole)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("UPDATE trials SET cost = -1 WHERE sequence = 3")
+    with SoundnessCheck(path) as check:
+        assert [defect.what for defect in check.findings("abc")] == ["in its table trials, cost cannot be -1.0"]
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("damage", ["UPDATE trials SET created = 'yesterday'", "DROP TABLE metrics", "cut", "config"])
 def test_every_command_that_opens_it_says_a_sentence(

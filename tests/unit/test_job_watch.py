@@ -29,6 +29,7 @@ class Foo:
     trouble: Exception | None = None
     is_stopping: bool = False
     holds: bool = False
+    learned: int = 0
 
 
 class FooLog(JobLog):
@@ -57,6 +58,10 @@ class FooWatch(JobWatch[JobState]):
         if self.foo.state is None:
             raise Missing("no such job")
         return self.foo.state
+
+    async def learn(self, found: JobState) -> JobState:
+        self.foo.learned += 1
+        return found
 
     def interpret(self, found: JobState) -> SeenJob:
         return SeenJob(found, "as Foo says", is_stopping=self.foo.is_stopping, holds=self.foo.holds)
@@ -117,6 +122,16 @@ def test_a_job_that_waits_again_is_lost(foo: Foo) -> None:
     foo.state = JobState.WAITING
     assert watch.now().reason == "Foo took the job off its node to start it again: as Foo says"
     assert watch.over is not None
+
+
+def test_what_a_listing_lacks_is_learned_when_a_job_begins_to_run_and_at_its_end(foo: Foo) -> None:
+    watch, learned = FooWatch(foo), []
+    for state in (JobState.WAITING, JobState.WAITING, JobState.RUNNING, JobState.RUNNING, JobState.SUCCEEDED):
+        foo.state = state
+        watch.now()
+        learned.append(foo.learned)
+    # The first look at a job that waits may be a later manager's, and it may have run under the earlier one.
+    assert learned == [1, 1, 2, 2, 3]
 
 
 def test_a_running_job_is_killed_when_its_time_for_a_soft_end_is_over(foo: Foo) -> None:

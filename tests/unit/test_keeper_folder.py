@@ -14,7 +14,7 @@ import pytest
 from keeper_bench import HOSTILE, Bench, pythons, zipapp
 from nnilite._keeper import attempt_run
 from nnilite.errors import ConfigError
-from nnilite.records import EndCause, Exited, Reported
+from nnilite.records import UNSTARTED, EndCause, Exited, Reported
 from nnilite.service import Job, JobState
 from nnilite.services import worker_side
 from nnilite.services.keeper_folder import KeeperFolder, check_folder_names, end_status, identity, is_running
@@ -59,6 +59,11 @@ def test_the_error_names_what_cannot_be_the_name_of_a_folder(experiment, trial, 
 def test_the_state_of_a_job_follows_from_its_keepers_record(exited, state):
     status = end_status({**exited, "time": 2.5}, "host", 1.5)
     assert (status.state, status.host, status.started, status.ended) == (state, "host", 1.5, 2.5)
+
+
+def test_only_a_fault_of_the_machine_says_that_nothing_was_started():
+    assert end_status({"cause": "machine", "message": "No space left on device"}).reason.startswith(f"{UNSTARTED}: No")
+    assert end_status({"code": 1, "message": "exit code 1"}).reason == "exit code 1"
 
 
 def test_every_cause_of_a_keeper_is_told_as_an_end():
