@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -44,13 +43,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command of a page, with the id of the only experiment in place of ID; what it prints."""
+    """Runs a line of a page, with the ids of the first experiment and the latest for ID and OTHER; what it prints."""
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
 
     def one(line: str, status: int = 0) -> str:
-        ids = {entry.id for entry in registry.entries()}
-        words = [next(iter(ids)) if word == "ID" else word for word in shlex.split(line)]
-        ran = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S)
+        ids = [entry.id for entry in registry.entries()] or [""]
+        real = re.sub(r"\bOTHER\b", ids[0], re.sub(r"\bID\b", ids[-1], line))
+        ran = subprocess.run(["bash", "-c", real], cwd=folder, capture_output=True, text=True, timeout=LIMIT_S)
         assert ran.returncode == status, f"{line}: {ran.returncode}\n{ran.stdout}{ran.stderr}"
         return ran.stdout + ran.stderr
 
