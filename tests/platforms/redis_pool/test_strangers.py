@@ -16,6 +16,7 @@ from nnilite_redis import RedisConfig
 from nnilite_redis._api import Pool
 from nnilite_redis._convert import Wants
 from nnilite_redis._mail import Letter, Mailbox
+from nnilite_redis._tasks import end_tasks
 from waiting import eventually_async
 
 pytestmark = [pytest.mark.real]
@@ -147,8 +148,7 @@ def test_letters_stay_where_they_are_while_many_others_are_answered(look, write,
         left = await pool.client.xlen(pool.keys.mail("me"))
         done.set()
         await eventually_async(lambda: served == 50)
-        reading.cancel()
-        await asyncio.gather(reading, return_exceptions=True)
+        await end_tasks([reading])
         assert left >= 50 - 4 - 2
 
     look(read)
