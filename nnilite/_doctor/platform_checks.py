@@ -18,7 +18,7 @@ from nnilite._manager import assembly
 from nnilite._manager.port_choice import listening_meanwhile
 from nnilite._network.waiting_person import OUTAGE_S, patience_of_at_most
 from nnilite.config import CheckedConfig
-from nnilite.errors import ConfigError, NniliteError
+from nnilite.errors import NniliteError
 
 
 def ask(config: CheckedConfig, host: str, port: int, limit_s: float) -> Iterator[Finding]:
@@ -32,7 +32,7 @@ def ask(config: CheckedConfig, host: str, port: int, limit_s: float) -> Iterator
         address = Address("http", host, port)
         try:
             listens.enter_context(listening_meanwhile(directory, address))
-        except ConfigError:
+        except NniliteError:
             return  # The check of the port has said why no manager can listen there, so nothing else is known yet.
         try:
             service = assembly.make_service(directory, config, address, wake=lambda: None)
