@@ -61,8 +61,8 @@ class _Known:
 
         A disk that has failed for a moment leaves no trace in the files.
         """
-        is_retried = self.digest.trouble and time.monotonic() > self.read + AGAIN_S
-        return bool(is_retried) or self.stamp != _stamp(entry)
+        is_retried = self.digest.trouble != "" and time.monotonic() > self.read + AGAIN_S
+        return is_retried or self.stamp != _stamp(entry)
 
 
 class Digests:

@@ -31,6 +31,7 @@ class Hub:
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def close(self) -> None:
+        self.listers.shutdown(wait=False)
         self._digests.close()
 
     def listed(self) -> list[dict[str, Json]]:

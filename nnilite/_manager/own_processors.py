@@ -38,7 +38,7 @@ def _quotas(root: Path) -> Iterator[float]:
 
 
 def _quotient(quota: str, period: str) -> Iterator[float]:
-    """Yield the quotient of two numbers of the kernel; nothing for "max" and -1: without limit."""
+    """Yield the quotient of two numbers of the kernel; nothing where there is no limit: "max" or -1."""
     if quota.strip().isdecimal() and period.strip().isdecimal() and int(period):
         yield int(quota) / int(period)
 

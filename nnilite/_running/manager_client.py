@@ -17,7 +17,8 @@ from itertools import chain
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
-from nnilite._running.manager_connection import CHUNK_BYTES, NUMBERS, ManagerConnection, ManagerError
+from nnilite._running.manager_connection import NUMBERS, ManagerConnection, ManagerError
+from nnilite._running.timely_answer import PIECE_BYTES
 from nnilite.errors import NotFound
 
 log = logging.getLogger(__name__)
@@ -198,13 +199,13 @@ class Client(ManagerConnection):
     # Files
 
     def output(
-        self, trial: str, stream: str, offset: int = 0, *, attempt: int | None = None, limit: int = CHUNK_BYTES
+        self, trial: str, stream: str, offset: int = 0, *, attempt: int | None = None, limit: int = PIECE_BYTES
     ) -> tuple[bytes, int]:
         """Return a piece of a trial's stdout or stderr from byte `offset` (from the end if negative), and its end."""
         query = {"offset": offset, "limit": limit, "attempt": attempt}
         return self.piece(f"/trials/{_part(trial)}/output/{_part(stream)}", query)
 
-    def log(self, name: str, offset: int = 0, *, limit: int = CHUNK_BYTES) -> tuple[bytes, int]:
+    def log(self, name: str, offset: int = 0, *, limit: int = PIECE_BYTES) -> tuple[bytes, int]:
         """Return a piece of the log `name` from byte `offset` (from the end if negative), and its end.
 
         `name`: `manager` or `tuner`.

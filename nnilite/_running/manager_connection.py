@@ -16,16 +16,12 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from nnilite._answers import late_request
-from nnilite._running.timely_answer import PIECE_BYTES, TimeLimit, limit_answers, read_pieces, read_whole
+from nnilite._running.timely_answer import TimeLimit, limit_answers, read_pieces, read_whole
 from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, Place, ServiceError
 
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-
-CHUNK_BYTES = PIECE_BYTES
-"""How much of a file is asked for or kept in memory at once."""
-
 
 NUMBERS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 """The strings in which NaN and the infinities travel, as JSON has no numbers for them."""

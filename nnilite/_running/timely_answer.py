@@ -14,7 +14,7 @@ from http.client import HTTPConnection, HTTPResponse, IncompleteRead
 from typing import Any
 
 PIECE_BYTES = 1 << 20
-"""The largest piece of an answer that is handed on at once."""
+"""How much of a file or an answer is asked for, handed on or kept in memory at once."""
 
 ANSWER_BYTES = 512 << 20
 """More than any answer has. A larger one is not read into memory."""
