@@ -623,8 +623,9 @@ def _plain(value: Any) -> Any:
 
 
 def _shorten(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 100 else text[:97] + "..."
+    from nnilite._sdk.shown_values import show_value
+
+    return show_value(value)
 
 
 def _hand_to_search(metric: Any) -> bool:

@@ -16,6 +16,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from nnilite._sdk.shown_values import show_value
 from nnilite._search.outcomes import call_back, is_never_a_result
 from nnilite._search.result_values import (
     calls_of,
@@ -23,7 +24,6 @@ from nnilite._search.result_values import (
     judged,
     plain_value,
     read_metric,
-    shorten,
     wanted,
     warn_of,
     warn_of_failure,
@@ -248,7 +248,7 @@ class Search:
         """
         value = read_metric(value, self._numbers)
         if gains(value, self._objectives) is None:
-            raise Conflict(f"the result {shorten(value)} {wanted(self._objectives, value)}.")
+            raise Conflict(f"the result {show_value(value)} {wanted(self._objectives, value)}.")
         warn_of(self._plan.space, parameters)
         with self._turn():
             trial = self._start(plain_value(parameters), self._find_next_numbers()[0])
@@ -338,7 +338,7 @@ class Search:
             if state is TrialState.SUCCEEDED and gains(value, self._objectives) is None:
                 if value is not None and is_never_a_result(value, self._objectives):
                     warn_of_failure(found.id, value, self._objectives)
-                state, reason = TrialState.FAILED, f"the result {shorten(value)} {wanted(self._objectives, value)}"
+                state, reason = TrialState.FAILED, f"the result {show_value(value)} {wanted(self._objectives, value)}"
             if self._journal is not None and not is_json(value):
                 value = None
             ended = replace(found, value=value, state=state, reason=reason, ended=time.time())

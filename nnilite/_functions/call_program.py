@@ -131,7 +131,9 @@ def _load(call: dict[str, Any]) -> Callable[..., Any]:
         _refuse(_lacks(missing, call))
     except Exception as error:  # noqa: BLE001  whatever the user's modules raise while they are imported
         sys.stderr.write("".join(_traceback(error, call, os.path.dirname(_HERE))))
-        _refuse(f"it cannot be loaded on the worker: {type(error).__name__}: {error}")
+        from nnilite._sdk.shown_values import show_error
+
+        _refuse(f"it cannot be loaded on the worker: {show_error(error)}")
     if not callable(function):
         _refuse(f"{path} holds a {type(function).__name__}, which cannot be called")
     return function  # type: ignore[no-any-return]
@@ -201,7 +203,9 @@ def _kept(name: str, part: Any, counts: bool) -> Any:
     except Exception as error:
         if isinstance(error, OSError):
             raise
-        _say(NOTED + f"the result {name!r} is not kept: {type(error).__name__}: {error}")
+        from nnilite._sdk.shown_values import show_error
+
+        _say(NOTED + f"the result {name!r} is not kept: {show_error(error)}")
         return None
     return path
 
@@ -272,8 +276,9 @@ def _renamed(frame: Any, name: str) -> Any:
 
 
 def _shorten(value: Any) -> str:
-    text = repr(value)
-    return "{} ({})".format(text if len(text) <= 100 else text[:97] + "...", type(value).__name__)
+    from nnilite._sdk.shown_values import show_value
+
+    return f"{show_value(value)} ({type(value).__name__})"
 
 
 def _version() -> str:

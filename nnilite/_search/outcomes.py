@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from nnilite._sdk.shown_values import show_error
 from nnilite.errors import NniliteError, TrialStopped
 
 if TYPE_CHECKING:
@@ -66,10 +67,7 @@ def is_never_a_result(value: object, objectives: Iterable[str]) -> bool:
 
 def describe_exception(error: BaseException) -> str:
     """Describe an error in words."""
-    try:
-        return str(error) if isinstance(error, ObjectiveFailed) else f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001  a user's class may raise anything here
-        return f"{type(error).__name__}, whose text cannot be shown"
+    return str(error) if isinstance(error, ObjectiveFailed) else show_error(error)
 
 
 _CURES = (
@@ -94,6 +92,4 @@ def call_back(callbacks: Iterable[Callable[[Any, Trial], object]], caller: objec
             callback(caller, trial)
         except Exception as error:
             name = getattr(callback, "__name__", type(callback).__name__)
-            raise NniliteError(
-                f"the callback {name} raised {type(error).__name__}: {error}. Trial {trial.id} is kept."
-            ) from error
+            raise NniliteError(f"the callback {name} raised {show_error(error)}. Trial {trial.id} is kept.") from error

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nnilite import _number, _text
+from nnilite._sdk.shown_values import show_value
 from nnilite._states import CallKind, TrialState
 from nnilite.tuner import Call, scalar
 
@@ -63,18 +64,7 @@ def warn_of_failure(trial: str, value: Json, objectives: Iterable[str]) -> None:
     import logging
 
     log = logging.getLogger("nnilite.search")
-    log.warning("trial %s failed: the result %s %s", trial, shorten(value), wanted(objectives, value))
-
-
-def shorten(value: Json) -> str:
-    """Return a value for people, cut to a line."""
-    try:
-        text = repr(value)
-    except ValueError:  # Python writes no number of more than some thousand digits
-        return f"of type {type(value).__name__}, which is too long to be shown,"
-    except Exception:  # noqa: BLE001  a user's class may raise anything here, and Python for deep nests
-        return f"of type {type(value).__name__}, which cannot be shown,"
-    return text if len(text) <= 120 else text[:117] + "..."
+    log.warning("trial %s failed: the result %s %s", trial, show_value(value), wanted(objectives, value))
 
 
 def wanted(objectives: Iterable[str], value: Json) -> str:

@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._plugins import lookup
+from nnilite._sdk.shown_values import show_value
 from nnilite._tuner_host import LONGEST_LINE
 from nnilite._tuner_host.hearing import Hearing
 from nnilite._tuner_host.later_trials import LaterTrials, wants_callback
-from nnilite._tuner_host.mistakes import check_proposals, check_verdict, describe_user_error, show_value
+from nnilite._tuner_host.mistakes import check_proposals, check_verdict, describe_user_error
 from nnilite.assessor import Assessor
 from nnilite.errors import ConfigError, NoMoreTrialError, Place, PluginError, SpaceError
 from nnilite.tuner import Call, CallKind, Tuner

@@ -6,6 +6,7 @@ import inspect
 import re
 from typing import Any
 
+from nnilite._sdk.shown_values import show_error, show_message, show_value
 from nnilite.assessor import Assessor, AssessResult
 from nnilite.tuner import Tuner
 
@@ -35,11 +36,8 @@ def check_verdict(answer: Any) -> bool:
 
 def describe_user_error(error: BaseException) -> str:
     """Return one sentence on an exception of the user's code, with the right signature of a method that has another."""
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - a user's class may raise anything here
-        text = "it has no text, as its `__str__` fails"
-    said = f"{type(error).__name__}: {text}"
+    text = show_message(error)
+    said = show_error(error)
     found = _SIGNATURE_ERROR.search(text) if type(error) is TypeError else None
     method = found and (getattr(Tuner, found[1], None) or getattr(Assessor, found[1], None))
     if method is None or found is None or not callable(method):
@@ -61,11 +59,3 @@ def _describe(value: Any) -> str:
     if inspect.isgenerator(value):
         return "a generator: write `return` instead of `yield`"
     return show_value(value, 200)
-
-
-def show_value(value: Any, most: int) -> str:
-    """Return at most so many characters of a value as Python writes it, also where it cannot be written."""
-    try:
-        return f"{value!r:.{most}}"
-    except Exception as error:  # noqa: BLE001 - a user's class may raise anything here, and Python for huge numbers
-        return f"a {type(value).__name__} that cannot be shown ({type(error).__name__})"
