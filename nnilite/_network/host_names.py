@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+import re
+
+_PAGE_NAME = re.compile(r"nnilite-[0-9a-f]{16}\.localhost")
 
 
 def ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -11,6 +14,14 @@ def ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
         return ipaddress.ip_address(host.strip("[]").partition("%")[0])
     except ValueError:
         return None
+
+
+def is_page_name(host: str) -> bool:
+    """Return whether a host is one of the names of this machine under which browsers open pages of nnilite.
+
+    `_rest.page_name` says what they are for, and makes them.
+    """
+    return _PAGE_NAME.fullmatch(host) is not None
 
 
 def is_loopback(host: str) -> bool:

@@ -12,15 +12,14 @@ with TLS has no page name: its certificate distinguishes it from others.
 
 from __future__ import annotations
 
-import re
 import secrets
 
 from tornado.httputil import HTTPServerRequest
 
+from nnilite._network.host_names import is_page_name
+
 ADDRESSES = ("127.0.0.1", "::1")
 """What browsers take such a name for."""
-
-_NAME = re.compile(r"nnilite-[0-9a-f]{16}\.localhost")
 
 
 def new_page_name(bind: str, *, has_tls: bool = False, prefix: str = "") -> str:
@@ -32,7 +31,7 @@ def new_page_name(bind: str, *, has_tls: bool = False, prefix: str = "") -> str:
 
 def is_former(host: str, page_name: str) -> bool:
     """Return whether this is the page name of another start."""
-    return _NAME.fullmatch(host.lower()) is not None and host.lower() != page_name
+    return is_page_name(host.lower()) and host.lower() != page_name
 
 
 def is_browser(request: HTTPServerRequest) -> bool:

@@ -24,7 +24,6 @@ from nnilite.errors import NotFound
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_PAGE_NAME = re.compile(r"(nnilite-[0-9a-f]+\.localhost)?")  # see `_rest.page_name`
 _NUMBER = re.compile("#?[0-9]{1,9}")  # of a trial; its id begins with a letter
 
 PAGE = 1000
@@ -86,11 +85,13 @@ class Client(ManagerConnection):
 
     def sign_in_link(self) -> str:
         """Return the address of the web page with a key that signs in once, within ten minutes."""
+        from nnilite._network.host_names import is_page_name
+
         parts = urlsplit(self.url)
         link = self.ask("POST", "/sign-in-links", body={})
         host, path = (link.get("host", ""), link.get("path")) if isinstance(link, dict) else ("", None)
         # A browser goes where the link leads: to nobody but the manager.
-        if not (_PAGE_NAME.fullmatch(str(host)) and isinstance(path, str) and path.startswith("/")):
+        if not ((host == "" or is_page_name(str(host))) and isinstance(path, str) and path.startswith("/")):
             raise ManagerError(f"{self.url} does not answer as a manager of nnilite does: it gave no link to its page.")
         # Managers of this version have a host name for each start, under which browsers open the page.
         netloc = f"{host}:{parts.port}" if host else parts.netloc
