@@ -1,6 +1,7 @@
 // Selected trials side by side.
 
 import { get } from "../lib/api.js";
+import { digits } from "../lib/exact_json.js";
 import { clock, duration, value } from "../lib/format.js";
 import { connection, loaded, now, trialById, trials, version } from "../lib/live_data.js";
 import { bestAndMedian } from "../lib/objectives.js";
@@ -133,10 +134,13 @@ function table(found) {
     { name: "Metric", values: found.map(resultOf) },
     ...metrics.map((name) => ({
       name: `Metric: ${name}`,
-      values: found.map((trial) => value(objectiveOf(trial, name))),
+      values: found.map((trial) => digits(trial.value, name) ?? value(objectiveOf(trial, name))),
     })),
     { name: "Duration", values: found.map((trial) => duration(seconds(trial, now.peek()))) },
     { name: "Started", values: found.map((trial) => clock(trial.started)) },
-    ...names.map((name) => ({ name, values: found.map((trial) => value(trial.flat[name])) })),
+    ...names.map((name) => ({
+      name,
+      values: found.map((trial) => digits(trial.flat, name) ?? value(trial.flat[name])),
+    })),
   ];
 }

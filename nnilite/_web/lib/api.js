@@ -1,4 +1,5 @@
 // Questions to the manager. All addresses are relative to the page, so that it works behind any prefix.
+import { readJson, writeJson } from "./exact_json.js";
 import { BASE, forget, isSignedIn, leave, session } from "./session.js";
 import { ask, TooLarge } from "./signed.js";
 
@@ -94,7 +95,7 @@ async function answer(path, query, options) {
  * @returns {Promise<T>} what the OpenAPI document says of this path
  */
 export async function get(path, query = {}, options = {}) {
-  return (await answer(path, query, options)).json();
+  return readJson(await (await answer(path, query, options)).text());
 }
 
 /**
@@ -146,8 +147,8 @@ export async function piece(path, query = {}) {
 export async function send(method, path, body) {
   /** @type {Options} */
   const options = { method, headers: { "Content-Type": "application/json" } };
-  if (method !== "DELETE") options.body = JSON.stringify(body ?? {});
-  return (await answer(path, {}, options)).json();
+  if (method !== "DELETE") options.body = writeJson(body ?? {});
+  return readJson(await (await answer(path, {}, options)).text());
 }
 
 /** Have the server forget this session. */

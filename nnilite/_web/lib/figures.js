@@ -1,6 +1,8 @@
 // Figures of plotly, as far as our own charts can draw them: lines, points, bars and heat maps. They come from trials, so
 // nothing of the JSON is handed on unseen: only numbers, texts and the words that are known here.
 
+import { readJson } from "./exact_json.js";
+
 /** @import { Json, JsonObject } from "./wire.d.ts" */
 
 /**
@@ -48,9 +50,9 @@ export function readFigure(text) {
  */
 export function parseLenient(text) {
   try {
-    return JSON.parse(text);
+    return readJson(text);
   } catch {
-    return JSON.parse(text.replaceAll(/-?\b(NaN|Infinity)\b/g, "null"));
+    return readJson(text.replaceAll(/-?\b(NaN|Infinity)\b/g, "null"));
   }
 }
 

@@ -1,6 +1,8 @@
 // Which trials a view is about. All of it stands in the address: state=FAILED,RUNNING  q=text  metric=0.5..
 // tag=in:good|odd  p.lr=0.001..0.1  p.kernel=in:rbf|poly  m.loss=..2  seconds=10..
 
+import { digits, writeJson } from "./exact_json.js";
+import { exact, value } from "./format.js";
 import { now } from "./live_data.js";
 import { remarksOf } from "./remarks.js";
 import { decode } from "./route.js";
@@ -95,7 +97,32 @@ export function fieldValue(trial, field) {
  */
 function attributeValue(trial, name) {
   const found = Object.hasOwn(trial.attributes, name) ? trial.attributes[name] : null;
-  return found === null || typeof found === "number" || typeof found === "string" ? found : JSON.stringify(found);
+  return found === null || typeof found === "number" || typeof found === "string" ? found : writeJson(found);
+}
+
+/**
+ * All digits of a number that `fieldValue` gives, where its double lacks some.
+ * @param {Trial} trial
+ * @param {string} field
+ */
+export function fieldDigits(trial, field) {
+  if (field === "metric") return digits(trial, "value") ?? digits(trial.value, "default");
+  const name = field.slice(2);
+  if (field.startsWith("p.")) return digits(trial.flat, name);
+  if (field.startsWith("a.")) return digits(trial.attributes, name);
+  if (field.startsWith("m."))
+    return digits(trial.value, name) ?? (name === "default" ? digits(trial, "value") : undefined);
+  return undefined;
+}
+
+/**
+ * A cell in full, for a tooltip.
+ * @param {Trial} trial
+ * @param {string} field
+ */
+export function fieldInFull(trial, field) {
+  const found = fieldValue(trial, field);
+  return fieldDigits(trial, field) ?? (typeof found === "number" ? exact(found) : value(found));
 }
 
 /**

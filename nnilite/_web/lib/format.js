@@ -1,5 +1,7 @@
 // Numbers, times and sizes as people read them. Times come as seconds since the epoch and are shown in the local zone.
 
+import { digits, writeJson } from "./exact_json.js";
+
 const WHOLE_MAX = 1e10; // seeds of 32 bits have all their digits
 
 /** @type {Map<number, Intl.NumberFormat>} by their digits: they are dear to make */
@@ -41,6 +43,16 @@ export function number(value, digits = 5) {
 export function exact(value) {
   const [short, long] = [String(Number(value.toPrecision(15))), String(value)];
   return short.length + 3 < long.length ? short : long;
+}
+
+/**
+ * A part of an object, with all digits where it is a number.
+ * @param {unknown} holder
+ * @param {string | number} name
+ * @param {unknown} part
+ */
+export function inFull(holder, name, part) {
+  return digits(holder, name) ?? (typeof part === "number" ? exact(part) : value(part));
 }
 
 /**
@@ -144,7 +156,7 @@ export function value(given) {
   if (given === null || given === undefined) return "";
   if (typeof given === "number") return number(given);
   if (typeof given === "string") return given;
-  return JSON.stringify(given);
+  return writeJson(given);
 }
 
 /**

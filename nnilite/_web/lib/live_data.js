@@ -3,6 +3,7 @@
 // The stream is opened first, then what is missing is read in large pages (all of it at first, after a break only what
 // has changed since), and changes that came meanwhile are applied after it. `version` counts what the views should see.
 import { ApiError, get, openStream, RESTARTED } from "./api.js";
+import { digits, keepDigits, readJson, setDigits } from "./exact_json.js";
 import { putRemarks, readRemarks } from "./remarks.js";
 import { isSignedIn, onSignIn, signInTrouble } from "./session.js";
 import { fromRow, fromWire } from "./trials.js";
@@ -86,7 +87,9 @@ export function put(item) {
   const known = byId.get(item.id);
   if (known) {
     const latest = item.latest ?? (known.attempt === item.attempt ? known.latest : null);
-    Object.assign(known, item, { latest });
+    const text = digits(item.latest === null ? known : item, "latest");
+    keepDigits(item, Object.assign(known, item, { latest }));
+    setDigits(known, "latest", text);
     return;
   }
   byId.set(item.id, item);
@@ -128,7 +131,10 @@ function apply(change) {
 /** @param {Metric} metric */
 function applyMetric(metric) {
   const known = byId.get(metric.trial);
-  if (known && metric.kind === "PERIODICAL") known.latest = metric.value;
+  if (known && metric.kind === "PERIODICAL") {
+    known.latest = metric.value;
+    setDigits(known, "latest", digits(metric, "value"));
+  }
   for (const listener of metricListeners) listener(metric);
 }
 
@@ -152,7 +158,7 @@ export function takeProfile(found) {
 function take(message) {
   heard = Date.now();
   /** @type {Message} */
-  const { changes } = JSON.parse(message.data);
+  const { changes } = readJson(message.data);
   if (waiting) {
     waiting.push(...changes);
     return;

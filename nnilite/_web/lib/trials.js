@@ -1,5 +1,7 @@
 // What a trial is to the page: one flat object, with its score and the dotted names of its parameters worked out once.
 
+import { digits, keepDigits, readJson, setDigits, writeJson } from "./exact_json.js";
+
 /** @import { JobState, Json, JsonObject, Trial as WireTrial, TrialState } from "./wire.d.ts" */
 
 /** @typedef {number | string | null} FlatValue */
@@ -106,7 +108,10 @@ function add(flat, prefix, parameters) {
     let key = name;
     if (prefix) key = name === "_name" ? prefix : `${prefix}.${name}`;
     if (isObject(value)) add(flat, key, value);
-    else flat[key] = simple(value);
+    else {
+      flat[key] = simple(value);
+      setDigits(flat, key, digits(parameters, name));
+    }
   }
 }
 
@@ -118,7 +123,7 @@ function add(flat, prefix, parameters) {
 const isFlat = (value) => typeof value === "number" || (typeof value === "string" && value !== "");
 
 /** @param {Json} value */
-const simple = (value) => (isFlat(value) ? value : JSON.stringify(value));
+const simple = (value) => (isFlat(value) ? value : writeJson(value));
 
 /**
  * @template {Omit<WireTrial, "parameterId"> & { latest?: Json }} Given
@@ -126,7 +131,8 @@ const simple = (value) => (isFlat(value) ? value : JSON.stringify(value));
  * @returns {Given & Derived}
  */
 export function fromWire(given) {
-  return { ...given, latest: given.latest ?? null, score: score(given.value), flat: flatten(given.parameters) };
+  const read = { ...given, latest: given.latest ?? null, score: score(given.value), flat: flatten(given.parameters) };
+  return keepDigits(given, read);
 }
 
 /**
@@ -137,7 +143,10 @@ export function fromWire(given) {
 export function fromRow(row, place) {
   /** @type {Record<string, Json>} */
   const trial = {};
-  for (const name in place) trial[name] = row[place[name]];
+  for (const name in place) {
+    trial[name] = row[place[name]];
+    setDigits(trial, name, digits(row, place[name]));
+  }
   for (const name of ["parameters", "value", "latest", "attributes"]) trial[name] = readable(trial[name]);
   return fromWire(/** @type {Omit<Trial, "score" | "flat">} */ (/** @type {unknown} */ (trial)));
 }
@@ -150,7 +159,7 @@ export function fromRow(row, place) {
 function readable(value) {
   if (typeof value !== "string" || !/NaN|Infinity/.test(value)) return value;
   try {
-    return JSON.parse(value.replace(/(?<![\w"])(-?Infinity|NaN)(?![\w"])/g, '"$1"'));
+    return readJson(value.replace(/(?<![\w"])(-?Infinity|NaN)(?![\w"])/g, '"$1"'));
   } catch {
     return value;
   }

@@ -2,6 +2,7 @@
 // file is checked before it is drawn, texts stay texts, and what is not as it should be can only be downloaded.
 
 import { content, get, picture } from "../lib/api.js";
+import { digits, writeJson } from "../lib/exact_json.js";
 import { parseLenient, readFigure } from "../lib/figures.js";
 import { bytes, count, number } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/ui.js";
@@ -198,11 +199,15 @@ function isNumeric(rows, at) {
   return cells.length > 0 && cells.every((cell) => typeof cell === "number");
 }
 
-/** @param {Json | undefined} cell */
-function cellText(cell) {
+/**
+ * @param {Json[]} row
+ * @param {number} at
+ */
+function cellText(row, at) {
+  const cell = row[at];
   if (cell === null || cell === undefined) return "";
-  if (typeof cell === "number") return number(cell, 7);
-  return typeof cell === "string" ? cell : JSON.stringify(cell);
+  if (typeof cell === "number") return digits(row, at) ?? number(cell, 7);
+  return typeof cell === "string" ? cell : writeJson(cell);
 }
 
 /** @param {{ one: Artifact, path: string }} props */
@@ -213,13 +218,13 @@ function Table({ one, path }) {
   const numeric = columns.map((_, at) => isNumeric(found.rows, at));
   const isCut = found.rows.length > ROWS_MAX || found.columns.length > COLUMNS_MAX;
   return html`<${Scroll} label=${one.name}><table class="plain">
-      <thead><tr>${columns.map((name, place) => html`<th key=${place} scope="col" class=${numeric[place] ? "number" : ""}>${cellText(name)}</th>`)}</tr></thead>
+      <thead><tr>${columns.map((_, place) => html`<th key=${place} scope="col" class=${numeric[place] ? "number" : ""}>${cellText(columns, place)}</th>`)}</tr></thead>
       <tbody>${found.rows
         .slice(0, ROWS_MAX)
         .map(
           (row, place) =>
             html`<tr key=${place}>${columns.map(
-              (_, at) => html`<td key=${at} class=${numeric[at] ? "number" : ""}>${cellText(row[at])}</td>`,
+              (_, at) => html`<td key=${at} class=${numeric[at] ? "number" : ""}>${cellText(row, at)}</td>`,
             )}</tr>`,
         )}</tbody></table></${Scroll}>
     ${isCut && html`<p class="soft small">The first ${ROWS_MAX} rows and ${COLUMNS_MAX} columns of ${count(found.rows.length)} and ${count(found.columns.length)}.</p>`}`;

@@ -1,34 +1,33 @@
 // In which fields several objects differ, such as the configurations of experiments.
 
-import { count, exact, plural, value } from "../lib/format.js";
+import { count, inFull, plural } from "../lib/format.js";
 import { html } from "../lib/ui.js";
 import { Card, Scroll } from "./layout.js";
 
-/** @import { Json } from "../lib/wire.d.ts" */
+/** @import { JsonObject } from "../lib/wire.d.ts" */
 
-/** @typedef {{ id: string, title: string, content: Json }} Compared */
+/** @typedef {{ id: string, title: string, content: JsonObject }} Compared */
 
 const ROWS_MAX = 300;
 
 /**
  * All fields of an object by their dotted names.
- * @param {Json} content
+ * @param {JsonObject} content
  * @param {string} prefix
  * @param {Map<string, string>} found
  */
 function collect(content, prefix, found) {
-  const isBranch = content !== null && typeof content === "object" && !Array.isArray(content);
-  if (!isBranch || !Object.keys(content).length) {
-    found.set(prefix, typeof content === "number" ? exact(content) : value(content)); // seeds have many digits
-    return found;
+  for (const [name, part] of Object.entries(content)) {
+    const isBranch = part !== null && typeof part === "object" && !Array.isArray(part);
+    if (isBranch && Object.keys(part).length) collect(part, `${prefix}${name}.`, found);
+    else found.set(`${prefix}${name}`, inFull(content, name, part)); // seeds have many digits
   }
-  for (const [name, part] of Object.entries(content)) collect(part, prefix ? `${prefix}.${name}` : name, found);
   return found;
 }
 
 /**
  * The fields in which they differ, each with its text in every one of them (null: it is not set), and how many are equal.
- * @param {Json[]} contents
+ * @param {JsonObject[]} contents
  */
 export function difference(contents) {
   const all = contents.map((content) => collect(content, "", new Map()));

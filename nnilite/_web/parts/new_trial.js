@@ -1,6 +1,7 @@
 // A trial with parameters of one's own, begun from the search space or from another trial.
 
 import { send } from "../lib/api.js";
+import { digits, keepDigits, readJson, setDigits, writeJson } from "../lib/exact_json.js";
 import { profile } from "../lib/live_data.js";
 import { go } from "../lib/route.js";
 import { html, useState } from "../lib/ui.js";
@@ -51,8 +52,8 @@ function nested(option) {
  */
 function outside(value, { _type: type, _value: range }) {
   if (type === "choice") {
-    const known = range.map((option) => JSON.stringify(nameOf(option)));
-    return known.includes(JSON.stringify(nameOf(value))) ? "" : `not one of ${known.join(", ")}`;
+    const known = range.map((option) => writeJson(nameOf(option)));
+    return known.includes(writeJson(nameOf(value))) ? "" : `not one of ${known.join(", ")}`;
   }
   if (typeof value !== "number") return "not a number";
   if (type.includes("normal")) return "";
@@ -67,16 +68,32 @@ const simpleSpace = (space) =>
       type !== "choice" || value.every((option) => option === null || typeof option !== "object"),
   );
 
+/** @param {Record<string, Space>} space */
+function firstOf(space) {
+  const values = Object.fromEntries(Object.entries(space).map(([name, one]) => [name, first(one)]));
+  for (const name in values)
+    if (values[name] === space[name]._value[0]) setDigits(values, name, digits(space[name]._value, 0));
+  return values;
+}
+
+/**
+ * @param {JsonObject} values
+ * @param {string} name of the one that changes
+ * @param {Json} value
+ * @param {string} text as it is typed
+ */
+export function changed(values, name, value, text) {
+  const copy = keepDigits(values, { ...values, [name]: value });
+  setDigits(copy, name, typeof value === "number" ? text.trim() : undefined);
+  return copy;
+}
+
 /** @param {{ from: Trial | null }} props */
 function Form({ from }) {
   const space = /** @type {Record<string, Space>} */ (profile.value?.searchSpace ?? {});
-  const start =
-    /** @type {JsonObject | undefined} */ (from?.parameters) ??
-    Object.fromEntries(Object.entries(space).map(([name, one]) => [name, first(one)]));
+  const start = /** @type {JsonObject | undefined} */ (from?.parameters) ?? firstOf(space);
   const [values, setValues] = useState(start);
-  const [text, setText] = useState(
-    /** @type {string | null} */ (simpleSpace(space) ? null : JSON.stringify(start, null, 2)),
-  );
+  const [text, setText] = useState(/** @type {string | null} */ (simpleSpace(space) ? null : writeJson(start, 2)));
   const [error, setError] = useState("");
   const [busy, setBusy] = useState(false);
   /** @param {SubmitEvent} event */
@@ -85,7 +102,7 @@ function Form({ from }) {
     let parameters = values;
     if (text !== null) {
       try {
-        parameters = JSON.parse(text);
+        parameters = readJson(text);
       } catch (problem) {
         setError(`This is not JSON: ${messageOf(problem)}`);
         return;
@@ -103,14 +120,17 @@ function Form({ from }) {
       setBusy(false);
     }
   };
-  const asText = () => setText(text === null ? JSON.stringify(values, null, 2) : null);
+  const asText = () => setText(text === null ? writeJson(values, 2) : null);
   return html`<form class="stack" onSubmit=${submit}>
     <div class="row"><h1 id="dialog-title">New trial</h1>${from && html`<span class="soft">parameters of ${from.id}</span>`}</div>
     ${
       text === null
         ? Object.entries(values).map(
-            ([name, value]) => html`<${Field} key=${name} name=${name} value=${value} space=${space[name]}
-          set=${(next) => setValues({ ...values, [name]: next })} />`,
+            ([
+              name,
+              value,
+            ]) => html`<${Field} key=${name} name=${name} value=${value} text=${digits(values, name)} space=${space[name]}
+          set=${(next, typed) => setValues(changed(values, name, next, typed))} />`,
           )
         : html`<label class="field"><span>Parameters (JSON)</span><textarea rows="12" spellcheck=${false} value=${text}
           onInput=${(event) => setText(event.target.value)} /></label>`
@@ -124,24 +144,30 @@ function Form({ from }) {
   </form>`;
 }
 
-/** @param {{ name: string, value: Json, space: Space | undefined, set: (value: Json) => void }} props */
-function Field({ name, value, space, set }) {
+/**
+ * `text` has all digits of a large whole number.
+ * @param {{ name: string, value: Json, text: string | undefined, space: Space | undefined, set: (value: Json, text: string) => void }} props
+ */
+function Field({ name, value, text: written, space, set }) {
   const warning = space ? outside(value, space) : "not in the search space";
   const id = `new-${name}`;
   const choice = space?._type === "choice";
   // As it is typed: "0." is the number 0 on its way to 0.05.
-  const [typed, setTyped] = useState(String(value));
+  const [typed, setTyped] = useState(written ?? String(value));
   /** @param {string} text */
   const type = (text) => {
     setTyped(text);
-    set(text.trim() === "" || Number.isNaN(Number(text)) ? text : Number(text));
+    set(text.trim() === "" || Number.isNaN(Number(text)) ? text : Number(text), text);
   };
   return html`<div class="field">
-    <label for=${id} class="small soft">${name}${space && html` <span class="mono">${space._type} ${JSON.stringify(space._value)}</span>`}</label>
+    <label for=${id} class="small soft">${name}${space && html` <span class="mono">${space._type} ${writeJson(space._value)}</span>`}</label>
     ${
       choice
-        ? html`<select id=${id} value=${JSON.stringify(value)} onChange=${(event) => set(JSON.parse(event.target.value))}>
-          ${space._value.map((option) => html`<option key=${JSON.stringify(option)} value=${JSON.stringify(option)}>${typeof option === "string" ? option : JSON.stringify(option)}</option>`)}
+        ? html`<select id=${id} value=${written ?? writeJson(value)} onChange=${(event) => set(JSON.parse(event.target.value), event.target.value)}>
+          ${space._value.map((option, place) => {
+            const json = digits(space._value, place) ?? writeJson(option);
+            return html`<option key=${json} value=${json}>${typeof option === "string" ? option : json}</option>`;
+          })}
         </select>`
         : html`<input id=${id} inputmode="decimal" value=${typed} onInput=${(event) => type(event.target.value)} />`
     }

@@ -1,5 +1,6 @@
 // Files that the page saves, CSV among them.
 
+import { writeJson } from "../lib/exact_json.js";
 import { profile } from "../lib/live_data.js";
 
 /**
@@ -30,7 +31,7 @@ export function csv(header, rows) {
   /** @param {unknown} value */
   const cell = (value) => {
     if (value === null || value === undefined) return "";
-    let text = typeof value === "object" ? JSON.stringify(value) : String(value);
+    let text = typeof value === "object" ? writeJson(value) : String(value);
     if (typeof value === "string" && /^[=+@\t\r-]/.test(text)) text = `'${text}`;
     return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };

@@ -1,4 +1,5 @@
 // JSON values shown as YAML, which is how people wrote them.
+import { digits, writeJson } from "../lib/exact_json.js";
 import { html } from "../lib/ui.js";
 
 /** @import { Json, JsonObject } from "../lib/wire.d.ts" */
@@ -10,41 +11,43 @@ const WORDS = /^(true|false|null|yes|no|on|off|~)$/i;
 
 /**
  * @param {Json} value
+ * @param {string} [text] how a large whole number was written
  * @returns {Piece}
  */
-function scalar(value) {
-  if (typeof value !== "string") return ["other", JSON.stringify(value)];
+function scalar(value, text) {
+  if (typeof value !== "string") return ["other", text ?? writeJson(value)];
   const plain = PLAIN.test(value) && !WORDS.test(value) && !/: |:$| $|^-/.test(value);
-  return ["text", plain ? value : JSON.stringify(value)];
+  return ["text", plain ? value : writeJson(value)];
 }
 
 /** @param {string} name */
-const key = (name) => (/^[\w.-]+$/.test(name) && !/^[\d.-]/.test(name) ? name : JSON.stringify(name));
+const key = (name) => (/^[\w.-]+$/.test(name) && !/^[\d.-]/.test(name) ? name : writeJson(name));
 /** @param {Json} value */
 const isFlat = (value) => value === null || typeof value !== "object" || Object.keys(value).length === 0;
 /** @param {Json} value */
-const isShort = (value) => Array.isArray(value) && value.every(isFlat) && JSON.stringify(value).length < 70;
+const isShort = (value) => Array.isArray(value) && value.every(isFlat) && writeJson(value).length < 70;
 
 /**
  * The YAML of a value.
  * @param {Json} value
  * @param {number} indent
+ * @param {string} [text] how a large whole number was written
  * @returns {Generator<Piece, void>}
  */
-function* pieces(value, indent) {
+function* pieces(value, indent, text) {
   const pad = "  ".repeat(indent);
-  if (isFlat(value)) yield scalar(value);
+  if (isFlat(value)) yield scalar(value, text);
   else if (Array.isArray(value) && isShort(value)) {
     yield [null, "["];
     for (const [place, item] of value.entries()) {
       if (place) yield [null, ", "];
-      yield scalar(item);
+      yield scalar(item, digits(value, place));
     }
     yield [null, "]"];
   } else if (Array.isArray(value)) {
-    for (const item of value) {
+    for (const [place, item] of value.entries()) {
       yield [null, `${pad}- `];
-      const inner = [...pieces(item, indent + 1)];
+      const inner = [...pieces(item, indent + 1, digits(value, place))];
       if (!isFlat(item) && !isShort(item)) inner[0] = [inner[0][0], inner[0][1].trimStart()];
       yield* inner;
       if (isFlat(item) || isShort(item)) yield [null, "\n"];
@@ -55,7 +58,7 @@ function* pieces(value, indent) {
       yield ["key", `${key(name)}:`];
       const inline = isFlat(item) || isShort(item);
       yield [null, inline ? " " : "\n"];
-      yield* pieces(item, indent + 1);
+      yield* pieces(item, indent + 1, digits(value, name));
       if (inline) yield [null, "\n"];
     }
   }

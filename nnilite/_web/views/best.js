@@ -1,6 +1,7 @@
 // The best trial so far; with several objectives, the best of each and how many trials no other one beats.
 
-import { count, exact, number, plural, value } from "../lib/format.js";
+import { digits, writeJson } from "../lib/exact_json.js";
+import { count, inFull, number, plural, value } from "../lib/format.js";
 import { trials, version } from "../lib/live_data.js";
 import { bestAndMedian, front, goals, isSeveral } from "../lib/objectives.js";
 import { href } from "../lib/route.js";
@@ -10,16 +11,13 @@ import { Copy } from "../parts/copy.js";
 import { Card, Empty, Scroll } from "../parts/layout.js";
 import { Time } from "../parts/states.js";
 
-/** @import { FlatValue, Scored } from "../lib/trials.js" */
+/** @import { Scored } from "../lib/trials.js" */
 /** @import { Experiment as Profile } from "../lib/wire.d.ts" */
 
 /** @param {{ known: Profile }} props */
 export function Best({ known }) {
   return isSeveral.value ? html`<${Objectives} />` : html`<${BestTrial} known=${known} />`;
 }
-
-/** @param {FlatValue} one */
-export const shown = (one) => (typeof one === "number" ? exact(one) : value(one));
 
 // What the best trial does better than most is seen next to the one in the middle.
 function MedianLink() {
@@ -39,18 +37,18 @@ function BestTrial({ known }) {
   if (!best) {
     return html`<${Card} title="Best trial" class="c5"><${Empty} title="No result yet">The best trial appears here when the first one has reported its final metric.</${Empty}></${Card}>`;
   }
-  const flat = Object.entries(flatten(best.parameters));
+  const flat = flatten(best.parameters);
   return html`<${Card} title=${`Best trial (${known.optimize === "minimize" ? "lowest" : "highest"} metric)`} class="c5"
-    end=${html`<${Copy} text=${() => JSON.stringify(best.parameters)} what="Parameters" label="Copy parameters" />`}>
+    end=${html`<${Copy} text=${() => writeJson(best.parameters)} what="Parameters" label="Copy parameters" />`}>
     <div class="stack" style=${{ gap: "14px" }}>
       <div>
-        <div class="big">${number(score(best.value), 6)}</div>
+        <div class="big" title=${digits(best, "value") ?? digits(best.value, "default")}>${number(score(best.value), 6)}</div>
         <p class="soft small">trial <a class="mono" href=${href(`trials/${best.id}`)}>${best.id}</a>, number ${best.sequence}${
           best.ended && html`, <${Time} at=${best.ended} />`
         }</p>
       </div>
       <${MedianLink} />
-      <dl class="params">${flat.map(([name, one]) => html`<div key=${name}><dt title=${name}>${name}</dt><dd title=${shown(one)}>${value(one)}</dd></div>`)}</dl>
+      <dl class="params">${Object.entries(flat).map(([name, one]) => html`<div key=${name}><dt title=${name}>${name}</dt><dd title=${inFull(flat, name, one)}>${value(one)}</dd></div>`)}</dl>
     </div>
   </${Card}>`;
 }

@@ -1,6 +1,7 @@
 // What the experiment is: its config, search space and logs; its results as files; and its neighbours.
 
 import { get, send } from "../lib/api.js";
+import { digits, readJson, writeJson } from "../lib/exact_json.js";
 import { count, duration } from "../lib/format.js";
 import { connection, profile, takeProfile } from "../lib/live_data.js";
 import { href, route } from "../lib/route.js";
@@ -81,7 +82,11 @@ function spaceRows(space, above = "") {
     const row = {
       name: `${above}${name}`,
       type: one?._type ?? "",
-      values: shown.map((/** @type {any} */ option) => (isNested ? option : JSON.stringify(option))).join(", "),
+      values: shown
+        .map((/** @type {any} */ option, /** @type {number} */ place) =>
+          isNested ? option : (digits(one?._value, place) ?? writeJson(option)),
+        )
+        .join(", "),
       notes: notesOn(one),
     };
     const below = isNested
@@ -104,7 +109,7 @@ function notesOn(one) {
   const parts = [
     one?._unit && `in ${one._unit}`,
     one?._ordered && "in ascending order",
-    one?._default !== undefined && `default ${JSON.stringify(one._default)}`,
+    one?._default !== undefined && `default ${digits(one, "_default") ?? writeJson(one._default)}`,
   ];
   return parts.filter(Boolean).join(", ");
 }
@@ -120,7 +125,7 @@ function Space({ known }) {
   const save = async (event) => {
     event.preventDefault();
     try {
-      takeProfile(await send("PATCH", "experiment", { searchSpace: JSON.parse(text ?? "") }));
+      takeProfile(await send("PATCH", "experiment", { searchSpace: readJson(text ?? "") }));
       setText(null);
       setProblem("");
       say("The search space has been changed; the next proposals will use it.");
@@ -130,8 +135,8 @@ function Space({ known }) {
   };
   return html`<${Card} title="Search space" end=${
     text === null &&
-    html`<${Copy} text=${() => JSON.stringify(known.searchSpace, null, 2)} what="Search space" />
-    <button class="small" disabled=${fixed} onClick=${() => setText(JSON.stringify(known.searchSpace, null, 2))}><${Icon} name="edit" />Edit</button>`
+    html`<${Copy} text=${() => writeJson(known.searchSpace, 2)} what="Search space" />
+    <button class="small" disabled=${fixed} onClick=${() => setText(writeJson(known.searchSpace, 2))}><${Icon} name="edit" />Edit</button>`
   }>
     ${
       text !== null

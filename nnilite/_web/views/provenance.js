@@ -1,6 +1,7 @@
 // What ran: code, git state, packages, commands, seeds and machine, as they were at a start of the experiment's manager.
 
 import { get } from "../lib/api.js";
+import { writeJson } from "../lib/exact_json.js";
 import { count, plural } from "../lib/format.js";
 import { profile } from "../lib/live_data.js";
 import { route, setQuery } from "../lib/route.js";
@@ -59,7 +60,7 @@ export function Provenance() {
       What ran is recorded some seconds after the start, unless <code>recordProvenance</code> is false.</${Empty}></div>`;
   const { start, times, workers } = found;
   return html`<div class="split">
-    <${Card} title="What ran" end=${html`<${StartPick} times=${times} asked=${asked} /><${Copy} text=${() => JSON.stringify(start, null, 2)} what="Record" label="JSON" />`}>
+    <${Card} title="What ran" end=${html`<${StartPick} times=${times} asked=${asked} /><${Copy} text=${() => writeJson(start, 2)} what="Record" label="JSON" />`}>
       <${Facts} start=${start} />
     </${Card}>
     <${Workers} workers=${workers} />

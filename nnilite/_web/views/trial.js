@@ -1,7 +1,9 @@
 // One trial: what it was given, how it went, what it printed and wrote.
 
 import { get, send } from "../lib/api.js";
-import { brief, duration, exact, number, shellWord, shortened, value } from "../lib/format.js";
+import { digits, setDigits, writeJson } from "../lib/exact_json.js";
+import { fieldDigits } from "../lib/filters.js";
+import { brief, duration, inFull, number, shellWord, shortened, value } from "../lib/format.js";
 import { connection, now, onMetric, profile, trialById, trials, version } from "../lib/live_data.js";
 import { goals, isSeveral } from "../lib/objectives.js";
 import { go, href, route, setQuery } from "../lib/route.js";
@@ -101,10 +103,12 @@ function Head({ trial }) {
       act: () => perform(() => send("DELETE", `trials/${id}`), `Trial ${id} is being killed.`),
     });
   const again = () => perform(() => send("POST", "trials/rerun", { ids: [id] }), `Trial ${id} will run again.`);
-  const command = () =>
-    `nnictl trial add ${profile.value?.id} --parameters ${shellWord(JSON.stringify(trial.parameters))}`;
-  const json = () =>
-    JSON.stringify({ id, sequence, state: trial.state, parameters: trial.parameters, value: trial.value }, null, 2);
+  const command = () => `nnictl trial add ${profile.value?.id} --parameters ${shellWord(writeJson(trial.parameters))}`;
+  const json = () => {
+    const told = { id, sequence, state: trial.state, parameters: trial.parameters, value: trial.value };
+    setDigits(told, "value", digits(trial, "value"));
+    return writeJson(told, 2);
+  };
   return html`<div class="page-head">
     <span class="row" style=${{ gap: "4px" }}>
       ${Object.entries({ previous: beside(-1), next: beside(1) }).map(
@@ -152,11 +156,11 @@ function Metrics({ trial }) {
       : [];
   const spent = trial.started === null ? null : (trial.ended ?? now.value) - trial.started;
   return html`<${Card} title="Final metric">
-    ${several.map(([name, one]) => html`<div key=${name}><span class="big">${one === null ? "–" : number(one, 7)}</span> <span class="soft">${name}, ${goals.value[name]}</span></div>`)}
-    ${several.length === 0 && html`<div class="big">${resultOf(trial)}</div>`}
+    ${several.map(([name, one]) => html`<div key=${name}><span class="big" title=${fieldDigits(trial, `m.${name}`)}>${one === null ? "–" : number(one, 7)}</span> <span class="soft">${name}, ${goals.value[name]}</span></div>`)}
+    ${several.length === 0 && html`<div class="big" title=${fieldDigits(trial, "metric")}>${resultOf(trial)}</div>`}
     ${trial.value === null && html`<p class="soft small">${hasEnded(trial) ? "This trial ended without a final metric." : "Not reported yet."}</p>`}
     <dl class="facts" style=${{ marginTop: "12px" }}>
-      ${others.map(([name, one]) => html`<dt key=${name}>${name}</dt><dd key=${`${name}-v`} class="mono">${shortened(value(one))}</dd>`)}
+      ${others.map(([name, one]) => html`<dt key=${name}>${name}</dt><dd key=${`${name}-v`} class="mono" title=${digits(trial.value, name)}>${shortened(value(one))}</dd>`)}
       <dt>Created</dt><dd><${Time} at=${trial.created} /></dd>
       <dt>Started</dt><dd>${trial.started === null ? "–" : html`<${Time} at=${trial.started} />`}</dd>
       <dt>Ended</dt><dd>${trial.ended === null ? "–" : html`<${Time} at=${trial.ended} />`}</dd>
@@ -168,11 +172,11 @@ function Metrics({ trial }) {
 
 /** @param {{ trial: Trial }} props */
 function Parameters({ trial }) {
-  const flat = Object.entries(flatten(trial.parameters));
-  return html`<${Card} title="Parameters" end=${html`<${Copy} text=${() => JSON.stringify(trial.parameters)} what="Parameters" />`}>
-    <dl class="facts">${flat.map(
+  const flat = flatten(trial.parameters);
+  return html`<${Card} title="Parameters" end=${html`<${Copy} text=${() => writeJson(trial.parameters)} what="Parameters" />`}>
+    <dl class="facts">${Object.entries(flat).map(
       ([name, one]) => html`<dt key=${name}>${name}</dt>
-      <dd key=${`${name}-v`} class=${typeof one === "number" ? "mono whole" : "mono"} title=${one}>${shortened(typeof one === "number" ? exact(one) : String(one))}</dd>`,
+      <dd key=${`${name}-v`} class=${typeof one === "number" ? "mono whole" : "mono"} title=${digits(flat, name) ?? one}>${shortened(inFull(flat, name, one))}</dd>`,
     )}</dl>
   </${Card}>`;
 }
@@ -182,10 +186,10 @@ function Attributes({ trial }) {
   void version.value;
   const all = Object.entries(trial.attributes);
   if (!all.length) return null;
-  return html`<${Card} title="Attributes" end=${html`<${Copy} text=${() => JSON.stringify(trial.attributes)} what="Attributes" />`}>
+  return html`<${Card} title="Attributes" end=${html`<${Copy} text=${() => writeJson(trial.attributes)} what="Attributes" />`}>
     <dl class="facts">${all.map(
       ([name, one]) => html`<dt key=${name}>${name}</dt>
-      <dd key=${`${name}-v`} class=${typeof one === "number" ? "mono whole" : "mono"} title=${value(one)}>${shortened(typeof one === "number" ? exact(one) : value(one))}</dd>`,
+      <dd key=${`${name}-v`} class=${typeof one === "number" ? "mono whole" : "mono"} title=${inFull(trial.attributes, name, one)}>${shortened(inFull(trial.attributes, name, one))}</dd>`,
     )}</dl>
   </${Card}>`;
 }

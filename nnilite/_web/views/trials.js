@@ -2,14 +2,13 @@
 
 import { send } from "../lib/api.js";
 import { fields, filtered } from "../lib/filtered.js";
-import { byOrder, fieldName, fieldValue } from "../lib/filters.js";
+import { byOrder, fieldDigits, fieldInFull, fieldName, fieldValue } from "../lib/filters.js";
 import {
   brief,
   bytes,
   clock,
   count,
   duration,
-  exact,
   moment,
   money,
   number,
@@ -106,7 +105,7 @@ function allColumns({ parameters, metrics, attributes }) {
         title: field.slice(2),
         width: 100,
         number: true,
-        render: (trial) => html`<span>${number(fieldValue(trial, field))}</span>`,
+        render: (trial) => html`<span title=${fieldInFull(trial, field)}>${number(fieldValue(trial, field))}</span>`,
       }),
     ),
     {
@@ -123,7 +122,7 @@ function allColumns({ parameters, metrics, attributes }) {
         width: widthFor([fieldName(field), ...(text ? values.map(value) : [])]),
         number: !text,
         render: (trial) =>
-          html`<span title=${longValue(trial.flat[field.slice(2)])}>${shortValue(trial.flat[field.slice(2)])}</span>`,
+          html`<span title=${fieldInFull(trial, field)}>${shortValue(trial.flat[field.slice(2)])}</span>`,
       }),
     ),
     ...attributes.map(({ field }) =>
@@ -134,7 +133,7 @@ function allColumns({ parameters, metrics, attributes }) {
         width: 120,
         off: true,
         render: (trial) =>
-          html`<span title=${longValue(fieldValue(trial, field))}>${shortValue(fieldValue(trial, field))}</span>`,
+          html`<span title=${fieldInFull(trial, field)}>${shortValue(fieldValue(trial, field))}</span>`,
       }),
     ),
     {
@@ -228,12 +227,9 @@ function usedNow(trial, text) {
 /** @param {FlatValue} given */
 const shortValue = (given) => (typeof given === "number" ? number(given, 4) : value(given));
 
-/** @param {FlatValue} given */
-const longValue = (given) => (typeof given === "number" ? exact(given) : given);
-
 /** @param {Trial} trial */
 function metricCell(trial) {
-  if (trial.score !== null) return html`<span>${number(trial.score)}</span>`;
+  if (trial.score !== null) return html`<span title=${fieldInFull(trial, "metric")}>${number(trial.score)}</span>`;
   const other = trial.value === null ? "" : shortened(value(trial.value));
   if (other) return html`<span title=${other}>${other}</span>`;
   const latest = score(trial.latest);
@@ -367,7 +363,16 @@ function telling(rows) {
  */
 function saveRows(rows, columns) {
   const keys = columns.map((column) => column.key);
-  const data = rows.map((trial) => keys.map((key) => (key === "metric" ? trial.value : fieldValue(trial, key))));
+  /**
+   * @param {Trial} trial
+   * @param {string} key
+   */
+  const cell = (trial, key) => {
+    const found = key === "metric" ? trial.value : fieldValue(trial, key);
+    const text = typeof found === "number" ? fieldDigits(trial, key) : undefined;
+    return text === undefined ? found : BigInt(text);
+  };
+  const data = rows.map((trial) => keys.map((key) => cell(trial, key)));
   saveFile(
     fileName("trials.csv"),
     csv(
