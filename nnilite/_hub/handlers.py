@@ -1,9 +1,13 @@
-"""The handlers of the hub's routes. What blocks runs in threads."""
+"""The handlers of the hub's routes. What blocks runs in threads.
+
+What asks a manager may wait long for its answer, and is left alone when the hub ends. What changes files is waited for.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import urlsplit, urlunsplit
 
 from tornado.httputil import split_host_and_port
@@ -13,6 +17,7 @@ from nnilite._experiments import experiment_remarks
 from nnilite._hub import comparison, starts
 from nnilite._hub.hub import Hub
 from nnilite._hub.starts import Draft
+from nnilite._loop_waits import in_thread
 from nnilite._network.host_names import is_loopback
 from nnilite._rest import Premises, wire
 from nnilite._rest.handler import RouteHandler
@@ -101,7 +106,7 @@ class HubOpenHandler(HubHandler):
 
     async def post(self, id: str) -> None:
         self.fields()
-        link = await asyncio.to_thread(self.hub.open, id)
+        link = await in_thread(partial(self.hub.open, id))
         self.send_json({"url": reachable(link, self.request.host)})
 
 
@@ -110,7 +115,7 @@ class HubResumeHandler(HubHandler):
 
     async def post(self, id: str) -> None:
         self.fields()
-        await asyncio.to_thread(self.hub.resume, id)
+        await in_thread(partial(self.hub.resume, id))
         self.send_json({"resumed": id})
 
 
@@ -119,7 +124,7 @@ class HubStopHandler(HubHandler):
 
     async def post(self, id: str) -> None:
         self.fields()
-        await asyncio.to_thread(self.hub.stop, id)
+        await in_thread(partial(self.hub.stop, id))
         self.send_json({"stopping": id}, 202)
 
 
@@ -132,7 +137,7 @@ class HubComparisonHandler(HubHandler):
             raise ConfigError(
                 f"must be given 1 to {comparison.MOST} times, once for each experiment", Place(field="id")
             )
-        self.send_json({"experiments": await asyncio.to_thread(self._compared, ids)})
+        self.send_json({"experiments": await in_thread(partial(self._compared, ids))})
 
     def _compared(self, ids: list[str]) -> list[Json]:
         return [comparison.compared(entry, self.query["objective"]) for entry in self.hub.chosen(ids)]

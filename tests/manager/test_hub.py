@@ -7,6 +7,7 @@ import fcntl
 import os
 import signal
 import threading
+import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -415,6 +416,46 @@ def test_the_folder_of_the_token_is_closed_to_others(monkeypatch: pytest.MonkeyP
     hub_server.folder().chmod(0o755)
     hub_server.run(ManagerOptions(), require_token=False, ready=lambda _: os.kill(os.getpid(), signal.SIGTERM))
     assert hub_server.folder().stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "asks"),
+    [
+        ("POST", "experiments/first/open", "open"),
+        ("POST", "experiments/first/stop", "stop"),
+        ("POST", "experiments/first/resume", "resume"),
+        ("GET", "comparison?id=first", "chosen"),
+    ],
+)
+def test_its_end_waits_for_no_manager_that_hangs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, method: str, path: str, asks: str
+) -> None:
+    begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def hang(*_: object) -> None:
+        begun.set()
+        go_on.wait(20)
+        ended.set()
+
+    def interrupt(address: str) -> None:
+        body = b"{}" if method == "POST" else None
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{address}api/v1/{path}", body, headers, method=method)
+        with ThreadPoolExecutor(1) as page:
+            answer = page.submit(urllib.request.urlopen, request, timeout=60)
+            begun.wait(60)
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert isinstance(answer.exception(60), OSError)
+
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path))
+    monkeypatch.setattr(Hub, asks, hang)
+    page = ThreadPoolExecutor(1)
+    try:
+        hub_server.run(ManagerOptions(port=0), require_token=False, ready=lambda url: page.submit(interrupt, url))
+        assert (begun.is_set(), ended.is_set()) == (True, False)
+    finally:
+        go_on.set()
+        page.shutdown()
 
 
 def test_a_disk_without_locks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
