@@ -22,7 +22,6 @@ from pathlib import Path
 from nnilite._answers.backend import Callbacks
 from nnilite._keeper.local_link import SUFFIX, call_with_short_name
 from nnilite._logging.sparse_log import SparseLog
-from nnilite._rest import wire
 from nnilite._rest.body_room import BodyHold, BodyRoom
 from nnilite._rest.events import parse_body, parse_events
 from nnilite._rest.handler import JOB_NAME
@@ -30,7 +29,7 @@ from nnilite._rest.refusal import HttpRefusal, body_of, status_of
 from nnilite._rest.route_definition import BODY_MAX
 from nnilite._rest.server_connections import room
 from nnilite.errors import NniliteError
-from nnilite.records import Json
+from nnilite.records import Json, strict_json
 from nnilite.records.shapes import to_json
 
 log = logging.getLogger(__name__)
@@ -259,4 +258,4 @@ class CallbackSocket:
 
 
 def _spelt(status: int, answer: dict[str, Json]) -> bytes:
-    return wire.dumps({"status": status, **answer}).encode("ascii") + b"\n"
+    return strict_json.spell_json({"status": status, **answer}).encode("ascii") + b"\n"

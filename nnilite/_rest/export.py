@@ -10,7 +10,7 @@ from typing import Any
 from nnilite._answers.backend import RemarksQuery
 from nnilite._rest import wire
 from nnilite._rest.handler import ApiHandler
-from nnilite.records import Json, Trial
+from nnilite.records import Json, Trial, strict_json
 from nnilite.records.dotted import flatten
 from nnilite.units import format_csv_text
 
@@ -68,7 +68,7 @@ async def write_json_lines(trials: AsyncIterator[Trial], known: wire.Remarked) -
     """Yield one JSON array, a line for each trial."""
     separator = "[\n"
     async for trial in trials:
-        yield separator + wire.dumps(wire.remarked(trial, known))
+        yield separator + strict_json.spell_json(wire.remarked(trial, known))
         separator = ",\n"
     yield "\n]\n" if separator == ",\n" else "[]\n"
 
@@ -108,7 +108,7 @@ def list_cells(trial: Trial) -> list[tuple[str, Json]]:
 def _cell(value: Json) -> Any:
     if value is None:
         return ""
-    return format_csv_text(value) if isinstance(value, str) else wire.dumps(value).strip('"')
+    return format_csv_text(value) if isinstance(value, str) else strict_json.spell_json(value).strip('"')
 
 
 def _row(cells: Iterable[Any]) -> str:

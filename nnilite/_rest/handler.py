@@ -30,7 +30,7 @@ from nnilite._rest.request_body import BODY_METHODS, STRANGERS_BODY_MAX, check_b
 from nnilite._rest.route_definition import SERVER_BODY_MAX, Operation, Route, read_query
 from nnilite._rest.server_connections import ServerConnections, hang_up, stream_of
 from nnilite.errors import Conflict, NniliteError
-from nnilite.records import Json
+from nnilite.records import Json, strict_json
 
 log = logging.getLogger(__name__)
 
@@ -167,7 +167,7 @@ class Answering(RequestHandler):
     def send_json(self, value: Json, status: int = 200) -> None:
         self.set_status(status)
         self.set_header("Content-Type", "application/json")
-        self.finish(wire.dumps(value).encode("ascii"))
+        self.finish(strict_json.spell_json(value).encode("ascii"))
 
     def finish(self, chunk: str | bytes | dict[str, Any] | None = None) -> Future[None]:
         """Answer. An answer that is whole is proven to the sender of a signed request."""

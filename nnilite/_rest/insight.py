@@ -9,10 +9,9 @@ from collections.abc import Sequence
 
 from nnilite._answers.bulk_queries import Curve, Importance, ImportanceMethod, PageCursor, RowPage, Table
 from nnilite._keeper.proof import digest
-from nnilite._rest import wire
 from nnilite._rest.handler import ApiHandler, prove
 from nnilite.errors import ConfigError, Place
-from nnilite.records import Json
+from nnilite.records import Json, strict_json
 
 CURVES_MAX = 500
 _COMPRESSION_LEVEL = 1  # compresses a megabyte in 10 ms
@@ -79,7 +78,7 @@ def read_cursor(text: str | None) -> PageCursor:
 def write_rows(table: Table, page: RowPage) -> str:
     """Return the answer as text, since its rows are JSON already."""
     cursor = f"{max(page.next.major, 0)}-{max(page.next.minor, 0)}" if page.next != PageCursor() else None
-    about = wire.dumps({"columns": list(table.columns), "count": page.count, "next": cursor})
+    about = strict_json.spell_json({"columns": list(table.columns), "count": page.count, "next": cursor})
     return f'{about[:-1]},"rows":{page.rows}}}'
 
 

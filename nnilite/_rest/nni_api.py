@@ -12,14 +12,14 @@ from dataclasses import replace
 from nnilite import _version
 from nnilite._answers.backend import Backend, MetricQuery, Profile, Results, TrialQuery
 from nnilite._answers.queries import Listed
-from nnilite._rest import nni_wire, wire
+from nnilite._rest import nni_wire
 from nnilite._rest.changeable_fields import read_changes
 from nnilite._rest.experiment_handlers import read_pairs
 from nnilite._rest.export import send_texts
 from nnilite._rest.files import send_inside, split_path
 from nnilite._rest.handler import ApiHandler
 from nnilite.errors import ConfigError, Conflict, NotFound
-from nnilite.records import Json, MetricKind, Trial, TrialState
+from nnilite.records import Json, MetricKind, Trial, TrialState, strict_json
 
 PAGE = 1000
 _PAGE_BYTES = 1024 * 1024  # bytes of values of metrics; each may have a megabyte
@@ -266,7 +266,7 @@ async def records(results: Results, query: MetricQuery) -> AsyncIterator[Json]:
 async def _array(items: AsyncIterator[Json]) -> AsyncIterator[str]:
     separator = "["
     async for item in items:
-        yield separator + wire.dumps(item)
+        yield separator + strict_json.spell_json(item)
         separator = ","
     yield "]" if separator == "," else "[]"
 

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._answers.queries import Listed, Profile
-from nnilite._rest import wire
 from nnilite._rest.wire import Object
 from nnilite.config import nni_form
 from nnilite.errors import ConfigError, Place
-from nnilite.records import ExperimentState, Json, Metric, MetricKind, Trial, TrialState
+from nnilite.records import ExperimentState, Json, Metric, MetricKind, Trial, TrialState, strict_json
 from nnilite.records.shapes import to_json
 
 # The field of `params` that each update changes, by NNI's name of the update.
@@ -96,7 +95,7 @@ def trial(trial: Trial, directory: str) -> Object:
     found: Object = {
         "trialJobId": trial.id,
         "status": trial.state.value,
-        "hyperParameters": [wire.dumps(record)],
+        "hyperParameters": [strict_json.spell_json(record)],
         "startTime": milliseconds(trial.created if trial.started is None else trial.started),
         "logPath": path,
         "sequenceId": trial.sequence,
@@ -136,7 +135,7 @@ def exported(trial: Trial) -> Object:
 
 def imported(pairs: Sequence[tuple[Json, Json]]) -> str:
     """Return the results of one import as NNI keeps them, as one JSON text without spaces."""
-    return wire.dumps([{"parameter": parameter, "value": value} for parameter, value in pairs])
+    return strict_json.spell_json([{"parameter": parameter, "value": value} for parameter, value in pairs])
 
 
 def write_value(value: Any) -> str:

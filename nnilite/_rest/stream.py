@@ -24,7 +24,7 @@ from nnilite._rest.handler import Answering, Site
 from nnilite._rest.refusal import HttpRefusal
 from nnilite._rest.route_definition import Route, read_query
 from nnilite._rest.server_connections import hang_up
-from nnilite.records import Metric
+from nnilite.records import Metric, strict_json
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class StreamHandler(Answering, WebSocketHandler):
             log.debug("a reader of the live stream has gone")
 
     async def _send(self, changes: Sequence[Change]) -> None:
-        message = wire.dumps({"changes": [wire.change(change) for change in changes]})
+        message = strict_json.spell_json({"changes": [wire.change(change) for change in changes]})
         try:
             await asyncio.wait_for(self.write_message(message), self.site.options.reader_timeout_s)
         except (TimeoutError, asyncio.TimeoutError):

@@ -1,9 +1,9 @@
-"""JSON on the wire: bodies are read strictly, numbers spelt, and records joined to answers.
+"""JSON on the wire: bodies are read strictly, and records joined to answers.
 
 The fields of a record get their names from `nnilite.records.shapes`.
 
 Names are camelCase. Times are seconds since the epoch, durations seconds, both as numbers. JSON has no NaN and no
-infinity: in values of trials and metrics these are the strings "NaN", "Infinity" and "-Infinity".
+infinity: `nnilite.records.strict_json` writes strings in their place.
 """
 
 from __future__ import annotations
@@ -24,27 +24,6 @@ Object = dict[str, Json]
 
 
 # Out
-
-
-_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
-
-
-def dumps(value: Json) -> str:
-    """Return strict JSON in ASCII, so that even a lone surrogate in a user's text can be sent."""
-    try:
-        return _ENCODER.encode(value)
-    except ValueError:
-        return _ENCODER.encode(_check_finite(value))
-
-
-def _check_finite(value: Json) -> Json:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, Mapping):
-        return {key: _check_finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_check_finite(item) for item in value]
-    return value
 
 
 Remarked = Mapping[str, TrialRemarks]

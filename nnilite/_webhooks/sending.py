@@ -6,14 +6,16 @@ import asyncio
 import base64
 import hashlib
 import hmac
-import json
 import time
+from dataclasses import replace
 from datetime import datetime, timezone
 from urllib.parse import urlsplit
 
 from nnilite._webhooks.news import Message
 from nnilite.config import WebhookConfig
 from nnilite.platform_http import HttpConfig, HttpRequest, PlatformHttp, hide
+from nnilite.records import Json
+from nnilite.records.strict_json import spell_json
 
 TIMEOUT_S = 10
 _ANSWER_MAX_BYTES = 1_000_000
@@ -31,17 +33,17 @@ async def _send(hook: WebhookConfig, message: Message) -> None:
         hide(secret)
     http = PlatformHttp("the webhook", f"{parts.scheme}://{parts.netloc}", HttpConfig(request_timeout=TIMEOUT_S))
     now = time.time()
-    body = json.dumps(payload(message, now), allow_nan=False).encode("ascii")
+    body = spell_json(payload(message, now)).encode("ascii")
     headers = {"Content-Type": "application/json", **signed(hook.secret, message.id, now, body)}
+    request = HttpRequest("POST", path, body=body, headers=headers, patience_s=0, max_bytes=_ANSWER_MAX_BYTES)
     try:
-        await http.call(
-            HttpRequest("POST", path, body=body, headers=headers, patience_s=0, max_bytes=_ANSWER_MAX_BYTES)
-        )
+        # An address that accepts a message must not get it again, even if the rest of its answer never ends.
+        await http.call(replace(request, status_suffices=True))
     finally:
         await http.close()
 
 
-def payload(message: Message, now: float) -> dict[str, object]:
+def payload(message: Message, now: float) -> dict[str, Json]:
     """Return the JSON that is sent. `text` is a sentence for people, where chat programs look for one."""
     at = datetime.fromtimestamp(now, timezone.utc).isoformat()
     return {"type": message.kind, "timestamp": at, "text": message.text, "data": message.data}

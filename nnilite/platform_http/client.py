@@ -85,6 +85,7 @@ class HttpRequest:
     timeout_s: float | None = None  # for one try; the config's, if None
     patience_s: float = 40.0  # for all tries; the engine gives up a call after 60 s
     max_bytes: int = 64_000_000  # of the answer
+    status_suffices: bool = False  # of an answer under 300 the content is not read
 
     @property
     def repeatable(self) -> bool:
@@ -257,6 +258,8 @@ class PlatformHttp:
 
     def _read(self, sending: _Sending, response: requests.Response) -> HttpAnswer:
         request, content = sending.request, bytearray()
+        if request.status_suffices and response.status_code < 300:
+            return HttpAnswer(response.status_code, response.headers, b"", self._place(request))
         for chunk in response.iter_content(_CHUNK_BYTES):
             content += chunk
             if len(content) > request.max_bytes:

@@ -7,6 +7,7 @@ attributes  what the code of a trial sets about it, within limits
 node_counts  how many machines a distributed trial has
 dotted  dotted names for the parts of nested objects
 shapes  from a record's type hints to its JSON and its schema
+strict_json  JSON that any parser accepts, NaN and infinities as strings
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ from nnilite._answers.bulk_queries import PageCursor, Table
 from nnilite._cli.nnictl import run
 from nnilite._engine import messages
 from nnilite._experiments import registry
-from nnilite._rest import wire
 from nnilite._store.database_file import FILE_NAME
 from nnilite._store.results import read_calls, read_succeeded
 from nnilite._store.soundness import SoundnessCheck
@@ -28,6 +27,7 @@ from nnilite.config import from_dict
 from nnilite.errors import NniliteError, StoreError
 from nnilite.records import Attempt, CallKind, ExperimentState, JobState, Metric, MetricKind, Trial, TrialState
 from nnilite.records.shapes import to_json
+from nnilite.records.strict_json import spell_json
 from nnilite.tuner import Call
 
 CONFIG = {
@@ -76,7 +76,7 @@ async def look_at(reading: Any) -> None:
     answers += (await reading.results.trials(TrialQuery())).trials
     answers += (await reading.results.metrics(MetricQuery())).metrics
     answers += (await reading.results.trial("t2"))[1]
-    wire.dumps([to_json(answer) for answer in answers])
+    spell_json([to_json(answer) for answer in answers])
     await reading.results.imported()
     await reading.bulk.rows(Table.TRIALS, PageCursor(-1, -1), 1000)
     await reading.bulk.rows(Table.ATTEMPTS, PageCursor(-1, -1), 1000)

@@ -18,7 +18,7 @@ from nnilite._webhooks.__main__ import Teller
 from nnilite._webhooks.news import NewsReader
 from nnilite.config import WebhookConfig, from_dict, load
 from nnilite.errors import ConfigError
-from nnilite.records import ExperimentState, Trial, TrialState
+from nnilite.records import ExperimentState, Json, Trial, TrialState
 from nnilite.testing.listener import Handler, Listener
 from nnilite.units import SecretText
 
@@ -33,7 +33,10 @@ class _Hook(Handler):
         status = self.owner.statuses.pop(0) if self.owner.statuses else 200
         if status < 300:
             self.owner.got.append((dict(self.headers), body))
-        self.send(status, "text/plain", b"thank you")
+        if self.owner.odd_answer:
+            self.wfile.write(self.owner.odd_answer)
+        else:
+            self.send(status, "text/plain", b"thank you")
 
 
 class Inbox:
@@ -42,6 +45,7 @@ class Inbox:
     def __init__(self) -> None:
         self.got: list[tuple[dict[str, str], bytes]] = []
         self.statuses: list[int] = []
+        self.odd_answer = b""
         self.listener = Listener(_Hook, self)
 
     @property
@@ -72,7 +76,7 @@ def teller(store: Store, inbox: Inbox, **fields: Any) -> Iterator[Teller]:
         yield Teller(hook, news, store.path.with_name("0.json"), "webhook 1")
 
 
-def trial(number: int, value: float | None = None, reason: str = "") -> messages.SaveTrial:
+def trial(number: int, value: Json = None, reason: str = "") -> messages.SaveTrial:
     state = TrialState.FAILED if value is None else TrialState.SUCCEEDED
     fields: dict[str, Any] = {"state": state, "reason": reason, "created": 1.0, "ended": 9.0, "value": value}
     return messages.SaveTrial(Trial(f"T{number}", number, {"lr": number}, number, **fields))
@@ -143,11 +147,46 @@ def test_a_message_that_is_refused_for_good_does_not_hold_up_the_next(store: Sto
     assert inbox.told == ["failure-T1"]
 
 
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b"Content-Length: 100\r\n\r\nit drips",
+        b"Content-Length: 2000000\r\n\r\n" + b"x" * 2_000_000,
+        b"Content-Length: 3\r\nContent-Encoding: gzip\r\n\r\nbad",
+        b"Transfer-Encoding: chunked\r\n\r\nbad\r\n",
+    ],
+    ids=["drips", "large", "not gzip", "not chunked"],
+)
+def test_a_message_that_is_accepted_is_not_sent_again_whatever_follows(
+    store: Store, inbox: Inbox, rest: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nnilite._webhooks.sending.TIMEOUT_S", 2)
+    inbox.odd_answer = b"HTTP/1.1 200 OK\r\n" + rest
+    store.write([trial(0), trial(1)])
+    with teller(store, inbox) as process:
+        assert process.step()
+    assert inbox.told == ["failure-T0", "failure-T1"]
+
+
 def test_only_what_is_wanted_is_told(store: Store, inbox: Inbox) -> None:
     store.write([trial(0), trial(1, 0.5), end()])
     with teller(store, inbox, events=["end"]) as process:
         assert process.step()
     assert inbox.told == ["end-1"]
+
+
+def test_a_result_with_numbers_that_json_has_not_is_told_with_strings_in_their_place(
+    store: Store, inbox: Inbox
+) -> None:
+    store.write([trial(0, {"default": 0.5, "loss": float("nan"), "worst": float("-inf")}), trial(1)])
+    with teller(store, inbox) as process:
+        assert process.step()
+    assert inbox.told == ["best-T0", "failure-T1"]
+    assert json.loads(inbox.got[0][1])["data"]["trial"]["value"] == {
+        "default": 0.5,
+        "loss": "NaN",
+        "worst": "-Infinity",
+    }
 
 
 def test_a_trial_mentions_nobody_in_a_chat(store: Store, inbox: Inbox) -> None:
