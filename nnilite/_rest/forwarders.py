@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,17 +41,25 @@ class Programs:
         # A browser opens many connections: its process is examined first.
         self._recent: list[int] = []
 
-    def owner(self, inode: str, user: int) -> int | None:
-        """Return the process of this user that has the socket; None if no such process can be seen."""
-        wanted = f"socket:[{inode}]"
+    def find_owners(self, wanted: Mapping[str, int]) -> dict[str, int]:
+        """Return the processes that have these sockets, by inode; without those for which none can be seen.
+
+        `wanted`: the user of each. The open files of a process are read once for all of them: looks for one after
+        the other at a program with a thousand connections would take minutes.
+        """
+        owners: dict[str, int] = {}
+        missing = {f"socket:[{inode}]": inode for inode in wanted}
         with self._lock:
             recent = list(self._recent)
-        for process in (*recent, *_processes(user)):
-            if _has(process, wanted):
-                with self._lock:
-                    self._recent = [process, *(one for one in self._recent if one != process)][:_REMEMBERED]
-                return process
-        return None
+        for process, user in _processes({*wanted.values()}, recent):
+            found = [inode for inode in map(missing.get, _open_files(process)) if inode and wanted[inode] == user]
+            owners |= dict.fromkeys(found, process)
+            missing = {link: inode for link, inode in missing.items() if inode not in owners} if found else missing
+            if not missing:
+                break
+        with self._lock:
+            self._recent = list(dict.fromkeys([*owners.values(), *self._recent]))[:_REMEMBERED]
+        return owners
 
 
 def forwards(process: int) -> bool:
@@ -68,31 +76,28 @@ def forwards(process: int) -> bool:
     return False
 
 
-def _processes(user: int) -> Iterator[int]:
-    """Yield the processes of a user, the latest first."""
+def _processes(users: Collection[int], first: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the processes of some users, each with its user: these ones first, and then the latest first."""
+    for process in first:
+        yield from _with_user(process, users)
     with os.scandir(PROCESSES) as entries:
-        found = {int(entry.name): entry for entry in entries if entry.name.isdigit()}
+        found = [int(entry.name) for entry in entries if entry.name.isdigit()]
     for process in sorted(found, reverse=True):
-        with suppress(OSError):
-            if found[process].stat().st_uid == user:
-                yield process
+        if process not in first:
+            yield from _with_user(process, users)
 
 
-def _has(process: int, wanted: str) -> bool:
-    """Return whether a process has this file open. Return False if it cannot be seen."""
-    try:
-        with os.scandir(PROCESSES / str(process) / "fd") as entries:
-            return any(_target(entry) == wanted for entry in entries)
-    except OSError:  # it has gone, or is closed to this user
-        return False
+def _with_user(process: int, users: Collection[int]) -> Iterator[tuple[int, int]]:
+    with suppress(OSError):
+        user = (PROCESSES / str(process)).stat().st_uid
+        if user in users:
+            yield process, user
 
 
-def _target(file: os.DirEntry[str]) -> str:
-    """Return what an open file is; "" if it has been closed.
-
-    A look at the file itself might wait for its disk.
-    """
-    try:
-        return str(Path(file.path).readlink())
-    except OSError:
-        return ""
+def _open_files(process: int) -> Iterator[str]:
+    """Yield what the open files of a process are. Those of one that has gone, or is closed to this user, are none."""
+    with suppress(OSError):
+        for file in (PROCESSES / str(process) / "fd").iterdir():
+            # It may have been closed. A look at the file itself might wait for its disk.
+            with suppress(OSError):
+                yield str(file.readlink())

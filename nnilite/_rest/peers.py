@@ -103,13 +103,10 @@ class Peers:
 
     def _own_among(self, wanted: Collection[Ends]) -> set[Ends]:
         """Return those of these ends at which a program of the users is, and not one that forwards. This blocks."""
-        return {ends for ends, found in sockets_of(wanted).items() if self._has_own_program(found)}
-
-    def _has_own_program(self, found: TheirSocket) -> bool:
-        if found.user not in self._users:
-            return False
-        process = self._programs.owner(found.inode, found.user)
-        return process is not None and not forwards(process)
+        found = {ends: one for ends, one in sockets_of(wanted).items() if one.user in self._users}
+        owners = self._programs.find_owners({one.inode: one.user for one in found.values()})
+        own = {process for process in owners.values() if not forwards(process)}
+        return {ends for ends, one in found.items() if owners.get(one.inode) in own}
 
 
 def sockets_of(wanted: Iterable[Ends]) -> dict[Ends, TheirSocket]:

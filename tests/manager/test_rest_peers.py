@@ -254,7 +254,7 @@ def test_any_other_program_of_the_own_user_needs_no_token(tmp_path: Path, client
 
 def test_a_program_that_cannot_be_found_needs_a_token(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """So it is with the processes of sshd where the manager is not root's."""
-    monkeypatch.setattr(forwarders, "_has", lambda process, wanted: False)
+    monkeypatch.setattr(forwarders, "_open_files", lambda process: iter(()))
     assert client.get("/experiment", Authorization="").status == 401
     assert client.get("/experiment").status == 200
 
@@ -349,3 +349,23 @@ def test_one_look_finds_the_users_of_all_connections_that_wait_for_it() -> None:
         wanted = [ends_of(link) for link in links]
         found = sockets_of([*wanted, (("127.0.0.1", 1), ("127.0.0.1", 2))])
         assert {ends: one.user for ends, one in found.items()} == dict.fromkeys(wanted, os.geteuid())
+
+
+def test_a_program_with_many_connections_is_examined_once_for_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks for one after the other would take the square of their number."""
+    examined: list[int] = []
+    look = forwarders._open_files
+    monkeypatch.setattr(forwarders, "_open_files", lambda process: examined.append(process) or look(process))
+    with ExitStack() as opened:
+        listening = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
+        links = []
+        for _ in range(20):
+            opened.enter_context(socket.create_connection(listening.getsockname()))
+            links.append(opened.enter_context(listening.accept()[0]))
+        wanted = {ends_of(link) for link in links}
+        known = Peers({os.geteuid()})
+        assert known._own_among(wanted) == wanted
+        assert examined.count(os.getpid()) == 1
+        examined.clear()
+        assert known._own_among(wanted) == wanted
+        assert examined == [os.getpid()]
