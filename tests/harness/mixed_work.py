@@ -2,12 +2,14 @@
 
 Tests that start programs mostly wait for them, all others compute. Of four processes one first takes tests that
 compute, while the others take those that wait: thus something computes all the time. Each takes the other kind when its
-own is done. What is known to take long comes first, in both: a test that begins last may keep one process busy alone.
+own is done. What is known to take long comes first, in both, and then what many tests share: a test or a group that
+begins last may keep one process busy alone.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -51,9 +53,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> MixedWork | 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put first what may take long by its marker `timeout`. All processes have the same order."""
+    """Put first what may take long. All processes have the same order."""
     if hasattr(config, "workerinput"):
-        items.sort(key=_limit_s, reverse=True)
+        put_longest_first(items)
+
+
+def put_longest_first(items: list[pytest.Item]) -> None:
+    """Sort by the marker `timeout`, and then by the number of tests that one process takes together."""
+    sizes = Counter(map(_unit, items))
+    items.sort(key=lambda item: (_limit_s(item), sizes[_unit(item)]), reverse=True)
+
+
+def _unit(item: pytest.Item) -> str:
+    """Return what the tests that one process takes together have in common: their group, their file, or nothing."""
+    marker = item.get_closest_marker("xdist_group")
+    if marker:
+        return str(marker.args[0])
+    return item.nodeid.partition("::")[0] if item.nodeid.startswith(COMPUTE) else item.nodeid
 
 
 def _limit_s(item: pytest.Item) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.mixed_work import MixedWork
+from harness.mixed_work import MixedWork, put_longest_first
 
 COMPUTING = [f"tests/unit/test_a.py::test_{number}" for number in range(9)] + ["tests/tuners/test_b.py::test_it"]
 WAITING = [
@@ -82,3 +82,21 @@ def test_each_process_takes_the_other_kind_when_its_own_is_done(run: Run) -> Non
     computing, waiting = run.processes
     assert sorted(computing.sent + waiting.sent) == sorted(WAITING + COMPUTING)
     assert set(computing.sent) & set(WAITING)
+
+
+class Item:
+    """A test with these markers and their first arguments."""
+
+    def __init__(self, nodeid: str, **markers: object) -> None:
+        self.nodeid = nodeid
+        self.get_closest_marker = {name: SimpleNamespace(args=(value,)) for name, value in markers.items()}.get
+
+
+def test_what_may_take_long_begins_first_and_then_what_many_tests_share() -> None:
+    single = Item("tests/e2e/test_c.py::test_one")
+    pair = [Item(f"tests/services/test_d.py::test_{number}", xdist_group="pair") for number in range(2)]
+    file = [Item(f"tests/unit/test_a.py::test_{number}") for number in range(3)]
+    long = Item("tests/e2e/test_e.py::test_long", timeout=300)
+    items: Any = [single, *pair, *file, long]
+    put_longest_first(items)
+    assert items == [long, *file, *pair, single]

@@ -153,12 +153,16 @@ def _let_go(api: Api, spec: Any) -> None:
 
 
 def _understood(schema: Any) -> Any:
-    """Return a definition without empty default values: this server takes them for null. Another text stands there."""
+    """Return a definition without empty default values: this server takes them for null. Another text stands there.
+
+    Nor has it descriptions, which the server would merge into its own document of all kinds: that takes seconds.
+    """
     if isinstance(schema, list):
         return [_understood(entry) for entry in schema]
     if not isinstance(schema, dict):
         return schema
-    return {key: "-" if (key, value) == ("default", "") else _understood(value) for key, value in schema.items()}
+    known = {key: value for key, value in schema.items() if (key, type(value)) != ("description", str)}
+    return {key: "-" if (key, value) == ("default", "") else _understood(value) for key, value in known.items()}
 
 
 def _get(api: Api, path: str) -> Any | None:
