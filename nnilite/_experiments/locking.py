@@ -22,6 +22,9 @@ _TRIES = 10
 _PAUSE_S = 0.05
 _NO_FOLDER_LOCKS = {errno.EBADF, errno.EINVAL, errno.EISDIR, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 
+_NO_FILE = {errno.EISDIR, errno.ELOOP, errno.ENXIO}
+_NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS}
+
 # These errors say nothing about the file: neither that it is missing, nor that it is free.
 _NOT_NOW = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE}
 
@@ -93,6 +96,21 @@ def hold(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(file)
+
+
+def explain_no_lock(directory: Path, error: OSError, pair: str, elsewhere: str) -> str:
+    """Return a sentence on a lock that cannot be taken, what it would keep apart, and the cure.
+
+    `elsewhere` says how to use another disk.
+    """
+    path = directory / "lock"
+    if error.errno in _NO_FILE:
+        cure = "remove it, since it must be a file that nnilite makes"
+    elif error.errno in _NOT_ALLOWED:
+        cure = f"run nnilite as the user who may write in {directory}"
+    else:
+        cure = f"try again later, or {elsewhere}"
+    return f"{path} cannot be locked ({error.strerror}), so nothing would keep two {pair} apart; {cure}."
 
 
 def is_held(directory: Path) -> bool:

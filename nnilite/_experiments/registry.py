@@ -24,7 +24,7 @@ from nnilite._experiments.documents import (
     write_json,
 )
 from nnilite._experiments.experiment_remarks import Remarks
-from nnilite._experiments.locking import ManagerLock
+from nnilite._experiments.locking import ManagerLock, explain_no_lock
 from nnilite._experiments.manager_word import last_word, read_manager
 from nnilite._experiments.nni_folders import NniExperiment
 from nnilite._keeper.plain_file import is_folder_there
@@ -303,10 +303,8 @@ def lock(directory: Path) -> Iterator[ManagerLock]:
             f"stop it first with `nnictl stop {directory.name}`." + (f" It does not answer: {stop}." if stop else "")
         ) from None
     except OSError as error:
-        raise NniliteError(
-            f"{directory / 'lock'} cannot be locked ({error.strerror}), so nothing would keep two managers apart; "
-            "keep the experiment on a disk with locks (experimentWorkingDirectory)."
-        ) from error
+        elsewhere = "keep the experiment on a disk with locks (experimentWorkingDirectory)"
+        raise NniliteError(explain_no_lock(directory, error, "managers", elsewhere)) from error
     try:
         yield held
     finally:

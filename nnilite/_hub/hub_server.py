@@ -17,7 +17,7 @@ from nnilite._experiments import registry
 from nnilite._experiments.address import Address
 from nnilite._experiments.documents import write_json
 from nnilite._experiments.experiment_token import read_user_token
-from nnilite._experiments.locking import ManagerLock
+from nnilite._experiments.locking import ManagerLock, explain_no_lock
 from nnilite._experiments.manager_word import read_manager
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._hub.handlers import ID, HubSite
@@ -110,10 +110,8 @@ def _hold_lock(directory: Path) -> Iterator[None]:
     except BlockingIOError:
         raise Conflict(f"{COMMAND} is being started by another process; run it again for a link.") from None
     except OSError as error:
-        raise NniliteError(
-            f"{directory / 'lock'} cannot be locked ({error.strerror}), so nothing would keep two pages apart; "
-            "try again later, or set NNILITE_HOME to a folder on a disk with locks."
-        ) from error
+        elsewhere = "set NNILITE_HOME to a folder on a disk with locks"
+        raise NniliteError(explain_no_lock(directory, error, "pages", elsewhere)) from error
     try:
         yield
     finally:

@@ -28,13 +28,13 @@ class Recall:
 
     def find_revision(self) -> int:
         """Return the number of the last write that changed a trial."""
-        with understood(self._file.path):
+        with understood(self._file.path, retried=True):
             return int(self._file.one("SELECT COALESCE(MAX(revision), 0) FROM trials"))
 
     def find_next_numbers(self) -> tuple[int, int]:
         """Return the next trial's sequence and parameter id."""
         # Each maximum has a query of its own: SQLite takes a single one from its index, and else reads all rows.
-        with understood(self._file.path):
+        with understood(self._file.path, retried=True):
             return (
                 int(self._file.one("SELECT COALESCE(MAX(sequence) + 1, 0) FROM trials")),
                 int(self._file.one("SELECT COALESCE(MAX(parameter_id) + 1, 0) FROM trials")),
@@ -42,17 +42,17 @@ class Recall:
 
     def settings(self, defaults: messages.Settings) -> messages.Settings:
         """Return the limits of the config, with the user's later changes."""
-        with understood(self._file.path):
+        with understood(self._file.path, retried=True):
             return replace(defaults, **check_experiment_limits(self._file.meta("limits")))
 
     def moment(self, key: str) -> float | None:
         """Return `created` or `ended`, in seconds since the epoch."""
-        with understood(self._file.path):
+        with understood(self._file.path, retried=True):
             return read_moment(self._file.meta(key))
 
     def snapshot(self, maximize: bool) -> messages.Snapshot:
         """Return what the rules need to continue."""
-        with understood(self._file.path):
+        with understood(self._file.path, retried=True):
             counts = self._file.db.execute("SELECT state, COUNT(*) FROM trials GROUP BY state").fetchall()
             next_sequence, next_parameter_id = self.find_next_numbers()
             return messages.Snapshot(
@@ -100,7 +100,7 @@ class Recall:
     def ended_trials(self) -> list[tuple[str, int]]:
         """Return the ended trials, in the order of their ends, and the number of the latest attempt of each."""
         query = f"SELECT id, attempt FROM trials WHERE state NOT IN {_UNENDED} ORDER BY ended, sequence"
-        with understood(self._file.path):
+        with understood(self._file.path, retried=True):
             return [(str(trial), int(attempt)) for trial, attempt in self._file.db.execute(query)]
 
     def _sum_spent(self) -> Iterator[tuple[str, float]]:
@@ -126,7 +126,7 @@ class Recall:
 
     def attempt(self, trial: str, number: int) -> tuple[Trial, Attempt, int] | None:
         """Return a trial, its attempt with that number, and how many reports that has made; None if missing."""
-        with understood(self._file.path):
+        with understood(self._file.path, retried=True):
             row = self._file.db.execute(f"SELECT {TRIAL_COLUMNS} FROM trials WHERE id = ?", (trial,)).fetchone()
             if row is None:
                 return None
@@ -147,12 +147,12 @@ class Recall:
 
     def calls(self, until: int) -> list[Call]:
         """Return the first `until` calls of the tuner, in order."""
-        with understood(self._file.path):
+        with understood(self._file.path, retried=True):
             return list_calls(self._file.db, until=until)
 
     def last_space(self) -> Json:
         """Return the search space as the user last changed it; None if it was never changed."""
-        with understood(self._file.path):
+        with understood(self._file.path, retried=True):
             return read_stored_value(
                 self._file.one("SELECT value FROM calls WHERE kind = 'space' ORDER BY number DESC LIMIT 1")
             )
@@ -161,7 +161,7 @@ class Recall:
         """Return for how long at least one trial was running, in seconds."""
         query = "SELECT started, COALESCE(ended, started) FROM attempts WHERE started IS NOT NULL ORDER BY started"
         busy, until = 0.0, 0.0
-        with understood(self._file.path):
+        with understood(self._file.path, retried=True):
             # Trials that run side by side count once: only what lies after the last end so far is added.
             for start, end in self._file.db.execute(query):
                 busy += max(0.0, end - max(start, until))
@@ -176,7 +176,7 @@ class Recall:
             "WHERE m.final = 0 ORDER BY t.sequence, m.idx"
         )
         found: dict[str, messages.History] = {}
-        with understood(self._file.path):
+        with understood(self._file.path, retried=True):
             for trial, attempt, state, value in self._file.db.execute(query):
                 ended = TrialState(state).ended
                 entry = found.setdefault(trial, (trial, attempt, [], ended, state == "SUCCEEDED"))

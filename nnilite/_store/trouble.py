@@ -15,18 +15,23 @@ _TRANSIENT = ("full", "disk I/O", "readonly", "unable to open")  # words of SQLi
 _WRITTEN_AT_ONCE = 65536  # bytes; more than a page of the database, or its frame in the log
 
 
+_FREE_SPACE = "free some disk space, then "
+
+
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into StoreError."""
+def translated(path: Path, *, retried: bool = False) -> Iterator[None]:
+    """Turn SQLite's errors into StoreError. `retried`: its caller tries again by itself until it works."""
     try:
         yield
     except sqlite3.OperationalError as error:
         text = str(error)
         if "locked" in text:
-            raise StoreError(f"{path} is locked by another program; waiting until it is free", busy=True) from error
+            cure = "waiting until it is free" if retried else "try again when it is free"
+            raise StoreError(f"{path} is locked by another program; {cure}", busy=True) from error
         if any(word in text for word in _TRANSIENT):
             is_full = "full" in text or _is_full(path)
-            cure = _size_cure(path) or ("free some disk space, then it continues" if is_full else "retrying")
+            rest = ("it continues" if is_full else "retrying") if retried else "try again"
+            cure = _size_cure(path) or (_FREE_SPACE if is_full else "") + rest
             raise StoreError(f"{path} cannot be written ({text}); {cure}", busy=True) from error
         # A table is missing, for example, or a text is not UTF-8.
         raise _make_damaged(path, error) from error
@@ -35,10 +40,10 @@ def translated(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def understood(path: Path) -> Iterator[None]:
+def understood(path: Path, *, retried: bool = False) -> Iterator[None]:
     """Do the same, also for rows that nnilite does not write, such as a text that is not JSON. For reading only."""
     try:
-        with translated(path):
+        with translated(path, retried=retried):
             yield
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         text = f"{type(error).__name__}: {error}"

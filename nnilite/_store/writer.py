@@ -108,7 +108,7 @@ class Store:
 
         Raises: StoreError (busy) while that cannot be done.
         """
-        with translated(self.path):
+        with translated(self.path, retried=True):
             try:
                 if self.file.is_in_place():
                     return

@@ -11,6 +11,7 @@ import resource
 import sqlite3
 import tracemalloc
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -362,15 +363,35 @@ async def test_output_beyond_the_limit_of_the_size_of_files_names_it(
 
 def test_a_limit_that_is_far_away_is_not_the_cause(store: Store, limit_files: Callable[[int], None]) -> None:
     limit_files(100_000_000)
-    with pytest.raises(StoreError, match=r"retrying$"), translated(store.path):
+    with pytest.raises(StoreError, match=r"retrying$"), translated(store.path, retried=True):
         raise sqlite3.OperationalError("disk I/O error")
 
 
 def test_an_io_error_on_a_full_disk_is_a_full_disk(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     room = SimpleNamespace(f_bavail=4, f_frsize=4096)
     monkeypatch.setattr(os, "statvfs", lambda _: room)
-    with pytest.raises(StoreError, match="free some disk space"), translated(store.path):
-        raise sqlite3.OperationalError("disk I/O error")
+    with pytest.raises(StoreError, match="free some disk space, then it continues"):
+        with translated(store.path, retried=True):
+            raise sqlite3.OperationalError("disk I/O error")
+
+
+@pytest.mark.parametrize(
+    ("said", "cure"),
+    [
+        ("database or disk is full", r"free some disk space, then try again$"),
+        ("unable to open database file", r"\); try again$"),
+        ("database is locked", r"another program; try again when it is free$"),
+    ],
+)
+def test_a_start_that_ends_does_not_promise_to_continue(path: Path, monkeypatch: Any, said: str, cure: str) -> None:
+    def fail(*_: object, **__: object) -> sqlite3.Connection:
+        raise sqlite3.OperationalError(said)
+
+    Store.create(path, "abc", 1.0).close()
+    monkeypatch.setattr(sqlite3, "connect", fail)
+    for start in (partial(Store.create, path.with_name("new.sqlite"), "abc", 1.0), partial(Store.open, path)):
+        with pytest.raises(StoreError, match=cure):
+            start()
 
 
 def test_an_older_database_is_brought_up_to_date_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

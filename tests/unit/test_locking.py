@@ -131,3 +131,23 @@ def test_a_disk_without_locks_is_told_in_a_sentence(folder: Path, monkeypatch: p
     with pytest.raises(NniliteError, match=r"No locks available.*experimentWorkingDirectory"):
         with registry.lock(folder):
             pass
+
+
+def test_a_lock_that_is_no_file_is_to_be_removed(folder: Path) -> None:
+    (folder / "lock").mkdir()
+    with pytest.raises(NniliteError, match=r"lock cannot be locked \(Is a directory\).*apart; remove it, since"):
+        with registry.lock(folder):
+            pass
+    (folder / "lock").rmdir()
+    (folder / "lock").symlink_to(folder / "elsewhere")
+    with pytest.raises(NniliteError, match="remove it, since it must be a file"), registry.lock(folder):
+        pass
+
+
+def test_a_lock_of_another_user_is_not_the_disks_fault(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(ManagerLock, "_lock_file", refuse)
+    with pytest.raises(NniliteError, match="run nnilite as the user who may write in"), registry.lock(folder):
+        pass
