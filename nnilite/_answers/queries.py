@@ -55,7 +55,7 @@ class Profile:
     id: str
     name: str
     state: ExperimentState
-    config: Annotated[Mapping[str, Json], "as in the YAML, with secrets hidden"]
+    config: Annotated[Mapping[str, Json], "as in the YAML, with what was changed since, and secrets hidden"]
     space: Annotated[Json, Key("searchSpace")]
     platforms: Sequence[str]
     directory: str

@@ -13,6 +13,7 @@ from nnilite._store.reader import Reader
 from nnilite._views.about import About, ExperimentProgress
 from nnilite._views.latest_notices import LatestNotices
 from nnilite._webhooks.debts import Debts
+from nnilite.records import ExperimentLimits, Json
 
 
 class ProfileMaker:
@@ -33,7 +34,7 @@ class ProfileMaker:
             name=about.name or str(about.config.get("experimentName", "")),
             state=now.state,
             reason=now.reason,
-            config=about.config,
+            config=_as_it_is_now(about.config, now.limits, about.space),
             space=about.space,
             platforms=about.platforms,
             directory=str(about.directory),
@@ -59,6 +60,22 @@ class ProfileMaker:
             services=[_add_spent(one, now.spent) for one in about.services],
             spent=sum(now.spent.values()) if now.spent or about.has_prices else None,
         )
+
+
+def _as_it_is_now(config: Mapping[str, Json], limits: ExperimentLimits, space: Json) -> dict[str, Json]:
+    """Return the config with what has been changed since the start. Slots and priority stay those of each service."""
+    current: dict[str, Json] = {
+        "trialConcurrency": limits.concurrency,
+        "maxTrialNumber": limits.max_trials,
+        "maxExperimentDuration": limits.max_duration_s,
+        "maxTrialDuration": limits.max_trial_duration_s,
+        "maxCost": limits.max_cost,
+        "stopAtValue": limits.stop_at_value,
+    }
+    changed = {name: value for name, value in current.items() if value != config.get(name)}
+    if "searchSpace" in config:
+        changed["searchSpace"] = space
+    return {**config, **changed}
 
 
 def _add_spent(service: ServiceState, spent: Mapping[str, float]) -> ServiceState:

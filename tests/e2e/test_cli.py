@@ -189,12 +189,18 @@ def test_a_manager_that_dies_is_told_with_what_to_do(write: Write) -> None:
     assert "Traceback" not in err
 
 
-def test_raising_the_number_of_trials_after_the_end_goes_on(write: Write) -> None:
-    entry = _create(write(maxTrialNumber=2))
+def test_raising_the_number_of_trials_after_the_end_goes_on(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    entry = _create(write(maxTrialNumber=2, stopAtValue=1e9))
     _until(lambda: _profile(entry)["state"] == "DONE", "it is done")
     assert run(["update", "trialnum", "-v", "5"]) == 0
+    assert run(["update", "duration", "-v", "2h"]) == 0
     _until(lambda: _ended(entry) == 5, "all five have ended")
     assert run(["stop"]) == 0
+    capsys.readouterr()
+    assert run(["config", "show", entry.id]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [shown[name] for name in ("maxTrialNumber", "maxExperimentDuration", "stopAtValue")] == [5, 7200, 1e9]
+    assert "maxCost" not in shown
 
 
 def test_a_running_trial_shows_its_latest_result(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
