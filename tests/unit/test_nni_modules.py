@@ -338,6 +338,12 @@ def test_what_is_not_there_says_what_to_do_here(
         imported("nni.compression")
 
 
+@pytest.mark.parametrize("name", ["choice", "function_choice", "qloguniform", "mutable_layer", "variable"])
+def test_a_name_of_an_annotation_leads_to_the_search_space(imported: Imported, name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"nni\.{name} is not .* annotation of NNI 1.*`nnictl config expand`"):
+        getattr(imported("nni"), name)
+
+
 def test_in_a_tuner_it_says_what_a_tuner_can_do(imported: Imported, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 

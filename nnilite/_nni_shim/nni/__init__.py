@@ -64,9 +64,12 @@ _ELSEWHERE = {
 """What is only there where the whole package is, as it is where tuners run."""
 
 
-_REAL = """algorithms assessor choice common compression contrib feature_engineering get_default_framework
-lognormal loguniform mutable nas normal qlognormal qloguniform qnormal quniform randint recoverable
-retiarii runtime set_default_framework training_update trial tuner typehint uniform utils"""
+_OF_ANNOTATIONS = """choice function_choice lognormal loguniform mutable_layer mutable_layers normal
+qlognormal qloguniform qnormal quniform randint uniform variable"""
+"""What NNI 1 made of annotations."""
+
+_REAL = """algorithms assessor common compression contrib feature_engineering get_default_framework
+mutable nas recoverable retiarii runtime set_default_framework training_update trial tuner typehint utils"""
 """What the real package has, or had in its version 2, and this one has not or not wholly."""
 
 
@@ -129,14 +132,17 @@ def _cure(name: str) -> str:
     first = name.split(".")[1]
     if {"experiment", "best", "run", "start", "stop", "view"}.intersection(first.split("_")):
         return "Did you mean nni.experiment.Experiment, which has methods for that?"
+    if first in _OF_ANNOTATIONS.split():
+        return (
+            "It stands for an annotation of NNI 1. Describe the parameter in the search space, and read it with "
+            "nni.get_next_parameter(). For a whole program with annotations, `nnictl config expand` does that."
+        )
     near = name.count(".") == 1 and difflib.get_close_matches(first, [*__all__, *_ELSEWHERE], 1, 0.63)
     if near:
         return f"Did you mean {near[0]}?"
-    # The real package, from NNI 2 on, does not have these either.
-    if first.endswith(("_tuner", "_assessor", "_advisor")):
-        return f"NNI 2 has moved it: import it from nni.algorithms.hpo.{first}."
-    if first in ("env_vars", "msg_dispatcher_base", "protocol"):
-        return f"NNI 2 has moved it: import it from nni.runtime.{first}."
+    moved = _place_since_nni_2(first)
+    if moved:
+        return f"NNI 2 has moved it: import it from {moved}.{first}."
     if name.startswith(("nni.tools", "nni.experiment")):
         return "Run the command `nnictl`, or use nnilite.Experiment, which has a method for each of its commands."
     if first not in _REAL.split():
@@ -151,6 +157,13 @@ def _cure(name: str) -> str:
             "To have it from the real package, install that and set NNILITE_REAL_NNI=1 in the environment of the trial."
         )
     return "In a script, install the real package and set NNILITE_REAL_NNI=1, so that it is imported instead."
+
+
+def _place_since_nni_2(module: str) -> str:
+    """Return the package that a module of NNI 1 is in since; "" if it was none. NNI 2 has it nowhere else."""
+    if module.endswith(("_tuner", "_assessor", "_advisor")):
+        return "nni.algorithms.hpo"
+    return "nni.runtime" if module in ("env_vars", "msg_dispatcher_base", "protocol") else ""
 
 
 def __getattr__(name: str) -> Any:
