@@ -16,6 +16,7 @@ import pytest
 
 from many_experiments import copies, stopped
 from nnilite._experiments import registry
+from nnilite._experiments.documents import write_json
 from nnilite._hub import hub_server
 from nnilite._running import launch, managers
 from nnilite.config import from_dict
@@ -123,6 +124,18 @@ def test_a_row_tells_state_trials_and_best(page: Any) -> None:
     page.get_by_label("Find experiments").fill("")
     page.get_by_label("Show").select_option("running")
     eventually(lambda: rows(page).count() <= 1, 60)
+
+
+def test_an_experiment_whose_manager_has_died_is_unknown_and_says_how_to_continue(page: Any) -> None:
+    write_json(registry.root() / "copy009" / "manager.json", {"state": "RUNNING", "pid": 2**22 + 1})
+    page.get_by_label("Show").select_option("stopped")
+    lost = row(page, "copy009")
+    badge = lost.locator(".badge[data-state=UNKNOWN]")
+    badge.get_by_text("Unknown", exact=True).wait_for()
+    lost.get_by_text("nnictl resume copy009").wait_for()
+    assert badge.get_attribute("title") == "UNKNOWN"
+    lost.get_by_role("button", name="Resume").wait_for()
+    assert faults(page) == []
 
 
 def test_a_stopped_experiment_is_opened_by_a_viewer_without_another_sign_in_and_closed_again(page: Any) -> None:
@@ -333,7 +346,7 @@ def test_the_differences_of_two_configurations_are_shown(page: Any) -> None:
     table = page.get_by_role("group", name="Configurations").get_by_role("table")
     table.wait_for()
     lines = {text.split("\t")[0]: text.split("\t")[1:] for text in table.locator("tbody tr").all_inner_texts()}
-    assert lines["maxTrialNumber"] == ["100", "2"]
+    assert lines["maxTrialNumber"] == ["30", "2"], "as it was last changed"
     assert lines["trialCommand"][0] == "sleep 60"
     assert lines["tuner.classArgs.seed"][1] == "4123456789"
     assert "trialConcurrency" not in lines, "it is 1 in both"
