@@ -7,6 +7,7 @@ import logging
 import os
 import select
 import signal
+import threading
 from pathlib import Path
 
 from nnilite._experiments.locking import describe_holder
@@ -16,11 +17,13 @@ from nnilite.config import CheckedConfig, load_stored
 log = logging.getLogger("nnilite.tracker")
 
 _EVERY_S = 1.0
+_LAST_S = 60
 
 
 def prepared(directory: Path) -> CheckedConfig:
-    """Return the config of the experiment in `directory`, and set up the log to hide its secrets."""
+    """Return the config of the experiment in `directory`. Its secrets are hidden in the log from now on."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the manager, which ends this process in good order
+    limit_last_try()
     config = load_stored(directory, paths=False)
     logging.basicConfig(
         level=logging.INFO,
@@ -30,6 +33,21 @@ def prepared(directory: Path) -> CheckedConfig:
     for handler in logging.getLogger().handlers:
         handler.addFilter(SecretFilter([*config.secrets]))
     return config
+
+
+def limit_last_try() -> None:
+    """Let the system end this process a minute after its manager, whatever it waits for then.
+
+    A manager that lives ends it sooner; one that was killed cannot, and the process of the next one waits for its lock.
+    """
+
+    def wait() -> None:
+        manager = select.poll()
+        manager.register(0, 0)  # only the end of the input is reported, which is always so
+        manager.poll()
+        signal.alarm(_LAST_S)
+
+    threading.Thread(target=wait, name="manager's end", daemon=True).start()
 
 
 def is_alone(path: Path) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import signal
 from pathlib import Path
 
 from nnilite._side_processes.quick_end import run_program
@@ -18,8 +17,6 @@ from nnilite._trackers.runs import Runs
 from nnilite.config import CheckedConfig, TrackerConfig
 
 log = logging.getLogger("nnilite.tracker")
-
-_LAST_S = 60
 
 
 def make_runs(tracker: TrackerConfig, config: CheckedConfig, directory: Path) -> Runs:
@@ -59,8 +56,6 @@ def main() -> int:
     log.info("%s is fed", tracker.name)
     while not is_over():
         feed.step()
-    # A manager that lives ends this process sooner; one that was killed cannot, and the next one waits for the lock.
-    signal.alarm(_LAST_S)
     feed.step()
     feed.close()
     return 0

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import signal
 import time
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from nnilite.platform_http import CallRefused, Contradiction, Problem, RequestTo
 
 log = logging.getLogger("nnilite.webhook")
 
-_LAST_S = 60
 _PAUSE_S = (1.0, 300.0)
 
 
@@ -89,8 +87,6 @@ def main() -> int:
     teller = Teller(config.webhooks[options.number], news, folder / f"{options.number}.json", title)
     while not is_over():
         teller.step()
-    # A manager that lives ends this process sooner; one that was killed cannot, and the next one waits for the lock.
-    signal.alarm(_LAST_S)
     if not teller.step(last=True):
         log.warning("%s has not received everything; the rest is sent after a resume", title)
     news.close()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,3 +64,14 @@ def test_who_has_the_lock_is_in_the_log_once(
         fcntl.flock(held, fcntl.LOCK_EX)
         assert not is_alone(tmp_path / "0.lock")
     assert caplog.messages == [f"waiting for the end of process {os.getpid()}, which an earlier manager has left"]
+
+
+@pytest.mark.process
+def test_one_that_waits_for_a_tracker_ends_soon_after_a_manager_that_was_killed() -> None:
+    """Its lock would keep the process of the next manager waiting for as long as the tracker does not answer."""
+    never = "side_process.limit_last_try(); threading.Event().wait()"
+    program = f"import threading; from nnilite._side_processes import side_process; side_process._LAST_S = 1; {never}"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(60) == -signal.SIGALRM
