@@ -20,10 +20,11 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from nnilite._cli.long_work import Work
 from nnilite._cli.nnictl import warn
+from nnilite._cli.terminal_output import SupportsWrite, guard_terminal
 from nnilite._experiments.nni_folders import is_uncertain
 from nnilite._running.manager_client import Client
 from nnilite._running.manager_connection import replace_infinities, write_strict_json
@@ -60,7 +61,7 @@ def export(
     write = _write_csv if form == "csv" else _write_json
     rows = results(manager, work, intermediate, every)
     if target is None:
-        return write(rows, sys.stdout, intermediate)
+        return write(rows, guard_terminal(sys.stdout), intermediate)
     if target.suffix.lower() in _FOREIGN:
         raise ConfigError(
             f"--filename {target}: CSV and JSON can be written, and no {target.suffix}; give the file the ending .csv"
@@ -107,7 +108,7 @@ def warn_of_uncertain(manager: Client) -> None:
         warn(f"NNI mixed up the parameters of {len(found)} trials, which are left out: {', '.join(found[:10])}")
 
 
-def _write_json(rows: Iterable[Row], file: TextIO, _: bool) -> int:
+def _write_json(rows: Iterable[Row], file: SupportsWrite, _: bool) -> int:
     count = 0
     file.write("[")
     for count, row in enumerate(rows, 1):
@@ -117,7 +118,7 @@ def _write_json(rows: Iterable[Row], file: TextIO, _: bool) -> int:
     return count
 
 
-def _write_csv(rows: Iterable[Row], file: TextIO, intermediate: bool) -> int:
+def _write_csv(rows: Iterable[Row], file: SupportsWrite, intermediate: bool) -> int:
     """Write CSV: the columns must be known first, so the rows wait in a temporary file, as they may be very many."""
     count, filled = 0, dict.fromkeys(_OPTIONAL, False)
     with tempfile.TemporaryFile() as kept:

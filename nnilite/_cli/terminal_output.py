@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from typing import BinaryIO
+from typing import BinaryIO, Protocol, TextIO
 
 from nnilite._logging.terminal_text import escape_control
 
@@ -36,3 +36,22 @@ class TrialOutput:
 
     def flush(self) -> None:
         self._target.flush()
+
+
+def guard_terminal(target: TextIO) -> SupportsWrite:
+    """Return what to write texts of trials to: a terminal gets them escaped, a file or a pipe as they are."""
+    return _EscapedText(target) if target.isatty() else target
+
+
+class SupportsWrite(Protocol):
+    """Anything that takes text."""
+
+    def write(self, text: str, /) -> object: ...
+
+
+class _EscapedText:
+    def __init__(self, target: TextIO) -> None:
+        self._target = target
+
+    def write(self, text: str, /) -> object:
+        return self._target.write(escape_control(text))

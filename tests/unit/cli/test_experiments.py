@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -231,6 +232,26 @@ def test_csv_goes_to_standard_output_by_default(make: Make, capsys: pytest.Captu
     make("abcd")
     assert run(["experiment", "export", "-t", "csv"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "x,act,trialJobId,reward,loss"
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_results_control_no_terminal_that_they_are_exported_to(
+    make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    make("abcd")
+    odd = "\x9b2J\u202e"
+    found = {
+        "trials": [{**TRIAL, "parameters": {odd: odd}, "value": {"default": 1, odd: odd}}],
+        "total": 1,
+        "revision": 1,
+    }
+    manager.says("GET /trials", found)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert run(["experiment", "export", "-t", form]) == 0
+    assert not {*odd[::3]} & {*capsys.readouterr().out}
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: False)
+    assert run(["experiment", "export", "-t", form]) == 0
+    assert {*odd[::3]} <= {*capsys.readouterr().out}
 
 
 def test_an_export_that_fails_leaves_no_half_file(make: Make, manager: StandIn, tmp_path: Path) -> None:
