@@ -1,5 +1,8 @@
 """The experiment manager's program, one process per experiment: wiring and nothing else.
 
+    served_experiment  what a running manager and a viewer have in common: address, token, server, signals
+    manager_run     a manager's process while it runs its experiment
+    viewing         a viewer's process, which shows one that does not run
     manager         a running experiment, as the REST interface sees it, made of the next three
     manager_control  does what people ask of it
     worker_files    finds the files of its trials, also where the trials ran

@@ -23,10 +23,10 @@ _FAST_BYTES = 1 << 20  # what has grown by more since the last look is looked at
 
 
 class LogLimits:
-    """The logs that the manager and its side processes write. `paths`: logs apart from its own and the tuner's."""
+    """The logs that a manager and its side processes write. `paths`: those that not every experiment has."""
 
     def __init__(self, directory: Path, paths: Iterable[Path] = ()) -> None:
-        own = (directory / "log" / "manager.log", directory / "log" / "tuner.log")
+        own = (directory / "log" / "manager.log", directory / "log" / "tuner.log", directory / "fork-server.log")
         why = f"a log has at most {MOST_LOG_BYTES >> 20} MB".encode()
         self._files = [OutputFile(str(path), MOST_LOG_BYTES, why) for path in dict.fromkeys((*own, *paths))]
 

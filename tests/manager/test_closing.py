@@ -12,7 +12,10 @@ import pytest
 
 from manager.engine_bench import Bench
 from nnilite._answers.queries import TrialQuery
-from nnilite._manager.__main__ import Program, main, parse
+from nnilite._experiments.manager_options import ManagerOptions
+from nnilite._manager import __main__ as program
+from nnilite._manager import manager_run
+from nnilite._manager.served_experiment import ServedExperiment
 from nnilite._manager.starter import Starter
 from nnilite._rest.refusal import status_of
 from nnilite._store.async_store import AsyncStore
@@ -21,6 +24,10 @@ from nnilite.errors import NniliteError, NotFound, ServiceError
 from waiting import eventually_async
 
 pytestmark = pytest.mark.usefixtures("impatient")
+
+
+def _served(directory: Path) -> ServedExperiment:
+    return ServedExperiment(directory, "resume", ManagerOptions(), Starter(None), with_parent=False)
 
 
 async def _refusal(asked: Awaitable[Any]) -> NniliteError:
@@ -101,8 +108,7 @@ async def test_the_tuner_hears_whether_all_that_it_was_told_is_committed(tmp_pat
     store = SimpleNamespace(settled=settled, close=lambda: None)
     engine = SimpleNamespace(rules=SimpleNamespace(abandoned=()))
     parts: Any = SimpleNamespace(tuner=Tuner(), service=Service(), store=store, reader=nothing, engine=engine)
-    program = Program(parse(["--directory", str(tmp_path), "--mode", "resume"]), Starter(None))
-    await program._close(parts)
+    await manager_run.close(_served(tmp_path), parts)
     assert told == [settled]
 
 
@@ -118,8 +124,7 @@ async def test_what_may_still_run_after_a_stop_is_kept_for_whoever_asked_for_it(
     store: Any = SimpleNamespace(settled=True, close=lambda: None)
     engine = SimpleNamespace(rules=SimpleNamespace(abandoned=tuple("abcdefg")))
     parts: Any = SimpleNamespace(tuner=Tuner(), service=Service(), store=store, reader=store, engine=engine)
-    program = Program(parse(["--directory", str(tmp_path), "--mode", "resume"]), Starter(None))
-    await program._close(parts)
+    await manager_run.close(_served(tmp_path), parts)
     left = json.loads((tmp_path / "manager.json").read_text())["left"]
     assert left.startswith("the end of trial a, b, c, d, e and 2 more was not confirmed by its platform")
     assert left.endswith("; process group 7 still runs")
@@ -128,11 +133,11 @@ async def test_what_may_still_run_after_a_stop_is_kept_for_whoever_asked_for_it(
 async def test_a_manager_that_can_start_no_thread_names_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def fails(program: Program, lock: object) -> None:
+    async def fails(*arguments: Any) -> None:
         raise RuntimeError("can't start new thread")  # as Python does at the limit
 
-    monkeypatch.setattr(Program, "run", fails)
-    assert await main(parse(["--directory", str(tmp_path), "--mode", "resume"])) == 1
+    monkeypatch.setattr(program, "serve", fails)
+    assert await program.main(program.parse(["--directory", str(tmp_path), "--mode", "resume"])) == 1
     assert "the manager cannot start a thread on this machine; raise the limit of processes (`ulimit -u`" in caplog.text
 
 
@@ -147,8 +152,8 @@ async def test_an_ended_manager_waits_half_a_second_for_callers_that_may_read_th
         def has_callers(self) -> bool:
             return bool(seen and seen.pop())
 
-    program = Program(parse(["--directory", str(tmp_path), "--mode", "create"]), Starter(None))
-    program._site = Site()  # type: ignore[assignment]
-    await program._await_last_readers()
+    served = _served(tmp_path)
+    served._site = Site()  # type: ignore[assignment]
+    await served.await_last_readers()
     assert len(seen) >= left
     assert bool(seen) == bool(left)

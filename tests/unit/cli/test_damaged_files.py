@@ -22,7 +22,7 @@ from nnilite._experiments import registry
 from nnilite._experiments.documents import read_content, write_json
 from nnilite._experiments.experiment_token import read_user_token
 from nnilite._experiments.manager_word import read_manager
-from nnilite._manager.__main__ import Program, parse
+from nnilite._manager.__main__ import parse, serve
 from nnilite._manager.starter import Starter
 from nnilite._running import launch, removal
 from nnilite._store.database_file import FILE_NAME
@@ -143,9 +143,9 @@ def test_an_experiment_of_a_newer_nnilite_is_called_so_and_not_a_mistake_in_its_
     assert "was written by a newer nnilite (schema 99); update nnilite" in said
     assert "fieldOfTomorrow" not in said
     for mode in ("resume", "view"):
-        program = Program(parse(["--directory", str(whole), "--mode", mode]), Starter(None))
+        options = parse(["--directory", str(whole), "--mode", mode])
         with pytest.raises(StoreError, match="written by a newer nnilite"):
-            asyncio.run(program.run(cast(Any, None)))
+            asyncio.run(serve(options, Starter(None), cast(Any, None)))
 
 
 def unreadable(path: Path) -> Path:
