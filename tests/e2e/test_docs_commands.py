@@ -90,6 +90,17 @@ def test_the_page_about_a_failing_trial_leads_to_its_cause_and_beyond(folder: Pa
         assert {trial["state"] for trial in client.trials()} <= {"SUCCEEDED", "WAITING", "RUNNING"}
 
 
+def test_the_trial_of_a_program_for_optuna_runs_as_an_experiment(folder: Path, run: Run) -> None:
+    create, best = commands("how-to/from-optuna.md", folder)
+    assert "30 SUCCEEDED" in run(create)
+    assert len(run(best).splitlines()) == 4
+
+
+def test_the_example_for_users_of_ray_tune_runs(folder: Path, run: Run) -> None:
+    (create,) = commands("how-to/from-ray-tune.md", folder)
+    assert "Trials: 20 of 20" in run(create)
+
+
 def test_the_commands_of_frequent_questions_do_what_they_say(folder: Path, run: Run) -> None:
     (folder / "config.yaml").write_text(json.dumps(FAQ_CONFIG))
     run("nnictl create --config config.yaml --port 0 --foreground", 8)
