@@ -48,7 +48,7 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     meant = guess_meant(given, names)
     if meant:
         return f"; did you mean {meant}?"
-    return f"; the fields here are {', '.join(names)}" if names else ""
+    return f"; the fields here are {', '.join(dict.fromkeys(names))}" if names else ""
 
 
 def as_mapping(value: Any) -> Any:

@@ -42,6 +42,7 @@ from nnilite.units.path_rules import PathRule
 
 _MISSING = dataclasses.MISSING
 _SIMPLE: dict[Any, FieldKind] = {int: INTEGER, float: NUMBER, str: TEXT, bool: TRUTH, Any: Free(), object: Free()}
+_OF_ANCHORS = "; write its anchor (&name) where the value is used first, and *name in the other places"
 _LISTS = (list, tuple, collections.abc.Sequence)
 _DICTS = (dict, collections.abc.Mapping)
 
@@ -148,7 +149,8 @@ class Record(FieldKind):
         entry = self.entry(key) if isinstance(key, str) else None
         if entry is None:
             known = [entry.key for entry in self.entries]
-            said = answer(at.path, str(key), known, value)
+            is_shared = at.reading.source.is_repeated((*at.path, str(key)))
+            said = _OF_ANCHORS if is_shared else answer(at.path, str(key), known, value)
             at.below(str(key)).fault(f"there is no such field{said}", misspelt=True)
         elif entry.name in values:
             at.below(key).fault(f"{entry.key} is given twice, in two spellings", misspelt=True)

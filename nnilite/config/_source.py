@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,17 @@ class ConfigSource:
         line = _line(self.root, path) if self.root is not None else None
         return Place(self.file, line, masked_text(dotted(path)) or None)
 
+    def is_repeated(self, path: Sequence[str | int]) -> bool:
+        """Return whether an alias (`*name`) elsewhere in the file stands for the field, or for a part of it."""
+        found = self.root
+        for part in path:
+            entry = _entry(found, part) if found is not None else None
+            found = entry and entry[1]
+        if found is None or self.root is None:
+            return False
+        inside, everywhere = _count_uses(found), _count_uses(self.root)
+        return any(everywhere[node] > inside[node] for node in inside)
+
     def older_place(self, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
         """Return where an older file would have a field that it has not set; for other files the path itself."""
         return self._older_places.get(path, path)
@@ -79,6 +91,21 @@ def _line(node: yaml.Node, path: Sequence[str | int]) -> int:
         key, node = found
         line = int(key.start_mark.line) + 1
     return line
+
+
+def _count_uses(root: yaml.Node) -> Counter[int]:
+    """Return how often each node below a root, and the root itself, is used there, by its id."""
+    uses, waiting, seen = Counter({id(root): 1}), [root], set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen or not isinstance(node.value, list):
+            continue
+        seen.add(id(node))
+        # A mapping has pairs of nodes, a sequence nodes.
+        parts = [part for item in node.value for part in (item if isinstance(item, tuple) else (item,))]
+        uses.update(map(id, parts))
+        waiting += parts
+    return uses
 
 
 def _entry(node: yaml.Node, part: str | int) -> tuple[yaml.Node, yaml.Node] | None:

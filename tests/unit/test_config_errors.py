@@ -459,3 +459,15 @@ def test_a_space_from_python_may_have_numbers_and_arrays_of_numpy():
     space = {name: {"_type": "choice", "_value": value} for name, value in values.items()}
     checked = from_dict({**yaml.safe_load(GOOD), "searchSpace": space}).checked()
     assert [one["_value"] for one in checked.search_space.values()] == [[0, 1], [0.0, 0.5, 1.0], [0, 1, 2]]
+
+
+@pytest.mark.parametrize(
+    "space",
+    ["{x: *shared, y: *shared}", "{x: {<<: *shared}}", "{x: {_type: uniform, _value: *range}}"],
+)
+def test_a_field_that_only_holds_an_anchor_says_where_anchors_go(tmp_path, space):
+    anchors = "shared: &shared {_type: uniform, _value: &range [0, 1]}\n"
+    rest = "trialCommand: 'true'\ntrialConcurrency: 1\ntrainingService: {platform: local}\n"
+    (tmp_path / "config.yaml").write_text(f"{anchors}searchSpace: {space}\n{rest}")
+    with pytest.raises(ConfigError, match=r"config\.yaml:1: shared: .*anchor \(&name\) where the value is used first"):
+        load(tmp_path / "config.yaml")
