@@ -530,6 +530,21 @@ def test_a_program_for_nni_runs_by_hand(tmp_path):
 
 
 @pytest.mark.process
+def test_a_command_of_nnictl_in_the_place_of_a_program_is_run(tmp_path):
+    def ran(*words):
+        command = [sys.executable, "-m", "nnilite", *words]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=bare_environment())
+        return done.returncode, done.stdout + done.stderr
+
+    assert ran("platform", "list")[1].startswith("PLATFORM")
+    assert ran("create", "gone.yaml")[0] == 1
+    assert "`nnictl --help` lists the commands" in ran("--help")[1]
+    assert ran("-c", "import nni; print(nni.__name__)") == (0, "nni\n")
+    (tmp_path / "create").write_text("print('a program of this name')")
+    assert ran("create") == (0, "a program of this name\n")
+
+
+@pytest.mark.process
 def test_the_real_nni_can_be_asked_for(alone, tmp_path):
     (tmp_path / "site" / "nni").mkdir(parents=True)
     (tmp_path / "site" / "nni" / "__init__.py").write_text("from nni.deep import depth\n")
