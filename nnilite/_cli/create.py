@@ -181,23 +181,44 @@ def interrupted(experiment: str, *, foreground: bool) -> int:
     return interrupt.tell(f"Interrupted; experiment {experiment} is running: `nnictl stop {experiment}` stops it.")
 
 
-def started(entry: RegistryEntry, *, as_json: bool, asked: int | None, former: int | None = None) -> int:
+def started(
+    entry: RegistryEntry, *, as_json: bool, asked: int | None, former: int | None = None, done: str = ""
+) -> int:
     """Print where an experiment runs, and the commands for it.
 
     `asked` is the port of the command line, and `former` the one that the experiment had until it stopped.
+    `done` says why it does not run on.
     """
     from nnilite._running import managers
 
     if as_json:
         screen.show_json({"id": entry.id, "url": entry.url, "directory": str(entry.directory)})
         return 0
-    print(f"Experiment {entry.id} is running.")
+    print(done or f"Experiment {entry.id} is running.")
     expected = former or FIRST_PORT
     if asked is None and entry.port != expected:
         print(f"{_describe_owner_of(expected)}; this one is at port {entry.port}.")
     screen.show_facts({"Web page": managers.find_page_address(entry), "Kept in": entry.directory})
     print(f"Watch it with `nnictl trial ls {entry.id}`, stop it with `nnictl stop {entry.id}`.")
     return 0
+
+
+def describe_end(entry: RegistryEntry) -> str:
+    """Say that a resumed experiment has nothing more to do, and why; "" if it continues."""
+    from nnilite._running import managers
+    from nnilite.errors import NniliteError
+
+    try:
+        with managers.connect(entry) as manager:
+            profile = manager.profile()
+    except NniliteError:  # it has started, and what it does now is only told in passing
+        return ""
+    # A manager that has just started may not have seen that all trials have ended, so its state is not asked.
+    most, made = profile["limits"]["maxTrialNumber"], profile["nextSequence"]
+    if most is None or made < most or any(profile["counts"].get(state) for state in ("WAITING", "RUNNING", "UNKNOWN")):
+        return ""
+    more = f"`nnictl update trialnum {entry.id} -v {made + most}`"
+    return f"Experiment {entry.id} is DONE: maxTrialNumber ({most}) is reached; {more} continues it."
 
 
 def _describe_owner_of(port: int) -> str:

@@ -36,6 +36,7 @@ def resume(options: argparse.Namespace) -> int:
             )
         if options.foreground:
             return foreground.follow(entry, as_json=options.json)
-        return create.started(entry, as_json=options.json, asked=options.port, former=former)
+        done = "" if options.json else create.describe_end(entry)
+        return create.started(entry, as_json=options.json, asked=options.port, former=former, done=done)
     except KeyboardInterrupt:
         return create.interrupted(found.id, foreground=options.foreground)

@@ -443,7 +443,8 @@ def test_stopped_experiments_travel_in_a_zip_file(
     assert run(["experiment", "delete", experiment, "--yes"]) == 0
     assert run(["experiment", "load", "-p", str(place / f"nni_experiment_{experiment}.zip")]) == 0
     assert run(["trial", "ls", experiment, "--json"]) == 0
-    assert _done("resume", experiment, "-p", 0)[0] == 0
+    code, out, _ = _done("resume", experiment, "-p", 0)
+    assert (code, "is DONE: maxTrialNumber (" in out, "is running" in out) == (0, True, False)
     assert run(["update", "trialnum", "-v", "6"]) == 0
     _until(lambda: _ended(_only()) == 6, "it goes on")
 
