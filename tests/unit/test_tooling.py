@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,14 +20,26 @@ echo "$@" >>"$LOG"
 case "$*" in *update*) [ -e "$LOG.free" ] || { touch "$LOG.free"; echo "E: Could not get lock /x"; exit 100; } ;; esac
 """
 
+ALL = """#!/bin/sh
+case "$1" in policy) echo "  Candidate: 1.0" ;; esac
+"""
+UBUNTU = """#!/bin/sh
+case "$*" in
+policy*core | policy*chromium) echo "  Candidate: (none)" ;;
+policy*) echo "  Candidate: 1.0" ;;
+pkgnames*mariadb*) echo "${2}10.6"; echo "${2}dbgsym" ;;
+*) exit 1 ;;
+esac
+"""
+
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
     """A folder of programs: nothing is installed here, and the package lists are locked at the first try."""
     folder = tmp_path / "programs of 'this' machine"
     folder.mkdir()
-    no, yes, sudo = "#!/bin/sh\nexit 1\n", "#!/bin/sh\nexit 0\n", '#!/bin/sh\nexec "$@"\n'
-    for name, text in {"apt-get": APT, "apt-cache": yes, "which": no, "sudo": sudo}.items():
+    no, sudo = "#!/bin/sh\nexit 1\n", '#!/bin/sh\nexec "$@"\n'
+    for name, text in {"apt-get": APT, "apt-cache": ALL, "which": no, "sudo": sudo}.items():
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
     return folder
@@ -46,6 +59,26 @@ def test_where_the_smaller_browser_is_not_to_be_had_the_tests_use_chromium(progr
     (programs / "apt-get").write_text('#!/bin/sh\ncase "$*" in *chromium*) exit 100 ;; esac\n')
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
     subprocess.run(["scripts/system-packages", "test"], cwd=ROOT, env=environment, check=True, timeout=60)
+
+
+def test_a_package_has_the_name_of_the_system_or_is_left_out(programs: Path, tmp_path: Path) -> None:
+    (programs / "apt-cache").write_text(UBUNTU)
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "LOG": str(tmp_path / "log")}
+    command = ["scripts/system-packages", "test"]
+    run = subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=60, stderr=subprocess.PIPE)
+    installed = (tmp_path / "log").read_text().splitlines()[2].split()
+    assert "mariadb-client-core-10.6" in installed
+    assert "chromium" not in installed
+    assert run.stderr == b"this system has no package chromium: tests that need it skip\n"
+
+
+@pytest.mark.parametrize("brings", [True, False])
+def test_a_package_whose_set_up_fails_is_enough_if_its_programs_are_there(programs: Path, brings: bool) -> None:
+    found = f"printf '#!/bin/sh\\n' > {shlex.quote(str(programs / 'which'))}" if brings else ""
+    (programs / "apt-get").write_text(f'#!/bin/sh\ncase "$*" in *install*) {found}; exit 100 ;; esac\n')
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+    run = subprocess.run(["scripts/system-packages", "test"], cwd=ROOT, env=environment, timeout=60)
+    assert (run.returncode == 0) == brings
 
 
 def test_who_is_not_root_and_has_no_sudo_is_asked_to_install(programs: Path) -> None:
