@@ -28,7 +28,7 @@ from nnilite._cli.terminal_output import SupportsWrite, guard_terminal
 from nnilite._experiments.nni_folders import is_uncertain
 from nnilite._running.manager_client import Client
 from nnilite._running.manager_connection import replace_infinities, write_strict_json
-from nnilite.errors import ConfigError, NniliteError
+from nnilite.errors import ConfigError, NniliteError, explain_os_error
 from nnilite.records.dotted import flatten
 from nnilite.units import format_csv_text
 
@@ -75,7 +75,8 @@ def export(
             count = write(rows, file, intermediate)
         draft.replace(target)
     except OSError as error:
-        raise NniliteError(f"--filename {target}: cannot be written: {error.strerror or error}") from error
+        said = explain_os_error(OSError(error.errno, error.strerror or str(error)))  # without the name of the draft
+        raise NniliteError(f"--filename {target}: cannot be written: {said}") from error
     finally:
         draft.unlink(missing_ok=True)
     return count

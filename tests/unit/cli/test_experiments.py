@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -148,6 +150,20 @@ def test_a_file_that_cannot_be_written_is_named_as_it_was_given(make: Make, caps
     make("abcd")
     assert run(["experiment", "export", "-f", "/proc/results.csv"]) == 1
     assert "--filename /proc/results.csv: cannot be written" in capsys.readouterr().err
+
+
+def test_an_export_to_a_full_disk_names_the_file_and_the_cure(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    make("abcd")
+    monkeypatch.setattr("nnilite._cli.result_export._write_json", fail)
+    assert run(["experiment", "export", "-f", str(tmp_path / "out.json")]) == 1
+    said = capsys.readouterr().err
+    assert f"--filename {tmp_path / 'out.json'}: cannot be written: No space left" in said
+    assert "free some disk space" in said
 
 
 def test_a_wrong_duration_is_told(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
