@@ -1,4 +1,4 @@
-"""Text of trials for a terminal, which would obey it.
+"""Text of trials for a terminal, which would obey it, and for a log.
 
 Control sequences set its title, write to the clipboard, move the cursor over earlier lines, or make the terminal type
 an answer.
@@ -11,6 +11,8 @@ import re
 
 # The last ones change the order of what is read.
 _CONTROL = re.compile(r"\x1b\[[0-9;:]{0,32}[mK]|[\x00-\x07\x0b-\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def escape_control(text: str) -> str:
@@ -27,8 +29,25 @@ def _escape(found: re.Match[str]) -> str:
     return control if len(control) > 1 else control.encode("unicode_escape").decode()
 
 
+def _escape_all(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
 class TerminalFormatter(logging.Formatter):
     """Formats records for a terminal: their texts may come from other machines and people."""
 
     def format(self, record: logging.LogRecord) -> str:
         return escape_control(super().format(record))
+
+
+class LogFormatter(logging.Formatter):
+    r"""Formats records for a log file: texts of strangers in a record look like no other record, and hide none.
+
+    >>> record = logging.LogRecord("a", logging.INFO, "a.py", 1, "it says: %s", ("no\n[2026] INFO yes\x1b[8m",), None)
+    >>> print(LogFormatter("%(message)s").format(record))
+    it says: no
+        [2026] INFO yes\x1b[8m
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _UNPRINTABLE.sub(_escape_all, super().format(record)).replace("\n", "\n    ")

@@ -20,6 +20,7 @@ from nnilite._experiments.manager_options import ManagerOptions
 from nnilite._keeper.niceness import go_first
 from nnilite._keeper.starting import find_cure
 from nnilite._logging.secret_filter import SecretFilter
+from nnilite._logging.terminal_text import LogFormatter
 from nnilite._manager import standing_by
 from nnilite._manager.manager_run import manage
 from nnilite._manager.served_experiment import ServedExperiment
@@ -78,7 +79,7 @@ async def serve(options: argparse.Namespace, starter: Starter, lock: ManagerLock
 def configure_logging(debug: bool) -> None:
     handler = logging.StreamHandler()
     handler.addFilter(SecretFilter())
-    handler.setFormatter(logging.Formatter("[%(asctime)s] %(levelname)s (%(name)s) %(message)s", "%Y-%m-%d %H:%M:%S"))
+    handler.setFormatter(LogFormatter("[%(asctime)s] %(levelname)s (%(name)s) %(message)s", "%Y-%m-%d %H:%M:%S"))
     logging.basicConfig(level=logging.DEBUG if debug else logging.INFO, handlers=[handler])
 
 

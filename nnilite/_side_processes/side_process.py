@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nnilite._experiments.locking import describe_holder
 from nnilite._logging.secret_filter import SecretFilter
+from nnilite._logging.terminal_text import LogFormatter
 from nnilite.config import CheckedConfig, load_stored
 
 log = logging.getLogger("nnilite.tracker")
@@ -25,13 +26,10 @@ def prepared(directory: Path) -> CheckedConfig:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the manager, which ends this process in good order
     limit_last_try()
     config = load_stored(directory, paths=False)
-    logging.basicConfig(
-        level=logging.INFO,
-        format="[%(asctime)s] %(levelname)s (%(name)s) %(message)s",
-        datefmt="%Y-%m-%d %H:%M:%S",
-    )
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(SecretFilter([*config.secrets]))
+    handler = logging.StreamHandler()
+    handler.addFilter(SecretFilter([*config.secrets]))
+    handler.setFormatter(LogFormatter("[%(asctime)s] %(levelname)s (%(name)s) %(message)s", "%Y-%m-%d %H:%M:%S"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     return config
 
 

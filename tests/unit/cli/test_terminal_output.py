@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+import subprocess
+import sys
 
 import pytest
 
@@ -55,6 +57,17 @@ def test_no_mark_of_a_trial_changes_the_order_of_what_is_read(mark: str) -> None
 def test_a_worker_shows_texts_of_its_pool_without_their_controls() -> None:
     record = logging.LogRecord("w", logging.WARNING, "w.py", 1, "%s cannot be run", ("nni-\x1b]0;title\x07",), None)
     assert TerminalFormatter("%(message)s").format(record) == r"nni-\x1b]0;title\x07 cannot be run"
+
+
+@pytest.mark.process
+def test_a_stranger_forges_and_hides_no_line_of_a_managers_log() -> None:
+    said = "no\\n[2026-01-01 00:00:00] ERROR (nnilite.manager) forged\\r\\x1b[8mhidden"
+    start = "import logging; from nnilite._manager.__main__ import configure_logging; configure_logging(False)"
+    program = f"{start}; logging.error('{said}')"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    first, second = run.stderr.splitlines()
+    assert first.endswith("ERROR (root) no")
+    assert second == "    [2026-01-01 00:00:00] ERROR (nnilite.manager) forged\\r\\x1b[8mhidden"
 
 
 def test_colours_progress_bars_and_letters_of_all_languages_stay() -> None:
