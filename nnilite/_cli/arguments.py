@@ -39,9 +39,12 @@ def state(text: str) -> str:
     return text.upper()
 
 
-def add_manager_arguments(parser: argparse.ArgumentParser, first_port: int = 8080) -> None:
+FORMER_PORT = "the former one, or a free one from 8080"
+
+
+def add_manager_arguments(parser: argparse.ArgumentParser, default_port: str = "8080, or the next free one") -> None:
     """Add the options on where a new server listens."""
-    parser.add_argument("-p", "--port", type=port, help=f"port (default: {first_port}, or the next free one; 0: any)")
+    parser.add_argument("-p", "--port", type=port, help=f"port (default: {default_port}; 0: any)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
     parser.add_argument(
         "-u",

@@ -12,7 +12,7 @@ from nnilite._cli import access, arguments, screen
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    arguments.add_manager_arguments(parser, first_port=8070)
+    arguments.add_manager_arguments(parser, default_port="8070, or the next free one")
     parser.add_argument(
         "--require-token",
         action="store_true",
