@@ -82,7 +82,8 @@ def expand(options: argparse.Namespace) -> None:
     if options.json:
         screen.show_json({"config": str(written.config), "code": str(written.code), "searchSpace": written.space})
         return
-    print(f"The program is in {written.code}, with its search space of {len(written.space)} parameters.")
+    size = f"{len(written.space)} {'parameter' if len(written.space) == 1 else 'parameters'}"
+    print(f"The program is in {written.code}, with its search space of {size}.")
     print(f"Start it with `nnictl create --config {screen.clean(str(written.config))}`.")
 
 

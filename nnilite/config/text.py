@@ -108,6 +108,8 @@ def _cure_json(text: str, position: int) -> str:
     """Return what to do about text that is not JSON from a position on: the end of a sentence."""
     if text[position:].startswith(("//", "/*")):
         return "; JSON has no comments: remove them, or begin them with #"
+    if text[position:].startswith("\\"):
+        return "; write \\\\ for each \\, or / in paths"
     if re.match(r"\s*\w+\s*=\s*[{\[]", text):
         return "; remove what is in front of the first {"
     if text[position:].lstrip().startswith("{") and text[:position].strip():

@@ -85,6 +85,8 @@ _QUANTITY = re.compile(r"\s*([+-]?[0-9.]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*", re.I
 _MEANT_NUMBER = re.compile(
     r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d{1,3})?)\s*(?:/\s*(\d+)|(%))?\s*", re.IGNORECASE | re.ASCII
 )
+# With three digits behind it, a comma may also stand between thousands.
+_DECIMAL_COMMA = re.compile(r"\s*([+-]?(?:0,\d+|\d+,(?!\d{3}\s*$)\d+))\s*", re.ASCII)
 _POWER = re.compile(r"\s*([+-]?\d{1,9}(?:\.\d{1,9})?)\s*(?:\*\*|\^)\s*\(?([+-]?\d{1,2})\)?\s*", re.ASCII)
 _ENVIRONMENT = re.compile(r"\$\{env:([^}]*)\}")
 
@@ -408,9 +410,12 @@ def cure_for_number(value: object, *, whole: bool = False) -> str:
 
 
 def read_meant_number(value: object) -> float | None:
-    """Return the number that a text such as "0.1", "1e-5", "10%", "1/8" or "10**-5" stands for; None for others."""
+    """Return the number that a text such as "0,1", "1e-5", "10%", "1/8" or "10**-5" stands for; None for others."""
     if isinstance(value, float) and math.isfinite(value):
         return value
+    comma = _DECIMAL_COMMA.fullmatch(value) if isinstance(value, str) else None
+    if comma is not None:
+        return float(comma[1].replace(",", "."))
     power = _POWER.fullmatch(value) if isinstance(value, str) else None
     if power is not None and float(power[1]):
         return float(power[1]) ** int(power[2])

@@ -406,6 +406,7 @@ def test_numbers_with_an_exponent_are_numbers_in_the_search_space(tmp_path, writ
     [
         ('{\n  // the rate\n  "x": 1}', ":2: is not JSON: .*JSON has no comments: remove them, or begin them with #"),
         ('{"x": 1, /* no */ "y": 2}', "JSON has no comments"),
+        ('{"x": ["C:\\data"]}', r":1: is not JSON: .*escape.*; write \\\\ for each \\, or / in paths"),
         ('search_space = {"x": 1}', "remove what is in front of the first {"),
         ('{"x": 1}\n{"y": 2}', ":2: is not JSON: .*put all parameters into one object"),
         ('{"x": 1\n"y": 2}', ":2: is not JSON: .*write a comma at the end of the line before"),
