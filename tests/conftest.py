@@ -31,6 +31,7 @@ pytest_plugins = [
     "harness.named_files",
     "harness.short_names",
     "harness.ready_managers",
+    "harness.memory_files",
     # Fixtures that more than one folder uses.
     "e2e.running",
     "e2e.chaos_setting",
