@@ -236,7 +236,8 @@ def find(
     `damaged`: also one whose folder is unknown or gone; `read_only`: also one of Microsoft NNI that has no view open.
     Raises: NotFound, NniliteError, or Conflict if several match, or the only one is of NNI and to be changed.
     """
-    known = [entry for entry in everything() if entry.alive or not (running_only or prefix is None)]
+    all_of_them = everything()
+    known = [entry for entry in all_of_them if entry.alive or not (running_only or prefix is None)]
     if prefix is None:
         fitting = known
     else:
@@ -249,7 +250,8 @@ def find(
         listed = ", ".join(f"{e.id} ({e.state})" for e in fitting)
         raise Conflict(f"Several experiments fit, please give an id: {listed}.")
     if prefix is None:
-        raise NotFound("There is no experiment running; `nnictl experiment list --all` shows all of them.")
+        latest = f" Write the id of one, such as {all_of_them[0].id}, the latest:" if all_of_them else ""
+        raise NotFound(f"There is no experiment running.{latest} `nnictl experiment list --all` shows all of them.")
     word = "running experiment" if running_only else "experiment"
     cure = _guess_meant(prefix, known) or "`nnictl experiment list --all` shows all of them."
     raise NotFound(f"There is no {word} {prefix!r}; {cure}")

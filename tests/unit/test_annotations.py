@@ -226,15 +226,16 @@ def test_code_without_annotations_is_no_success(tmp_path: Path, capsys: pytest.C
     assert not (tmp_path / "code-expanded").exists()
 
 
-def test_the_copy_may_be_in_a_folder_of_the_code(tmp_path: Path) -> None:
+def test_the_copy_may_be_in_a_folder_of_the_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "config.yml").write_text(PRESENT.replace("trialCodeDirectory: code\n", ""))
-    (tmp_path / "trial.py").write_text(PROGRAM)
+    (tmp_path / "trial.py").write_text("'@nni.variable(nni.choice(1, 2), name=x)'\nx = 1\n")
     (tmp_path / "sub").mkdir()
     assert run(["config", "expand", str(tmp_path / "config.yml"), "--output", str(tmp_path / "sub/out")]) == 0
     assert sorted(path.name for path in (tmp_path / "sub/out").iterdir()) == [
         *("config.yml", "search_space.json", "sub", "trial.py")
     ]
     assert not list((tmp_path / "sub/out/sub").iterdir())
+    assert "with its search space of 1 parameter." in capsys.readouterr().out
 
 
 def test_a_config_of_that_name_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,6 +88,12 @@ def test_no_experiment_is_not_found(home: Path, capsys: pytest.CaptureFixture[st
     assert run(["trial", "ls", "nosuch"]) == 3
 
 
+def test_where_none_runs_the_latest_one_is_named(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd", running=False, state="STOPPED")
+    assert run(["trial", "ls"]) == 3
+    assert "Write the id of one, such as abcd, the latest: `nnictl experiment list --all`" in capsys.readouterr().err
+
+
 def test_several_running_experiments_need_an_id(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     make("abcd")
     make("abxy")
