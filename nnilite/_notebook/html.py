@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import Any
 
+# With a lone surrogate a notebook cannot be saved, and marks of direction change the order of what is read.
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _OPEN = ("WAITING", "RUNNING", "UNKNOWN")
 _ROWS = 20
 _BAR = (
     '<div style="background:#8884;border-radius:4px;height:8px;max-width:30em;margin:4px 0">'
     '<div style="background:#2a8a54;border-radius:4px;height:8px;width:{share:.1f}%"></div></div>'
 )
+
+
+def escape(text: str) -> str:
+    r"""Return a text for HTML; control characters and the like are shown.
+
+    >>> escape("<b> \u202e")
+    '&lt;b&gt; \\u202e'
+    """
+    return html.escape(_UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -60,3 +60,10 @@ def test_a_result_with_a_limit_has_a_bar() -> None:
     result = search.run(lambda parameters: parameters["x"], trials=5)
     assert "width:50.0%" in html.result(result.trials, result.front, 10)
     assert "5 of 10 trials" in html.result(result.trials, result.front, 10)
+
+
+def test_what_cannot_be_seen_or_saved_is_shown_as_text() -> None:
+    shown = html.table(("a\ud800",), [("b\u202e",), ({"c\x00": "d\x1b[8m"},)])
+    shown.encode()
+    for text in (r"a\ud800", r"b\u202e", r"c\x00", r"d\x1b[8m"):
+        assert text in shown
