@@ -63,7 +63,7 @@ from nnilite.platform_http._problems import (
     retry_after_s,
 )
 from nnilite.platform_http.client import Credential, HttpAnswer, HttpConfig, HttpRequest, PlatformHttp, as_config_error
-from nnilite.platform_http.library_calls import LibraryCalls
+from nnilite.platform_http.library_calls import LibraryCalls, need_module
 
 __all__ = [
     "AccessRefused",
@@ -88,6 +88,7 @@ __all__ = [
     "in_thread",
     "kind_and_cure",
     "make_endable",
+    "need_module",
     "redact",
     "retry_after_s",
 ]

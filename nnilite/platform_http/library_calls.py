@@ -14,6 +14,8 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
+from importlib.util import find_spec
 from typing import TypeVar
 
 from nnilite._logging.redaction import redact
@@ -30,6 +32,17 @@ T = TypeVar("T")
 MOST_HELD = 32
 """The most threads that calls may hold whose answers never end, where their connections cannot be ended."""
 _PASSING = (408, 429, 500, 502, 503, 504)
+
+
+def need_module(name: str) -> None:
+    """Look whether a library is there that is imported only later, since that takes long.
+
+    Raises: ModuleNotFoundError, from which the user learns what to install.
+    """
+    with suppress(ModuleNotFoundError):  # a package around it is missing
+        if find_spec(name) is not None:
+            return
+    raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 class LibraryCalls(ABC):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,3 +66,35 @@ def test_a_tuner_that_needs_a_package_of_nnis_is_answered_with_its_installation(
     monkeypatch.setitem(sys.modules, missing, None)  # so that it is missing even where it is installed
     with pytest.raises(PluginError, match=rf"cannot import module 'mine_of_nni' .*\.{cure}$"):
         lookup.import_class("mine_of_nni.Tuner")
+
+
+WITHOUT = """
+import sys
+
+class Gone:
+    def find_spec(self, name, path=None, target=None):
+        if name == LIBRARY:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Gone())
+from nnilite._cli.nnictl import run
+sys.exit(run(["platform", "list"]))
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("platform", "library", "needed"),
+    [
+        ("aml", "azure.ai", "azure.ai.ml"),
+        ("aml", "azure", "azure.ai.ml"),
+        ("dlc", "alibabacloud_pai_dlc20201203", "alibabacloud_pai_dlc20201203"),
+    ],
+)
+def test_a_library_that_is_imported_late_is_missed_early(platform: str, library: str, needed: str) -> None:
+    code = WITHOUT.replace("LIBRARY", repr(library))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    said = (
+        f"training service '{platform}' needs the module '{needed}'. Install it with: pip install 'nnilite[{platform}]'"
+    )
+    assert re.search(rf"^{platform} +no +{re.escape(said)}", done.stdout, re.MULTILINE), done.stdout

@@ -17,7 +17,10 @@ _start        the program that a job starts on each node: it starts the keeper
 Azure's own library takes seconds to import. So it is imported within functions, which run in threads.
 """
 
+from nnilite.platform_http import need_module
 from nnilite_aml._config import AmlConfig
 from nnilite_aml._service import AmlService
+
+need_module("azure.ai.ml")
 
 __all__ = ["AmlConfig", "AmlService"]

@@ -17,7 +17,10 @@ _windows     pure: what a window of a log has beyond the one before it
 Alibaba's own library takes a second to import. So it is imported within functions, which run in threads.
 """
 
+from nnilite.platform_http import need_module
 from nnilite_dlc._config import DlcConfig
 from nnilite_dlc._service import DlcService
+
+need_module("alibabacloud_pai_dlc20201203")
 
 __all__ = ["DlcConfig", "DlcService"]
