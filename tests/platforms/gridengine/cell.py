@@ -60,7 +60,11 @@ def missing() -> str:
     absent = [
         one for one in PROGRAMS if shutil.which(one, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None
     ]
-    return f"not installed: {', '.join(absent)} (Debian's gridengine-master, -exec and -client)" if absent else ""
+    if absent:
+        return f"not installed: {', '.join(absent)} (Debian's gridengine-master, -exec and -client)"
+    asked = ["dpkg-query", "--show", "--showformat=${db:Status-Status}", "gridengine-master"]
+    state = subprocess.run(asked, capture_output=True, text=True).stdout if shutil.which("dpkg-query") else ""
+    return "the set-up of gridengine-master has failed: Ubuntu's crashes" if state == "half-configured" else ""
 
 
 @dataclass
