@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -62,9 +63,8 @@ def missing() -> str:
     ]
     if absent:
         return f"not installed: {', '.join(absent)} (Debian's gridengine-master, -exec and -client)"
-    asked = ["dpkg-query", "--show", "--showformat=${db:Status-Status}", "gridengine-master"]
-    state = subprocess.run(asked, capture_output=True, text=True).stdout if shutil.which("dpkg-query") else ""
-    return "the set-up of gridengine-master has failed: Ubuntu's crashes" if state == "half-configured" else ""
+    ubuntu = re.search(r"^ID=ubuntu$", Path("/etc/os-release").read_text(), re.MULTILINE)
+    return "Ubuntu's sge_qmaster crashes at its start" if ubuntu else ""
 
 
 @dataclass
