@@ -22,7 +22,7 @@ COMMANDS = {
 }
 PATTERNS = {"jobId": r"^job (\d+)", "job": r"^(?P<id>\d+) (?P<state>\S+)$", "missing": "No such process"}
 STEADY = """
-import signal, sys, time
+import os, signal, sys, time
 import nnilite
 ending = []
 signal.signal(signal.SIGTERM, lambda *_: ending.append(True))
@@ -31,6 +31,8 @@ for step in range(int(saved.read_text()) if saved.exists() else 0, 30):
     nnilite.report_intermediate_result({"default": step, "step": step})
     with nnilite.checkpoint("step") as path:
         path.write_text(str(step + 1))
+    while not ending and step == 9 and os.environ["NNILITE_ATTEMPT"] == "0":
+        time.sleep(0.01)  # the first attempt does not end before the drill has found it
     if ending:
         sys.exit(143)
     time.sleep(0.1)
@@ -72,7 +74,7 @@ def test_a_drill_there_loses_no_metric(
 ) -> None:
     running = start(STEADY, trainingService=scheduler, trialConcurrency=1, maxTrialNumber=1, maxTrialRetries=0)
     running.wait_for(lambda: [trial["state"] for trial in running.trials()] == ["RUNNING"])
-    assert run(["drill", "interrupt", running.entry.id, "--rate", "1/s", "--for", "3s", "--seed", "16", "--json"]) == 0
+    assert run(["drill", "interrupt", running.entry.id, "--rate", "1/s", "--for", "8s", "--seed", "16", "--json"]) == 0
     struck = json.loads(capsys.readouterr().out)["interruptions"]
     running.wait("DONE")
     [trial] = running.trials()

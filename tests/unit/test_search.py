@@ -411,4 +411,5 @@ def test_a_result_or_an_error_that_cannot_be_shown_fails_its_trial_alone(odd: An
 
     found = Search(SPACE, tuner="Random").run(objective, 4, concurrency)
     assert sorted(trial.state.name for trial in found.trials) == ["FAILED", *["SUCCEEDED"] * 3]
-    assert any("Unspeakable, whose repr() raises" in one.reason or "str() failed" in one.reason for one in found.trials)
+    said = " ".join(trial.reason for trial in found.trials)
+    assert ", whose repr() raises RuntimeError>" in said or "<exception str() failed>" in said

@@ -156,7 +156,10 @@ function Metrics({ trial }) {
       : [];
   const spent = trial.started === null ? null : (trial.ended ?? now.value) - trial.started;
   return html`<${Card} title="Final metric">
-    ${several.map(([name, one]) => html`<div key=${name}><span class="big" title=${fieldDigits(trial, `m.${name}`)}>${one === null ? "–" : number(one, 7)}</span> <span class="soft">${name}, ${goals.value[name]}</span></div>`)}
+    ${several.map(([name, one]) => {
+      const shown = html`<span class="big" title=${fieldDigits(trial, `m.${name}`)}>${one === null ? "–" : number(one, 7)}</span>`;
+      return html`<div key=${name}>${shown} <span class="soft">${name}, ${goals.value[name]}</span></div>`;
+    })}
     ${several.length === 0 && html`<div class="big" title=${fieldDigits(trial, "metric")}>${resultOf(trial)}</div>`}
     ${trial.value === null && html`<p class="soft small">${hasEnded(trial) ? "This trial ended without a final metric." : "Not reported yet."}</p>`}
     <dl class="facts" style=${{ marginTop: "12px" }}>
