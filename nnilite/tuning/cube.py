@@ -78,6 +78,10 @@ class Cube:
                 rows[:, column] = (cells + 0.5) / count
         return rows
 
+    def settled(self, rows: Matrix) -> Matrix:
+        """Return position rows with the middle for parameters that are not active: the same point, the same row."""
+        return self.snapped(np.where(self.find_active(rows), rows, 0.5))
+
     @property
     def groups(self) -> list[int]:
         """Return, for each feature, the column that it comes from."""

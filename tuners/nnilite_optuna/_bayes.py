@@ -24,6 +24,7 @@ _ROUNDS, _AROUND = 6, 120  # of the search around the best candidates
 _LEADERS = 6  # around which the search goes on
 _MOST_CHECKED = 200  # against constraints, each time
 _PRIOR_WEIGHT = 8.0  # results after which the logarithm of the prior counts as much as that of the improvement
+_STRAYS_EACH = 3  # how many proposals have one at random, in a space with branches
 _NEARLY_ALIKE = 1e6  # what they lose of their score
 
 
@@ -43,9 +44,9 @@ class BayesTuner(LearningTuner):
     Defaults of parameters weigh the improvement less the more results there are (Hvarfner et al., 2022, "piBO:
     Augmenting Acquisition Functions with User Beliefs for Bayesian Optimization"). Result constraints: see `Feasible`.
 
-    While several results share the smallest loss, each second point is far from all others, whatever the model says.
-    SMAC does always as much, by chance (Hutter, Hoos and Leyton-Brown, 2011, "Sequential Model-Based Optimization for
-    General Algorithm Configuration").
+    While several results share the smallest loss, each second point is far from all others, whatever the model says,
+    and in a space with nested choices each third point is drawn at random. SMAC draws each second one, everywhere
+    (Hutter, Hoos and Leyton-Brown, 2011, "Sequential Model-Based Optimization for General Algorithm Configuration").
     """
 
     scores_prior = True
@@ -58,6 +59,7 @@ class BayesTuner(LearningTuner):
         self._cube: Cube = Cube(self.space)
         self._belief: Belief = Belief(self._cube)
         self._count = 0
+        self._has_branches = any(parameter.nested for parameter in self.space.parameters)
 
     def _opened(self, point: Point) -> None:
         self._count += 1
@@ -77,8 +79,13 @@ class BayesTuner(LearningTuner):
             return self.space.sample(rng)
         running = self._cube.positions([p.flat for p in self._running.values() if p.flat is not None])
         begins = self._count < min(10, 2 + self._cube.width) or self._belief.results < 2
-        if begins and self._prior is not None and rng.random() < 0.5:
+        # What is learned of one branch says little of the parameters of another, so the process would not leave the
+        # first that did well.
+        strays = not begins and self._has_branches and self._count % _STRAYS_EACH == 0
+        if (begins or strays) and self._prior is not None and rng.random() < 0.5:
             return self.space.build(self._prior.draw(rng))
+        if strays:
+            return self.space.sample(rng)
         if begins:
             place, known = (self.seed, self._count), (self._belief.tried, running)
 
@@ -115,7 +122,9 @@ class BayesTuner(LearningTuner):
             if self._prior is not None:
                 found = found + _PRIOR_WEIGHT / self._belief.results * self._prior.log_density(cube, candidates)
             found = np.where(cube.nearly_alike(candidates, running), found - _NEARLY_ALIKE, found)
-            return np.where([row.tobytes() in tried for row in candidates], -np.inf, found) if tried else found
+            if not tried:
+                return found
+            return np.where([row.tobytes() in tried for row in cube.settled(candidates)], -np.inf, found)
 
         found = np.vstack([cube.drawn(_FAR, numbers), cube.near(outlook.leaders, _NEAR, numbers)])
         scores = score(found)
