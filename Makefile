@@ -16,7 +16,7 @@ RUN := $(VENV)/bin
 # Tests mostly wait; tests/harness/mixed_work.py sees to it that others compute meanwhile. Without marks below the lines of
 # tracebacks: for these Python 3.11 parses source in each thread that logs one, which at times ends pytest while it reports
 # a failure ("AST constructor recursion depth mismatch").
-SIDE_BY_SIDE := PYTHONNODEBUGRANGES=1 $(RUN)/python -m pytest -n 8 --dist loadgroup --cache-clear
+SIDE_BY_SIDE := PYTHONNODEBUGRANGES=1 $(RUN)/python -m pytest -n 6 --dist loadgroup --cache-clear
 SECOND_ROUND := $(RUN)/python scripts/second_round.py
 # Tests start thousands of programs of ours, which compile their modules each time where PYTHONDONTWRITEBYTECODE is set.
 # An empty value is none. Each of the processes of `pytest -n` would rewrite the asserts of all tests, too.
