@@ -70,6 +70,7 @@ _trackers      copies an experiment into MLflow, TensorBoard and Weights & Biase
 _webhooks      reports new best results, failures and the end to web addresses
 _tuner_host    runs tuner and assessor in a process of their own
 _states        the words for states and kinds, without the records that have them
+_unprintable   characters that terminals, logs and notebooks show in an escaped form
 _loop_waits    waits on the event loop: for blocking calls, and with a limit
 _cpython       what the SDK and the keeper use of CPython's own modules
 _version       the version of this package

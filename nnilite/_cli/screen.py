@@ -7,13 +7,13 @@ characters first: a trial's message must not be able to move the cursor.
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from nnilite._cli.command_line import printable
+from nnilite._unprintable import UNPRINTABLE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,9 +31,6 @@ COLOURS = {
     "STOPPED": "bright_black",
 }
 
-
-# Terminals obey the first ones, others change the order of what is read, and a lone surrogate cannot be printed.
-_CONTROL = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 LONG_LIST = 100
 """A list of more items than this is printed as JSON with an item on each line."""
@@ -62,7 +59,7 @@ def show_json(data: Any) -> None:
         text = "[\n" + ",\n".join(map(write_strict_json, data)) + "\n]"
     else:
         text = write_strict_json(data, indent=4)
-    print(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    print(UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str, spare: Sequence[str] = ()) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import re
 
+from nnilite._unprintable import escape_unprintable
+
 # The last ones change the order of what is read.
 _CONTROL = re.compile(r"\x1b\[[0-9;:]{0,32}[mK]|[\x00-\x07\x0b-\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def escape_control(text: str) -> str:
@@ -27,10 +27,6 @@ def escape_control(text: str) -> str:
 def _escape(found: re.Match[str]) -> str:
     control = found[0]
     return control if len(control) > 1 else control.encode("unicode_escape").decode()
-
-
-def _escape_all(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode()
 
 
 class TerminalFormatter(logging.Formatter):
@@ -50,4 +46,4 @@ class LogFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        return _UNPRINTABLE.sub(_escape_all, super().format(record)).replace("\n", "\n    ")
+        return escape_unprintable(super().format(record)).replace("\n", "\n    ")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import html
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-# With a lone surrogate a notebook cannot be saved, and marks of direction change the order of what is read.
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+from nnilite._unprintable import escape_unprintable
+
 _OPEN = ("WAITING", "RUNNING", "UNKNOWN")
 _ROWS = 20
 _BAR = (
@@ -24,7 +23,7 @@ def escape(text: str) -> str:
     >>> escape("<b> \u202e")
     '&lt;b&gt; \\u202e'
     """
-    return html.escape(_UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text))
+    return html.escape(escape_unprintable(text))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
