@@ -30,6 +30,26 @@ nnilite.report_final_result(p["x"])
 """
 
 
+@contextlib.contextmanager
+def ended_experiment(folder: Path, space: dict[str, Any], trials: int) -> Iterator[tuple[RegistryEntry, Client]]:
+    """Serve an experiment that has run `trial.py` of a folder for a grid, one trial after the other."""
+    config = {
+        "searchSpace": space,
+        "trialCommand": f"{shlex.quote(sys.executable)} trial.py",
+        "trialConcurrency": 1,
+        "maxTrialNumber": trials,
+        "tuner": {"name": "GridSearch"},
+        "trainingService": {"platform": "local"},
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NNILITE_HOME", str(folder / "home"))
+        entry = launch.create(from_dict(config, folder), options=launch.ManagerOptions(port=0), detach=False)
+        with Client(entry.url or "", launch.token(entry)) as client:
+            eventually(lambda: client.profile()["state"] == "DONE", 120)
+            yield entry, client
+            client.stop()
+
+
 class Running:
     """One experiment of a test, and how to wait for it."""
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import csv
-import shlex
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from e2e.running import ended_experiment
 from nnilite._cli.nnictl import run
-from nnilite._running import launch
 from nnilite._running.manager_client import Client
-from nnilite.config import from_dict
 from nnilite.testing import eventually
 from platforms.chromium import faults
 
@@ -60,21 +57,8 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
     """The address of an experiment of three trials that is done, a client of it, and a folder."""
     folder = tmp_path_factory.mktemp("it's $HOME")
     (folder / "trial.py").write_text(TRIAL)
-    config = {
-        "searchSpace": {"x": {"_type": "choice", "_value": [1, 2, 3]}},
-        "trialCommand": f"{shlex.quote(sys.executable)} trial.py",
-        "trialConcurrency": 1,
-        "maxTrialNumber": 3,
-        "tuner": {"name": "GridSearch"},
-        "trainingService": {"platform": "local"},
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NNILITE_HOME", str(folder / "home"))
-        entry = launch.create(from_dict(config, folder), options=launch.ManagerOptions(port=0), detach=False)
-        with Client(entry.url or "", launch.token(entry)) as client:
-            eventually(lambda: client.profile()["state"] == "DONE", 120)
-            yield entry.url or "", client, folder
-            client.stop()
+    with ended_experiment(folder, {"x": {"_type": "choice", "_value": [1, 2, 3]}}, 3) as (entry, client):
+        yield entry.url or "", client, folder
 
 
 def first(client: Client) -> dict[str, Any]:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-import shlex
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nnilite._running import launch
+from e2e.running import ended_experiment
 from nnilite._running.manager_client import Client
-from nnilite.config import from_dict
-from nnilite.testing import eventually
 from platforms.chromium import faults
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
@@ -34,24 +30,12 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
     """The address of an experiment of three trials that is done, and a client of it."""
     folder = tmp_path_factory.mktemp("exact")
     (folder / "trial.py").write_text(TRIAL)
-    config = {
-        "searchSpace": {
-            "seed": {"_type": "choice", "_value": SEEDS},
-            "net": {"_type": "choice", "_value": [{"_name": "mlp", "key": {"_type": "choice", "_value": SEEDS[:1]}}]},
-        },
-        "trialCommand": f"{shlex.quote(sys.executable)} trial.py",
-        "trialConcurrency": 1,
-        "maxTrialNumber": 3,
-        "tuner": {"name": "GridSearch"},
-        "trainingService": {"platform": "local"},
+    space = {
+        "seed": {"_type": "choice", "_value": SEEDS},
+        "net": {"_type": "choice", "_value": [{"_name": "mlp", "key": {"_type": "choice", "_value": SEEDS[:1]}}]},
     }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NNILITE_HOME", str(folder / "home"))
-        entry = launch.create(from_dict(config, folder), options=launch.ManagerOptions(port=0), detach=False)
-        with Client(entry.url or "", launch.token(entry)) as client:
-            eventually(lambda: client.profile()["state"] == "DONE", 120)
-            yield entry.url or "", client
-            client.stop()
+    with ended_experiment(folder, space, 3) as (entry, client):
+        yield entry.url or "", client
 
 
 def with_seed(client: Client, seed: int) -> dict[str, Any]:

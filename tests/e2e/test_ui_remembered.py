@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from e2e.running import ended_experiment
 from nnilite._experiments import page_memory
 from nnilite._experiments.recorded_starts import FILE_NAME
-from nnilite._running import launch
 from nnilite._running.manager_client import Client
-from nnilite.config import from_dict
 from nnilite.testing import eventually
 from platforms.chromium import faults
 
@@ -32,22 +29,9 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
     for words in (["init", "-q", "-b", "trunk"], ["add", "."], ["commit", "-q", "-m", "first"]):
         subprocess.run(["git", *settings, *words], cwd=folder, check=True)
     (folder / "trial.py").write_text("import nnilite\nnnilite.report_final_result(nnilite.get_next_parameter()['x'])\n")
-    config = {
-        "searchSpace": {"x": {"_type": "choice", "_value": [1, 2, 3, 4]}},
-        "trialCommand": f"{shlex.quote(sys.executable)} trial.py",
-        "trialConcurrency": 1,
-        "maxTrialNumber": 4,
-        "tuner": {"name": "GridSearch"},
-        "trainingService": {"platform": "local"},
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NNILITE_HOME", str(folder / "home"))
-        entry = launch.create(from_dict(config, folder), options=launch.ManagerOptions(port=0), detach=False)
-        with Client(entry.url or "", launch.token(entry)) as client:
-            eventually(lambda: client.profile()["state"] == "DONE", 120)
-            eventually((entry.directory / FILE_NAME).exists, 60)
-            yield entry.url or "", client, entry.directory
-            client.stop()
+    with ended_experiment(folder, {"x": {"_type": "choice", "_value": [1, 2, 3, 4]}}, 4) as (entry, client):
+        eventually((entry.directory / FILE_NAME).exists, 60)
+        yield entry.url or "", client, entry.directory
 
 
 def heads(page: Any) -> list[str]:
