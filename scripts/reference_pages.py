@@ -39,8 +39,8 @@ JSON Schema, for editors.
 
 - Case and underscores in field names do not matter: `trialConcurrency`, `trial_concurrency` and `TRIALCONCURRENCY` are
   the same field. In Python the names have underscores.
-- Besides the fields marked **required**, every experiment needs a `tuner`, a `trialCommand`, and either `searchSpace`
-  or `searchSpaceFile`.
+- Besides the fields marked **required**, every experiment needs a `trialCommand`, and either `searchSpace` or
+  `searchSpaceFile`. Without a `tuner` it has [Auto](tuners/auto.md).
 - **duration**: seconds as a whole number, or a number and one of `d h m s`, such as `10m` or `1.5h`.
 - **size**: bytes as a whole number, or a number and one of `tb gb mb kb b`. **memory**: the same, but a plain number
   is megabytes.
