@@ -27,6 +27,7 @@ Around it:
     report_reader    takes the events that the service reads itself, so that a slow reading holds up no other trial
     call_queue       the calls that wait for it, in their order
     jobs             from an attempt to the job that a service runs
+    service_choice   what the engine asks wherever several services may take a job
     placement        which of several services is asked to take a job
     hybrid_members   which members of a hybrid service are closed, set aside or busy
     member_refusals  what members of a hybrid service have finally refused

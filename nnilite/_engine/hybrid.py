@@ -18,13 +18,14 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from nnilite._engine.guarded_calls import PluginFault
 from nnilite._engine.hybrid_members import ClosedMembers, MembersAside, MemberTurns, PassedOver, within
 from nnilite._engine.member_refusals import MemberRefusals
 from nnilite._engine.placement import EVERYTHING, Candidate, Placement, Share, order
 from nnilite._engine.service_answers import check_handle, check_statuses
+from nnilite._engine.service_choice import PlacementNotes, ServiceChoice, SingleService
 from nnilite.errors import (
     CodeDirError,
     ConfigError,
@@ -63,25 +64,6 @@ class Member:
         return replace(job, spec={**job.spec, **own}, gpus=self.gpus)
 
 
-class PlacementNotes(Protocol):
-    """Knows which member was asked last to take a job. A later manager reads the notes, too."""
-
-    def asked(self, job: Job) -> str:
-        """Return the name of the member that was asked last, "" if none was."""
-
-    def held(self, job: Job) -> Mapping[str, int]:
-        """Return how many other jobs each member has, or may have."""
-
-    def tried(self, job: Job) -> Sequence[str]:
-        """Return the members that had the earlier attempts of the job's trial."""
-
-    async def record(self, job: Job, member: str) -> None:
-        """Note which member is asked, and return when that is stored.
-
-        Raises: ServiceError if the job is no longer needed.
-        """
-
-
 class HybridService(TrainingService):
     """Hands jobs out to its members. The service caller sets `notes`."""
 
@@ -100,7 +82,6 @@ class HybridService(TrainingService):
         self.reports_aside = all(member.service.reports_aside for member in config)
         at_once = {member.service.name: max(1, member.service.submits_at_once) for member in config}
         self.most_submits = sum(at_once.values())
-        """How many submissions may be under way, while members are slow to answer."""
         self._turns = MemberTurns(at_once)
         self._noting = asyncio.Lock()
         self._members = {member.service.name: member.service for member in config}
@@ -321,6 +302,11 @@ class HybridService(TrainingService):
         left = [str(error) for error in found if isinstance(error, ServiceError)]
         if left:
             raise ServiceError("; ".join(left))
+
+
+def find_choice(service: TrainingService) -> ServiceChoice:
+    """Return what chooses among the services that this one consists of."""
+    return service if isinstance(service, HybridService) else SingleService(service)
 
 
 def _candidates(

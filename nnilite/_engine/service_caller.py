@@ -18,7 +18,7 @@ from typing import TypeVar
 from nnilite._engine import messages
 from nnilite._engine.call_queue import AskedCall, CallQueue, Waiting
 from nnilite._engine.guarded_calls import PluginFault, guarded
-from nnilite._engine.hybrid import HybridService
+from nnilite._engine.hybrid import find_choice
 from nnilite._engine.report_reader import ReportReader
 from nnilite._engine.service_answers import check_handle
 from nnilite._engine.service_looks import EngineInbox, ServiceLooks
@@ -87,12 +87,12 @@ class ServiceCaller:
         follow: Collection[str] = (),
     ) -> None:
         self.service = service
-        if isinstance(service, HybridService):
-            service.notes = inbox.notes
+        self.choice = find_choice(service)
+        self.choice.notes = inbox.notes
         self._inbox = inbox
         self._job = job
         self._reader = ReportReader(service, inbox)
-        self._looks = ServiceLooks(service, inbox, job, self._reader, follow)
+        self._looks = ServiceLooks(service, self.choice, inbox, job, self._reader, follow)
         self._calls = CallQueue()
         self._refused: list[messages.Submit] = []  # for want of room, which ended jobs may still have
         self._submitting, self._changing, self._looking = (SlowCalls(wake.event.set) for _ in range(3))
@@ -156,10 +156,8 @@ class ServiceCaller:
 
     async def open(self, *, resumed: bool = False) -> None:
         """Open the service. Raises: ConfigError if it can never work, ServiceError if it cannot work now."""
-        service = self.service
         self._has_taken = resumed
-        opening = partial(service.open, resumed=resumed) if isinstance(service, HybridService) else service.open
-        await guarded(service.name, opening, SUBMIT_TIMEOUT_S)
+        await guarded(self.service.name, partial(self.choice.open, resumed=resumed), SUBMIT_TIMEOUT_S)
         self._open = True
 
     async def run(self) -> None:
@@ -195,10 +193,7 @@ class ServiceCaller:
     @property
     def _room(self) -> int:
         """How many submissions may begin now."""
-        at_once = max(1, self.service.submits_at_once)
-        # Each member of a hybrid service may be slow by itself.
-        most = self.service.most_submits if isinstance(self.service, HybridService) else at_once
-        return min(at_once, most - len(self._submitting))
+        return min(max(1, self.service.submits_at_once), self.choice.most_submits - len(self._submitting))
 
     def _find_next_call(self, next_poll: float) -> float:
         """Return when there is something to do, if nothing happens before; the end of a slow call is an event."""

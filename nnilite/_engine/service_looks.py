@@ -9,10 +9,10 @@ from typing import Protocol
 
 from nnilite._engine import messages
 from nnilite._engine.guarded_calls import PluginFault, guarded
-from nnilite._engine.hybrid import HybridService, PlacementNotes
 from nnilite._engine.live_trial import Live
 from nnilite._engine.report_reader import ReportReader
 from nnilite._engine.service_answers import check_statuses, storable_status
+from nnilite._engine.service_choice import PlacementNotes, ServiceChoice
 from nnilite.errors import NniliteError
 from nnilite.records import Attempt, KeeperEvent, Trial
 from nnilite.service import Job, JobState, JobStatus, TrainingService
@@ -59,6 +59,7 @@ class ServiceLooks:
     def __init__(
         self,
         service: TrainingService,
+        choice: ServiceChoice,
         inbox: EngineInbox,
         job: Callable[[Trial, Attempt], Job],
         reader: ReportReader,
@@ -67,6 +68,7 @@ class ServiceLooks:
         self.trouble = ""  # why the last poll failed, "" if it did not
         self.failures = 0  # how many have failed one after the other
         self._service = service
+        self._choice = choice
         self._inbox = inbox
         self._job = job
         self._reader = reader
@@ -103,14 +105,12 @@ class ServiceLooks:
 
     def _move(self) -> None:
         """Take trials out of queues in which they have waited long, as far as other services have room."""
-        if not isinstance(self._service, HybridService):
-            return
         moving: Counter[str] = Counter()
         for live in self._inbox.stuck():
             if live.attempt is None:
                 continue
             service = live.attempt.service
-            target = self._service.place_to_move(self._job(live.trial, live.attempt), moving, {*live.tried, service})
+            target = self._choice.place_to_move(self._job(live.trial, live.attempt), moving, {*live.tried, service})
             if target:
                 moving[target] += 1
                 reason = f"moved, because it waited long in the queue of {service} and {target} has room"

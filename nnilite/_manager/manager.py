@@ -9,7 +9,6 @@ from dataclasses import replace
 from nnilite._answers.backend import Listed, Profile, ServiceState, TrialUse, Waiting
 from nnilite._answers.changes import Subscription
 from nnilite._engine.engine import Engine
-from nnilite._engine.hybrid import HybridService
 from nnilite._keeper.ending import describe_stop
 from nnilite._manager.keeper_callbacks import KeeperCallbacks
 from nnilite._manager.machinery import Machinery
@@ -82,8 +81,7 @@ class Manager:
         """Return the services with what they are doing now."""
         placed = [live for live in self.engine.rules.live.values() if live.is_placed and live.attempt is not None]
         trials = Counter(live.attempt.service for live in placed if live.attempt is not None)
-        service = self._parts.service
-        aside = service.aside() if isinstance(service, HybridService) else {}
+        aside = self.engine.caller.choice.aside()
         if self.engine.caller.trouble:
             aside = dict.fromkeys((one.name for one in known), self.engine.caller.trouble) | aside
         return [
