@@ -128,7 +128,7 @@ class Experiment:
         self._entry: RegistryEntry | None = None
         self._log_view: LogView | None = None
         self._folder: tuple[Client, ExitStack] | None = None  # reads the folder of a stopped experiment, and its end
-        self._has_told_error = False
+        self._has_shown_error = False
 
     if not TYPE_CHECKING:  # type checkers know the attributes
 
@@ -397,7 +397,7 @@ class Experiment:
         self._close_folder()
         self._client = managers.connect(entry)
         self._entry, self.id, self.port, self._is_known = entry, entry.id, entry.port, True
-        self._has_told_error = False
+        self._has_shown_error = False
         if not keep:
             atexit.register(self.stop)
         self._tell(f"Experiment {entry.id} is at {managers.find_page_address(entry)}, kept in {entry.directory}")
@@ -421,12 +421,12 @@ class Experiment:
     def _wait(self) -> bool | None:
         live = None if self.quiet or not live_output.is_here() else live_output.LiveOutput(self._repr_html_)
         try:
-            told = 0
+            shown = 0
             while (profile := self._look())["state"] not in _ENDED:
                 if live is not None:
                     live.show()
                 else:
-                    told = self._tell_progress(profile, told)
+                    shown = self._tell_progress(profile, shown)
                 time.sleep(POLL_S)
             if live is not None:
                 live.show(last=True)
@@ -451,14 +451,14 @@ class Experiment:
             if owed:
                 log.warning("%s.", handing_over.sentence(owed, str(self.id)))
 
-    def _tell_progress(self, profile: Mapping[str, Any], told: int) -> int:
+    def _tell_progress(self, profile: Mapping[str, Any], shown: int) -> int:
         """Report the progress after each further tenth of the trials. Return how many had ended then."""
         if "counts" not in profile:  # its manager is gone
-            return told
+            return shown
         ended = sum(int(count) for state, count in profile["counts"].items() if TrialState(state).ended)
         most = profile["limits"]["maxTrialNumber"]
-        if told >= 0 and ended < told + max(1, (most or 100) // 10):
-            return told
+        if shown >= 0 and ended < shown + max(1, (most or 100) // 10):
+            return shown
         best = profile["best"]
         found = f", best {best['value']} (trial {best['id']})" if best else ""
         failed = profile["counts"].get("FAILED", 0)
@@ -468,9 +468,9 @@ class Experiment:
     def _tell_error(self, profile: Mapping[str, Any]) -> None:
         """Report why the experiment ended in ERROR, once: many programs ask for the state until it is DONE."""
         why = end_reasons.explain_error(profile)
-        if why and not self._has_told_error:
+        if why and not self._has_shown_error:
             log.error("%s", why)
-        self._has_told_error |= bool(why)
+        self._has_shown_error |= bool(why)
 
     def _tell_failures(self, profile: Mapping[str, Any]) -> None:
         self._tell_error(profile)

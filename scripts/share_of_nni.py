@@ -72,11 +72,11 @@ def page() -> str:
         gone = [name for name in names if not name.here]
         odd = [name for name in names if name.here and name.key in differs]
         rows.append(f"| {title} | {len(names)} | {len(names) - len(gone) - len(odd)} | {len(odd)} | {len(gone)} |")
-        told = [(name.key, "differs", differs[name.key]) for name in odd]
-        told += [(name.key, "not here", _find_reason(name.key, missing)) for name in gone]
-        used |= {key for key, _, _ in told}
-        if told:
-            lines = "\n".join(f"| `{key}` | {word} | {why} |" for key, word, why in told)
+        differences = [(name.key, "differs", differs[name.key]) for name in odd]
+        differences += [(name.key, "not here", _find_reason(name.key, missing)) for name in gone]
+        used |= {key for key, _, _ in differences}
+        if differences:
+            lines = "\n".join(f"| `{key}` | {word} | {why} |" for key, word, why in differences)
             parts.append(f"## {title}\n\n| | | |\n| --- | --- | --- |\n{lines}\n")
     unused = sorted({*missing, *differs} - used)
     if unused:

@@ -30,7 +30,7 @@ T = TypeVar("T")
 LAST_S = 10.0  # how long the end of the manager waits for what is still to be deleted
 _PAUSE_S = (1.0, 60.0)
 _MOST_PASSES = 3
-_MOST_TOLD = 10
+_MOST_LOGGED = 10
 _SLOW_S = 60.0  # for what takes longer, nothing else waits
 _MOST_SLOW = 8
 
@@ -70,7 +70,7 @@ class CheckpointTidier:
         self._held: dict[asyncio.Future[None], str] = {}
         self._slow: dict[str, asyncio.Future[Any]] = {}  # by trial, work that continues although no caller waits for it
         self._failures = 0
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._wake = asyncio.Event()
 
     def holds(self, trial: str) -> bool:
@@ -91,9 +91,9 @@ class CheckpointTidier:
 
     async def run(self, over: asyncio.Event) -> None:
         """Tidy up until `over`, and then what is left, for some seconds."""
-        working, told = asyncio.create_task(self._work(over)), asyncio.create_task(over.wait())
+        working, stopping = asyncio.create_task(self._work(over)), asyncio.create_task(over.wait())
         try:
-            await asyncio.wait([working, told], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
             self._wake.set()
             await asyncio.wait([working], timeout=LAST_S)
             if working.done():
@@ -103,7 +103,7 @@ class CheckpointTidier:
                 what = "%s: checkpoints of %d trials may still have to be deleted; a resume deletes them"
                 log.warning(what, self._place.title, left)
         finally:
-            await end_tasks([working, told])
+            await end_tasks([working, stopping])
 
     async def tidy_up(self) -> None:
         """Do what is due. Raises: OSError or ServiceError at the first failure; that and the rest stay due."""
@@ -128,7 +128,7 @@ class CheckpointTidier:
             try:
                 await self.tidy_up()
                 self._failures = 0
-                self._told.clear()
+                self._logged.clear()
             except (OSError, ServiceError) as error:
                 self._failures += 1
                 self._tell(f"{error}; it is tried again")
@@ -143,8 +143,8 @@ class CheckpointTidier:
 
     def _tell(self, trouble: str) -> None:
         """Log a problem once, until all is well again."""
-        if trouble not in self._told and len(self._told) < _MOST_TOLD:
-            self._told.add(trouble)
+        if trouble not in self._logged and len(self._logged) < _MOST_LOGGED:
+            self._logged.add(trouble)
             log.warning("%s: checkpoints cannot be tidied up: %s", self._place.title, trouble)
 
     def _find_best(self) -> str | None:

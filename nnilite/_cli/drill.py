@@ -51,10 +51,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     one.add_argument("--seed", type=int, metavar="N", help="seed that repeats the same random times and trials")
     one.set_defaults(command=interrupt_trials)
-    told = groups.add_parser("report", help="report what the drills of an experiment have cost so far")
-    arguments.add_experiment_argument(told)
-    told.set_defaults(command=report)
-    for command in (one, told):
+    report_parser = groups.add_parser("report", help="report what the drills of an experiment have cost so far")
+    arguments.add_experiment_argument(report_parser)
+    report_parser.set_defaults(command=report)
+    for command in (one, report_parser):
         command.add_argument(
             "--step",
             default="step",

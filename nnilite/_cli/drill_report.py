@@ -68,7 +68,7 @@ def study(
         _count_repeated_by_step(reports, known) if has_steps else _count_repeated_by_count(reports, expected, trial)
     )
     attempts = {one["number"]: one for one in trial["attempts"]}
-    told = [_describe_interruption(trial, attempts, number, reports, repeated) for number in drilled]
+    interruptions = [_describe_interruption(trial, attempts, number, reports, repeated) for number in drilled]
     missing, doubled = _compare_by_step(known) if has_steps else _compare_by_count(len(reports), expected)
     undelivered = _count_undelivered(reports)
     sure = has_steps or expected is not None
@@ -78,7 +78,7 @@ def study(
         outcome, detail = DrillOutcome.GOES_ON, ""
     facts = {"missing": missing, "doubled": doubled, "undelivered": undelivered}
     curve = {"trial": trial["id"], "state": trial["state"], "outcome": outcome.value, "detail": detail, **facts}
-    return Study(told, curve)
+    return Study(interruptions, curve)
 
 
 def summed(studies: Sequence[Study]) -> Report:

@@ -123,5 +123,5 @@ def _hash_or_none(path: Path) -> str | None:
 def _cure(entry: RegistryEntry, trial: Mapping[str, Any]) -> str:
     git = _recorded(entry, trial).get("git")
     commit = git.get("commit") if isinstance(git, dict) else None
-    told = f"`git checkout {commit}` has the commit of then, and" if commit else ""
-    return f"{told} `nnictl experiment provenance {entry.id} --json` has the hashes and the difference".strip()
+    checkout = f"`git checkout {commit}` has the commit of then, and" if commit else ""
+    return f"{checkout} `nnictl experiment provenance {entry.id} --json` has the hashes and the difference".strip()

@@ -197,8 +197,8 @@ def show_hosts(profile: dict[str, Any]) -> None:
 
 def notes(profile: dict[str, Any]) -> list[str]:
     """Return `box: trials give way to other programs ...`, one line for each host that has something to report."""
-    told = {one["name"]: one["details"]["note"] for one in profile["hosts"] if one["details"].get("note")}
-    return [f"{name}: {screen.brief(note)}" for name, note in told.items()]
+    by_host = {one["name"]: one["details"]["note"] for one in profile["hosts"] if one["details"].get("note")}
+    return [f"{name}: {screen.brief(note)}" for name, note in by_host.items()]
 
 
 def _load(details: dict[str, Any]) -> str:
@@ -210,10 +210,10 @@ def _load(details: dict[str, Any]) -> str:
 
 def _use(details: dict[str, Any]) -> str:
     """Return how much of the host's processors and memory is in use, as far as it has reported."""
-    told = [f"CPU {details['cpuPercent']:.0f} %"] if "cpuPercent" in details else []
+    parts = [f"CPU {details['cpuPercent']:.0f} %"] if "cpuPercent" in details else []
     if "memoryUsed" in details:
-        told.append(f"memory {format_size(details['memoryUsed'])} of {format_size(details['memoryTotal'])}")
-    return ", ".join(told + _gpus(details.get("gpuUse", [])))
+        parts.append(f"memory {format_size(details['memoryUsed'])} of {format_size(details['memoryTotal'])}")
+    return ", ".join(parts + _gpus(details.get("gpuUse", [])))
 
 
 def _gpus(gpus: Iterable[dict[str, Any]]) -> list[str]:
@@ -224,8 +224,8 @@ def trial_use(use: dict[str, Any] | None) -> str:
     """Return what the processes of a running trial use; "" where nothing is known."""
     if use is None:
         return ""
-    told = [f"{use['processors']:.2f} processors", f"memory {format_size(use['memory'])}"]
-    return ", ".join(told + _gpus(use["gpus"]))
+    parts = [f"{use['processors']:.2f} processors", f"memory {format_size(use['memory'])}"]
+    return ", ".join(parts + _gpus(use["gpus"]))
 
 
 def status(profile: dict[str, Any]) -> dict[str, Any]:

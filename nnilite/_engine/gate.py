@@ -202,8 +202,8 @@ class EventGate:
             self._cursors.put(key, found.cursor)
 
         if self._inbox.live_trial(key[0]) is not None:
-            told = messages.LiveEvents(*key, tuple(found.events), self._inbox.now(), found.missing, found.cursor.run)
-            return await self._inbox.commit(told, taken)
+            message = messages.LiveEvents(*key, tuple(found.events), self._inbox.now(), found.missing, found.cursor.run)
+            return await self._inbox.commit(message, taken)
         if known is None:
             return False
         if found.events or found.cursor.run != known[1].run:

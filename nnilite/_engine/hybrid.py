@@ -328,18 +328,18 @@ def _explain_passing(one: Candidate, aside: MembersAside) -> str:
 
 async def _ask_all(checks: Mapping[str, Callable[[], Awaitable[None]]]) -> None:
     """Ask all members, whatever the first ones answer. Raises: ConfigError that names those that cannot work."""
-    untold: list[str] = []
+    unknown: list[str] = []
     impossible: list[str] = []
     for name, check in checks.items():
         try:
             await within(name, check)
         except ServiceError as error:
-            untold.append(f"{name}: {error}")
+            unknown.append(f"{name}: {error}")
         except ConfigError as error:
             impossible.append(f"{name}: {error}")
     if len(impossible) == len(checks):
         raise ConfigError("no service can run a trial: " + "; ".join(impossible), Place(field="trainingService"))
     if impossible:
         raise ConfigError("; ".join(impossible), Place(field="trainingService"))
-    if untold:
-        raise ServiceError("; ".join(untold))
+    if unknown:
+        raise ServiceError("; ".join(unknown))

@@ -85,7 +85,7 @@ class Live:
     reported: int = 0  # intermediate results so far
     finals: int = 0  # final results of this attempt so far
     # What the platform says that the current attempt has cost so far.
-    told_cost: float | None = None
+    reported_cost: float | None = None
     queued_since: float = 0.0  # in lived time: since when its service has the current attempt
     tried: tuple[str, ...] = ()  # the services of earlier attempts, to which a further one goes last
 
@@ -122,7 +122,7 @@ class Live:
         """Prepare the trial for a further attempt."""
         if self.attempt is not None and self.attempt.service:
             self.tried = (*self.tried, self.attempt.service)
-        self.attempt, self.told_cost = None, None
+        self.attempt, self.reported_cost = None, None
         self.phase = Phase.QUEUED
         self.not_before, self.busy, self.unanswered = not_before, False, False
         self.cancel, self.cancel_reason, self.drilled = None, "", False

@@ -179,12 +179,14 @@ class Reports:
             return
         if live.attempt:
             # Every poll may bring these, but only a change is recorded.
-            told = {"host": status.host, "url": status.url, "image": status.image}
-            changed = {name: value for name, value in told.items() if value and value != getattr(live.attempt, name)}
+            reported = {"host": status.host, "url": status.url, "image": status.image}
+            changed = {
+                name: value for name, value in reported.items() if value and value != getattr(live.attempt, name)
+            }
             if changed:
                 self._recorder.put_attempt(live, **changed)
         if status.cost is not None:
-            live.told_cost = status.cost
+            live.reported_cost = status.cost
         if status.state.ended:
             self._end_by_platform(live, message)
             return

@@ -310,9 +310,9 @@ class ServiceCaller:
             return _make_refusal(action, str(error), self._inbox.now(), busy=True)
         except (ConfigError, CodeDirError, PluginError, NotFound) as error:
             if self._has_taken and isinstance(error, (JobRefused, NotFound)):  # so the platform has changed
-                told = f"{self.service.name} takes no trials now, though it took earlier ones: {error}"
-                log.warning("trial %s waits: %s", action.trial.id, told)
-                return _make_refusal(action, told, self._inbox.now())
+                reason = f"{self.service.name} takes no trials now, though it took earlier ones: {error}"
+                log.warning("trial %s waits: %s", action.trial.id, reason)
+                return _make_refusal(action, reason, self._inbox.now())
             known = not isinstance(error, NotFound)
             return _make_refusal(action, str(error), self._inbox.now(), final=known, lasting=not known)
         except NniliteError as error:

@@ -135,5 +135,5 @@ class ServiceLooks:
 
         Reading the whole spool at the same time would do the same work twice, which takes seconds for 100,000 reports.
         """
-        told = status.state.ended and status.state is not JobState.LOST and attempt.service not in self._follow
-        return told and self._inbox.is_delivering(attempt)
+        has_ended = status.state.ended and status.state is not JobState.LOST and attempt.service not in self._follow
+        return has_ended and self._inbox.is_delivering(attempt)

@@ -28,8 +28,8 @@ class Spending:
 
     def price(self, live: Live, seconds: float) -> float | None:
         """Return what the current attempt has cost after that many seconds; None if its price is unknown."""
-        if live.told_cost is not None:
-            return live.told_cost
+        if live.reported_cost is not None:
+            return live.reported_cost
         price = self._prices.get(live.attempt.service) if live.attempt is not None else None
         return None if price is None else price * max(seconds, 0.0) / _HOUR_S
 
@@ -72,6 +72,6 @@ class Spending:
     def _whole(self, live: Live, now: float, mean: float) -> float:
         cost = self._running(live, now)
         placed = live.attempt is not None and live.attempt.service
-        if placed and live.told_cost is None and not self._prices.get(live.attempt.service if live.attempt else ""):
+        if placed and live.reported_cost is None and not self._prices.get(live.attempt.service if live.attempt else ""):
             return 0.0
         return max(cost or 0.0, mean)

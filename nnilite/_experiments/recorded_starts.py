@@ -35,21 +35,21 @@ def comparable(start: Mapping[str, Json], workers: Iterable[Mapping[str, Json]] 
 
     `workers`: what trials ran with.
     """
-    told = {name: value for name, value in start.items() if name not in _APART}
+    facts = {name: value for name, value in start.items() if name not in _APART}
     if known := list(workers):
-        told["workers"] = _merge(known)
-    git = told.get("git")
+        facts["workers"] = _merge(known)
+    git = facts.get("git")
     if isinstance(git, dict):
         diff = git.get("diff")
         rest: dict[str, Json] = {name: value for name, value in git.items() if name not in ("diff", "isCut")}
         # Without any change there is no entry, so that only the files of the other start are listed.
-        told["git"] = {**rest, **({"changes": found} if (found := _changes(diff)) != {} else {})}
-    code = told.get("code")
+        facts["git"] = {**rest, **({"changes": found} if (found := _changes(diff)) != {} else {})}
+    code = facts.get("code")
     if isinstance(code, dict):
         files = code.get("files")
         short = {name: str(digest)[:_SHOWN] for name, digest in files.items()} if isinstance(files, dict) else files
-        told["code"] = {**code, "hash": str(code.get("hash"))[:_SHOWN], "files": short}
-    return told
+        facts["code"] = {**code, "hash": str(code.get("hash"))[:_SHOWN], "files": short}
+    return facts
 
 
 def _changes(diff: Json) -> dict[str, Json] | None:

@@ -136,10 +136,10 @@ def _too_large(function: Callable[..., Any]) -> str:
         for words, value in _parts(function):
             if isinstance(_problem_with(value, limit), _TooLargeError):
                 size = getattr(value, "nbytes", None)
-                told = f"{size / 1024**2:,.0f} MB" if isinstance(size, int) else f"above {limit / 1024**2:.0f} MB"
+                size_text = f"{size / 1024**2:,.0f} MB" if isinstance(size, int) else f"above {limit / 1024**2:.0f} MB"
                 return (
                     f"{name_of(function)} is too large to be sent to trials, because of {words} "
-                    f"({type(value).__name__}, {told}); the limit is {MOST_BYTES >> 20} MB. {_CURE_OF_SIZE}."
+                    f"({type(value).__name__}, {size_text}); the limit is {MOST_BYTES >> 20} MB. {_CURE_OF_SIZE}."
                 )
     return f"{name_of(function)} is too large to be sent to trials: above {MOST_BYTES >> 20} MB. {_CURE_OF_SIZE}."
 

@@ -460,8 +460,8 @@ def _command_of(spec: Spec, folder: Folder) -> str:
 
 def _reason_of_nodes(folder: Folder) -> Tuple[str, str]:
     """Return why the nodes of a distributed trial have ended it, as a sentence and as an end cause."""
-    told = folder.read("ranks") or {}
-    return str(told.get("message") or ""), str(told.get("cause") or "")
+    record = folder.read("ranks") or {}
+    return str(record.get("message") or ""), str(record.get("cause") or "")
 
 
 def _read_patiently(

@@ -255,7 +255,7 @@ def patiently(what: str, place: str, call: Callable[[], T], limit_s: float) -> T
     """Return the result of a call that may fail for a while. Raises: Failed."""
     deadline = time.monotonic() + limit_s
     pause, longest = _PAUSE_S
-    told = ""
+    reported = ""
     while True:
         try:
             return call()
@@ -263,9 +263,9 @@ def patiently(what: str, place: str, call: Callable[[], T], limit_s: float) -> T
             refused = getattr(error, "code", None) in _REFUSALS
             if refused or time.monotonic() > deadline:
                 raise Failed("{} cannot be fetched from {}: {}".format(what, place, error)) from error
-            if str(error) != told:
-                told = str(error)
-                _say("{} cannot be fetched from {} yet: {}".format(what, place, told))
+            if str(error) != reported:
+                reported = str(error)
+                _say("{} cannot be fetched from {} yet: {}".format(what, place, reported))
         _check_sigterm()
         time.sleep(pause)
         pause = min(longest, 2 * pause)

@@ -91,8 +91,8 @@ def _plain(path: str) -> List[ArchiveEntry]:
 
 def _is_odd(head: bytes) -> bool:
     """Return whether this is not the head of an entry that this reader supports."""
-    told, found = _number(head[148:156]), sum(head[:148]) + 8 * ord(" ") + sum(head[156:])
-    return len(head) < _BLOCK_BYTES or head[257:263] != b"ustar\0" or head[156:157] not in _KINDS or told != found
+    checksum, found = _number(head[148:156]), sum(head[:148]) + 8 * ord(" ") + sum(head[156:])
+    return len(head) < _BLOCK_BYTES or head[257:263] != b"ustar\0" or head[156:157] not in _KINDS or checksum != found
 
 
 def _entry(head: bytes, size: int, data: bytes) -> ArchiveEntry:

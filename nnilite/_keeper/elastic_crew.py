@@ -112,8 +112,8 @@ class ElasticCrew:
 
     def _start_message(self, number: int) -> Dict[str, Any]:
         assert self._layout is not None
-        told = {"nodes": self._layout.nodes, "port": self._layout.port, "number": self.start}
-        return {"start": {**told, "place": self.members[number].place}}
+        layout = {"nodes": self._layout.nodes, "port": self._layout.port, "number": self.start}
+        return {"start": {**layout, "place": self.members[number].place}}
 
     def stop(self) -> None:
         """Tell those that still have processes of this start to end them."""
@@ -214,11 +214,11 @@ class ElasticCrew:
             if message.get("start") == self.start:
                 self._take_rest(message, member)
 
-    def _take(self, told: Mapping[str, Any], member: _CrewNode) -> None:
+    def _take(self, message: Mapping[str, Any], member: _CrewNode) -> None:
         """Take how a process of a node is, of this start."""
-        if self._layout is None or told.get("start") != self.start or told.get("node") != member.place:
+        if self._layout is None or message.get("start") != self.start or message.get("node") != member.place:
             return
-        record = check_record(told, self._layout, member.place)
+        record = check_record(message, self._layout, member.place)
         known = self._records.state_of(record["rank"])
         self._records.take(record)
         if record["state"] != known:

@@ -200,8 +200,8 @@ class FirstNode(NodeRun):
             self._hello[node] = checked_hello(message["hello"])
         # A launcher decides by itself which ranks run on which node.
         place = None if self.is_launched else node
-        for told in message.get("ranks") or []:
-            record = check_record(told, self._layout or Layout([], 0), place)
+        for entry in message.get("ranks") or []:
+            record = check_record(entry, self._layout or Layout([], 0), place)
             self._records.take(record)
             if record["state"] == "FAILED":
                 self._fail(record, record["lines"], time.time() - record["age_s"])

@@ -123,13 +123,13 @@ class _ForkServer:
 
     def turn(self) -> bool:
         """Wait for something and handle it. Return False at the end of the input."""
-        told = [] if self._preloader is None else self._preloader.files
-        readable = self.wake.wait(_FREE_S if self._free else _WAIT_S, 0, *told, *self._links)
+        preload_files = [] if self._preloader is None else self._preloader.files
+        readable = self.wake.wait(_FREE_S if self._free else _WAIT_S, 0, *preload_files, *self._links)
         _limit_log()
         for file in readable:
             if file in self._links:
                 self._hear(file)
-        if self._preloader is not None and any(file in readable for file in told):
+        if self._preloader is not None and any(file in readable for file in preload_files):
             self._say_if(self._preloader.hear())
         self._reap()
         self._dismiss()
@@ -282,8 +282,8 @@ class _ForkServer:
         self._say({"event": "started", "job": keeper.job, "pid": keeper.pid, "start": keeper.start})
 
     def _say_ended(self, keeper: _Forked, job: str, status: int, delivered: int) -> None:
-        told = {"delivered": True} if delivered else {}
-        self._say({"event": "ended", "job": job, "pid": keeper.pid, "status": status, **told})
+        delivery = {"delivered": True} if delivered else {}
+        self._say({"event": "ended", "job": job, "pid": keeper.pid, "status": status, **delivery})
 
     def _refuse(self, path: Optional[str], message: str, lasting: bool = False) -> None:
         self._say({"event": "refused", "spec": path, "message": message, "lasting": lasting})

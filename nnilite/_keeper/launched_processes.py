@@ -164,28 +164,28 @@ class LaunchedProcesses(NodeProcesses):
             if rank in self.records and self.records[rank]["state"] != "RUNNING":
                 continue
             gone = rank in self._owners and not process.is_running(self._owners[rank])
-            told = self._here.read("launched/{}".format(rank))
-            if told is None or not _is_record(told):
+            note = self._here.read("launched/{}".format(rank))
+            if note is None or not _is_record(note):
                 continue  # the trial may have written to it
             if rank not in self.records:
-                self._note_start(rank, told)
+                self._note_start(rank, note)
                 self._changed.append(self.records[rank])
-            if "code" in told or gone:
-                self._note_end(rank, told, ending)
+            if "code" in note or gone:
+                self._note_end(rank, note, ending)
                 self._changed.append(self.records[rank])
 
-    def _note_start(self, rank: int, told: Mapping[str, Any]) -> None:
-        self._owners[rank], self._pids[rank] = told["own"], told["pid"]
-        node = told["node"]
+    def _note_start(self, rank: int, note: Mapping[str, Any]) -> None:
+        self._owners[rank], self._pids[rank] = note["own"], note["pid"]
+        node = note["node"]
         if rank:
             self.logs[rank] = OutputFile(self._log_path(rank), self._plan["max_output_bytes"])
-        self.records[rank] = self._new_record(rank, node, self._hosts.get(node, "?"), told["started"])
+        self.records[rank] = self._new_record(rank, node, self._hosts.get(node, "?"), note["started"])
 
-    def _note_end(self, rank: int, told: Mapping[str, Any], ending: bool) -> None:
+    def _note_end(self, rank: int, note: Mapping[str, Any], ending: bool) -> None:
         """Note how a rank has ended; the process that stands for it may have been killed before it could tell."""
-        code: Optional[int] = told.get("code")
+        code: Optional[int] = note.get("code")
         by_signal = code is None or code in (-signal.SIGTERM, -signal.SIGKILL, 128 + signal.SIGTERM)
-        ended_by_launcher = bool(told.get("asked")) or (code is None and self._launcher is None)
+        ended_by_launcher = bool(note.get("asked")) or (code is None and self._launcher is None)
         if code == 0:
             state = "SUCCEEDED"
         elif ending or rank in self._signaled or (by_signal and (ended_by_launcher or self.launcher_code is not None)):
@@ -193,7 +193,7 @@ class LaunchedProcesses(NodeProcesses):
         else:
             state = "FAILED"
         reason = "killed with the launcher" if code is None else sentence(code) if code else ""
-        self.records[rank].update(state=state, exitCode=code, reason=reason, ended=told.get("ended") or time.time())
+        self.records[rank].update(state=state, exitCode=code, reason=reason, ended=note.get("ended") or time.time())
         if code is None:
             process.signal_group(self._pids[rank], signal.SIGKILL)
 
@@ -245,8 +245,8 @@ class LaunchedProcesses(NodeProcesses):
                 continue
 
 
-def _is_record(told: Mapping[str, Any]) -> bool:
+def _is_record(note: Mapping[str, Any]) -> bool:
     """Return whether `rank_program` can have written this."""
-    numbers = type(told.get("node")) is int and type(told.get("pid")) is int and type(told.get("code", 0)) is int
-    times = isinstance(told.get("started"), float) and isinstance(told.get("ended", 0.0), float)
-    return numbers and times and told["pid"] > 1 and isinstance(told.get("own"), dict)
+    numbers = type(note.get("node")) is int and type(note.get("pid")) is int and type(note.get("code", 0)) is int
+    times = isinstance(note.get("started"), float) and isinstance(note.get("ended", 0.0), float)
+    return numbers and times and note["pid"] > 1 and isinstance(note.get("own"), dict)

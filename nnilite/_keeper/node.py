@@ -47,7 +47,7 @@ def main(arguments: List[str]) -> int:
             node.end_all("")
             node.processes.kill()
         node.processes.close()
-    if node.is_told_to_end and not node.terminated:
+    if node.is_ended_by_first_node and not node.terminated:
         return 0  # the first node reports why: a platform that counts failed nodes would take this for another failure
     if str(ended) and not node.terminated:
         folder.write("ranks", {"message": str(ended), "cause": ended.cause, "code": node.code})

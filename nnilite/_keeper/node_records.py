@@ -22,29 +22,31 @@ if TYPE_CHECKING:
 
 _MOST_EARLIER = 2000
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # the trial may have put a pipe there
-_ONLY_TOLD = ("lines", "age_s")  # what a node tells of a rank, and is not kept
+_NOT_KEPT = ("lines", "age_s")  # what a node tells of a rank, and is not kept
 _MOST_CHARS, _MOST_LINES_CHARS = 1000, 100_000
 _MORE_BYTES = 500  # by which the record of a rank may grow: its state, exit code, reason and time
 
 
-def check_record(told: Any, layout: Layout, node: Optional[int]) -> Dict[str, Any]:
+def check_record(message: Any, layout: Layout, node: Optional[int]) -> Dict[str, Any]:
     """Return the record that a node sends of one of its ranks. Raises: KeyError, TypeError, ValueError.
 
     A node may be under the control of a stranger, so its record has to be about a rank of its own, and only known
     fields are taken from it. `node`: its place in the layout; None where the launcher decides which ranks run there.
     """
-    if not isinstance(told, dict):
+    if not isinstance(message, dict):
         raise TypeError("a record has to be an object")
-    rank, code = layout.check_rank(told["rank"], node), told["exitCode"]
+    rank, code = layout.check_rank(message["rank"], node), message["exitCode"]
     if not (code is None or (type(code) is int and abs(code) < 1 << 31)):
         raise TypeError("it has no exit code")
-    record: Dict[str, Any] = {name: str(told[name])[:_MOST_CHARS] for name in ("host", "state", "reason")}
-    record.update(rank=rank, node=int(told["node"]), role="rank", reports=rank == 0, exitCode=code)
-    record.update({name: None if told[name] is None else float(told[name]) for name in ("started", "ended")})
+    record: Dict[str, Any] = {name: str(message[name])[:_MOST_CHARS] for name in ("host", "state", "reason")}
+    record.update(rank=rank, node=int(message["node"]), role="rank", reports=rank == 0, exitCode=code)
+    record.update({name: None if message[name] is None else float(message[name]) for name in ("started", "ended")})
     record["log"] = "rank-{}.log".format(rank) if rank else None
-    if "start" in told:
-        record["start"] = int(told["start"])
-    return dict(record, lines=str(told.get("lines") or "")[-_MOST_LINES_CHARS:], age_s=float(told.get("age_s") or 0.0))
+    if "start" in message:
+        record["start"] = int(message["start"])
+    return dict(
+        record, lines=str(message.get("lines") or "")[-_MOST_LINES_CHARS:], age_s=float(message.get("age_s") or 0.0)
+    )
 
 
 class NodeRecords:
@@ -135,7 +137,7 @@ class NodeRecords:
         """Write the records of all ranks. If that fails, it can be tried again. `own`: those of ranks on this node."""
         known = {**self._elsewhere, **own}
         records = [*self._earlier, *(known[rank] for rank in sorted(known))]
-        entries: List[Any] = [{key: record[key] for key in record if key not in _ONLY_TOLD} for record in records]
+        entries: List[Any] = [{key: record[key] for key in record if key not in _NOT_KEPT} for record in records]
         content = json.dumps(entries, indent=1).encode("ascii")
         try:
             plain_file.write(self._draft, content, flags=0, cut_at=len(content))

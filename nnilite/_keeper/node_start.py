@@ -51,29 +51,29 @@ sys.exit(main(sys.argv[2:]))
 
 def placed(spec: Spec) -> Spec:
     """Return the specification for this node. Raises: SpecError."""
-    told = dict(spec.distributed)
-    variable = told.get("node_variable")
+    settings = dict(spec.distributed)
+    variable = settings.get("node_variable")
     if variable:
         number = os.environ.get(_JOINED) or os.environ.get(variable) or ""
         if not number.isdigit():
             raise SpecError("{} has no number of this node".format(variable))
-        told["node"] = int(number) + int(told.get("node_offset") or 0)
-    count = os.environ.get(told.get("count_variable") or "", "")
+        settings["node"] = int(number) + int(settings.get("node_offset") or 0)
+    count = os.environ.get(settings.get("count_variable") or "", "")
     if count.isdigit():
-        told["nodes"] = int(count)
-    if told.get("first_variables"):
-        values = [os.environ.get(name, "") for name in told["first_variables"]]
-        told["first"] = [word for value in values for word in value.split(",") if word]
-    if told.get("first_command") and told.get("node"):
-        told["first"] = [_ask(told["first_command"])]
-    if not told.get("node") or not (told.get("shared") or variable):
-        return spec.but(distributed=told)
+        settings["nodes"] = int(count)
+    if settings.get("first_variables"):
+        values = [os.environ.get(name, "") for name in settings["first_variables"]]
+        settings["first"] = [word for value in values for word in value.split(",") if word]
+    if settings.get("first_command") and settings.get("node"):
+        settings["first"] = [_ask(settings["first_command"])]
+    if not settings.get("node") or not (settings.get("shared") or variable):
+        return spec.but(distributed=settings)
     storage = dict(spec.storage, read_only=True) if spec.storage else {}
     alone = {"callback": None, "callback_file": None, "report": "rest", "send_output": False, "storage": storage}
-    place = os.path.join(spec.directory, "nodes", str(told["node"])) if told.get("shared") else spec.directory
+    place = os.path.join(spec.directory, "nodes", str(settings["node"])) if settings.get("shared") else spec.directory
     # Such a node reports nothing to the manager, but may have to fetch its code there.
-    told["manager"] = {"callback": spec.callback, "callback_file": spec.callback_file}
-    return spec.but(distributed=told, directory=place, **alone)
+    settings["manager"] = {"callback": spec.callback, "callback_file": spec.callback_file}
+    return spec.but(distributed=settings, directory=place, **alone)
 
 
 def _ask(command: str) -> str:
@@ -116,22 +116,22 @@ def list_collected(spec: Spec, folder: Folder) -> Dict[str, OutputFile]:
 
 def command(spec: Spec, folder: Folder) -> str:
     """Write the plan of this node, and return the command that starts its processes. Raises: OSError."""
-    told = spec.distributed
+    settings = spec.distributed
     plan = {
         "run": spec.job,
-        "nodes": told.get("nodes", 1),
-        "node": told.get("node", 0),
-        "here": told.get("here", 1),
-        "processes": told.get("processes", 1),
-        "launcher": told.get("launcher", "torch"),
-        "first": told.get("first") or [],
+        "nodes": settings.get("nodes", 1),
+        "node": settings.get("node", 0),
+        "here": settings.get("here", 1),
+        "processes": settings.get("processes", 1),
+        "launcher": settings.get("launcher", "torch"),
+        "first": settings.get("first") or [],
         "ports": ports_of(spec.job),
-        "secret": told.get("secret") or code(spec.token, "nodes", spec.job),
+        "secret": settings.get("secret") or code(spec.token, "nodes", spec.job),
         "command": spec.command,
         "grace_s": spec.grace_s,
         "max_output_bytes": spec.max_output_bytes,
     }
-    plan.update((name, told[name]) for name in ("min", "max") if name in told)
+    plan.update((name, settings[name]) for name in ("min", "max") if name in settings)
     path = os.path.join(folder.inner, "plan")
     if not folder.write("plan", plan):
         raise OSError("the plan of the nodes cannot be written to {}".format(path))

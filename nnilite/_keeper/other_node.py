@@ -38,7 +38,7 @@ class OtherNode(NodeRun):
         self._hello: Dict[str, Any] = {}
         # How much of the output of each rank and command the first node has, once it says so.
         self._sent: Optional[Dict[Tuple[str, int], int]] = None
-        self._told_states: Dict[int, Optional[int]] = {}
+        self._sent_states: Dict[int, Optional[int]] = {}
         self._over = False
         self._leaving: Dict[str, Any] = {}
         self._begun = False
@@ -130,9 +130,9 @@ class OtherNode(NodeRun):
             output = self.processes.command_logs.get(number)
             whole = output is None or self._sent.get((_OF_COMMAND, number), 0) >= output.size
             states[number] = code if whole else None
-        if self._tell_again or states != self._told_states:
+        if self._tell_again or states != self._sent_states:
             self._line.send({"commands": states})
-            self._told_states = states
+            self._sent_states = states
 
     def _send_output(self, over: bool) -> bool:
         """Send what ranks and commands have printed; what a cut may still change goes after the end.
@@ -180,23 +180,23 @@ class OtherNode(NodeRun):
         if "commands" in message:
             self.processes.run_commands({int(number): text for number, text in message["commands"].items()})
         if message.get("end") and not self.ending:
-            self.is_told_to_end = True
+            self.is_ended_by_first_node = True
             self.end_all("ended, since another node has ended")
         if message.get("over"):
             self._over = True
             if not self.processes.over:
                 self.end_all("")
 
-    def _start_again(self, told: Mapping[str, Any]) -> None:
+    def _start_again(self, message: Mapping[str, Any]) -> None:
         """Start processes as the first node says, unless that has been done."""
-        number = int(told.get("number", 0))
+        number = int(message.get("number", 0))
         if self._begun and (number <= self._start or not self.processes.over):
             return
         assert self._line is not None
-        layout, place = Layout(told["nodes"], int(told["port"])), int(told.get("place", self.number))
+        layout, place = Layout(message["nodes"], int(message["port"])), int(message.get("place", self.number))
         self._begun = True
         try:
-            if "number" in told:
+            if "number" in message:
                 self._forget_output(number)
             self.start(layout, [place], self._line.there, find_interface(self._line.here))
         except (Ended, OSError) as error:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 5.0
 _AVOIDED_S = 30.0  # a preloader that has not answered is asked no more for this time
-_TOLD_S = 1.0  # the preloader tells an end at once
+_END_REPORT_S = 1.0  # the preloader tells an end at once
 _ANSWER_BYTES = 4096
 _EXIT_STATUS = 49  # the field of /proc/PID/stat, from the state on
 # What may differ from trial to trial. All else may have been read by a module while it was imported.
@@ -113,7 +113,7 @@ class PreloadedCommand(StartedCommand):
         self._answers = answers
         self._own: Optional[int] = None  # how it has said itself that it would end
         self._gone_since: Optional[float] = None
-        self._is_told = True  # whether there is still somebody who would tell of its end
+        self._is_watched = True  # whether there is still somebody who would tell of its end
         self.files: Tuple[int, ...] = (answers.fileno(),)
 
     def poll(self) -> Optional[int]:
@@ -122,7 +122,7 @@ class PreloadedCommand(StartedCommand):
         If the preloader was stopped, the system's table of processes has the code; if it was killed, what the trial
         itself has said is taken.
         """
-        while self._is_told:
+        while self._is_watched:
             try:
                 kind, _, text = _receive(self._answers).partition(" ")
             except BlockingIOError:
@@ -132,7 +132,7 @@ class PreloadedCommand(StartedCommand):
             if kind == "own":
                 self._own = int(text)
             else:
-                self._is_told, self.files = False, ()
+                self._is_watched, self.files = False, ()
         return self._look()
 
     def _look(self) -> Optional[int]:
@@ -144,7 +144,7 @@ class PreloadedCommand(StartedCommand):
             return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         now = time.monotonic()
         self._gone_since = self._gone_since or now
-        if self._is_told and now - self._gone_since < _TOLD_S:
+        if self._is_watched and now - self._gone_since < _END_REPORT_S:
             return None
         if self._own is None:
             raise EndUnknown("the preloader was killed, and with it the exit code of this trial was lost")

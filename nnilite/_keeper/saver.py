@@ -50,7 +50,7 @@ class Saver:
         self._parts = [str(part) for part in self._entry.get("parts") or ()]
         self._shared = PatientStorage(spec.storage)
         self._stop = threading.Event()
-        self._told = ""
+        self._last_sentence = ""
         self._files: Dict[str, Dict[str, Any]] = {}  # the checkpoint in the storage, as its list has it
         self._states: Dict[str, _State] = {}
         self._number = 0
@@ -96,28 +96,28 @@ class Saver:
         self._stop.set()
         if self._entry.get("read_only"):
             return ""
-        told = []
+        sentences = []
         for part, save in (("checkpoints", self._save_checkpoints), ("outputs", self._save_outputs)):
             if part in self._parts:
                 trouble = self._shared.run(save, wanted)
                 if trouble:
-                    told.append("its {} stay in {} on its machine: {}".format(part, self._place_of(part), trouble))
-        if succeeded and not told and self._entry.get("keep") == "none":
+                    sentences.append("its {} stay in {} on its machine: {}".format(part, self._place_of(part), trouble))
+        if succeeded and not sentences and self._entry.get("keep") == "none":
             trouble = self._shared.run(self._forget, wanted)
             if trouble:
                 self._tell("its checkpoints stay in the shared storage, against checkpoint.keep: " + trouble)
-        for sentence in told:
+        for sentence in sentences:
             self._tell(sentence)
-        return "\n".join(told)
+        return "\n".join(sentences)
 
     def _place_of(self, part: str) -> str:
         return self.checkpoint_dir if part == "checkpoints" else self._spec.directory
 
     def _tell(self, sentence: str) -> None:
         """Report to the user by the trial's standard error and the keeper's log, each sentence once."""
-        if sentence == self._told:
+        if sentence == self._last_sentence:
             return
-        self._told = sentence
+        self._last_sentence = sentence
         self._folder.add_to_log(sentence)
         try:
             words = "nnilite: {}\n".format(sentence).encode("utf-8", "replace")
@@ -131,7 +131,7 @@ class Saver:
                 with self._shared.turn:
                     if not self._stop.is_set():
                         self._save_checkpoints()
-                self._told = ""
+                self._last_sentence = ""
             except (StorageError, OSError, ValueError) as error:
                 self._tell("checkpoints stay on this machine for now: {}: {}".format(self._shared.title, error))
 

@@ -49,11 +49,11 @@ class StdoutLink:
             return self._lines(event["stream"], base64.b64decode(event["data"]))
         if event["type"] == "output":  # of another rank: in short lines, since some platforms split long ones
             return b"".join(_mark(json.dumps(piece)) for piece in _split(event))
-        told = json.dumps(event)
+        text = json.dumps(event)
         if event["type"] != "exit":
-            self._recap.record(event["type"], told)
-            return _mark(told)
-        return self._lines("stdout", b"", True) + self._lines("stderr", b"", True) + self._repeat() + _mark(told)
+            self._recap.record(event["type"], text)
+            return _mark(text)
+        return self._lines("stdout", b"", True) + self._lines("stderr", b"", True) + self._repeat() + _mark(text)
 
     def _repeat(self) -> bytes:
         """Return the lines of a recap of all that was printed so far."""

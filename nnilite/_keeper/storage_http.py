@@ -90,17 +90,17 @@ class _HttpStorage(Storage):
         code = (re.findall(r"<Code>([A-Za-z0-9]+)</Code>", said) or [""])[0]
         if status == 404 and method != "PUT" and code not in ("NoSuchBucket", "ContainerNotFound"):
             return False
-        told = "{} {}".format(status, code).strip()
+        answer = "{} {}".format(status, code).strip()
         if status == 404:
-            raise StorageError("there is no such bucket or container ({}); make it, or correct its name".format(told))
+            raise StorageError("there is no such bucket or container ({}); make it, or correct its name".format(answer))
         if status in _REFUSED:
-            raise StorageError("it refuses the credentials ({}); {}".format(told, self.cure))
+            raise StorageError("it refuses the credentials ({}); {}".format(answer, self.cure))
         if status in _TOO_LARGE and method == "PUT" and code in ("EntityTooLarge", "RequestBodyTooLarge", ""):
-            raise StorageError("the file is too large for it ({}); write several smaller files".format(told))
+            raise StorageError("the file is too large for it ({}); write several smaller files".format(answer))
         if status in (301, 307):
-            raise StorageError("the bucket is elsewhere ({}); set sharedStorage.region to its region".format(told))
+            raise StorageError("the bucket is elsewhere ({}); set sharedStorage.region to its region".format(answer))
         away = status >= 500 or status in _SLOW_DOWN
-        raise StorageError("it answers {}".format(told) + ("" if away else "; look at its address"), away=away)
+        raise StorageError("it answers {}".format(answer) + ("" if away else "; look at its address"), away=away)
 
     def _connection(self) -> http.client.HTTPConnection:
         host, port = self._address.hostname or "", self._address.port

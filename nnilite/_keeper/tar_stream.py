@@ -95,8 +95,8 @@ class TarStream:
         block = self._exactly(_BLOCK_BYTES)
         if block == bytes(_BLOCK_BYTES):
             return None
-        told = _number(block[148:156])
-        if told != sum(block[:148]) + 8 * ord(" ") + sum(block[156:]):
+        checksum = _number(block[148:156])
+        if checksum != sum(block[:148]) + 8 * ord(" ") + sum(block[156:]):
             raise DamagedTar("it is not a tar archive")
         return block
 
@@ -187,10 +187,10 @@ def _parse_decimal(text: str) -> int:
     return int(text)
 
 
-def _time(field: bytes, told: Optional[str]) -> Optional[int]:
+def _time(field: bytes, exact: Optional[str]) -> Optional[int]:
     """Return the time of a file in ns; None where there is none that can be."""
     try:
-        time_s = float(_number(field)) if told is None else float(told)
+        time_s = float(_number(field)) if exact is None else float(exact)
     except (DamagedTar, ValueError):
         return None
     return int(time_s * 1e9) if 0 <= time_s < _MOST_TIME_S else None

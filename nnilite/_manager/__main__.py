@@ -118,10 +118,10 @@ def begin(words: list[str]) -> int:
     """Become the manager that a command line describes. Return the exit code."""
     if words[:1] == ["--stand-by"]:
         lookup.installed()  # to find them takes a while, too
-        told = standing_by.await_told_words()
-        if not told:
+        arguments = standing_by.await_arguments()
+        if not arguments:
             return 0
-        words = [*told, "--ready-fd", words[1]]
+        words = [*arguments, "--ready-fd", words[1]]
     options = parse(words)
     if options.log is not None:
         try:

@@ -226,10 +226,10 @@ def nodes_of(config: CheckedConfig) -> Mapping[str, Json] | None:
     given = config.distributed
     if given is None:
         return None
-    told: dict[str, Json] = {"processes": given.processes_per_node, "launcher": given.launcher}
+    settings: dict[str, Json] = {"processes": given.processes_per_node, "launcher": given.launcher}
     counts = given.counts
     elastic = {"min": counts.fewest, "max": counts.most} if counts.is_elastic else {}
-    return {"nodes": counts.most, **elastic, **told}
+    return {"nodes": counts.most, **elastic, **settings}
 
 
 def count_ranks(config: CheckedConfig) -> int:

@@ -147,7 +147,7 @@ class ManagerRun:
         parts = self._parts
         watches = [
             asyncio.create_task(parts.publisher.run(parts.manager.profile)),
-            asyncio.create_task(self._stop_when_told()),
+            asyncio.create_task(self._stop_when_asked()),
             asyncio.create_task(self._served.stop_when_idle(lambda: parts.engine.rules.state is ExperimentState.DONE)),
         ]
         over, limiting = asyncio.Event(), asyncio.create_task(keep_logs_small(self._limits()))
@@ -190,7 +190,7 @@ class ManagerRun:
             else:
                 said = ""
 
-    async def _stop_when_told(self) -> None:
+    async def _stop_when_asked(self) -> None:
         await self._served.stopping.wait()
         try:
             await self._parts.manager.control.stop()

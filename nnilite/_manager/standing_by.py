@@ -9,11 +9,11 @@ from pathlib import Path
 from nnilite._logging.log_file import open_log
 
 
-def await_told_words() -> list[str]:
+def await_arguments() -> list[str]:
     """Return the words of the command line, a JSON line on standard input; none if the starter ended first."""
     # Where this process is a copy of its starter, so is `sys.stdin`: it may have read ahead, or be closed.
-    with open(0, "rb", closefd=False) as told:
-        line = told.readline()
+    with open(0, "rb", closefd=False) as stdin:
+        line = stdin.readline()
     return [str(word) for word in json.loads(line)] if line.endswith(b"\n") else []
 
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from nnilite.records import Json
 
-_TOLD_EVERY_S = 0.2
+_SHOWN_EVERY_S = 0.2
 
 
 class Starter:
@@ -26,13 +26,13 @@ class Starter:
         self._pipe = pipe
         # The code is packed in a thread, which may still run when a start has failed and the pipe is closed.
         self._lock = threading.Lock()
-        self._told_s = 0.0
+        self._shown_s = 0.0
 
     def packed(self, done: int, total: int) -> None:
         """Report the progress of the packing, a few times a second. A starter that does not listen holds nothing up."""
-        if done < total and time.monotonic() - self._told_s < _TOLD_EVERY_S:
+        if done < total and time.monotonic() - self._shown_s < _SHOWN_EVERY_S:
             return
-        self._told_s = time.monotonic()
+        self._shown_s = time.monotonic()
         with self._lock:
             # So short a line is written as a whole or not at all, once there is room for it.
             if self._pipe is not None and select.select([], [self._pipe], [], 0)[1]:

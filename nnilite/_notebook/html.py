@@ -66,7 +66,7 @@ def trial(one: Any) -> str:
 def result(trials: Sequence[Any], best: Sequence[Any], most: int | None = None) -> str:
     """Return the result of a search: how many `Trial`s (of at most `most`), the best, and the table of the latest."""
     counts = Counter(one.state.value for one in trials)
-    told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    counts_text = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     what = "Best" if len(best) <= 1 else f"On the front ({len(best)})"
     found = table(("trial", "value", "parameters"), [(one.id, one.value, one.parameters) for one in best])
     rows = [(one.sequence, one.state.value, one.value, one.parameters, one.reason) for one in reversed(trials)]
@@ -75,7 +75,7 @@ def result(trials: Sequence[Any], best: Sequence[Any], most: int | None = None) 
     bar = _BAR.format(share=min(100.0, 100 * ended / most)) if most else ""
     of = f" of {most}" if most else ""
     return (
-        f"<b>{len(trials)}{of} trials</b>: {escape(told)}{bar}<p><b>{what}</b></p>{found if best else 'none'}"
+        f"<b>{len(trials)}{of} trials</b>: {escape(counts_text)}{bar}<p><b>{what}</b></p>{found if best else 'none'}"
         f"<details><summary>All trials</summary>{everything}</details>"
     )
 
@@ -85,10 +85,10 @@ def experiment(profile: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]) 
     counts, most = profile["counts"], profile["limits"]["maxTrialNumber"]
     ended = sum(count for state, count in counts.items() if state not in _OPEN)
     bar = _BAR.format(share=100 * ended / most) if most else ""
-    told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    counts_text = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     link = f' <a href="{escape(profile["url"])}" target="_blank">web page</a>' if profile["url"] else ""
     best = profile["best"]
-    told_best = (
+    best_text = (
         table(("best trial", "value", "parameters"), [(best["id"], best["value"], best["parameters"])]) if best else ""
     )
     rows = [
@@ -97,6 +97,6 @@ def experiment(profile: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]) 
     name = f" {escape(profile['name'])}" if profile["name"] else ""
     return (
         f"<b>Experiment {escape(profile['id'])}</b>{name}: {escape(profile['state'])}{link}"
-        f"<br>{ended}{f' of {most}' if most else ''} trials ended ({escape(told)}){bar}{told_best}"
+        f"<br>{ended}{f' of {most}' if most else ''} trials ended ({escape(counts_text)}){bar}{best_text}"
         f"{_with_reasons(('no', 'trial', 'state', 'value', 'parameters'), rows)}"
     )

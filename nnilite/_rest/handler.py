@@ -218,7 +218,7 @@ class Answering(RequestHandler):
             # A user's request that fails for a reason without a status of its own is worth a line in the log.
             level = logging.ERROR if self.is_users and status_of(error) == 500 else logging.DEBUG
             log.log(level, "%s %s refused: %s", self.request.method, self.request.path, error)
-        elif self.is_users or self.site.refusals.untold(self.sender(), repr(kind)) is not None:
+        elif self.is_users or self.site.refusals.left_out(self.sender(), repr(kind)) is not None:
             super().log_exception(kind, error, trace)
 
     def sender(self) -> str:

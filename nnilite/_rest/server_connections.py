@@ -154,7 +154,7 @@ class RestServer(HTTPServer):
         self._further_requests = copy.copy(self.conn_params)
         self._further_requests.header_timeout = idle_timeout_s
         self._spared = 0  # how many connections were closed for others since the last message about it
-        self._told = -_TELL_EVERY_S
+        self._logged_s = -_TELL_EVERY_S
 
     # ------------------------------------------------------------ what tornado calls
 
@@ -252,12 +252,12 @@ class RestServer(HTTPServer):
     def _tell(self, what: str) -> None:
         """Log a message, once a minute at most: a client that uses up all connections must not fill the disk, too."""
         now = time.monotonic()
-        if now - self._told >= _TELL_EVERY_S:
+        if now - self._logged_s >= _TELL_EVERY_S:
             log.warning(
                 "%d connections are open, and %d that asked nothing were closed for others: %s",
                 *(len(self._open), self._spared, what),
             )
-            self._told, self._spared = now, 0
+            self._logged_s, self._spared = now, 0
 
 
 def _close_next(listening: socket.socket) -> bool:

@@ -16,8 +16,8 @@ MOST_S = 3600.0
 
 _POLL_S = 0.2
 _SETTLED_S = 0.5  # what was stored in the last moment is counted by then
-_TOLD_EVERY_S = 10.0
-_UNTOLD_S = 2.0  # the usual moment that the last results take
+_SHOWN_EVERY_S = 10.0
+_USUAL_S = 2.0  # the usual moment that the last results take
 
 Owed = Sequence[dict[str, Any]]
 
@@ -28,7 +28,7 @@ def wait_until_sent(manager: Client, tell: Callable[[str], None]) -> dict[str, A
     `tell` is called with a sentence now and then. Raises: Unreachable if the manager ends meanwhile.
     """
     began = still_since = time.monotonic()
-    told, told_s, least = "", began + _UNTOLD_S - _TOLD_EVERY_S, None
+    shown, shown_s, least = "", began + _USUAL_S - _SHOWN_EVERY_S, None
     while True:
         profile = manager.profile()
         owed, now = find_owed(profile), time.monotonic()
@@ -37,10 +37,10 @@ def wait_until_sent(manager: Client, tell: Callable[[str], None]) -> dict[str, A
             least, still_since = left, now
         if (not owed and now > began + _SETTLED_S) or now > still_since + STILL_S or now > began + MOST_S:
             return profile
-        said = f"Waiting until trackers and webhooks have everything: {describe_owed(owed)}; Ctrl-C waits no longer"
-        if owed and said != told and now > told_s + _TOLD_EVERY_S:
-            tell(said)
-            told, told_s = said, now
+        line = f"Waiting until trackers and webhooks have everything: {describe_owed(owed)}; Ctrl-C waits no longer"
+        if owed and line != shown and now > shown_s + _SHOWN_EVERY_S:
+            tell(line)
+            shown, shown_s = line, now
         time.sleep(_POLL_S)
 
 

@@ -43,13 +43,13 @@ class ManagerProcess:
         self._process = process
         self._ready = ready
         self._early_words = early_words
-        self._told = False
+        self._has_begun = False
 
     def __enter__(self) -> ManagerProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self._told:
+        if not self._has_begun:
             self._process.kill()
             self.reap()
         self._ready.close()
@@ -57,7 +57,7 @@ class ManagerProcess:
 
     def begin(self, words: Sequence[str], *, detach: bool) -> None:
         """Let it become the manager of this command line. Without `detach` it stops when this process ends."""
-        self._told = True
+        self._has_begun = True
         assert self._process.stdin is not None
         # If it has ended, `answer` will report it.
         with contextlib.suppress(BrokenPipeError):

@@ -258,7 +258,7 @@ class Journal:
             os.close(lock)
 
     def _wait_for(self, lock: int) -> None:
-        began, has_told = time.monotonic(), False
+        began, has_logged = time.monotonic(), False
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -270,8 +270,8 @@ class Journal:
                         "end it.",
                         busy=True,
                     ) from None
-                if waited_s > _TELL_S and not has_told:
-                    has_told = True
+                if waited_s > _TELL_S and not has_logged:
+                    has_logged = True
                     log.warning("waiting for %s, which works at the search in %s", describe_holder(lock), self.folder)
                 time.sleep(_POLL_S)
             else:

@@ -32,7 +32,7 @@ class SearchProgress:
         self._live = live_output.LiveOutput(self._page) if wanted is not False and live_output.is_here() else None
         self._tells = wanted is True and self._live is None
         self._counts: Counter[TrialState] = Counter()
-        self._told = 0
+        self._shown = 0
 
     def begin(self) -> None:
         if self._live is not None:
@@ -43,14 +43,14 @@ class SearchProgress:
         self._counts[trial.state] += 1
         if self._live is not None:
             self._live.show()
-        elif self._tells and self._counts.total() >= self._told + max(1, (self._most or 100) // _PARTS):
+        elif self._tells and self._counts.total() >= self._shown + max(1, (self._most or 100) // _PARTS):
             self._tell()
 
     def over(self) -> None:
         """Show the end. Some trials may have ended since the last time."""
         if self._live is not None:
             self._live.show(last=True)
-        elif self._tells and self._counts.total() > self._told:
+        elif self._tells and self._counts.total() > self._shown:
             self._tell()
 
     def _page(self) -> str:
@@ -60,7 +60,7 @@ class SearchProgress:
         return html.result(result.trials, result.front, self._most)
 
     def _tell(self) -> None:
-        self._told = self._counts.total()
+        self._shown = self._counts.total()
         result = self._search.result()
         ended = sum(trial.state.ended for trial in result.trials)
         of = f"/{self._most}" if self._most else ""

@@ -24,7 +24,7 @@ from nnilite.tuner import Call
 T = TypeVar("T")
 
 # The ends that a keeper has reported; LOST is the conclusion from its silence.
-_TOLD = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELED)
+_REPORTED_ENDS = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELED)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _RANK_LOG = re.compile(r"rank-[1-9][0-9]{0,3}\.log")
 
@@ -141,4 +141,4 @@ def _read_milestones(attempt: Attempt) -> tuple[bool, bool]:
 
     An assumed end (LOST) was not reported.
     """
-    return attempt.started is not None, attempt.state in _TOLD or attempt.reported_end is not None
+    return attempt.started is not None, attempt.state in _REPORTED_ENDS or attempt.reported_end is not None

@@ -146,10 +146,10 @@ class SoundnessCheck:
         # To read rows of a view, or of a table that computes its columns, may take for ever.
         checks = () if foreign else (lambda db: check_schema(db, SCHEMA), check_rows)
         for check in checks:
-            with _note_defect() as told:
+            with _note_defect() as defects:
                 check(self._db)
-            yield from told
-            if told:
+            yield from defects
+            if defects:
                 return
 
 
@@ -228,8 +228,8 @@ def _states(rows: Rows) -> Iterator[Defect]:
         f"OR ({_ENDED} AND t.state IN ('SUCCEEDED', 'FAILED') AND a.state IN ('WAITING', 'RUNNING', 'UNKNOWN'))"
     )
     for sequence, trial, state, number, found, code in rows(query):
-        told = found if code is None else f"{found} with exit code {code}"
-        yield Defect(_place(sequence, trial, number), f"the trial is {state}, and this attempt is {told}")
+        actual = found if code is None else f"{found} with exit code {code}"
+        yield Defect(_place(sequence, trial, number), f"the trial is {state}, and this attempt is {actual}")
 
 
 def _check_report_numbers(rows: Rows) -> Iterator[Defect]:
@@ -271,11 +271,11 @@ def _calls(rows: Rows) -> Iterator[Defect]:
         "SELECT number, kind, trial FROM calls WHERE trial IS NOT NULL AND trial NOT IN (SELECT id FROM trials)"
     ):
         yield Defect(f"tuner call {number}", f"it is {kind} for trial {trial}, which is missing")
-    told = "SELECT 1 FROM calls c WHERE c.trial = t.id AND c.kind = "
-    asked = f"t.parameter_id IS NOT NULL AND NOT EXISTS ({told}'generate' AND c.parameter_id = t.parameter_id)"
+    call = "SELECT 1 FROM calls c WHERE c.trial = t.id AND c.kind = "
+    asked = f"t.parameter_id IS NOT NULL AND NOT EXISTS ({call}'generate' AND c.parameter_id = t.parameter_id)"
     for sequence, trial in rows(f"SELECT sequence, id FROM trials t WHERE {asked}"):
         yield Defect(_place(sequence, trial), "its parameters are the tuner's, and no call of the tuner gave them")
-    for sequence, trial in rows(f"SELECT sequence, id FROM trials t WHERE {_ENDED} AND NOT EXISTS ({told}'end')"):
+    for sequence, trial in rows(f"SELECT sequence, id FROM trials t WHERE {_ENDED} AND NOT EXISTS ({call}'end')"):
         yield Defect(_place(sequence, trial), "it has ended, but the tuner did not get its result")
     results = (
         "SELECT t.sequence, t.id, t.value, c.value FROM calls c JOIN trials t ON t.id = c.trial "

@@ -175,8 +175,8 @@ def _marked(error: yaml.MarkedYAMLError, file: str | None, text: str) -> ConfigE
         cure = "write its value, such as a path, as text"
         if "OrderedDict" in problem:
             cure = "in the program that wrote it, write yaml.dump(json.loads(json.dumps(config))) for yaml.dump(config)"
-        told = f"creates a Python object with a tag that begins with !!python; {cure}"
-        return ConfigError(told, Place(file, line))
+        sentence = f"creates a Python object with a tag that begins with !!python; {cure}"
+        return ConfigError(sentence, Place(file, line))
     return ConfigError(f"{_NO_YAML}: {masked_problem(problem, ''.join(written))}", Place(file, line))
 
 

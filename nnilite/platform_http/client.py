@@ -285,9 +285,9 @@ class PlatformHttp:
         """Return the error for a status of 300 and more."""
         kind, cure = kind_and_cure(answer.status)
         reply = redact(reply_of(answer.content, answer.headers.get("Content-Type", "")))
-        told = "; ".join(part for part in (reply, cure) if part)
+        details = "; ".join(part for part in (reply, cure) if part)
         place = self._place(request)
-        problem = kind(f"{self._name} answers {answer.status} to {place}" + (f": {told}" if told else ""))
+        problem = kind(f"{self._name} answers {answer.status} to {place}" + (f": {details}" if details else ""))
         problem.status, problem.reply = answer.status, reply
         if isinstance(problem, Throttled):
             problem.retry_after_s = retry_after_s(answer.headers.get("Retry-After", ""))

@@ -28,11 +28,11 @@ def count_nodes(distributed: Json) -> NodeCounts:
     >>> count_nodes({"nodes": 2}), count_nodes({"nodes": {"min": 1, "max": 4}}), count_nodes({"nodes": 4, "min": 1})
     (NodeCounts(fewest=2, most=2), NodeCounts(fewest=1, most=4), NodeCounts(fewest=1, most=4))
     """
-    told: Mapping[str, Json] = distributed if isinstance(distributed, Mapping) else {}
-    nodes = told.get("nodes")
+    settings: Mapping[str, Json] = distributed if isinstance(distributed, Mapping) else {}
+    nodes = settings.get("nodes")
     if isinstance(nodes, Mapping):
         return NodeCounts(_number(nodes.get("min")), _number(nodes.get("max")))
-    return NodeCounts(_number(told.get("min", nodes)), _number(nodes))
+    return NodeCounts(_number(settings.get("min", nodes)), _number(nodes))
 
 
 def _number(value: Json) -> int:

@@ -186,8 +186,8 @@ def keeper_spec(job: Job, folder: str, callback: str, **more: Json) -> dict[str,
     given: dict[str, Json] = {"callback": callback or None, "send_output": True}
     if job.report == "stdout":
         given["token"] = ""
-        if told := job.spec.get("distributed"):
-            given["distributed"] = {**told, "secret": proof.code(str(job.spec["token"]), "nodes", job.name)}
+        if distributed := job.spec.get("distributed"):
+            given["distributed"] = {**distributed, "secret": proof.code(str(job.spec["token"]), "nodes", job.name)}
     if job.gpus == 0:
         given["env"] = {"CUDA_VISIBLE_DEVICES": ""}
     return job.spec_for(folder, **{**given, **more})

@@ -101,15 +101,15 @@ class JobLog(ABC):
 
     def add_lines(self, lines: Iterable[bytes]) -> None:
         """Take whole lines that follow those before, without their line ends."""
-        told: list[bytes] = []
+        marked: list[bytes] = []
         printed: list[bytes] = []
         for line in lines:
             if _MARK in line:
-                told.append(line)
+                marked.append(line)
             elif not self.is_foreign(line):
                 printed.append(line + b"\n")
         self._print(b"".join(printed))
-        for event in read_log(b"\n".join(told)):
+        for event in read_log(b"\n".join(marked)):
             if isinstance(event, Exited):
                 self.exited = event
             self._fresh.append(event)

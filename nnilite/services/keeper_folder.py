@@ -420,12 +420,12 @@ def read_log(text: str | bytes) -> list[KeeperEvent]:
         if not mark:
             continue
         try:
-            events.extend(map(parse_event, _told(json.loads(data))))
+            events.extend(map(parse_event, _events_of(json.loads(data))))
         except (ValueError, RecursionError, ConfigError) as error:
             log.debug("not an event: %s: %.200s", error, line)
     return events
 
 
-def _told(line: Json) -> Sequence[Json]:
+def _events_of(line: Json) -> Sequence[Json]:
     """Return the events in a line. Raises: ValueError."""
     return recap.unpack(line) if isinstance(line, dict) and line.get("type") == recap.TYPE else [line]

@@ -29,12 +29,12 @@ def on_its_nodes(
     first one; `shared`: whether all nodes have the same folder; `count_variable`: the one with the number of nodes with
     which an elastic job begins.
     """
-    told = job.spec.get("distributed")
-    if not told:
+    distributed = job.spec.get("distributed")
+    if not distributed:
         return job
     places: dict[str, Json] = {"node_variable": node_variable, "first_variables": list(first_variables)}
     if shared:
         places["shared"] = True
     if nodes_of_job(job).is_elastic:
         places["count_variable"] = count_variable
-    return replace(job, spec={**job.spec, "distributed": {**told, **places}})
+    return replace(job, spec={**job.spec, "distributed": {**distributed, **places}})

@@ -80,8 +80,8 @@ def nodes_of(context: ServiceContext) -> int:
 
 def nodes_place(context: ServiceContext) -> Place:
     """Return the place of that number, for errors."""
-    told = context.defaults.get("distributed")
-    is_range = isinstance(told, Mapping) and isinstance(told["nodes"], Mapping)
+    distributed = context.defaults.get("distributed")
+    is_range = isinstance(distributed, Mapping) and isinstance(distributed["nodes"], Mapping)
     return Place(field="distributed.nodes.max" if is_range else "distributed.nodes")
 
 

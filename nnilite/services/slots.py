@@ -225,7 +225,7 @@ class SlotDesk:
         self._others = _SlotFiles(file)
         self._asked: Dict[str, float] = {}  # by job: when it asked first
         self._loaded = False
-        self._told: Tuple[float, List[Claim]] = (-math.inf, [])  # when the file was written, and its first claim
+        self._written: Tuple[float, List[Claim]] = (-math.inf, [])  # when the file was written, and its first claim
         self._taken: Tuple[float, int, List[str]] = (-math.inf, 0, [])  # time, `changes`, result of the count
 
     def book(self, job: str, directory: Path, terms: SlotTerms) -> str:
@@ -258,7 +258,7 @@ class SlotDesk:
         reason = reason_to_wait(claim, firsts, self._list_holders(now, others, 0.0 if is_next else _LOOKED_S), limit)
         if not reason:
             self._hold(job, str(directory), (since, now))
-        elif is_news or mine != self._told[1] or self._is_overdue(now):
+        elif is_news or mine != self._written[1] or self._is_overdue(now):
             self._save()
         return reason
 
@@ -309,7 +309,7 @@ class SlotDesk:
         return self._own.held.pop(job, None) is not None
 
     def _is_overdue(self, now: float) -> bool:
-        return abs(now - self._told[0]) >= _WRITTEN_S
+        return abs(now - self._written[0]) >= _WRITTEN_S
 
     def _write(self) -> None:
         try:
@@ -363,7 +363,7 @@ class SlotDesk:
                 self._file.unlink(missing_ok=True)
         except OSError as error:
             raise SlotTrouble(f"cannot write {self._file}: {error.strerror}") from error
-        self._told = (now, own.first(self._experiment, now))
+        self._written = (now, own.first(self._experiment, now))
 
     @contextlib.contextmanager
     def _hold_lock(self) -> Iterator[None]:

@@ -65,17 +65,17 @@ def check(space: Json) -> tuple[list[Parameter], list[Fault]]:
     return reader.parameters, reader.faults
 
 
-def drop_repeats(space: Json, told: list[Fault] | None = None, at: Key = ()) -> Json:
+def drop_repeats(space: Json, faults: list[Fault] | None = None, at: Key = ()) -> Json:
     """Return the space with each option of a choice once, as NNI takes an option that is given twice.
 
-    What is left out is added to `told`. Options of nested parameters are faults if their names are the same.
+    What is left out is added to `faults`. Options of nested parameters are faults if their names are the same.
     """
     if not isinstance(space, Mapping):
         return space
-    return {name: _drop_repeated_options(given, told, (*at, name)) for name, given in space.items()}
+    return {name: _drop_repeated_options(given, faults, (*at, name)) for name, given in space.items()}
 
 
-def _drop_repeated_options(given: Json, told: list[Fault] | None, at: Key) -> Json:
+def _drop_repeated_options(given: Json, faults: list[Fault] | None, at: Key) -> Json:
     options = given.get("_value") if isinstance(given, Mapping) and given.get("_type") == "choice" else None
     if not isinstance(options, (list, tuple)):
         return given
@@ -83,11 +83,11 @@ def _drop_repeated_options(given: Json, told: list[Fault] | None, at: Key) -> Js
     for k, option in enumerate(options):
         place = (*at, "_value", k)
         if isinstance(option, Mapping) and "_name" in option:
-            kept[f"option {k}"] = drop_repeats(option, told, place)
+            kept[f"option {k}"] = drop_repeats(option, faults, place)
             continue
         text = f"option {k}" if _explain_not_json(option) else write_canonical(option)
-        if text in kept and told is not None:
-            told.append((place, f"{brief(option)} is given twice, and counts once"))
+        if text in kept and faults is not None:
+            faults.append((place, f"{brief(option)} is given twice, and counts once"))
         kept.setdefault(text, option)
     return {**given, "_value": list(kept.values())}
 

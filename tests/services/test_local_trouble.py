@@ -420,7 +420,7 @@ def test_nobody_is_woken_for_an_end_that_the_manager_has_been_told(bench):
     name = bench.run("true")
     bench.finish(name)
     eventually(lambda: not bench.service._server.runs(name))
-    assert name not in bench.service._untold
+    assert name not in bench.service._just_left
     assert not bench.wakes
 
 
@@ -518,7 +518,7 @@ def test_a_keeper_that_is_killed_in_its_second_job_costs_only_that_one(bench):
 
 
 def test_a_job_can_be_canceled_while_the_fork_server_is_stopped(bench, monkeypatch):
-    monkeypatch.setattr("nnilite_local._fork_server_client._TOLD_S", 0.2)
+    monkeypatch.setattr("nnilite_local._fork_server_client._ANSWER_S", 0.2)
     name = running(bench)
     server = bench.service._server.pid
     os.kill(server, signal.SIGSTOP)

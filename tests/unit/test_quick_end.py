@@ -21,7 +21,7 @@ class Part:
         print("it is taken apart")
 
 standing_by.part = Part()
-standing_by.await_told_words = lambda: atexit.register(print, "it is done") and []
+standing_by.await_arguments = lambda: atexit.register(print, "it is done") and []
 sys.argv[1:] = ["--stand-by", "1"]
 runpy.run_module("nnilite._manager", run_name="__main__", alter_sys=True)
 """

@@ -47,7 +47,7 @@ def test_packing_takes_as_long_as_it_takes(
     pipe: tuple[FileIO, int], process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A start may take a minute without a word; while it packs, it says so, and the words come before the answer."""
-    monkeypatch.setattr("nnilite._manager.starter._TOLD_EVERY_S", 0.0)
+    monkeypatch.setattr("nnilite._manager.starter._SHOWN_EVERY_S", 0.0)
     reader, writer = pipe
     seen: list[tuple[int, int]] = []
     starter = Starter(writer)

@@ -64,8 +64,8 @@ class AzureCalls(LibraryCalls):
             401: self._cure,
             403: "the user who is logged in needs the role AzureML Data Scientist on the workspace",
         }
-        told = "; ".join(part for part in (_describe_error(error), cures.get(status, "")) if part)
-        problem = _made(kind, f"Azure answers {status} ({what}): {told}", status)
+        details = "; ".join(part for part in (_describe_error(error), cures.get(status, "")) if part)
+        problem = _made(kind, f"Azure answers {status} ({what}): {details}", status)
         problem.reply = _describe_error(error)
         if isinstance(problem, Throttled):
             headers: Any = getattr(getattr(error, "response", None), "headers", None) or {}
@@ -86,5 +86,5 @@ def _is_a(error: Exception, *names: str) -> bool:
 
 def _describe_error(error: Exception) -> str:
     """Return the text of the error, on one line."""
-    told = getattr(getattr(error, "error", None), "message", None) or getattr(error, "message", None) or str(error)
-    return redact(_SIGNED.sub("?...", " ".join(str(told).split())))[:_SAID_CHARS]
+    message = getattr(getattr(error, "error", None), "message", None) or getattr(error, "message", None) or str(error)
+    return redact(_SIGNED.sub("?...", " ".join(str(message).split())))[:_SAID_CHARS]

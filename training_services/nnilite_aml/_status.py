@@ -76,8 +76,8 @@ def judge_end(status: str, word: Exited | None, facts: RunFacts) -> JobStatus:
     """Return how a job has ended. `word` is the keeper's report."""
     times = JobStatus(JobState.UNKNOWN, started=facts.started, ended=facts.ended)
     if word is not None:
-        told = _judge_by_keeper(status, word, facts, times)
-        return replace(told, reason=told.reason[:_REASON_CHARS])
+        judged = _judge_by_keeper(status, word, facts, times)
+        return replace(judged, reason=judged.reason[:_REASON_CHARS])
     if status == "Completed":
         return replace(times, state=JobState.SUCCEEDED, exit_code=0)
     if status == "Canceled":

@@ -151,8 +151,8 @@ class _Expconf:
         while rungs > 1 and longest < eta ** (rungs - 1):
             rungs -= 1  # as Determined does: the shortest trials have one unit
         if searcher["name"] == "adaptive_asha":
-            told = searcher.get("mode", "standard")
-            self._notes.append(f"searcher.mode {told}: adaptive_asha runs several brackets at once, and ASHA here one")
+            given = searcher.get("mode", "standard")
+            self._notes.append(f"searcher.mode {given}: adaptive_asha runs several brackets at once, and ASHA here one")
         self._notes.append(
             f"trial code trains for as many {unit} as its parameter TRIAL_BUDGET says; a candidate that continues is a "
             "new trial, so maxTrialNumber counts more than searcher.max_trials"

@@ -52,13 +52,13 @@ def check_size(fields: Mapping[str, Json]) -> None:
     if size + _GENERATED_BYTES <= LARGEST_BYTES:
         return
     code = sum(len(text) for name, text in variables.items() if name.startswith(CODE_VARIABLE))
-    told = f"the job {fields['DisplayName']} has {size} bytes, and DLC takes {LARGEST_BYTES} with its own additions"
+    problem = f"the job {fields['DisplayName']} has {size} bytes, and DLC takes {LARGEST_BYTES} with its own additions"
     if code:
-        told += f"; the packed code has {code} of them: exclude files with .nniignore, or have the code come from a"
-        told += " storage (localStorageMountPoint) or from the manager (codeFrom: manager, with callback: rest)"
-        raise ConfigError(told, Place(field="codeFrom"))
-    told += ": set localStorageMountPoint, so that keeper and code do not travel in the job, or shorten the trial's"
-    raise ConfigError(f"{told} parameters, its command and environmentVariables")
+        problem += f"; the packed code has {code} of them: exclude files with .nniignore, or have the code come from a"
+        problem += " storage (localStorageMountPoint) or from the manager (codeFrom: manager, with callback: rest)"
+        raise ConfigError(problem, Place(field="codeFrom"))
+    problem += ": set localStorageMountPoint, so that keeper and code do not travel in the job, or shorten the trial's"
+    raise ConfigError(f"{problem} parameters, its command and environmentVariables")
 
 
 def request(job: Job, config: DlcConfig, own: Mapping[str, str]) -> dict[str, Json]:

@@ -75,10 +75,10 @@ def _translate_status(what: str, status: int, code: str, error: Exception) -> Pr
         kind = Missing
     elif status < 500 and kind not in (AccessRefused, Missing, Throttled):
         kind = CallRefused if kind is Outage else kind
-    told = "; ".join(
+    details = "; ".join(
         part for part in (f"{code}: {_describe_error(error)}" if code else _describe_error(error), cure) if part
     )
-    problem = _made(kind, f"DLC answers {status} ({what}): {told}")
+    problem = _made(kind, f"DLC answers {status} ({what}): {details}")
     problem.status, problem.reply = status, f"{code} {_describe_error(error)}"
     if isinstance(problem, Throttled):
         wait_ms = getattr(error, "retry_after", None)  # as the library itself takes it
@@ -93,5 +93,5 @@ def _made(kind: type[Problem], text: str) -> Problem:
 def _describe_error(error: Exception) -> str:
     """Return the text of the error, on one line."""
     data = getattr(error, "data", None)
-    told = data.get("Message") or data.get("message") if isinstance(data, dict) else None
-    return redact(" ".join(str(told or error).split()))[:_SAID_CHARS]
+    message = data.get("Message") or data.get("message") if isinstance(data, dict) else None
+    return redact(" ".join(str(message or error).split()))[:_SAID_CHARS]

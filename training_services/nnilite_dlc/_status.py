@@ -108,7 +108,7 @@ def _judge_by_dlc(job: DlcJob, ran: bool, times: JobStatus) -> JobStatus:
         return replace(times, state=JobState.CANCELED, reason="canceled")
     code = _EXIT_CODE.search(words)
     if code is None and (ran or not words):
-        told = f"DLC says: {words}" if words else "DLC gives no reason"
-        return replace(times, state=JobState.LOST, reason=f"the job ended, and its keeper reported no end; {told}")
+        reason = f"DLC says: {words}" if words else "DLC gives no reason"
+        return replace(times, state=JobState.LOST, reason=f"the job ended, and its keeper reported no end; {reason}")
     exit_code = int(code.group(1)) if code else None
     return replace(times, state=JobState.FAILED, reason=f"DLC says: {words}", exit_code=exit_code)

@@ -86,8 +86,8 @@ class DltsService(BatchService[DltsApi, DltsJob]):
         quota = parsed(self._team.get("quota")).get(kind)
         for who, limit in (("a node", node), (f"the team {self.config.team}", quota)):
             if isinstance(limit, int) and wanted > limit:
-                told = f"a trial asks for {wanted} GPUs of type {kind}, but {who} has {limit}"
-                raise ConfigError(told, Place(field="gpuNumber"))
+                problem = f"a trial asks for {wanted} GPUs of type {kind}, but {who} has {limit}"
+                raise ConfigError(problem, Place(field="gpuNumber"))
 
     def _kinds(self) -> list[str]:
         """Return the kinds of GPUs that the team has. Raises: ServiceError."""

@@ -41,8 +41,8 @@ class DltsWatch(JobWatch[DltsJob]):
         seen = convert.seen(found)
         trouble = convert.has_image_trouble(found)
         if self.lasts_s("image", trouble) >= self._config.image_pull_limit and trouble:
-            told = f"given up after {self._config.image_pull_limit} s: {self._config.image}: {seen.reason}"
-            return SeenJob(JobState.FAILED, told, holds=True)
+            reason = f"given up after {self._config.image_pull_limit} s: {self._config.image}: {seen.reason}"
+            return SeenJob(JobState.FAILED, reason, holds=True)
         if seen.state is JobState.RUNNING and seen.started is not None:
             self._started = self._started or seen.started
             if seen.started != self._started:

@@ -29,8 +29,8 @@ def on_nodes(role: Role, job: Job, variable: str, first: str, offset: int = 0) -
     `variable`: the environment variable with the number of a pod within the role; `first`: the host name of the first
     node, "" if the barrier of FrameworkController tells its address; `offset`: how many nodes are in the roles before.
     """
-    told: dict[str, Json] = job.spec.get("distributed") or {}
-    places: dict[str, Json] = {**told, "node_variable": variable, "node_offset": offset}
+    distributed: dict[str, Json] = job.spec.get("distributed") or {}
+    places: dict[str, Json] = {**distributed, "node_variable": variable, "node_offset": offset}
     places |= {"first_variables": [FIRST_NODE]} if first else {"first_command": _ask_barrier(role.name)}
     entry = {"name": FIRST_NODE, "value": first}
     extra = {"containers": [{"name": role.container, "env": [entry]}]} if first else {}

@@ -211,15 +211,15 @@ def judge_pod_end(pod: Json, container: str) -> JobStatus | None:
     host = find_node(pod)
     terminated = _find_container_state(pod, container).get("terminated")
     word = _read_keepers_word(terminated)
-    told = _judge_by_keeper(word, terminated, host) if terminated and word is not None else None
-    if told is not None and told.state is not JobState.CANCELED:
-        return told
-    over = told is not None or terminated or find_phase(pod) == "Failed"
+    judged = _judge_by_keeper(word, terminated, host) if terminated and word is not None else None
+    if judged is not None and judged.state is not JobState.CANCELED:
+        return judged
+    over = judged is not None or terminated or find_phase(pod) == "Failed"
     why = disruption(pod)
     if why and (over or _is_node_gone(pod)):
-        return JobStatus(JobState.LOST, why, host=host, started=told.started if told else None)
-    if told is not None:
-        return told
+        return JobStatus(JobState.LOST, why, host=host, started=judged.started if judged else None)
+    if judged is not None:
+        return judged
     if terminated:
         return _judge_by_container(terminated, host)
     return _judge_without_container(pod, host) if find_phase(pod) == "Failed" else None

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 _START_S = 30.0
 _SOON_S = 3.0  # after which a server that has not answered is looked at
 _END_S = 5.0
-_TOLD_S = 2.0
+_ANSWER_S = 2.0
 _MOST_LINE_BYTES = 1 << 20  # a preloader says up to 64 kB, which may be six times as long as JSON
 
 
@@ -142,11 +142,11 @@ class ForkServerClient:
             answer = answer or asyncio.get_running_loop().create_future()
             self._asked[job] = answer
             try:
-                await asyncio.wait_for(self._write({"end": job, "kill": kill}), _TOLD_S)
+                await asyncio.wait_for(self._write({"end": job, "kill": kill}), _ANSWER_S)
             except (OSError, ServiceError, asyncio.TimeoutError):
                 self._tell(job, False)
         try:
-            return await asyncio.wait_for(asyncio.shield(answer), _TOLD_S)
+            return await asyncio.wait_for(asyncio.shield(answer), _ANSWER_S)
         except asyncio.TimeoutError:
             # It is stopped. It has the order, and gives no job to anybody until it goes on; but nobody is killed yet.
             return not kill

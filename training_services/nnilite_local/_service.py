@@ -53,7 +53,7 @@ T = TypeVar("T")
 _ANOTHER = "another"  # in a handle: the job was found, and its keeper may be of any fork server
 _MOST_EARLIER = 10
 # A keeper has told how its trial ended before it leaves, as a rule: so long the manager takes to act on that.
-_TOLD_BY_KEEPER_S = 0.2
+_END_REPORT_S = 0.2
 
 
 class LocalService(TrainingService):
@@ -96,7 +96,7 @@ class LocalService(TrainingService):
         self._endings = Endings(self._keepers, self._watch, self._host)
         self._starting: set[Path] = set()  # folders of jobs that have what was booked for them, and no keeper yet
         self._at_work: set[str] = set()  # names of jobs that run, by what is known of them
-        self._untold: set[str] = set()  # jobs whose keepers have left just now, and whose ends may not be known yet
+        self._just_left: set[str] = set()  # jobs whose keepers have left just now, and whose ends may not be known yet
         self._removed: set[str] = set()  # jobs that nobody needs to look at when their keepers leave
         self._dismissals = Dismissals(self._watch, self._keepers, self._second_keepers)
 
@@ -248,7 +248,7 @@ class LocalService(TrainingService):
         folder, job = folder_of(handle), str(handle["job"])
         await _free(job, self._gpus, self._slots)
         self._at_work.discard(job)  # the last job of all is polled no more
-        self._untold.discard(job)
+        self._just_left.discard(job)
         asked = job in self._removed
         self._removed.add(job)
         at_work, ended = await self._watch.read(folder, "removal", lambda: self._forget(folder, handle))
@@ -366,12 +366,12 @@ class LocalService(TrainingService):
             return
 
         def look() -> None:
-            if job in self._untold:
-                self._untold.discard(job)
+            if job in self._just_left:
+                self._just_left.discard(job)
                 self.context.wake()
 
-        self._untold.add(job)
-        asyncio.get_running_loop().call_later(_TOLD_BY_KEEPER_S if job else 0.0, look)
+        self._just_left.add(job)
+        asyncio.get_running_loop().call_later(_END_REPORT_S if job else 0.0, look)
 
     def _runs(self, directory: Path) -> bool:
         """Return whether the job in this folder runs, and so still holds its bookings."""
@@ -405,8 +405,8 @@ def _handle(
 
 def _nodes_here(job: Job) -> Json:
     """Return the nodes of a distributed trial, all as processes of this machine; None for other trials."""
-    told = job.spec.get("distributed")
-    return {**told, "node": 0, "here": told["nodes"]} if told else None
+    distributed = job.spec.get("distributed")
+    return {**distributed, "node": 0, "here": distributed["nodes"]} if distributed else None
 
 
 def _describe_in_place(code_directory: Path) -> dict[str, str]:

@@ -118,8 +118,8 @@ class Pai:
             log.debug("the job %s was already submitted", name)
         except Throttled as error:
             wait_s = error.retry_after_s or _FULL_S
-            told = error.reply or "too many were submitted; PAI's own limit is 60 an hour"
-            reason = f"{_NAME} accepts no more jobs of {self._user} for now: {told}"
+            cause = error.reply or "too many were submitted; PAI's own limit is 60 an hour"
+            reason = f"{_NAME} accepts no more jobs of {self._user} for now: {cause}"
             self._full = (time.monotonic() + wait_s, reason)
             self._refused.add(name)
             raise NoCapacity(reason) from error

@@ -138,8 +138,8 @@ def again(found: Mapping[str, Any]) -> dict[str, Json]:
 
 def find_nodes(found: Mapping[str, Any]) -> tuple[int, dict[str, float]]:
     """Return the number of nodes that a driver reserves, and the resources of each; (0, {}) for other jobs."""
-    told = _read_metadata(found, "nnilite_nodes")
-    number, bundle = told.get("nodes"), told.get("bundle")
+    metadata = _read_metadata(found, "nnilite_nodes")
+    number, bundle = metadata.get("nodes"), metadata.get("bundle")
     if not isinstance(number, int) or not isinstance(bundle, dict):
         return 0, {}
     return number, {str(name): float(amount) for name, amount in bundle.items() if isinstance(amount, (int, float))}
@@ -239,11 +239,11 @@ def end_of(found: Mapping[str, Any], word: LogWord, asked: bool) -> JobStatus:
     exited, started = word.exited, word.started
     host, ended = find_host(found), seconds(found.get("end_time"))
     if exited is not None:
-        told = {"code": exited.code, "message": exited.message, "cause": exited.cause.value, "time": exited.time}
+        ending = {"code": exited.code, "message": exited.message, "cause": exited.cause.value, "time": exited.time}
         # A SIGTERM that neither we nor Ray has sent comes from a node that goes down.
         if exited.cause is EndCause.INTERRUPTED and not asked and found.get("status") != STOPPED:
             return JobStatus(JobState.LOST, "the job's node ended it", host=host, started=started, ended=ended)
-        status = end_status(told, host, started)
+        status = end_status(ending, host, started)
         # Ray sends SIGTERM to the trial, too, which may die of it before its keeper has got its own.
         stopped = found.get("status") == STOPPED and status.state is JobState.FAILED
         return replace(status, state=JobState.CANCELED) if stopped else status

@@ -115,7 +115,7 @@ def clean_up(base: str, spec: Mapping[str, Any]) -> None:
     """End the trial of a keeper that was killed, deliver its remaining events, and remove the folder."""
     job = os.path.join(base, "job")
     try:
-        if spec and os.path.exists(os.path.join(job, ".nni")) and not _was_told(job):
+        if spec and os.path.exists(os.path.join(job, ".nni")) and not _was_reported(job):
             wait_s = min(float(spec.get("linger_s") or _LAST_WORDS_S), _LAST_WORDS_S)
             own = dict(spec, directory=job, linger_s=wait_s, **_silence(spec))
             if _deliver(base, own) != 0 and own.get("report") != "stdout":
@@ -131,7 +131,7 @@ def _silence(spec: Mapping[str, Any]) -> Dict[str, Any]:
     return {"callback": None, "callback_file": None, "report": "rest", "send_output": False}
 
 
-def _was_told(job: str) -> bool:
+def _was_reported(job: str) -> bool:
     """Return whether the keeper came to its end: the trial has ended, and all is delivered or in the job's log."""
     return _record(job, "exit") is not None and bool((_record(job, "delivered") or {}).get("complete"))
 

@@ -212,26 +212,26 @@ class Nodes:
         self._growth: Optional[NodeSearch] = None
         self._addresses: List[str] = []  # of the first node
         self._started = 0  # how many nodes there have been
-        self._is_told = False
+        self._is_ending = False
         self._said = ""  # last, of what prevents growth
         self._is_line_whole = True  # of what the first keeper has printed so far
 
     def run(self) -> int:
         """Run the trial on all nodes, and return the exit code of the first one's keeper."""
         ray.init(logging_level="ERROR", log_to_driver=False)
-        told: List[int] = []
-        signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
+        stop_signals: List[int] = []
+        signal.signal(signal.SIGTERM, lambda number, frame: stop_signals.append(number))
         group = placement_group([self._bundle] * self._number, strategy="STRICT_SPREAD")
         ready = group.ready()
         while not ray.wait([ready], timeout=_READ_S)[0]:
-            if told:
+            if stop_signals:
                 return 128 + signal.SIGTERM
         ray.get(ready)
         try:
             self._start(group)
         except Exception as error:  # noqa: BLE001  Ray raises whatever a node has raised
             return _report("not all nodes could be started: {}".format(_last_line(error)))
-        return self._follow(told)
+        return self._follow(stop_signals)
 
     def _start(self, group: Any) -> None:
         for number in range(self._number):
@@ -252,12 +252,12 @@ class Nodes:
         self._started += 1
         return started
 
-    def _follow(self, told: List[int]) -> int:
+    def _follow(self, stop_signals: List[int]) -> int:
         """Pass on what the first keeper prints until it ends."""
         first = self._members[0].actor
         while True:
-            if told and not self._is_told:
-                self._is_told = True
+            if stop_signals and not self._is_ending:
+                self._is_ending = True
                 first.end.remote()  # which ends the trial on all nodes
             try:
                 data, code = ray.get(first.read.remote())
@@ -268,7 +268,7 @@ class Nodes:
             self._is_line_whole = data.endswith(b"\n") if data else self._is_line_whole
             if code is not None:
                 break
-            if self._growth is not None and not self._is_told:
+            if self._growth is not None and not self._is_ending:
                 self._grow(self._growth)
         self._wait_for_others()
         return int(code)

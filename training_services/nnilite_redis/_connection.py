@@ -125,8 +125,8 @@ class RedisAddress:
             return f"Redis at {self.title} does not answer in time{hint}"
         closed = "closed by server" in text.lower() or "reset by peer" in text.lower()
         hint = ", or it wants TLS: then write rediss://" if closed and not self.tls else ""
-        told = text.rstrip(".")
-        return f"no Redis can be reached at {self.title}: {told}. Does it run, and is the way there open{hint}?"
+        cause = text.rstrip(".")
+        return f"no Redis can be reached at {self.title}: {cause}. Does it run, and is the way there open{hint}?"
 
     def _name(self) -> str:
         return f"the user {self.user}" if self.user else "the default user"

@@ -62,7 +62,7 @@ class Mailbox:
         self._presence = presence  # the key that says that somebody reads here
         self._asked: dict[str, asyncio.Future[Letter]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._odd_told = -_TELL_EVERY_S
+        self._odd_logged_s = -_TELL_EVERY_S
 
     async def run(self, bell: Callable[[], None] | None = None) -> None:
         """Read until canceled. `bell`, if given, is called when a job was queued, and when the server is back."""
@@ -131,9 +131,9 @@ class Mailbox:
     def _may_tell(self) -> bool:
         """Return whether a letter that makes no sense gets a line in the log: once a minute, or it fills the disk."""
         now = time.monotonic()
-        may = now - self._odd_told >= _TELL_EVERY_S
+        may = now - self._odd_logged_s >= _TELL_EVERY_S
         if may:
-            self._odd_told = now
+            self._odd_logged_s = now
         return may
 
     async def _respond(self, letter: Letter) -> None:

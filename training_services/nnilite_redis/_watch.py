@@ -44,7 +44,7 @@ class PoolWatch:
         self._config = config
         self._experiment = experiment
         self.terms = SlotTerms(config.max_slots, config.priority)  # may be set while trials wait and run
-        self._told_terms: SlotTerms | None = None
+        self._sent_terms: SlotTerms | None = None
         self._queue = queue
         self._silence = Silence()
         self._jobs: dict[str, Job] = {}  # that were submitted by this manager and have not ended
@@ -89,9 +89,9 @@ class PoolWatch:
         An experiment that takes no part sends them once: an earlier manager may have sent others.
         """
         terms = self.terms
-        if terms != self._told_terms or terms != SlotTerms():
+        if terms != self._sent_terms or terms != SlotTerms():
             await self._pool.set_terms(self._experiment, terms, self._config.worker_healthy_period)
-            self._told_terms = terms
+            self._sent_terms = terms
 
     async def statuses(self, handles: Sequence[Handle]) -> list[JobStatus]:
         """Return the statuses of all these jobs, in their order. Raises: ServiceError."""
@@ -111,18 +111,18 @@ class PoolWatch:
     async def _status(self, name: str, record: JobRecord | None) -> JobStatus:
         if record is None:
             return await self._forgotten(name)
-        told = status_of(record)
-        if record.report and told.state.ended:
-            return told
+        status = status_of(record)
+        if record.report and status.state.ended:
+            return status
         if record.fenced:
             return JobStatus(
-                JobState.LOST, f"worker {record.worker} of the job was silent for too long", host=told.host
+                JobState.LOST, f"worker {record.worker} of the job was silent for too long", host=status.host
             )
         if record.worker:
-            return await self._held(name, record, told)
+            return await self._held(name, record, status)
         return await self._waiting(name)
 
-    async def _held(self, name: str, record: JobRecord, told: JobStatus) -> JobStatus:
+    async def _held(self, name: str, record: JobRecord, status: JobStatus) -> JobStatus:
         """Return the status of a job that a worker has."""
         silent_s = self._silence.measure(name, record.beat)
         if silent_s > self._config.worker_healthy_period:
@@ -130,9 +130,9 @@ class PoolWatch:
                 reason = (
                     f"worker {record.worker} of the job has been silent for {silent_s:.0f} s and counts as unhealthy"
                 )
-                return JobStatus(JobState.LOST, reason, host=told.host)
-            return told
-        return judge_silent(record, silent_s) if silent_s > QUIET_S else told
+                return JobStatus(JobState.LOST, reason, host=status.host)
+            return status
+        return judge_silent(record, silent_s) if silent_s > QUIET_S else status
 
     async def _waiting(self, name: str) -> JobStatus:
         number = self._view.numbered[name][0] if name in self._view.numbered else 0

@@ -258,17 +258,17 @@ class Machine:
 
     async def close(self, canceled: Sequence[Json]) -> bool:
         """Let the machine go, and remove there what has ended. Return False if the machine could not be asked."""
-        told = self.up and await self._finish(canceled)
+        has_answered = self.up and await self._finish(canceled)
         self._session.close()
         self.way_back.close()
         self._set("closed", "")
-        return told
+        return has_answered
 
     async def _finish(self, canceled: Sequence[Json]) -> bool:
-        told = False
+        has_answered = False
         try:
             await self._session.ask("ping", _FINISH_S)  # a link that was cut just now still counts as up
-            told = True
+            has_answered = True
             await self._session.ask(
                 "finish",
                 _FINISH_S,
@@ -279,7 +279,7 @@ class Machine:
                 cache_s=self._service.cache_s,
             )
         except LinkLost:
-            return told  # it takes longer, and goes on without us
+            return has_answered  # it takes longer, and goes on without us
         except MachineError as error:
             log.warning("machine %s could not clean up: %s", self.title, error)
             return False

@@ -94,12 +94,12 @@ def find_lacking(machine: Machine, context: ServiceContext) -> str:
 
 def node_job(job: Job, node: int, first: Machine, asked: int = 0) -> Job:
     """Return the job of one node. Only the first node reports. `asked`: how many of an elastic job begin together."""
-    told = job.spec.get("distributed")
-    if not told:
+    distributed = job.spec.get("distributed")
+    if not distributed:
         return job
     addresses = list(dict.fromkeys([first.config.host, str(first.facts.get("host") or first.config.host)]))
     begin = {"nodes": asked} if asked else {}
-    more: dict[str, Json] = {"distributed": {**told, **begin, "node": node, "first": addresses}}
+    more: dict[str, Json] = {"distributed": {**distributed, **begin, "node": node, "first": addresses}}
     if node and job.spec.get("storage"):
         more["storage"] = {**job.spec["storage"], "read_only": True}
     return replace(job, name=name_of(job.name, node), spec={**job.spec, **more})

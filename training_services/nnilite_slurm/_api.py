@@ -153,8 +153,8 @@ class SlurmApi(SchedulerApi):
                 return _collect_by_id(from_json(await self._run_sacct(ids, "--json")))
             except ServiceError as error:
                 log.info("using the text output of sacct: %s", error)
-        told = await self._run_sacct(ids, f"-P -n -X -o {SACCT_FIELDS}")
-        return _collect_by_id(parse_sacct_text(told.decode("utf-8", "replace")))
+        output = await self._run_sacct(ids, f"-P -n -X -o {SACCT_FIELDS}")
+        return _collect_by_id(parse_sacct_text(output.decode("utf-8", "replace")))
 
     async def _run_sacct(self, ids: Sequence[str], options: str) -> bytes:
         script = f'SLURM_TIME_FORMAT=%s; export SLURM_TIME_FORMAT\nexec timeout 15 sacct -j "$1" {options} </dev/null'
@@ -237,18 +237,18 @@ _PREFIXES = re.compile(r"\bsbatch: (error: )?|allocation failure: |Batch job sub
 
 def refusal(words: str) -> ServiceError | ConfigError:
     """Return the error for sbatch's words: one that is lasting, one that lets the trial wait, or one that may pass."""
-    told = _PREFIXES.sub("", words)
+    message = _PREFIXES.sub("", words)
     if _AWAY_WORDS.search(words):
-        return ServiceError(f"Slurm does not answer: {told}")
+        return ServiceError(f"Slurm does not answer: {message}")
     for pattern, place, kind in _REFUSALS:
         if re.search(pattern, words, re.IGNORECASE):
             if kind is NoCapacity:
                 return NoCapacity(
-                    f"a limit of the account is reached, so other jobs must end first; Slurm says: {told}"
+                    f"a limit of the account is reached, so other jobs must end first; Slurm says: {message}"
                 )
             what = "Slurm refuses the job" if place else "no node that is up has what a trial asks for"
-            return JobRefused(f"{what}; it says: {told}", Place(field=place or None))
-    return ServiceError(f"Slurm does not accept the job now: {told}")
+            return JobRefused(f"{what}; it says: {message}", Place(field=place or None))
+    return ServiceError(f"Slurm does not accept the job now: {message}")
 
 
 def make_full_queue(words: str) -> NoCapacity:
@@ -257,9 +257,9 @@ def make_full_queue(words: str) -> NoCapacity:
     >>> print(make_full_queue("sbatch: error: Slurm job queue full, sleeping and retrying"))
     Slurm accepts no job now, ... (MaxJobCount); it says: Slurm job queue full
     """
-    told = re.sub(r",( sleeping and)? retrying.*", "", _PREFIXES.sub("", words))
+    message = re.sub(r",( sleeping and)? retrying.*", "", _PREFIXES.sub("", words))
     cause = "most likely because it has as many as it may have (MaxJobCount)"
-    return NoCapacity(f"Slurm accepts no job now, {cause}; it says: {told}")
+    return NoCapacity(f"Slurm accepts no job now, {cause}; it says: {message}")
 
 
 def _describe_no_slurm(answer: ShellAnswer, title: str) -> str:

@@ -105,9 +105,9 @@ def from_json(text: str | bytes, prefix: str = "", user: int | None = None) -> l
         answer = json.loads(text)
         wanted = [job for job in answer["jobs"] if _is_wanted(job, prefix, user)]
         jobs = [one for job in wanted for one in _parse_object(job)]
-        told = [str(error.get("error") or error.get("description") or error) for error in answer.get("errors") or ()]
-        if not answer["jobs"] and any("Nothing found" not in words for words in told):
-            raise ServiceError("; ".join(told))
+        errors = [str(error.get("error") or error.get("description") or error) for error in answer.get("errors") or ()]
+        if not answer["jobs"] and any("Nothing found" not in words for words in errors):
+            raise ServiceError("; ".join(errors))
         return jobs
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
         raise ServiceError(f"the JSON of Slurm cannot be read: {error!r}") from error

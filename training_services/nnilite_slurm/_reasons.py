@@ -71,5 +71,5 @@ def explain_slurm_end(state: str, reason: str = "") -> str:
     >>> explain_slurm_end("PREEMPTED")
     'Slurm: PREEMPTED, another job preempted it'
     """
-    told = _ENDS.get(state) or ("" if reason in ("", "None") else reason)
-    return f"Slurm: {state}" + (f", {told}" if told else "")
+    cause = _ENDS.get(state) or ("" if reason in ("", "None") else reason)
+    return f"Slurm: {state}" + (f", {cause}" if cause else "")

@@ -51,8 +51,8 @@ class TrialScripts:
     """Its file in the cache, once it is there."""
 
     def __init__(self, config: SlurmConfig, context: ServiceContext) -> None:
-        told = context.defaults.get("distributed")
-        self.nodes = count_nodes(told) if told else None
+        distributed = context.defaults.get("distributed")
+        self.nodes = count_nodes(distributed) if distributed else None
         self._config = config
         self._comment = f"nnilite:{context.experiment}"
 

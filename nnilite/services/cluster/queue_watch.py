@@ -42,7 +42,7 @@ class QueueWatch:
     sizes: dict[str, int] = field(default_factory=dict)  # of files that grow
     canceled: bool = False
     had_begun: bool = False  # before the scheduler was asked last
-    is_told: bool = False  # its end; a later cancellation takes nothing of that back
+    is_end_reported: bool = False  # a later cancellation takes nothing of that back
     since: FirstSeen = field(default_factory=FirstSeen)
 
     def files(self, growing: tuple[str, ...]) -> list[str]:
@@ -99,7 +99,7 @@ class QueueWatch:
         """Return the status, given what the scheduler reports; None: it knows no such job (any more)."""
         found = self._judge(job)
         # A scheduler may list a job as running after it has left it out, or has reported its end.
-        self.is_told = self.is_told or (found.state.ended and self.exited is not None)
+        self.is_end_reported = self.is_end_reported or (found.state.ended and self.exited is not None)
         return found
 
     def _judge(self, job: QueuedJob | None) -> JobStatus:
@@ -143,7 +143,7 @@ class QueueWatch:
             return JobStatus(JobState.WAITING, f"{self.title} started the job{where}: {what}", host=job.host)
         asked = self.canceled or (self.exited or {}).get("cause") == EndCause.INTERRUPTED.value
         # The keeper may still be delivering. Why it was ended, or that all is over, the scheduler itself has to say.
-        if self.exited is not None and (self.is_told or not asked):
+        if self.exited is not None and (self.is_end_reported or not asked):
             return end_status(self.exited, job.host, self.started)
         reason = "" if self.exited is None else f"the job has ended; {self.title}: {job.state}"
         return JobStatus(JobState.RUNNING, reason, host=job.host, started=self.started or job.started)

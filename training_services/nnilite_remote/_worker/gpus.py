@@ -74,7 +74,7 @@ class Gpus:
         if code:
             text = library.nvmlErrorString(code).decode("ascii", "replace")
             return {"index": index, "fault": "cannot be used: %s" % text}
-        told = not library.nvmlDeviceGetUtilizationRates(device, ctypes.byref(rates))
+        is_known = not library.nvmlDeviceGetUtilizationRates(device, ctypes.byref(rates))
         if library.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory)):
             memory = _Memory()
         pids = sorted(set(self._processes(device, "Compute") + self._processes(device, "Graphics")))
@@ -83,7 +83,7 @@ class Gpus:
             "name": name.value.decode("utf-8", "replace"),
             "memory_total_mb": memory.total // 1024**2,
             "memory_used_mb": memory.used // 1024**2,
-            "utilization_percent": rates.gpu if told else None,
+            "utilization_percent": rates.gpu if is_known else None,
             "processes": pids,
             "own": [pid for pid in pids if find_experiment(pid) == experiment],
         }

@@ -38,8 +38,8 @@ def _wrong(search_space: Any, support_types: Any) -> str:
     odd = [f"{name}: {kind}" for name, kind in types.items() if support_types is not None and kind not in support_types]
     if odd:
         return f"the tuner does not support {', '.join(odd)}"
-    told = (f"{name}: {_stricter(part['_type'], part['_value'])}" for name, part in search_space.items())
-    return next((line for line in told if not line.endswith(": ")), "")
+    faults = (f"{name}: {_stricter(part['_type'], part['_value'])}" for name, part in search_space.items())
+    return next((line for line in faults if not line.endswith(": ")), "")
 
 
 def _stricter(kind: str, values: Any) -> str:
