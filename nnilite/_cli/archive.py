@@ -38,6 +38,8 @@ SAVED_CODE = "saved_code"
 _FILES = {DATABASE, CONFIG}
 _OTHERS = {"remarks.json", recorded_starts.FILE_NAME}  # that an experiment may have
 _FOLDERS = {"log", "trials", "code", "checkpoint", "checkpoints", SAVED_CODE}
+KEPT = _FILES | _OTHERS | _FOLDERS
+"""All that is saved of an experiment's folder, by its name there."""
 _OF_A_MANAGER = {
     *("lock", "manager.json", "token", "callback", "keeper.pyz", "gpus.json", "fork-server.log", "stop-reserve"),
 }

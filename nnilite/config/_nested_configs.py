@@ -105,7 +105,7 @@ class WebhookConfig(Fields):
 
     url: Annotated[Secret, "where to send it; hidden like a secret, since anyone who knows it can often write there"]
     events: Annotated[
-        list[Literal["best", "failure", "end"]], "a new best result, a failed trial, the end of the experiment; all"
+        list[Literal["best", "failure", "end"]], "of what: a new best result, a failed trial, the end of the experiment"
     ] = field(default_factory=lambda: ["best", "failure", "end"])
     secret: Annotated[Secret | None, "signs what is sent; `whsec_` and base64, as by Standard Webhooks"] = None
 

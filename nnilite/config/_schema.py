@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from nnilite._plugins import lookup
 from nnilite.config._experiment_config import ExperimentConfig
-from nnilite.config._kinds import Quantity
+from nnilite.config._kinds import FieldKind, Quantity, Union
 from nnilite.config._nested_configs import (
     AlgorithmConfig,
     CheckpointConfig,
     CodeLimits,
     DistributedConfig,
     ElasticNodes,
+    TrackerConfig,
+    WebhookConfig,
 )
-from nnilite.config._record import ConfigField, record_of
+from nnilite.config._record import ConfigField, Record, record_of
 from nnilite.config._services import SHARE, SHORTCUTS, find_service_record, platforms
 from nnilite.config.shared_storage_config import SharedStorageConfig
 from nnilite.errors import ConfigError
@@ -86,6 +90,8 @@ _PARTS = (
     ("distributed", DistributedConfig),
     ("distributed.nodes", ElasticNodes),
     ("sharedStorage", SharedStorageConfig),
+    ("trackers", TrackerConfig),
+    ("webhooks", WebhookConfig),
 )
 
 
@@ -94,31 +100,47 @@ def reference_markdown() -> str:
     parts = [_describe_section("The experiment", record_of(ExperimentConfig).entries)]
     parts += [_describe_section(title, record_of(cls).entries) for title, cls in _PARTS]
     parts.append(_describe_section("trainingService, on every platform", (*SHORTCUTS.entries, *SHARE.entries)))
-    described: dict[type, str] = {}
+    titles: dict[type, str] = {}
     for platform in platforms():
-        parts += _describe_platform_sections(platform, described)
+        parts += _describe_platform(platform, titles)
     return "\n\n".join(parts) + "\n"
 
 
-def _describe_platform_sections(platform: str, described: dict[type, str]) -> list[str]:
-    """Return the fields of one platform's section.
-
-    `described`: the platforms before, by the classes of their sections.
-    """
+def _describe_platform(platform: str, titles: dict[type, str]) -> Iterator[str]:
+    """Yield the tables of one platform's section. `titles`: those of tables so far, by the classes of sections."""
+    title = f"trainingService, platform `{platform}`"
     try:
         record = find_service_record(platform)
     except ConfigError as error:
-        return [f"## trainingService, platform `{platform}`\n\n{error}"]
-    entries, same = record.entries, described.setdefault(record.cls, platform)
-    if same != platform:
-        return [f"## trainingService, platform `{platform}`\n\nAnother name of `{same}`."]
-    found = [_describe_section(f"trainingService, platform `{platform}`", entries)]
-    for entry in entries:
-        inner = getattr(entry.kind, "item", entry.kind)
-        below = getattr(inner, "entries", None)
-        if below:
-            found.append(_describe_section(f"`{entry.key}` of platform `{platform}`", below))
-    return found
+        yield f"## {title}\n\n{error}"
+        return
+    yield from _describe_record(title, record, f"of platform `{platform}`", titles)
+
+
+def _describe_record(title: str, record: Record, place: str, titles: dict[type, str]) -> Iterator[str]:
+    """Yield the table of a section, and those of the objects in it. Fields that stand elsewhere are not repeated."""
+    same = titles.setdefault(record.cls, title)
+    if same != title:
+        yield f"## {title}\n\nThe same fields as in [{same}](#{_anchor(same)})."
+        return
+    yield _describe_section(title, record.entries)
+    for entry in record.entries:
+        for inner in _find_records(entry.kind):
+            yield from _describe_record(f"`{entry.key}` {place}", inner, f"in `{entry.key}` {place}", titles)
+
+
+def _find_records(kind: FieldKind) -> Iterator[Record]:
+    if isinstance(kind, Record):
+        yield kind
+    elif isinstance(kind, Union):
+        for one in kind.kinds:
+            yield from _find_records(one)
+    elif hasattr(kind, "item"):
+        yield from _find_records(kind.item)
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
 def _describe_section(title: str, entries: tuple[ConfigField, ...]) -> str:
@@ -136,6 +158,10 @@ def _default(entry: ConfigField) -> str:
     if entry.default in (None, "", [], (), {}) or hasattr(entry.default, "__dataclass_fields__"):
         return ""
     value = entry.kind.write(entry.default, secrets=False)
-    if isinstance(entry.kind, Quantity):
-        value = entry.kind.unit.spell(value)
+    kinds = entry.kind.kinds if isinstance(entry.kind, Union) else [entry.kind]
+    quantity = next((kind for kind in kinds if isinstance(kind, Quantity) and kind.matches(entry.default)), None)
+    if quantity is not None:
+        value = quantity.unit.spell(value)
+    if isinstance(value, list):
+        value = f"[{', '.join(map(str, value))}]"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"

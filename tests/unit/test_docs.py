@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 import nnilite
+from nnilite import Search
+from nnilite._cli import archive, nnictl
+from nnilite._cli.command_line import USAGE
+from nnilite._cli.interrupt import INTERRUPTED
+from nnilite.config import ExperimentConfig, json_schema
+from nnilite.config._record import record_of
+from nnilite.config._services import find_service_record
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
@@ -66,6 +75,58 @@ def test_the_index_names_every_example() -> None:
 def test_the_sdk_page_names_all_that_trial_code_can_import() -> None:
     text = (ROOT / "docs" / "reference" / "sdk.md").read_text("utf-8")
     assert [name for name in nnilite.__all__ if name not in text] == []
+
+
+def objects(schema: object) -> Iterator[set[str]]:
+    """Yield the fields of each object that a schema describes, at any depth."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("properties"), dict):
+            yield set(schema["properties"])
+        for part in schema.values():
+            yield from objects(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            yield from objects(part)
+
+
+def test_the_reference_of_the_config_has_a_table_for_each_object_in_it() -> None:
+    text = (ROOT / "docs" / "reference" / "config.md").read_text("utf-8")
+    tables = [set(re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)) for part in text.split("\n## ")[1:]]
+    of_all = {"platform", *next(names for names in tables if {"maxTrials", "weight"} <= names)}
+    found = list(objects(json_schema()["properties"]))
+    assert len(found) > 40
+    assert [sorted(names) for names in found if not any(names - of_all <= table for table in tables)] == []
+
+
+def test_the_page_on_nni_names_all_fields_that_nni_has_not() -> None:
+    of_nni = yaml.safe_load((ROOT / "scripts" / "nni_3_names.yaml").read_text("utf-8"))["config"]
+    text = (ROOT / "docs" / "explanation" / "what-differs-from-nni.md").read_text("utf-8")
+    listed = text.partition("Additional fields:")[2].partition("[The configuration file]")[0]
+    named = set(re.findall(r"`(\w+)`", listed))
+    ours = {entry.key for entry in record_of(ExperimentConfig).entries} - set(of_nni["experiment"])
+    of_local = {entry.key for entry in find_service_record("local").entries} - set(of_nni["local"])
+    assert named == ours | of_local - set(of_nni["experiment"])
+
+
+def test_the_page_on_exit_codes_has_those_of_nnictl() -> None:
+    text = (ROOT / "docs" / "reference" / "exit-codes.md").read_text("utf-8").partition("## Trials")[0]
+    codes = {nnictl.DONE, nnictl.ERROR, USAGE, nnictl.NOT_FOUND, nnictl.CONFLICT, nnictl.UNREACHABLE, nnictl.FAILED}
+    codes |= {nnictl.OWING, nnictl.NONE_SUCCEEDED, INTERRUPTED}
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)} == codes
+
+
+def test_the_page_on_files_names_all_that_is_saved() -> None:
+    text = (ROOT / "docs" / "reference" / "files-on-disk.md").read_text("utf-8")
+    row = next(line for line in text.splitlines() if line.startswith("| `experiment/` |"))
+    assert {name.rstrip("/") for name in re.findall(r"`([^`]+)`", row)} == archive.KEPT | {"experiment"}
+
+
+@pytest.mark.parametrize("function", [Search.__init__, Search.run])
+def test_the_page_of_the_python_api_has_all_arguments_of_a_search(function: Callable[..., object]) -> None:
+    text = (ROOT / "docs" / "reference" / "python-api.md").read_text("utf-8").partition("## Search")[2]
+    names = [name for name in inspect.signature(function).parameters if name not in {"self", "others"}]
+    call = next(found for found in re.findall(r"`(?:Search|run)\(([^`]*)\)`", text) if found.startswith(names[0]))
+    assert re.findall(r"(?:^|, )\**(\w+)", call) == names
 
 
 MAP = (ROOT / "docs/explanation/architecture.md").read_text()
