@@ -111,8 +111,8 @@ def measured(peer: Peer, folder: Path) -> Cost | str:
         python = installed(peer, folder)
         rounds = [(run(peer, python, FEW), run(peer, python, MANY)) for _ in range(ROUNDS)]
     except subprocess.CalledProcessError as error:
-        said = (error.stderr or b"").decode("utf-8", "replace").strip().splitlines()
-        print("\n".join(said[-20:]), file=sys.stderr)
+        lines = (error.stderr or b"").decode("utf-8", "replace").strip().splitlines()
+        print("\n".join(lines[-20:]), file=sys.stderr)
         return f"not measured: {Path(error.cmd[0]).name} ended with {error.returncode}"
     except subprocess.TimeoutExpired:
         return f"not measured: it had not ended after {_LIMIT_S:.0f} s"

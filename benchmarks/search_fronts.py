@@ -117,10 +117,10 @@ def report_gp(runs: dict[Job, list[float]], names: Sequence[str]) -> list[str]:
     }
     last = [average(runs, names, label, seeds, places[-1]) for label in (OPTUNA_GP, OURS)]
     found = ", ".join(f"{share} after {RESULTS[place]} results" for share, place in zip(shares, places, strict=True))
-    said = f"Auto's missing share, compared with that of Optuna's GP: {found} (seeds: {len(seeds)})."
+    sentence = f"Auto's missing share, compared with that of Optuna's GP: {found} (seeds: {len(seeds)})."
     return [
         "",
-        said,
+        sentence,
         f"GP is ahead on {int(np.sum(last[0] < last[1]))} of {len(names)} problems at the end.",
         "",
         *tabulate("missing share", names, means),

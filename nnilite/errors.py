@@ -150,5 +150,5 @@ def explain_os_error(error: OSError) -> str:
 def no_attribute(kind: str, of: object, name: str, words: Mapping[str, str]) -> AttributeError:
     """Return the error of a name that `of` does not have. `words`: what to write here for names of other libraries."""
     meant = words.get(name)
-    said = f"{kind} has no attribute {name!r}" + (f"; write {meant}" if meant else "")
-    return AttributeError(said, name=name, obj=of)  # with these Python adds the nearest name
+    message = f"{kind} has no attribute {name!r}" + (f"; write {meant}" if meant else "")
+    return AttributeError(message, name=name, obj=of)  # with these Python adds the nearest name

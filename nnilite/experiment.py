@@ -142,8 +142,8 @@ class Experiment:
         def __getattr__(self, name: str) -> Any:
             """Say what is there for a method of NNI 2, or for a misspelt one. Raises: AttributeError."""
             known = [one for one in dir(type(self)) if not one.startswith("_")]
-            said = "" if name.startswith("_") else former_calls.explain_no_method(name, known)
-            raise AttributeError(f"an Experiment has no {name!r}{said}")
+            advice = "" if name.startswith("_") else former_calls.explain_no_method(name, known)
+            raise AttributeError(f"an Experiment has no {name!r}{advice}")
 
     def __repr__(self) -> str:
         where = f" at {self.url}" if self._client is not None else "" if self._is_known else ", which has not begun"

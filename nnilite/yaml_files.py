@@ -84,10 +84,12 @@ class BoundedLoader(yaml.SafeLoader):
         if self._values <= MOST_VALUES:
             return
         if isinstance(event, yaml.AliasEvent):
-            said = f"stands for more than {MOST_VALUES:,} values, since *{event.anchor} repeats what has aliases itself"
-            raise TooMuchYaml(f"{said}; write out fewer of them", event.start_mark)
-        said = f"has more than {MOST_VALUES:,} values; write large values as JSON"
-        raise TooMuchYaml(f"{said}, a search space in a file of its own (searchSpaceFile)", event.start_mark)
+            problem = (
+                f"stands for more than {MOST_VALUES:,} values, since *{event.anchor} repeats what has aliases itself"
+            )
+            raise TooMuchYaml(f"{problem}; write out fewer of them", event.start_mark)
+        problem = f"has more than {MOST_VALUES:,} values; write large values as JSON"
+        raise TooMuchYaml(f"{problem}, a search space in a file of its own (searchSpaceFile)", event.start_mark)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """Make the value of a node. Raises: yaml.YAMLError, also for a value that does not fit its tag."""

@@ -266,11 +266,11 @@ def delete(options: argparse.Namespace) -> None:
             with long_work.shown(f"Deleting {name}", quiet=options.json):
                 removal.delete(entry)
             deleted.append(entry.id)
-            said = f"Experiment {name} is deleted."
+            sentence = f"Experiment {name} is deleted."
         else:
-            said = f"Experiment {name} is kept; --yes deletes without a question."
+            sentence = f"Experiment {name} is kept; --yes deletes without a question."
         if not options.json:
-            print(said)
+            print(sentence)
     if options.json:
         screen.show_json({"deleted": deleted})
 

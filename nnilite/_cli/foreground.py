@@ -126,7 +126,7 @@ class Lines:
     """Shows progress as lines of a log: after each further tenth of the trials, or after a while."""
 
     def __init__(self) -> None:
-        self._said = ""
+        self._last_line = ""
         self._at_s = time.monotonic()
         self._ended = 0
 
@@ -136,11 +136,11 @@ class Lines:
         waited = time.monotonic() - self._at_s
         if ended < self._ended + step and waited < LINE_S and profile["state"] not in ENDED:
             return
-        said = progress_text.line(profile, course)
+        line = progress_text.line(profile, course)
         # An experiment that stands still for days would fill a log with one line.
-        if said != self._said:
-            print(said, flush=True)
-        self._said, self._at_s, self._ended = said, time.monotonic(), ended
+        if line != self._last_line:
+            print(line, flush=True)
+        self._last_line, self._at_s, self._ended = line, time.monotonic(), ended
 
 
 def _draw_picture(profile: dict[str, Any], course: progress_text.Course) -> Group:

@@ -89,13 +89,13 @@ class Work:
         """Return how much is done, and how much time has passed or is left."""
         passed = time.monotonic() - self._began
         if not self.total:
-            said = f"{self._tell(self.done)}, " if self.done else ""
-            return f"{said}{screen.span(passed)}"
+            text = f"{self._tell(self.done)}, " if self.done else ""
+            return f"{text}{screen.span(passed)}"
         done = min(self.done, self.total)
-        said = f"{self._tell(done)} of {self._tell(self.total)}"
+        text = f"{self._tell(done)} of {self._tell(self.total)}"
         if not 0 < done < self.total or passed < _SOON_S:
-            return said
-        return f"{said}, {screen.span(passed / done * (self.total - done))} left"
+            return text
+        return f"{text}, {screen.span(passed / done * (self.total - done))} left"
 
 
 @contextmanager

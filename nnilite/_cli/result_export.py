@@ -75,8 +75,8 @@ def export(
             count = write(rows, file, intermediate)
         draft.replace(target)
     except OSError as error:
-        said = explain_os_error(OSError(error.errno, error.strerror or str(error)))  # without the name of the draft
-        raise NniliteError(f"--filename {target}: cannot be written: {said}") from error
+        reason = explain_os_error(OSError(error.errno, error.strerror or str(error)))  # without the name of the draft
+        raise NniliteError(f"--filename {target}: cannot be written: {reason}") from error
     finally:
         draft.unlink(missing_ok=True)
     return count
@@ -181,8 +181,8 @@ def cells(row: Row, optional: Iterable[str] = ()) -> dict[str, Any]:
         found["state"] = row["state"]
     if "intermediate" in row:
         found["intermediate"] = row["intermediate"]
-    said = {**dict.fromkeys(_OPTIONAL, ""), **row, "tags": ", ".join(row.get("tags", []))}
-    return {name: _cell(value) for name, value in (found | {name: said[name] for name in optional}).items()}
+    texts = {**dict.fromkeys(_OPTIONAL, ""), **row, "tags": ", ".join(row.get("tags", []))}
+    return {name: _cell(value) for name, value in (found | {name: texts[name] for name in optional}).items()}
 
 
 def _tell_apart(names: Iterable[str], taken: Iterable[str], kind: str) -> list[str]:

@@ -162,8 +162,8 @@ def brief(text: str) -> str:
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     if len(lines) < 2:
         return clean(lines[0]) if lines else ""
-    said = lines[-1].partition(": ")[2] or lines[-1].strip()
-    return clean(lines[0] if lines[0].endswith(said) else f"{lines[0]}: {lines[-1]}")
+    message = lines[-1].partition(": ")[2] or lines[-1].strip()
+    return clean(lines[0] if lines[0].endswith(message) else f"{lines[0]}: {lines[-1]}")
 
 
 def show_traceback(text: str) -> None:

@@ -67,9 +67,9 @@ def _metrics(place: str, events: list[Any], stored: dict[int, tuple[bool, str]])
         )
     for event in reported:
         known = stored.get(event.index)
-        said = (event.kind is MetricKind.FINAL, json.dumps(event.value))
-        if known is not None and known != said:
-            yield Defect(place, f"it reported {said[1]:.60} as metric {event.index}, and {known[1]:.60} is stored")
+        metric = (event.kind is MetricKind.FINAL, json.dumps(event.value))
+        if known is not None and known != metric:
+            yield Defect(place, f"it reported {metric[1]:.60} as metric {event.index}, and {known[1]:.60} is stored")
             return
     if len(stored) > len(reported):
         yield Defect(place, f"{len(stored)} metrics are stored, and it reported {len(reported)}")
@@ -77,10 +77,10 @@ def _metrics(place: str, events: list[Any], stored: dict[int, tuple[bool, str]])
 
 def _attributes(place: str, events: list[Any], stored: dict[int, tuple[str, str]]) -> Iterator[Defect]:
     """Check that each attribute in the folder is stored with its value, and no other."""
-    said = {event.index: (event.name, json.dumps(event.value)) for event in events if isinstance(event, Attributed)}
-    odd = sorted(index for index in {*said, *stored} if said.get(index) != stored.get(index))
+    reported = {event.index: (event.name, json.dumps(event.value)) for event in events if isinstance(event, Attributed)}
+    odd = sorted(index for index in {*reported, *stored} if reported.get(index) != stored.get(index))
     if odd:
-        there, here = said.get(odd[0]), stored.get(odd[0])
+        there, here = reported.get(odd[0]), stored.get(odd[0])
         yield Defect(place, f"it set {there!s:.80} as report {odd[0]}, and {here!s:.80} is stored")
 
 

@@ -247,20 +247,20 @@ def _traceback(error: BaseException, call: dict[str, Any], root: str) -> Iterato
     import traceback
 
     # A file of ours stands first, if it is there at all: the call from here.
-    said = traceback.TracebackException(type(error), error, error.__traceback__)
-    for one in _chain(said):
+    exception = traceback.TracebackException(type(error), error, error.__traceback__)
+    for one in _chain(exception):
         kept = [frame for frame in one.stack if frame.filename not in (__file__, os.path.abspath(__file__))]
         one.stack[:] = kept
         for number, frame in enumerate(kept):
             if call["sent"] and frame.filename.startswith(root + os.sep):
                 frame.line  # noqa: B018  read now, while the file's own name is known
                 one.stack[number] = _renamed(frame, call["root"] + frame.filename[len(root) :])
-    return said.format()
+    return exception.format()
 
 
-def _chain(said: Any) -> Iterator[Any]:
+def _chain(exception: Any) -> Iterator[Any]:
     seen = set()
-    waiting = [said]
+    waiting = [exception]
     while waiting:
         one = waiting.pop()
         if one is None or id(one) in seen:

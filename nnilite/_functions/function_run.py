@@ -162,7 +162,7 @@ class FunctionRun:
         self._known = {one["id"] for one in client.trials() if TrialState(one["state"]).ended}
         self._succeeded = False
         self._heard: dict[str, int] = {}  # how much was read of what the first trials say, by trial
-        self._said: set[str] = set()
+        self._printed: set[str] = set()
         self._listen_at = 0.0
         self._resumes = 0
 
@@ -233,7 +233,7 @@ class FunctionRun:
         """Tell the trials that have ended, and what workers say of themselves."""
         self._succeeded = self._succeeded or bool(profile["counts"].get("SUCCEEDED"))
         count = sum(int(number) for state, number in profile["counts"].items() if TrialState(state).ended)
-        if time.monotonic() >= self._listen_at and len(self._said) < _LISTENED:
+        if time.monotonic() >= self._listen_at and len(self._printed) < _LISTENED:
             self._listen_at = time.monotonic() + _LISTEN_EVERY_S
             self._listen()
         if count <= len(self._known):
@@ -280,8 +280,8 @@ class FunctionRun:
             text, end = self._read_errors(one["id"], 0, limit=_NOTE_BYTES)
             self._heard[one["id"]] = _NOTE_BYTES if TrialState(one["state"]).ended else end
             for line in text.decode("utf-8", "replace").splitlines():
-                if line.startswith(call_program.NOTED) and line not in self._said:
-                    self._said.add(line)
+                if line.startswith(call_program.NOTED) and line not in self._printed:
+                    self._printed.add(line)
                     log.warning("trial %s: %s", one["id"], escape_control(line[len(call_program.NOTED) :]))
 
 

@@ -130,8 +130,8 @@ class FirstNode(NodeRun):
         if is_earlier or self._by_launcher or not self.ending:
             self._failed_s = ended_s
             why = "rank {} on {}: {}".format(record["rank"], record["host"], record["reason"])
-            said = "\n".join(part for part in (why, lines) if part)
-            self._decide(said, "", record["exitCode"], says_more=is_earlier)
+            reason = "\n".join(part for part in (why, lines) if part)
+            self._decide(reason, "", record["exitCode"], says_more=is_earlier)
 
     def _decide(self, why: str, cause: str = "", code: Optional[int] = None, says_more: bool = False) -> None:
         """End all for this reason, unless they end for one already that says as much."""

@@ -89,8 +89,8 @@ def _limit_log() -> None:
         facts = os.fstat(2)
         if stat.S_ISREG(facts.st_mode) and facts.st_size > _MOST_LOG_BYTES:
             os.ftruncate(2, 0)
-            said = "[nnilite: {} bytes of this log are left out: it was too large]\n"
-            os.write(2, said.format(facts.st_size).encode("ascii"))
+            line = "[nnilite: {} bytes of this log are left out: it was too large]\n"
+            os.write(2, line.format(facts.st_size).encode("ascii"))
     except OSError:  # there is no such stream, or the disk is full
         return
 
@@ -236,16 +236,16 @@ class _ForkServer:
         """Read that a keeper has finished its job, or has left."""
         keeper = self._links[file]
         try:
-            said = keeper.link.recv(64) if keeper.link is not None else b""
+            data = keeper.link.recv(64) if keeper.link is not None else b""
         except OSError:
-            said = b""
-        if not said:
+            data = b""
+        if not data:
             self._forget_link(keeper)
             return
         job, keeper.job = keeper.job, ""
         keeper.free_since = time.monotonic()
         self._free.append(keeper)
-        self._say_ended(keeper, job, *map(int, said.split()))
+        self._say_ended(keeper, job, *map(int, data.split()))
 
     def _dismiss(self) -> None:
         """Dismiss keepers that have been idle for a while."""

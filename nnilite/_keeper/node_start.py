@@ -84,8 +84,8 @@ def _ask(command: str) -> str:
     try:
         found = subprocess.run(["/bin/sh", "-c", command], stdout=pipe, stderr=pipe, check=True, timeout=_ASK_S)
     except (OSError, subprocess.SubprocessError) as error:
-        said = (getattr(error, "stderr", None) or b"").decode("utf-8", "replace").strip()
-        raise SpecError("the address of the first node cannot be found: {}".format(said or error)) from error
+        complaint = (getattr(error, "stderr", None) or b"").decode("utf-8", "replace").strip()
+        raise SpecError("the address of the first node cannot be found: {}".format(complaint or error)) from error
     return found.stdout.decode("utf-8", "replace").strip()
 
 

@@ -63,9 +63,9 @@ class PatientStorage:
                         work()
                     return
                 except (StorageError, OSError, ValueError) as error:
-                    said = "{}: {}".format(self.title, error)
+                    reason = "{}: {}".format(self.title, error)
                     if not getattr(error, "away", False) or time.monotonic() - self._progress >= limit:
-                        trouble.append(said)
+                        trouble.append(reason)
                         return
                 if given_up.wait(pause):
                     return

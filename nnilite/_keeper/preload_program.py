@@ -143,8 +143,8 @@ def main(initial: Dict[str, Any], bare: FrozenSet[str]) -> None:
         _import_sdk()
     except ForkRefused as refusal:
         missing = isinstance(refusal, _ModuleMissing)
-        said = "missing {}; install what is missing, or" if missing else "refused {};"
-        _send(life, (said + " take it out of `preload`").format(refusal))
+        sentence = "missing {}; install what is missing, or" if missing else "refused {};"
+        _send(life, (sentence + " take it out of `preload`").format(refusal))
         sys.stderr.flush()
         os._exit(1)
     _stop_ignoring()

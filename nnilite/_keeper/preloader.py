@@ -94,21 +94,21 @@ class Preloader:
     def hear(self) -> Optional[Dict[str, Any]]:
         """Return what it says, as an event of the fork server; None if that is nothing new."""
         try:
-            said = b"" if self._lifeline is None else self._lifeline.recv(_ANSWER_BYTES)
+            data = b"" if self._lifeline is None else self._lifeline.recv(_ANSWER_BYTES)
         except BlockingIOError:
             return None
         except OSError:
-            said = b""
-        if said == b"ready":
+            data = b""
+        if data == b"ready":
             self._was_ready = True
             return {"event": "preloaded", "memory": _resident_bytes(0 if self._child is None else self._child.pid)}
         if self._lifeline is not None:
             self._lifeline.close()
             self._lifeline = None
-        if not said:
+        if not data:
             return None
         self.close()
-        kind, _, text = said.decode("utf-8", "replace").partition(" ")
+        kind, _, text = data.decode("utf-8", "replace").partition(" ")
         return {"event": "not preloaded", "message": text, "missing": kind == "missing"}
 
     def note_end(self, pid: int) -> Optional[Dict[str, Any]]:

@@ -77,17 +77,17 @@ class _HttpStorage(Storage):
                 if target is not None:
                     _receive(answer, *target)
                 return True
-            said = answer.read(_MOST_OF_ERROR_BYTES).decode("utf-8", "replace")
+            reply = answer.read(_MOST_OF_ERROR_BYTES).decode("utf-8", "replace")
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise StorageError("it does not answer: {}".format(reason), away=True) from error
         finally:
             connection.close()
-        return self._refusal(method, answer.status, said)
+        return self._refusal(method, answer.status, reply)
 
-    def _refusal(self, method: str, status: int, said: str) -> bool:
+    def _refusal(self, method: str, status: int, body: str) -> bool:
         """Raise a StorageError for an error of the server, or return False if it means a missing file."""
-        code = (re.findall(r"<Code>([A-Za-z0-9]+)</Code>", said) or [""])[0]
+        code = (re.findall(r"<Code>([A-Za-z0-9]+)</Code>", body) or [""])[0]
         if status == 404 and method != "PUT" and code not in ("NoSuchBucket", "ContainerNotFound"):
             return False
         answer = "{} {}".format(status, code).strip()

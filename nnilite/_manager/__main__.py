@@ -96,9 +96,9 @@ async def main(options: argparse.Namespace) -> int:
         cure = find_cure(error)
         if not cure:
             raise
-        said = f"the manager cannot start a thread on this machine{cure}"
-        log.error("%s", said)
-        starter.answer({"error": said, "kind": "other"})
+        sentence = f"the manager cannot start a thread on this machine{cure}"
+        log.error("%s", sentence)
+        starter.answer({"error": sentence, "kind": "other"})
         return 1
     if next_command:
         log.info("resuming the experiment")

@@ -43,13 +43,13 @@ class LogLimits:
 
 async def keep_logs_small(limits: LogLimits) -> None:
     """Look at the logs now and then, until this is canceled."""
-    said, is_fast = "", False
+    last_error, is_fast = "", False
     while True:
         await asyncio.sleep(_SOON_S if is_fast else _LOOK_S)
         try:
             is_fast = await asyncio.to_thread(limits.look)
         except OSError as error:
             is_fast = False
-            if str(error) != said:
+            if str(error) != last_error:
                 log.error("a log cannot be cut: %s", error)
-            said = str(error)
+            last_error = str(error)

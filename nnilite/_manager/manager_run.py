@@ -174,7 +174,7 @@ class ManagerRun:
 
     async def _look_after_files(self) -> None:
         """Look after the files that may be removed from outside. Raises: NniliteError when the manager has to end."""
-        said = ""
+        last_error = ""
         while True:
             await asyncio.sleep(_LOOK_S)
             await asyncio.to_thread(self._guard.look)
@@ -184,11 +184,11 @@ class ManagerRun:
             except StoreError as error:
                 if not error.busy:
                     raise
-                if str(error) != said:
+                if str(error) != last_error:
                     log.error("%s", error)
-                said = str(error)
+                last_error = str(error)
             else:
-                said = ""
+                last_error = ""
 
     async def _stop_when_asked(self) -> None:
         await self._served.stopping.wait()

@@ -189,11 +189,11 @@ def _own_filters(folder: Path) -> list[str] | None:
 
     None where such a filter has a name that no option can have.
     """
-    said = [
+    outputs = [
         _git_says(folder, "config", scope, "--includes", "--null", "--name-only", "--get-regexp", r"^filter\.") or ""
         for scope in ("--local", "--worktree")
     ]
-    found = [_FILTER.fullmatch(name) for name in "".join(said).split("\0") if name]
+    found = [_FILTER.fullmatch(name) for name in "".join(outputs).split("\0") if name]
     names = sorted({one.group(1) for one in found if one})
     options = [f"filter.{name}.{what}" for name in names for what in ("process=", "required=false")]
     return [word for option in options for word in ("-c", option)] if all(found) else None

@@ -210,11 +210,11 @@ def _put_right(trial: Trial, one: _Seen, given: Mapping[str | None, list[Json]])
         return trial
     other = next(iter(one.reported)) if len(one.reported) == 1 else None
     known = given.get(other, []) if len(one.reported) == 1 else []
-    said = f"{MIXED_UP} (number {recorded}, while it reported with number {other})"
+    remark = f"{MIXED_UP} (number {recorded}, while it reported with number {other})"
     if len(known) != 1:
-        return replace(trial, reason=f"{said}; {UNCERTAIN}")
+        return replace(trial, reason=f"{remark}; {UNCERTAIN}")
     number = int(other) if other is not None and other.isdecimal() and len(other) < len(str(_LARGEST)) else None
-    return replace(trial, parameters=known[0], parameter_id=number, reason=f"{said}; shown are those it had")
+    return replace(trial, parameters=known[0], parameter_id=number, reason=f"{remark}; shown are those it had")
 
 
 def _attempt(trial: Trial) -> Attempt:

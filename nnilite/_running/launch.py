@@ -214,10 +214,10 @@ def _content(log_path: Path) -> bytes:
         return b""
 
 
-def _refusal(answer: dict[str, str], said: bytes) -> NniliteError:
+def _refusal(answer: dict[str, str], output: bytes) -> NniliteError:
     text = answer["error"]
-    if "tail" in answer and said:
-        text += f"; its last output:\n{said[-_LOG_TAIL_BYTES:].decode(errors='replace')}"
+    if "tail" in answer and output:
+        text += f"; its last output:\n{output[-_LOG_TAIL_BYTES:].decode(errors='replace')}"
     if "field" in answer:
         return ConfigError(text, Place(field=answer["field"]))
     return Conflict(text) if answer.get("kind") == "conflict" else NniliteError(text)

@@ -210,9 +210,9 @@ def _check_not_paused(entry: RegistryEntry) -> None:
 
     Raises: NniliteError with its own reason.
     """
-    said = _word(entry)
-    if said.startswith("paused"):
-        raise NniliteError(f"it cannot end now: {said}. {_force(entry)}")
+    word = _word(entry)
+    if word.startswith("paused"):
+        raise NniliteError(f"it cannot end now: {word}. {_force(entry)}")
 
 
 def _force(entry: RegistryEntry) -> str:
@@ -221,8 +221,8 @@ def _force(entry: RegistryEntry) -> str:
 
 def _find_hindrance(entry: RegistryEntry) -> str:
     """Return what keeps a manager from ending: its own reason, or else where to look for one."""
-    said = _word(entry)
-    return f"it says: {said}" if said else f"{entry.directory / 'log' / 'manager.log'} may show why"
+    word = _word(entry)
+    return f"it says: {word}" if word else f"{entry.directory / 'log' / 'manager.log'} may show why"
 
 
 def _word(entry: RegistryEntry) -> str:

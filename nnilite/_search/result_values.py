@@ -71,16 +71,16 @@ def wanted(objectives: Iterable[str], value: Json) -> str:
     """Return what a result should be, and how to make one of this value."""
     names = list(objectives)
     if names == ["default"]:
-        said = "is neither a finite number nor a dict with one under 'default'"
+        problem = "is neither a finite number nor a dict with one under 'default'"
         if value is None:
-            return f"{said}; let the function return the number"
+            return f"{problem}; let the function return the number"
         numbers = [name for name in value if scalar(value, name) is not None] if isinstance(value, dict) else []
         cure = f"; return the number alone, or give Search optimize={{{numbers[0]!r}: 'minimize'}}" if numbers else ""
-        return said + cure
-    said = f"is not a dict with finite numbers under {', '.join(names)}"
+        return problem + cure
+    problem = f"is not a dict with finite numbers under {', '.join(names)}"
     if isinstance(value, (list, tuple)) and len(value) == len(names):
-        return said + "; return {" + ", ".join(f"{name!r}: ..." for name in names) + "}"
-    return said
+        return problem + "; return {" + ", ".join(f"{name!r}: ..." for name in names) + "}"
+    return problem
 
 
 def calls_of(trial: Trial, reported: Sequence[Json]) -> list[Call]:

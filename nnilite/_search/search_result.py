@@ -71,8 +71,10 @@ class SearchResult:
         broken = [trial for trial in self.trials if trial.violates]
         if broken:
             return f"none is feasible: {states}; trial {broken[-1].id} breaks {broken[-1].violates}"
-        said = [trial for trial in self.trials if trial.reason]
-        return f"none with a result: {states}" + (f"; trial {said[-1].id}: {said[-1].reason}" if said else "")
+        explained = [trial for trial in self.trials if trial.reason]
+        return f"none with a result: {states}" + (
+            f"; trial {explained[-1].id}: {explained[-1].reason}" if explained else ""
+        )
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""

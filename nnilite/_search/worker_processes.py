@@ -150,21 +150,21 @@ class WorkerProcesses:
         return self._bury(one) if ended else None
 
     def _understand(
-        self, one: _WorkerProcess, kind: str, *said: str
+        self, one: _WorkerProcess, kind: str, *parts: str
     ) -> ObjectiveReport | ObjectiveAttribute | End | None:
         if kind == "ready":
             one.is_ready, self._false_starts = True, 0
             return None
         if kind == "unusable":
             self.broken = True
-            raise Conflict(f"a worker process cannot load the objective ({said[0]}). {_CURE}")
+            raise Conflict(f"a worker process cannot load the objective ({parts[0]}). {_CURE}")
         if kind == "report":
-            return ObjectiveReport(one.trial, said[0], lambda verdict, text: _send(one.link, (verdict, text)))
+            return ObjectiveReport(one.trial, parts[0], lambda verdict, text: _send(one.link, (verdict, text)))
         if kind == "attribute":
-            name, value = said
+            name, value = parts
             return ObjectiveAttribute(one.trial, name, value, lambda *answer: _send(one.link, answer))
         trial, one.trial = one.trial, ""
-        return End(trial, _outcome(kind, *said))
+        return End(trial, _outcome(kind, *parts))
 
     def _bury(self, one: _WorkerProcess) -> End | None:
         one.process.join(_END_S)  # the end of a pipe may be seen before that of its process
@@ -205,12 +205,12 @@ def _pickle(objective: Callable[..., Json]) -> bytes:
         raise Conflict(f"the objective cannot be sent to other processes: {error}. {_CURE}") from error
 
 
-def _outcome(kind: str, *said: str) -> TrialOutcome:
+def _outcome(kind: str, *parts: str) -> TrialOutcome:
     if kind == "value":
-        return TrialOutcome(said[0])
+        return TrialOutcome(parts[0])
     if kind == "stopped":
-        return TrialOutcome(error=TimeUp(said[1]) if said[0] == worker.TIME_UP else TrialStopped(said[1]))
-    return TrialOutcome(error=ObjectiveFailed(said[0], said[1]))
+        return TrialOutcome(error=TimeUp(parts[1]) if parts[0] == worker.TIME_UP else TrialStopped(parts[1]))
+    return TrialOutcome(error=ObjectiveFailed(parts[0], parts[1]))
 
 
 def _send(link: Connection, message: object) -> None:

@@ -282,8 +282,10 @@ def _calls(rows: Rows) -> Iterator[Defect]:
         "WHERE c.kind = 'result' AND t.state = 'SUCCEEDED' AND c.number = "
         "(SELECT MAX(number) FROM calls l WHERE l.trial = t.id AND l.kind = 'result') AND c.value IS NOT t.value"
     )
-    for sequence, trial, value, said in rows(results):
-        yield Defect(_place(sequence, trial), f"its result is {_shorten(value)}, but the tuner got {_shorten(said)}")
+    for sequence, trial, value, received in rows(results):
+        yield Defect(
+            _place(sequence, trial), f"its result is {_shorten(value)}, but the tuner got {_shorten(received)}"
+        )
 
 
 _CHECKS: tuple[Callable[[Rows], Iterator[Defect]], ...] = (

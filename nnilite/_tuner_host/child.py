@@ -71,9 +71,9 @@ class Child:
             return answer if tell is None else {**answer, tell[0]: tell[1]()}
         except (ConfigError, PluginError) as error:
             field = (error.place.field or "") if isinstance(error, ConfigError) else ""
-            said = error.message if isinstance(error, ConfigError) and field else str(error)
+            message = error.message if isinstance(error, ConfigError) and field else str(error)
             return {
-                "error": f"{said}\n{_format_user_traceback(error.__cause__)}".rstrip(),
+                "error": f"{message}\n{_format_user_traceback(error.__cause__)}".rstrip(),
                 "fatal": True,
                 "field": field,
             }

@@ -37,12 +37,12 @@ def check_verdict(answer: Any) -> bool:
 def describe_user_error(error: BaseException) -> str:
     """Return one sentence on an exception of the user's code, with the right signature of a method that has another."""
     text = show_message(error)
-    said = show_error(error)
+    sentence = show_error(error)
     found = _SIGNATURE_ERROR.search(text) if type(error) is TypeError else None
     method = found and (getattr(Tuner, found[1], None) or getattr(Assessor, found[1], None))
     if method is None or found is None or not callable(method):
-        return said
-    return f"{said}; write `def {found[1]}({', '.join(_parameters(method))})`"
+        return sentence
+    return f"{sentence}; write `def {found[1]}({', '.join(_parameters(method))})`"
 
 
 def _parameters(method: Any) -> list[str]:

@@ -50,7 +50,7 @@ class SearchView(Viewer):
 
     async def watch(self) -> None:
         """Publish what the processes of the search have written, until this is canceled."""
-        said, shown, place = "", self._progress, (0, 0)
+        last_error, shown, place = "", self._progress, (0, 0)
         place = await self._publish(place, silent=True)
         while True:
             await asyncio.sleep(LOOK_S)
@@ -59,11 +59,11 @@ class SearchView(Viewer):
                 profile = await self.profile()
                 if now != place or self._progress != shown:
                     self.changes.publish(profile)
-                place, shown, said = now, self._progress, ""
+                place, shown, last_error = now, self._progress, ""
             except (StoreError, OSError) as error:
-                if str(error) != said:
+                if str(error) != last_error:
                     log.error("%s", error)
-                said = str(error)
+                last_error = str(error)
 
     async def _publish(self, place: tuple[int, int], silent: bool) -> tuple[int, int]:
         """Publish what came after the revision and the metric of this place. Return the place of the last."""

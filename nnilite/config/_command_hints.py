@@ -51,17 +51,17 @@ def find_command_hints(command: str, code: Path, parameters: Iterable[str] = ())
             f"trialCommand: {sweep_word[0]} is not replaced: the trial gets its parameters from "
             "nni.get_next_parameter()"
         )
-    hints += [f"trialCommand: {said}" for said in _find_early_ends(command)]
+    hints += [f"trialCommand: {problem}" for problem in _find_early_ends(command)]
     curly = next((sign for sign in command if sign in _CURLY_QUOTES), None)
     if curly is not None:
         hints.append(
             f"trialCommand: no shell accepts {curly}, a quotation mark of word processors; type ' or \" instead"
         )
-    hints += [f"trialCommand: {said}" for said in _find_odd_signs(command)]
+    hints += [f"trialCommand: {problem}" for problem in _find_odd_signs(command)]
     hints += list(_find_windows_paths(command))
     if hints:
         return hints
-    hints = [f"trialCommand: {said}" for said in find_program_faults(command, code)]
+    hints = [f"trialCommand: {problem}" for problem in find_program_faults(command, code)]
     scripts = _scripts(command)
     hints += [
         f"trialCommand: {word} has annotations of NNI, which do nothing by themselves; `nnictl config expand FILE` "

@@ -408,13 +408,13 @@ class CheckedConfig(ExperimentConfig):
     @property
     def warnings(self) -> list[str]:
         """Sentences on fields that are set but have no effect, or another one, those of the services included."""
-        said = [warning for service in self.services for warning in getattr(service.config, "warnings", ())]
+        of_services = [warning for service in self.services for warning in getattr(service.config, "warnings", ())]
         names = list(self.search_space) if isinstance(self.search_space, dict) else []
         hints = [hint for command, code in self._commands() for hint in find_command_hints(command, code, names)]
         hints += self._find_own_gpus()
         hints += environment_hints(self.json())
         hints += find_placeholders(self.json().get("trainingService"), "trainingService")
-        found = [*super().warnings, *said, *hints, *(one.sentence for one in self.without_effect)]
+        found = [*super().warnings, *of_services, *hints, *(one.sentence for one in self.without_effect)]
         return list(map(self.spell, found))
 
     def _find_own_gpus(self) -> list[str]:

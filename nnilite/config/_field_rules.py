@@ -242,7 +242,7 @@ def _check_space_content(space: Json, values: Values, source: ConfigSource, at: 
     if not faults:
         repeats: list[tuple[tuple[str | int, ...], str]] = []
         values["search_space"] = drop_repeats(space, repeats)
-        at.reading.warnings += [f"{dotted(('searchSpace', *path))}: {said}" for path, said in repeats]
+        at.reading.warnings += [f"{dotted(('searchSpace', *path))}: {fault}" for path, fault in repeats]
     # The faults of the masked space quote no secret, so they are preferred.
     for path, message in faults and (check(masked_space(space))[1] or faults):
         # A type that is nearly one of NNI's is a slip, whatever the tuner is.
@@ -342,6 +342,6 @@ def _settle(values: Values, settings: list[TrialSettings]) -> None:
     for field in dataclasses.fields(TrialSettings):
         if len(settings) > 1 and field.name in OF_ONE_SERVICE:
             continue
-        said = [getattr(item, field.name) for item in settings if getattr(item, field.name) is not None]
-        if said and (len(settings) == 1 or values.get(field.name) is None):
-            values[field.name] = said[0]
+        given = [getattr(item, field.name) for item in settings if getattr(item, field.name) is not None]
+        if given and (len(settings) == 1 or values.get(field.name) is None):
+            values[field.name] = given[0]

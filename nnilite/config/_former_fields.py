@@ -152,10 +152,10 @@ def answer(path: Sequence[str | int], name: str, known: Iterable[str], value: An
     if isinstance(value, Mapping) and "_type" in value:
         return "; it is a parameter: indent it below searchSpace"
     word = normalize_name(name)
-    said = _TOP.get(word, "") if not path else _ALGORITHM.get(word, "") if _is_algorithm(path) else ""
-    said = _find_place_in_command(word, names) or said or (_TOP.get(word, "") if _is_older_section(word) else "")
-    if said:
-        return f"; {'it ' if said.startswith(('has', 'is')) else ''}{said}"
+    advice = _TOP.get(word, "") if not path else _ALGORITHM.get(word, "") if _is_algorithm(path) else ""
+    advice = _find_place_in_command(word, names) or advice or (_TOP.get(word, "") if _is_older_section(word) else "")
+    if advice:
+        return f"; {'it ' if advice.startswith(('has', 'is')) else ''}{advice}"
     if "machineList" in names and "remote" in _list_platforms(word):
         return "; write it in machineList, at each machine"
     successor = next((new for new in _list_successors().get(word, ()) if new in names), "")

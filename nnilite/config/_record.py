@@ -150,8 +150,8 @@ class Record(FieldKind):
         if entry is None:
             known = [entry.key for entry in self.entries]
             is_shared = at.reading.source.is_repeated((*at.path, str(key)))
-            said = _OF_ANCHORS if is_shared else answer(at.path, str(key), known, value)
-            at.below(str(key)).fault(f"there is no such field{said}", misspelt=True)
+            advice = _OF_ANCHORS if is_shared else answer(at.path, str(key), known, value)
+            at.below(str(key)).fault(f"there is no such field{advice}", misspelt=True)
         elif entry.name in values:
             at.below(key).fault(f"{entry.key} is given twice, in two spellings", misspelt=True)
         elif value is not None:

@@ -266,11 +266,11 @@ class _V1Converter:
             if dropped is not None:
                 found.setdefault(masked_text(dotted(path[: dropped + 1])), None)
                 continue
-            said = leftovers.judge(path)
-            if isinstance(said, str):
-                self.new.warnings.append(said)
+            verdict = leftovers.judge(path)
+            if isinstance(verdict, str):
+                self.new.warnings.append(verdict)
             else:
-                self._fault(said.path, said.message)
+                self._fault(verdict.path, verdict.message)
         for place in found:
             self._warn_dropped(place)
 

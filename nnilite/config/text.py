@@ -100,8 +100,8 @@ def _read_leniently(text: str, path: Path, error: json.JSONDecodeError) -> tuple
         is_yaml = not other.message.startswith(_NO_YAML) and not isinstance(other.__cause__, TooMuchYaml)
         if not is_json or is_yaml:
             raise
-    said = f"is not JSON: {error.msg}, column {error.colno}{cure or _cure_separator(text, error.pos)}"
-    raise ConfigError(said, Place(str(path), error.lineno)) from error
+    problem = f"is not JSON: {error.msg}, column {error.colno}{cure or _cure_separator(text, error.pos)}"
+    raise ConfigError(problem, Place(str(path), error.lineno)) from error
 
 
 def _cure_json(text: str, position: int) -> str:

@@ -68,12 +68,12 @@ def try_to_preload(order: dict[str, Any]) -> None:
             limit = threading.Timer(PRELOAD_S, server.kill)
             limit.start()
             try:
-                said = _ask(server, order)
+                answer = _ask(server, order)
             finally:
                 limit.cancel()
-    if not said:
+    if not answer:
         raise ServiceError(f"preload was not tried: its process has ended, at the latest after {PRELOAD_S:g} s")
-    event = json.loads(said)
+    event = json.loads(answer)
     if event.get("missing"):  # a config is often checked where trials will not run
         raise ServiceError(f"preload: {event.get('message')}")
     if event.get("event") != "preloaded":

@@ -23,7 +23,7 @@ from nnilite.platform_http import (
     retry_after_s,
 )
 
-_SAID_CHARS = 600
+_MESSAGE_CHARS = 600
 # The URL opens a blob for all who have it.
 _SIGNED = re.compile(r"\?[^\s'\")]*\bsig=[^\s'\")]*")
 
@@ -87,4 +87,4 @@ def _is_a(error: Exception, *names: str) -> bool:
 def _describe_error(error: Exception) -> str:
     """Return the text of the error, on one line."""
     message = getattr(getattr(error, "error", None), "message", None) or getattr(error, "message", None) or str(error)
-    return redact(_SIGNED.sub("?...", " ".join(str(message).split())))[:_SAID_CHARS]
+    return redact(_SIGNED.sub("?...", " ".join(str(message).split())))[:_MESSAGE_CHARS]

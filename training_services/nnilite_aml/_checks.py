@@ -40,16 +40,16 @@ async def check_workspace(workspace: AmlWorkspace, config: AmlConfig) -> None:
 
 
 def _unknown(error: Problem, config: AmlConfig) -> ConfigError:
-    said = error.reply
-    part = next((name for words, name in _UNKNOWN_PARTS.items() if words.lower() in said.lower()), "workspaceName")
-    if "under resource group" in said.lower():  # that is how it names a workspace
+    message = error.reply
+    part = next((name for words, name in _UNKNOWN_PARTS.items() if words.lower() in message.lower()), "workspaceName")
+    if "under resource group" in message.lower():  # that is how it names a workspace
         part = "workspaceName"
     given = {
         "subscriptionId": config.subscription_id,
         "resourceGroup": config.resource_group,
         "workspaceName": config.workspace_name,
     }
-    return ConfigError(f"Azure has no {part} {given[part]!r} for this login: {said}", Place(field=part))
+    return ConfigError(f"Azure has no {part} {given[part]!r} for this login: {message}", Place(field=part))
 
 
 async def check_target(workspace: AmlWorkspace, config: AmlConfig, gpus: int, nodes_place: Place) -> None:

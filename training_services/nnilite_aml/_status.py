@@ -99,13 +99,15 @@ def _judge_by_keeper(status: str, word: Exited, facts: RunFacts, times: JobStatu
 
 def _judge_by_azure(facts: RunFacts, times: JobStatus) -> JobStatus:
     """Return the end without a keeper's report: what was wrong before the job began, or after it was killed."""
-    said = " ".join(facts.error.split())
-    code = _EXIT_CODE.search(said)
-    lost = _TAKEN_AWAY.search(said) or (facts.error_code not in ("UserError", "") and code is None)
-    if lost or not said:
+    message = " ".join(facts.error.split())
+    code = _EXIT_CODE.search(message)
+    lost = _TAKEN_AWAY.search(message) or (facts.error_code not in ("UserError", "") and code is None)
+    if lost or not message:
         reason = (
-            f"Azure says: {said}" if said else "the job ended, its keeper reported no end, and Azure gives no reason"
+            f"Azure says: {message}"
+            if message
+            else "the job ended, its keeper reported no end, and Azure gives no reason"
         )
         return replace(times, state=JobState.LOST, reason=reason[:_REASON_CHARS])
     exit_code = int(code.group(1)) if code else None
-    return replace(times, state=JobState.FAILED, reason=f"Azure says: {said}"[:_REASON_CHARS], exit_code=exit_code)
+    return replace(times, state=JobState.FAILED, reason=f"Azure says: {message}"[:_REASON_CHARS], exit_code=exit_code)

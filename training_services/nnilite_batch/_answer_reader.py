@@ -78,8 +78,8 @@ class AnswerReader:
         if code == NOT_SEEN and not reason:
             reason = "its node does not see `directory`: set it to a folder that login node and compute nodes share"
         ended = f"{title}: {word}" + ("" if code is None else f", exit code {code}")
-        said = (ended if phase.is_over else f"waits in {title} ({word})") + (f": {reason}" if reason else "")
-        return QueuedJob(number, facts["name"], phase, word, said, facts["host"], None, code, reason)
+        explanation = (ended if phase.is_over else f"waits in {title} ({word})") + (f": {reason}" if reason else "")
+        return QueuedJob(number, facts["name"], phase, word, explanation, facts["host"], None, code, reason)
 
     def _find_phase(self, words: str) -> QueuePhase:
         for name, pattern in self._scheduler.states.items():

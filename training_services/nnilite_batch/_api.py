@@ -73,18 +73,18 @@ class BatchApi(SchedulerApi):
         commands = (self._config.command("find", name), self._config.command("submit", name, gpus))
         words = (self.files.root, folder, *commands)
         answer = await self.host.run(SUBMIT, *words, given=script.encode(), limit_s=_SUBMIT_S)
-        said = answer.text.strip()
+        output = answer.text.strip()
         if answer.status == _FOUND:
-            return said
+            return output
         # Grid Engine warns of a job that it has taken by the status of an error.
-        number = self._read.job_id(said) or self._read.job_id(answer.complaint)
+        number = self._read.job_id(output) or self._read.job_id(answer.complaint)
         if number and answer.status in (0, REFUSED):
             return number
         if answer.status == REFUSED:
-            raise self._refusal(" ".join(f"{said} {answer.complaint}".split()) or answer.reason)
+            raise self._refusal(" ".join(f"{output} {answer.complaint}".split()) or answer.reason)
         if answer.status:
             raise no_answer(self._title, name, answer)
-        raise ConfigError(f"no id of a job is in what `submit` prints: {said[:300]!r}", Place(field="patterns.jobId"))
+        raise ConfigError(f"no id of a job is in what `submit` prints: {output[:300]!r}", Place(field="patterns.jobId"))
 
     def _refusal(self, words: str) -> ServiceError | ConfigError:
         """Return the error for a complaint: one that stays, one that lets the trial wait, or one that may pass."""
@@ -135,6 +135,6 @@ class BatchApi(SchedulerApi):
 
     async def _end(self, script: str, *words: str) -> None:
         answer = await self.host.run(script, self.files.root, *words)
-        said = answer.complaint + answer.text
-        if answer.status and not self._read.says("missing", said):
-            raise ServiceError(f"{self._title} does not end a job: {' '.join(said.split()) or answer.reason}")
+        output = answer.complaint + answer.text
+        if answer.status and not self._read.says("missing", output):
+            raise ServiceError(f"{self._title} does not end a job: {' '.join(output.split()) or answer.reason}")

@@ -47,13 +47,13 @@ class ContainerFacts:
     """When the first of them began."""
     alive: bool = False
     """Whether the last one has not ended yet."""
-    said: str = ""
+    message: str = ""
     """Determined's reason for the end of the last one."""
 
     @property
     def has_no_image(self) -> bool:
         """Return whether the image could not be pulled, so that nothing has run."""
-        return all(word in self.said.lower() for word in _IMAGE)
+        return all(word in self.message.lower() for word in _IMAGE)
 
 
 def facts_of(allocations: Sequence[Mapping[str, Any]]) -> ContainerFacts:
@@ -86,7 +86,7 @@ def taken_away(found: Experiment, facts: ContainerFacts) -> JobStatus:
         return JobStatus(JobState.RUNNING, _STOPPING, started=facts.started)
     is_paused = found.get("state") == PAUSED
     why = "the job was paused on Determined" if is_paused else "Determined's scheduler preempted the job"
-    return JobStatus(JobState.LOST, f"{why} ({facts.said})" if facts.said else why, started=facts.started)
+    return JobStatus(JobState.LOST, f"{why} ({facts.message})" if facts.message else why, started=facts.started)
 
 
 def judge_end(state: str, word: Exited | None, facts: ContainerFacts) -> JobStatus:
@@ -104,17 +104,17 @@ def judge_end(state: str, word: Exited | None, facts: ContainerFacts) -> JobStat
 def _judge_by_keeper(word: Exited, facts: ContainerFacts) -> JobStatus:
     found = keeper_status(word, facts.started)
     if word.cause is EndCause.INTERRUPTED:
-        why = facts.said or "it was preempted"
+        why = facts.message or "it was preempted"
         return replace(found, state=JobState.LOST, reason=f"Determined ended the job: {why}")
     return found
 
 
 def _judge_by_determined(facts: ContainerFacts, times: JobStatus) -> JobStatus:
     """Return the end without a keeper's report."""
-    said = facts.said and f"Determined says: {facts.said}"
+    message = facts.message and f"Determined says: {facts.message}"
     if facts.has_no_image:
-        return replace(times, state=JobState.FAILED, reason=said)
-    reason = said or "the job's container ended, and its keeper reported no end"
+        return replace(times, state=JobState.FAILED, reason=message)
+    reason = message or "the job's container ended, and its keeper reported no end"
     return replace(times, state=JobState.LOST, reason=reason)
 
 

@@ -18,7 +18,7 @@ from nnilite.platform_http import (
     redact,
 )
 
-_SAID_CHARS = 600
+_MESSAGE_CHARS = 600
 _KEY_CURE = "check that accessKeyId and accessKeySecret belong together and are not disabled"
 _RIGHTS_CURE = "the owner of this key needs the developer role in the workspace (AliyunPAIDLCFullAccess)"
 # How the codes of Alibaba's gateway begin, whatever status they come with.
@@ -42,18 +42,18 @@ class DlcCalls(LibraryCalls):
 def translate_problem(what: str, error: Exception) -> Problem:
     """Translate an error of Alibaba's library."""
     status = getattr(error, "status_code", None)
-    said = _describe_error(error)
+    message = _describe_error(error)
     if isinstance(status, int):
         return _translate_status(what, status, str(getattr(error, "code", None) or ""), error)
-    if "CERTIFICATE" in said.upper():
+    if "CERTIFICATE" in message.upper():
         return _made(
             Untrusted,
             f"the certificate of DLC is not trusted ({what}): set caCert to the PEM file of the authority that signed "
             "it, such as that of a proxy",
         )
-    if "parse the value as json" in said:
-        return _made(Outage, f"DLC's answer makes no sense ({what}): {said}")
-    return _made(Outage, f"DLC cannot be reached ({what}): {said}; check region and endpoint")
+    if "parse the value as json" in message:
+        return _made(Outage, f"DLC's answer makes no sense ({what}): {message}")
+    return _made(Outage, f"DLC cannot be reached ({what}): {message}; check region and endpoint")
 
 
 def unsent(problem: Problem) -> bool:
@@ -94,4 +94,4 @@ def _describe_error(error: Exception) -> str:
     """Return the text of the error, on one line."""
     data = getattr(error, "data", None)
     message = data.get("Message") or data.get("message") if isinstance(data, dict) else None
-    return redact(" ".join(str(message or error).split()))[:_SAID_CHARS]
+    return redact(" ".join(str(message or error).split()))[:_MESSAGE_CHARS]

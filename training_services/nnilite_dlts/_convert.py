@@ -87,8 +87,8 @@ def details(found: Mapping[str, Json]) -> Sequence[Mapping[str, Json]]:
 
 def describe(found: Mapping[str, Json]) -> str:
     """Return the same in words."""
-    said = [_text(entry.get("message")) or _text(entry.get("reason")) for entry in details(found)]
-    return "; ".join(dict.fromkeys(part for part in said if part))
+    messages = [_text(entry.get("message")) or _text(entry.get("reason")) for entry in details(found)]
+    return "; ".join(dict.fromkeys(part for part in messages if part))
 
 
 def has_image_trouble(found: Mapping[str, Json]) -> bool:
@@ -99,8 +99,8 @@ def has_image_trouble(found: Mapping[str, Json]) -> bool:
 def waiting(found: Mapping[str, Json]) -> str:
     """Return why a job waits."""
     meaning = WAITING[str(found.get("jobStatus"))]
-    said = describe(found)
-    return f"{meaning}: {said}" if said else meaning
+    message = describe(found)
+    return f"{meaning}: {message}" if message else meaning
 
 
 def moment(found: Mapping[str, Json], name: str) -> float | None:

@@ -29,7 +29,7 @@ class DltsWatch(JobWatch[DltsJob]):
         self._config = config
         self.url = api.make_job_page(self.id)
         self._started: float | None = None
-        self._said = ""
+        self._message = ""
 
     async def fetch(self) -> DltsJob:
         return await self._api.job(self.id)
@@ -50,8 +50,8 @@ class DltsWatch(JobWatch[DltsJob]):
         return seen
 
     async def learn(self, found: DltsJob) -> DltsJob:
-        if found.get("jobStatus") in convert.FAILED and not self._said:
-            self._said = await self._api.message(self.id)
+        if found.get("jobStatus") in convert.FAILED and not self._message:
+            self._message = await self._api.message(self.id)
         return found
 
     def speaks(self, found: DltsJob, seen: SeenJob) -> bool:
@@ -59,13 +59,13 @@ class DltsWatch(JobWatch[DltsJob]):
         return state == "failed" or (self.by_log and state == "finished")
 
     async def kill(self) -> None:
-        said = await self._api.kill(self.id)
-        if said.startswith("Success"):
+        answer = await self._api.kill(self.id)
+        if answer.startswith("Success"):
             return
         if (await self.fetch()).get("jobStatus") in convert.KILLABLE:
-            raise ServiceError(f"DLTS does not stop the job {self.name}: {said or 'it gives no reason'}")
+            raise ServiceError(f"DLTS does not stop the job {self.name}: {answer or 'it gives no reason'}")
 
     def end(self, found: DltsJob, word: Exited | None) -> JobStatus:
         if found.get("jobStatus") not in convert.ENDED:
             return self.interpret(found).status()
-        return convert.judge_end(found, word, self._said)
+        return convert.judge_end(found, word, self._message)

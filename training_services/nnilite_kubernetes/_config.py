@@ -154,8 +154,8 @@ class ClusterConfig:
         for field_name, given in (("objectLabels", self.object_labels), ("objectAnnotations", self.object_annotations)):
             for key, value in given.items():
                 if key.startswith(_OUR_KEYS) or not isinstance(value, str):
-                    said = "is nnilite's own" if key.startswith(_OUR_KEYS) else f"must be a text, not {value!r}"
-                    raise ConfigError(said, Place(field=f"{field_name}.{key}"))
+                    problem = "is nnilite's own" if key.startswith(_OUR_KEYS) else f"must be a text, not {value!r}"
+                    raise ConfigError(problem, Place(field=f"{field_name}.{key}"))
         if self.code_from == "storage" and self.storage is None:
             raise ConfigError("there is no storage: add that section, or get the code from the manager", _CODE_FROM)
         if self.code_from == "manager" and self.storage is not None and not self.storage.can_be_mounted:

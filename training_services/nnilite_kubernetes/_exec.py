@@ -74,8 +74,8 @@ class Execution:
         with self._in_time():
             while b"\n" not in self._output:
                 if self._ended:
-                    said = self._complaint.decode("utf-8", "replace")[-500:]
-                    raise ExecError(f"the command has ended too early: {said}")
+                    complaint = self._complaint.decode("utf-8", "replace")[-500:]
+                    raise ExecError(f"the command has ended too early: {complaint}")
                 if len(self._output) > _MOST_BYTES:
                     raise ExecError("the command answers without an end of line")
                 self._receive()

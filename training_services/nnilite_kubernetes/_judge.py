@@ -258,8 +258,8 @@ class Judge:
         selectors = [f"involvedObject.uid={uid}"]
         if uid == content["metadata"]["uid"]:
             selectors += [f"involvedObject.name={name}" for name in self._known.kind.makers(content)]
-        said = self._kueue.reason(uid) if suspension(silent) else self._find_warning(selectors)
-        memory.note = Note(uid, time.monotonic() + self._patience.note_pause_s, said or note.text)
+        reason = self._kueue.reason(uid) if suspension(silent) else self._find_warning(selectors)
+        memory.note = Note(uid, time.monotonic() + self._patience.note_pause_s, reason or note.text)
         return memory.note.text
 
     def _find_warning(self, selectors: list[str]) -> str:

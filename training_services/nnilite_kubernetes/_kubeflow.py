@@ -119,8 +119,8 @@ class KubeflowConfig(TtlConfig):
         versions = _VERSIONS.get(self.operator, ("v1",))
         if self.api_version in _OLD_VERSIONS and self.api_version not in versions:
             why = "of kubeflow.org is no longer served by any cluster"
-            said = f"apiVersion {self.api_version} {why}; {versions[-1]} is used"
-            object.__setattr__(self, "warnings", (said,))
+            warning = f"apiVersion {self.api_version} {why}; {versions[-1]} is used"
+            object.__setattr__(self, "warnings", (warning,))
             object.__setattr__(self, "api_version", versions[-1])
         if self.api_version not in (None, *versions):
             raise ConfigError(f"{self.api_version!r} is not served; use {versions[-1]}", Place(field="apiVersion"))

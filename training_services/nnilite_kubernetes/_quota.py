@@ -17,7 +17,7 @@ from nnilite.errors import ConfigError
 from nnilite.records import Json
 
 _PARTS = ("requests", "limits")
-_MUST_BE_SAID = ("cpu", "memory")  # where a quota limits these, each container has to say what it wants
+_MUST_BE_GIVEN = ("cpu", "memory")  # where a quota limits these, each container has to say what it wants
 _CURES = {"cpu": "cpuNumber", "memory": "memorySize"}
 
 
@@ -58,7 +58,7 @@ def _find_beyond_quota(quota: Json, pods: Sequence[tuple[Json, int]], wanted: Ma
     name = quota["metadata"]["name"]
     for key, most in (quota["spec"].get("hard") or {}).items():
         part, resource = _part(key)
-        if resource in _MUST_BE_SAID and not all(_says(spec, part, resource) for spec, _ in pods):
+        if resource in _MUST_BE_GIVEN and not all(_says(spec, part, resource) for spec, _ in pods):
             yield f"the ResourceQuota {name} requires of every container its {part}.{resource}: set {_CURES[resource]}"
         elif wanted.get(key, Decimal()) > quantity(most):
             yield f"one trial asks for {key} {_shown(wanted[key])}, and the ResourceQuota {name} allows {most} in all"

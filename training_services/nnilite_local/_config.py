@@ -90,8 +90,8 @@ def check_launcher(distributed: Any) -> None:
 
 def find_missing(context: ServiceContext) -> str:
     """Return a sentence on the program of the trial command, if this machine has none of that name; else ""."""
-    said = find_missing_program(str(context.defaults.get("trialCommand") or ""), context.code_directory)
-    return f"trialCommand: {said}" if said else ""
+    fault = find_missing_program(str(context.defaults.get("trialCommand") or ""), context.code_directory)
+    return f"trialCommand: {fault}" if fault else ""
 
 
 IGNORED = (

@@ -258,7 +258,7 @@ def _outcome(found: Mapping[str, Any], asked: bool, log_is_known: bool) -> tuple
         return JobState.SUCCEEDED, "", 0
     if status == STOPPED or asked:
         return JobState.CANCELED, "canceled" if asked else "the job was stopped on Ray", None
-    said = sentence(str(found.get("message") or ""))
+    message = sentence(str(found.get("message") or ""))
     kind = found.get("error_type")
     if kind == _COMMAND and isinstance(code, int) and not isinstance(code, bool):
         if log_is_known:
@@ -267,10 +267,10 @@ def _outcome(found: Mapping[str, Any], asked: bool, log_is_known: bool) -> tuple
     if kind == _ENVIRONMENT:
         mine = find_package(found) and find_package(found) in str(found.get("message"))
         state = JobState.LOST if mine else JobState.FAILED
-        return state, f"Ray could not set up the runtime environment: {said}", None
+        return state, f"Ray could not set up the runtime environment: {message}", None
     if kind == _START_FAILURE and "Failed to start supervisor actor" in str(found.get("message")):
-        return JobState.FAILED, f"Ray refuses the job: {said}", None
-    return JobState.LOST, f"Ray lost the job: {said or kind or 'no reason given'}", None
+        return JobState.FAILED, f"Ray refuses the job: {message}", None
+    return JobState.LOST, f"Ray lost the job: {message or kind or 'no reason given'}", None
 
 
 def sentence(message: str) -> str:

@@ -25,10 +25,10 @@ def named_resources(request: Mapping[str, Json]) -> dict[str, float]:
     return {**found, **{name: float(value) for name, value in (request.get("entrypoint_resources") or {}).items()}}
 
 
-def waiting(asked: Mapping[str, float], usage: Usage, said: str) -> str:
-    """Return why a job waits, in words. `said`: what Ray itself says of it."""
+def waiting(asked: Mapping[str, float], usage: Usage, message: str) -> str:
+    """Return why a job waits, in words. `message`: what Ray itself says of it."""
     if not asked or not usage:
-        return said or "Ray has not started the job yet"
+        return message or "Ray has not started the job yet"
     short = [name for name, amount in asked.items() if _most(usage, name) < amount - _LITTLE]
     if short:
         lacking = " and ".join(

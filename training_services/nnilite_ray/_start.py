@@ -46,9 +46,9 @@ def main(words: Sequence[str], environment: Mapping[str, str]) -> int:
         if settings["checkpoints"]:
             command += ["--checkpoints", _checkpoints(settings["checkpoints"], spec)]
     except OSError as error:
-        said = "cannot create a folder for the trial's files on the node: {}".format(error)
-        end = {"type": "exit", "time": time.time(), "code": None, "message": said}
-        sys.stdout.write("{}\n{}{}\n".format(said, _EVENT, json.dumps(end)))
+        problem = "cannot create a folder for the trial's files on the node: {}".format(error)
+        end = {"type": "exit", "time": time.time(), "code": None, "message": problem}
+        sys.stdout.write("{}\n{}{}\n".format(problem, _EVENT, json.dumps(end)))
         return 4
     command[command.index("--work") + 1] = os.path.join(base, "job")
     sys.stdout.write("{}{:.3f}\n".format(BEGIN, time.time()))

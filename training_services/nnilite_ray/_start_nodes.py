@@ -213,7 +213,7 @@ class Nodes:
         self._addresses: List[str] = []  # of the first node
         self._started = 0  # how many nodes there have been
         self._is_ending = False
-        self._said = ""  # last, of what prevents growth
+        self._last_line = ""  # last, of what prevents growth
         self._is_line_whole = True  # of what the first keeper has printed so far
 
     def run(self) -> int:
@@ -281,11 +281,11 @@ class Nodes:
                 self._start_keeper(member, len(self._members) + 1)
                 self._members.append(member)
         except Exception as error:  # noqa: BLE001  Ray raises many kinds of errors
-            said = "the trial cannot grow now: {}\n".format(_last_line(error))
-            if said != self._said and self._is_line_whole:
-                sys.stdout.write(said)
+            line = "the trial cannot grow now: {}\n".format(_last_line(error))
+            if line != self._last_line and self._is_line_whole:
+                sys.stdout.write(line)
                 sys.stdout.flush()
-                self._said = said
+                self._last_line = line
 
     def _wait_for_others(self) -> None:
         """Let the other keepers end: Ray kills their actors when this program ends."""
@@ -319,9 +319,9 @@ def _last_line(error: BaseException) -> str:
     return lines[-1][:400] if lines else type(error).__name__
 
 
-def _report(said: str) -> int:
+def _report(message: str) -> int:
     """Report that the trial has no end of its own, as its keeper would have reported the end."""
-    end = {"type": "exit", "time": time.time(), "code": None, "message": said, "cause": "machine"}
+    end = {"type": "exit", "time": time.time(), "code": None, "message": message, "cause": "machine"}
     sys.stdout.write("\n{}{}\n".format(_EVENT, json.dumps(end)))
     sys.stdout.flush()
     return 4

@@ -108,8 +108,8 @@ class RayWatch(JobWatch[Found]):
             return JobStatus(JobState.UNKNOWN, f"Ray reported the unknown state {state!r:.40}")
         if self.log.started is None and await self._has_not_begun():
             number, bundle = convert.find_nodes(found)
-            said = waiting_for_nodes(number, bundle, self._needs.usage()) if number else ""
-            return JobStatus(JobState.WAITING, said or "the job's command is being started on the node")
+            reason = waiting_for_nodes(number, bundle, self._needs.usage()) if number else ""
+            return JobStatus(JobState.WAITING, reason or "the job's command is being started on the node")
         self.host = convert.find_host(found)
         return JobStatus(JobState.RUNNING, started=self.log.started)
 
@@ -127,9 +127,9 @@ class RayWatch(JobWatch[Found]):
     async def _pending(self, found: Found) -> JobStatus:
         waited_s = self.lasts_s("canceled", self.canceled)
         if not self.canceled:
-            said = str(found.get("message") or "")
+            message = str(found.get("message") or "")
             return JobStatus(
-                JobState.WAITING, waiting(named_resources(convert.again(found)), self._needs.usage(), said)
+                JobState.WAITING, waiting(named_resources(convert.again(found)), self._needs.usage(), message)
             )
         if waited_s > self.patience.give_up_pending_s:
             # Ray stops it as soon as it begins: it will not run.

@@ -29,14 +29,14 @@ def refusing(what: str) -> Iterator[None]:
         raise MachineError(f"gives no answer of use about {what}: {error!r:.100}") from error
 
 
-def read_facts(said: Mapping[str, Any]) -> dict[str, Any]:
+def read_facts(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return what an agent says of its machine. Raises: MachineError."""
     with refusing("itself"):
-        texts = {name: _read_text(said[name]) for name in _TEXTS}
-        return {**texts, **{name: [_read_text(one) for one in said[name]] for name in _LISTS}}
+        texts = {name: _read_text(answer[name]) for name in _TEXTS}
+        return {**texts, **{name: [_read_text(one) for one in answer[name]] for name in _LISTS}}
 
 
-def read_start(said: Any) -> dict[str, Any]:
+def read_start(answer: Any) -> dict[str, Any]:
     """Return what an agent says of a start: the keeper, or what is missing, or whom the job waits for.
 
     Raises: OutcomeUnknown, since after any other answer it may have been started.
@@ -44,22 +44,22 @@ def read_start(said: Any) -> dict[str, Any]:
     try:
         with refusing("a start"):
             for name in ("missing", "waits"):
-                if name in said:
-                    return {name: _read_text(said[name])}
-            texts = {name: _read_text(said[name]) for name in ("start", "boot")}
-            return {"pid": _read_whole(said["pid"]), **texts, "server": _read_text(said.get("server") or "")}
+                if name in answer:
+                    return {name: _read_text(answer[name])}
+            texts = {name: _read_text(answer[name]) for name in ("start", "boot")}
+            return {"pid": _read_whole(answer["pid"]), **texts, "server": _read_text(answer.get("server") or "")}
     except MachineError as error:
         raise OutcomeUnknown(str(error)) from error
 
 
-def read_use(said: Any) -> dict[str, Json]:
+def read_use(answer: Any) -> dict[str, Json]:
     """Return how busy a machine is, as far as its agent says it in the usual form."""
-    use = said.get("use") if isinstance(said, Mapping) else None
+    use = answer.get("use") if isinstance(answer, Mapping) else None
     found = use if isinstance(use, Mapping) else {}
     return {name: value for name in _USE if (value := _read_number(found.get(name))) is not None}
 
 
-def read_gpus(said: Any) -> tuple[list[Gpu], frozenset[int]]:
+def read_gpus(answer: Any) -> tuple[list[Gpu], frozenset[int]]:
     """Return the GPUs of a machine, and the processes on them that are ours. Raises: MachineError."""
     with refusing("its GPUs"):
         gpus = [
@@ -72,9 +72,9 @@ def read_gpus(said: Any) -> tuple[list[Gpu], frozenset[int]]:
                 tuple(map(_read_whole, one.get("processes", ()))),
                 _read_text(one.get("fault", "")),
             )
-            for one in said
+            for one in answer
         ]
-        return gpus, frozenset(_read_whole(pid) for one in said for pid in one.get("own", ()))
+        return gpus, frozenset(_read_whole(pid) for one in answer for pid in one.get("own", ()))
 
 
 def _read_text(value: object) -> str:

@@ -119,10 +119,10 @@ class AgentStream:
         status = self.channel.recv_exit_status() if self.channel.exit_status_ready() else -1
         if status == -1:
             return LinkLost("the connection broke while the agent was started")
-        said = (noise + self.errors()).decode("utf-8", "replace").strip()[-500:]
-        if _WINDOWS_SHELL in said:
+        output = (noise + self.errors()).decode("utf-8", "replace").strip()[-500:]
+        if _WINDOWS_SHELL in output:
             return RunsWindows()
-        return MachineError(f"its command ended with exit code {status}: {said or 'no output'}")
+        return MachineError(f"its command ended with exit code {status}: {output or 'no output'}")
 
     def errors(self) -> bytes:
         """Return the standard error so far."""

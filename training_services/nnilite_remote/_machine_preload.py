@@ -28,13 +28,13 @@ class MachinePreload:
         self._session = session
         self._order = order
         self._was_done = False
-        self._said: set[Json] = set()  # kinds of events that were logged since the last order
+        self._logged: set[Json] = set()  # kinds of events that were logged since the last order
 
     async def order(self) -> None:
         """Have the machine import the modules, and wait for it the first time. Raises: MachineError."""
         if self._order is None:
             return
-        self._said.clear()
+        self._logged.clear()
         if self._was_done:
             self._session.tell("preload", order=self._order)
             return
@@ -59,9 +59,9 @@ class MachinePreload:
         kind = event["event"]
         if kind not in ("preloaded", "not preloaded"):
             return False
-        if kind in self._said:
+        if kind in self._logged:
             return True
-        self._said.add(kind)
+        self._logged.add(kind)
         if kind == "preloaded":
             self._log_memory(event.get("memory"))
         else:

@@ -119,8 +119,8 @@ class SlurmApi(SchedulerApi):
         try:
             jobs = self._read(listed.output, prefix)
         except ServiceError as error:
-            said = listed.complaint.strip() or error
-            return Look(None, listed.sizes, f"Slurm does not answer: {said}", listed.hanging)
+            complaint = listed.complaint.strip() or error
+            return Look(None, listed.sizes, f"Slurm does not answer: {complaint}", listed.hanging)
         found = _collect_by_id(job for job in jobs if job.name.startswith(prefix))
         return Look(found, listed.sizes, hanging=listed.hanging)
 

@@ -223,8 +223,10 @@ class SshLogin(LoginHost):
             await loop.run_in_executor(self._pool, _cut_file, save, mark)
         _, found, output = answer.output.partition(mark)
         if save is None and not found:
-            said = (answer.output + answer.complaint).decode("utf-8", "replace").strip()[-300:]
-            raise ServiceError(f"{self.title}: its shell cannot run commands: {said or f'exit status {answer.status}'}")
+            noise = (answer.output + answer.complaint).decode("utf-8", "replace").strip()[-300:]
+            raise ServiceError(
+                f"{self.title}: its shell cannot run commands: {noise or f'exit status {answer.status}'}"
+            )
         return ShellAnswer(answer.status, output, answer.complaint.decode("utf-8", "replace"))
 
     async def _ensure_connected(self) -> Connection:

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 NOTE_MAX_BYTES = 1_000_000
 """A larger file in the place of a note was put there by the trial, and is never fetched."""
-_MOST_SAID_CHARS = 1000
+_MOST_MESSAGE_CHARS = 1000
 _CACHE_DAYS = "30"
 _READ_S = "25"  # for pieces of files, less than a command may take at all
 _SHOW_S = "8"  # for one that a person wants to see, less than the manager waits
@@ -47,7 +47,7 @@ class JobListing:
     @property
     def reason(self) -> str:
         """Return its complaint, in one line."""
-        return " ".join(self.complaint.split())[:_MOST_SAID_CHARS] or f"exit status {self.status}"
+        return " ".join(self.complaint.split())[:_MOST_MESSAGE_CHARS] or f"exit status {self.status}"
 
 
 @dataclass
@@ -105,8 +105,8 @@ class SharedFolder:
             answer = await self.host.run(shell.TAKE_CODE, *words, given=given, limit_s=TRANSFER_S)
         except ServiceError as error:
             return str(error)
-        said = answer.output.decode("utf-8", "replace").strip()
-        return "" if answer.status == 0 else said[-_MOST_SAID_CHARS:] or answer.reason
+        output = answer.output.decode("utf-8", "replace").strip()
+        return "" if answer.status == 0 else output[-_MOST_MESSAGE_CHARS:] or answer.reason
 
     # ------------------------------------------------------------ writing
 

@@ -19,7 +19,7 @@ from nnilite_redis._file_store import Files
 log = logging.getLogger(__name__)
 
 _NOT_AGAIN_S = 300.0
-_MOST_SAID_CHARS = 1000
+_MOST_MESSAGE_CHARS = 1000
 
 
 class FileCache:
@@ -81,11 +81,11 @@ async def _fetch(keeper: Path, place: Path, storage: Mapping[str, Json]) -> str:
         stderr=asyncio.subprocess.STDOUT,
     )
     try:
-        said, _ = await process.communicate(json.dumps(dict(storage)).encode())
+        output, _ = await process.communicate(json.dumps(dict(storage)).encode())
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
     if process.returncode == 0:
         return ""
-    return said.decode("utf-8", "replace").strip()[-_MOST_SAID_CHARS:] or f"exit status {process.returncode}"
+    return output.decode("utf-8", "replace").strip()[-_MOST_MESSAGE_CHARS:] or f"exit status {process.returncode}"

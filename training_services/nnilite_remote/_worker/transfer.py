@@ -19,7 +19,7 @@ from nnilite_remote._worker.processes import NotHere, WorkerRefusal, make_folder
 _CHUNK_BYTES = 1 << 20
 _LISTED_MAX, _LOOKED_AT_MAX, _LISTED_BYTES = 10_000, 100_000, 2_500_000
 _SIGN_EVERY_S = 3.0
-_MOST_SAID_CHARS = 1000
+_MOST_MESSAGE_CHARS = 1000
 _STAYS = ("spec.json", "job.json", "code")
 
 
@@ -78,8 +78,8 @@ def fetch(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> No
                 say({"busy": True})
     finally:
         process.kill()
-    said = data.decode("utf-8", "replace").strip()[-_MOST_SAID_CHARS:]
-    say({"trouble": "" if process.returncode == 0 else said or "exit status %d" % process.returncode})
+    output = data.decode("utf-8", "replace").strip()[-_MOST_MESSAGE_CHARS:]
+    say({"trouble": "" if process.returncode == 0 else output or "exit status %d" % process.returncode})
 
 
 def _part(cache: str, stem: str) -> tuple[BinaryIO, str]:

@@ -121,15 +121,15 @@ class MsgDispatcherBase(Tuner):
 
     def _report(self, parameter_id: int | None, trial: str | None, kind: str, sequence: int, value: Any) -> None:
         known = self._records.get(parameter_id, {})
-        said = {"parameter_id": known.get("parameter_id"), "trial_job_id": trial, "type": kind, "sequence": sequence}
-        self.process_command(CommandType.ReportMetricData, {**said, "value": json.dumps(value)})
+        fields = {"parameter_id": known.get("parameter_id"), "trial_job_id": trial, "type": kind, "sequence": sequence}
+        self.process_command(CommandType.ReportMetricData, {**fields, "value": json.dumps(value)})
 
     def trial_end(self, parameter_id: int | None, success: bool, **kwargs: Any) -> None:
         """Become the request that reports the end."""
         record = self._records.get(parameter_id)
         if record is not None:
-            said = {"trial_job_id": kwargs.get("trial_job_id"), "event": "SUCCEEDED" if success else "FAILED"}
-            self.process_command(CommandType.TrialEnd, {**said, "hyper_params": json.dumps(record)})
+            fields = {"trial_job_id": kwargs.get("trial_job_id"), "event": "SUCCEEDED" if success else "FAILED"}
+            self.process_command(CommandType.TrialEnd, {**fields, "hyper_params": json.dumps(record)})
 
     def import_data(self, data: Any) -> None:
         """Become the request that imports data."""
