@@ -324,10 +324,10 @@ class Experiment:
 
         `Experiment.resume("<id>")`, as in NNI 2, does it without an object, and returns one.
         """
-        found = _find_named(self, experiment_id)
-        if found is not None:
-            found._resume(port, wait_completion, debug)
-            return found
+        experiment = _find_named(self, experiment_id)
+        if experiment is not None:
+            experiment._resume(port, wait_completion, debug)
+            return experiment
         return self._resume(port, wait_completion, debug)
 
     @_static_too

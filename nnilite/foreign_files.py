@@ -374,14 +374,14 @@ def list_below(root: Path, left_out: Callable[[Sequence[str]], bool] = lambda pa
 
 def listed_files(entries: Iterator[FoundEntry]) -> tuple[TrialFile, ...]:
     """Return the first `LISTED_MAX` of these entries that are not folders."""
-    found: list[TrialFile] = []
+    files: list[TrialFile] = []
     for entry in entries:
         if entry.kind != FOLDER:
             facts = entry.facts
-            found.append(TrialFile(entry.path, facts.st_size, facts.st_mtime, entry.kind, entry.target))
-        if len(found) >= LISTED_MAX:
+            files.append(TrialFile(entry.path, facts.st_size, facts.st_mtime, entry.kind, entry.target))
+        if len(files) >= LISTED_MAX:
             break
-    return tuple(found)
+    return tuple(files)
 
 
 @contextlib.contextmanager

@@ -286,21 +286,21 @@ class Search:
         Raises: NotFound, Conflict if the trial has ended, or another process has taken it over.
         """
         with self._turn():
-            found = self._running(trial)
-            history = self._reported.setdefault(found.id, [])
+            running = self._running(trial)
+            history = self._reported.setdefault(running.id, [])
             value = read_metric(value, self._numbers)
             if self._journal is not None:
                 if not is_json(value):
                     raise Conflict(f"an intermediate result must be JSON to be kept, not {value!r:.200}.")
-                self._journal.report(found, len(history), value)
+                self._journal.report(running, len(history), value)
             history.append(value)
             if self._assessor is None:
                 return True
             warn_of_no_number(value)
-            good = self._assessor.assess_trial(found.id, list(history)) in (AssessResult.Good, True)
+            good = self._assessor.assess_trial(running.id, list(history)) in (AssessResult.Good, True)
             if not good:
                 why = str(self._assessor.explain_stop())
-                self._stop_reasons[found.id] = "stopped by the assessor" + (f": {why}" if why else "")
+                self._stop_reasons[running.id] = "stopped by the assessor" + (f": {why}" if why else "")
             return good
 
     def set_attribute(self, trial: Trial | str, name: str, value: Json) -> None:
@@ -330,18 +330,18 @@ class Search:
         Raises: NotFound, Conflict if the trial has ended already, or another process has taken it over.
         """
         with self._turn():
-            found = self._running(trial)
+            running = self._running(trial)
             value = read_metric(value, self._numbers)
-            stop_reason = self._stop_reasons.pop(found.id, "")
+            stop_reason = self._stop_reasons.pop(running.id, "")
             if state is TrialState.EARLY_STOPPED:
                 reason = reason or stop_reason
             if state is TrialState.SUCCEEDED and gains(value, self._objectives) is None:
                 if value is not None and is_never_a_result(value, self._objectives):
-                    warn_of_failure(found.id, value, self._objectives)
+                    warn_of_failure(running.id, value, self._objectives)
                 state, reason = TrialState.FAILED, f"the result {show_value(value)} {wanted(self._objectives, value)}"
             if self._journal is not None and not is_json(value):
                 value = None
-            ended = replace(found, value=value, state=state, reason=reason, ended=time.time())
+            ended = replace(running, value=value, state=state, reason=reason, ended=time.time())
             return self._end(judged(ended, self._limits) if state is TrialState.SUCCEEDED else ended)
 
     def _end(self, ended: Trial) -> Trial:
@@ -527,13 +527,13 @@ class Search:
 
     def _running(self, trial: Trial | str) -> Trial:
         trial_id = trial if isinstance(trial, str) else trial.id
-        found = self._trials.get(trial_id)
-        if found is None:
+        running = self._trials.get(trial_id)
+        if running is None:
             raise NotFound(f"this search has no trial {trial_id!r}.")
-        if not isinstance(trial, str) and trial.attempt != found.attempt:
+        if not isinstance(trial, str) and trial.attempt != running.attempt:
             raise Conflict(
                 f"trial {trial_id} was taken over by another process, because this one seemed to have ended."
             )
-        if found.state.ended:
-            raise Conflict(f"trial {trial_id} has ended already ({found.state.value}).")
-        return found
+        if running.state.ended:
+            raise Conflict(f"trial {trial_id} has ended already ({running.state.value}).")
+        return running

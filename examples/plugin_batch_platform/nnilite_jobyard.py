@@ -117,23 +117,23 @@ class YardWatch(JobWatch):
     async def fetch(self):
         return await self._api.job(self.id)
 
-    def interpret(self, found):
-        state = STATES.get(found.state, JobState.UNKNOWN)
-        reason = found.reason if found.state in STATES else f"Jobyard tells an unknown state: {found.state!r:.40}"
-        return SeenJob(state, reason, found.started, found.node, is_stopping=found.state == "stopping")
+    def interpret(self, job):
+        state = STATES.get(job.state, JobState.UNKNOWN)
+        reason = job.reason if job.state in STATES else f"Jobyard tells an unknown state: {job.state!r:.40}"
+        return SeenJob(state, reason, job.started, job.node, is_stopping=job.state == "stopping")
 
-    def speaks(self, found, seen):
-        return found.state != "evicted" and super().speaks(found, seen)
+    def speaks(self, job, seen):
+        return job.state != "evicted" and super().speaks(job, seen)
 
     async def kill(self):
         await self._api.stop(self.id)
 
-    def end(self, found, word):
-        if found.state == "evicted":
-            return JobStatus(JobState.LOST, found.reason, started=found.started, ended=found.ended)
+    def end(self, job, word):
+        if job.state == "evicted":
+            return JobStatus(JobState.LOST, job.reason, started=job.started, ended=job.ended)
         if word is not None:  # Jobyard knows no exit codes, so the keeper's word comes first
-            return keeper_status(word, found.started)
-        return JobStatus(STATES[found.state], found.reason, started=found.started, ended=found.ended)
+            return keeper_status(word, job.started)
+        return JobStatus(STATES[job.state], job.reason, started=job.started, ended=job.ended)
 
 
 class JobyardService(BatchService):

@@ -72,7 +72,7 @@ class FolderClearing:
 
 def _older(folder: Path) -> list[Path]:
     """Return all entries of a folder but the newest one, and links to it. Those that vanish meanwhile are left out."""
-    found: list[tuple[int, Path]] = []
+    dated: list[tuple[int, Path]] = []
     try:
         entries = list(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -80,17 +80,17 @@ def _older(folder: Path) -> list[Path]:
     for entry in entries:
         with contextlib.suppress(FileNotFoundError):
             # A link is as new as what it leads to, if that is there.
-            found.append((entry.stat(follow_symlinks=entry.exists()).st_mtime_ns, entry))
-    if not found:
+            dated.append((entry.stat(follow_symlinks=entry.exists()).st_mtime_ns, entry))
+    if not dated:
         return []
-    found.sort()
-    newest, place = found[-1][1], folder.resolve()
+    dated.sort()
+    newest, place = dated[-1][1], folder.resolve()
 
     def leads_to(entry: Path) -> str:
         target = entry.resolve()
         return target.relative_to(place).parts[0] if place in target.parents else entry.name
 
-    return [entry for _, entry in found if leads_to(entry) != leads_to(newest)]
+    return [entry for _, entry in dated if leads_to(entry) != leads_to(newest)]
 
 
 def remove(path: Path) -> None:

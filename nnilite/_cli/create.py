@@ -169,15 +169,15 @@ def interrupted(experiment: str, *, foreground: bool) -> int:
     """Print what Ctrl-C has left of a start: a running experiment, or nothing new."""
     from nnilite._experiments import registry
 
-    found = next((entry for entry in registry.entries() if entry.id == experiment), None)
-    if found is None:
+    known = next((entry for entry in registry.entries() if entry.id == experiment), None)
+    if known is None:
         return interrupt.tell("Interrupted; nothing is left of the experiment.")
-    if not found.alive:
+    if not known.alive:
         return interrupt.tell(f"Interrupted; experiment {experiment} is not running.")
     if foreground:
         from nnilite._cli.foreground import stop
 
-        return stop(found)
+        return stop(known)
     return interrupt.tell(f"Interrupted; experiment {experiment} is running: `nnictl stop {experiment}` stops it.")
 
 

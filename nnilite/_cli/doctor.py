@@ -56,14 +56,14 @@ def doctor(options: argparse.Namespace) -> int:
     from nnilite._doctor.finding import Level
 
     options.config = arguments.choose_config(options)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for finding in _run_checks(options):
-        found.append(finding)
+        findings.append(finding)
         if not options.json:
             _show(finding)
-    faults = sum(finding.level is Level.FAULT for finding in found)
+    faults = sum(finding.level is Level.FAULT for finding in findings)
     if options.json:
-        listed: list[dict[str, Any]] = [dataclasses.asdict(finding) for finding in found]
+        listed: list[dict[str, Any]] = [dataclasses.asdict(finding) for finding in findings]
         screen.show_json({"faults": faults, "findings": listed})
     else:
         print(f"\n{faults} faults." if faults != 1 else "\n1 fault.")

@@ -172,12 +172,12 @@ def _tell(options: argparse.Namespace, struck: set[tuple[str, int]] | None) -> i
     """Print the report on these attempts, None for all. Return 1 if a curve has a gap or a doubled value."""
     with access.reading(options) as manager:
         studies = list(_study_trials(manager, options.step, struck))
-    found = summed(studies)
+    summary = summed(studies)
     if options.json:
-        screen.show_json(found)
+        screen.show_json(summary)
     else:
-        _show(found)
-    return int(any(curve["outcome"] in FAULTY for curve in found["curves"]))
+        _show(summary)
+    return int(any(curve["outcome"] in FAULTY for curve in summary["curves"]))
 
 
 def has_elastic_trials(manager: Client) -> bool:
@@ -221,7 +221,7 @@ def _find_usual_count(manager: Client) -> int | None:
     return counts.pop() if len(counts) == 1 else None
 
 
-def _show(found: Report) -> None:
+def _show(report: Report) -> None:
     rows = [
         (
             one["trial"],
@@ -232,19 +232,19 @@ def _show(found: Report) -> None:
             _at_least(one, screen.money(one["lostCost"])),
             screen.span(one["waitedSeconds"]),
         )
-        for one in found["interruptions"]
+        for one in report["interruptions"]
     ]
     screen.show_table(("TRIAL", "ATTEMPT", "SERVICE", "HOST", "LOST", "COST", "WAITED"), rows, "Nothing was lost.")
     if not rows:
         return
     print()
-    curves = [(one["trial"], one["state"], one["outcome"], one["detail"]) for one in found["curves"]]
+    curves = [(one["trial"], one["state"], one["outcome"], one["detail"]) for one in report["curves"]]
     screen.show_table(("TRIAL", "STATE", "CURVE", "DETAIL"), curves, "")
-    lost, cost = screen.span(found["lostSeconds"]) or "0 s", screen.money(found["lostCost"])
+    lost, cost = screen.span(report["lostSeconds"]) or "0 s", screen.money(report["lostCost"])
     price = "whose price is not known" if cost is None else f"which cost {cost}"
-    word = "start" if "nodes" in found["interruptions"][0] else "interruption"
+    word = "start" if "nodes" in report["interruptions"][0] else "interruption"
     count = f"{len(rows)} {'further ' * (word == 'start')}{word}{'s' * (len(rows) > 1)}"
-    print(f"\n{count}: {lost} of work was lost, {price}; trials waited {_show_waited(found)} to continue.")
+    print(f"\n{count}: {lost} of work was lost, {price}; trials waited {_show_waited(report)} to continue.")
 
 
 def _describe_host(one: dict[str, Any]) -> str:
@@ -255,8 +255,8 @@ def _describe_host(one: dict[str, Any]) -> str:
     return f"{one['host'] or 'none'} ({before} to {after})"
 
 
-def _show_waited(found: Report) -> str:
-    return screen.span(found["waitedSeconds"]) or "0 s"
+def _show_waited(report: Report) -> str:
+    return screen.span(report["waitedSeconds"]) or "0 s"
 
 
 def _at_least(one: dict[str, Any], text: str | None) -> str | None:

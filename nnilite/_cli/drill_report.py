@@ -83,14 +83,14 @@ def study(
 
 def summed(studies: Sequence[Study]) -> Report:
     """Return the report of all trials."""
-    found = [one for each in studies for one in each.interruptions]
-    costs = [one["lostCost"] for one in found if one["lostCost"] is not None]
+    interruptions = [one for each in studies for one in each.interruptions]
+    costs = [one["lostCost"] for one in interruptions if one["lostCost"] is not None]
     return {
-        "interruptions": found,
+        "interruptions": interruptions,
         "curves": [each.curve for each in studies],
-        "lostSeconds": sum(one["lostSeconds"] or 0.0 for one in found),
+        "lostSeconds": sum(one["lostSeconds"] or 0.0 for one in interruptions),
         "lostCost": sum(costs) if costs else None,
-        "waitedSeconds": sum(one["waitedSeconds"] or 0.0 for one in found),
+        "waitedSeconds": sum(one["waitedSeconds"] or 0.0 for one in interruptions),
     }
 
 
@@ -199,8 +199,8 @@ def _outcome(missing: Any, doubled: Any, undelivered: int, sure: bool) -> tuple[
     return DrillOutcome.UNKNOWN, "nothing to compare with; report a dict with a number `step`, or name yours by --step"
 
 
-def _named(found: list[int] | int) -> str:
-    if isinstance(found, int):
-        return f"{found} results"
-    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-    return f"steps {', '.join(map(str, found[:_MOST_NAMED]))}{more}"
+def _named(steps: list[int] | int) -> str:
+    if isinstance(steps, int):
+        return f"{steps} results"
+    more = f" and {len(steps) - _MOST_NAMED} more" if len(steps) > _MOST_NAMED else ""
+    return f"steps {', '.join(map(str, steps[:_MOST_NAMED]))}{more}"

@@ -129,7 +129,7 @@ def _describe_package(package: CodePackage) -> dict[str, Json]:
     }
 
 
-def _show(config: CheckedConfig, package: CodePackage | None, found: dict[str, Any]) -> None:
+def _show(config: CheckedConfig, package: CodePackage | None, outcome: dict[str, Any]) -> None:
     screen.show_facts(
         {
             "Experiment": config.experiment_name or "(without a name)",
@@ -140,26 +140,26 @@ def _show(config: CheckedConfig, package: CodePackage | None, found: dict[str, A
             "Time": _limit(config.max_experiment_duration),
             "Tuner": config.tuner.name or config.tuner.class_name,
             "Assessor": (config.assessor.name or config.assessor.class_name) if config.assessor else None,
-            "First parameters": screen.parameters(found["parameters"]),
+            "First parameters": screen.parameters(outcome["parameters"]),
         }
     )
     if package is None:
         print(f"\nCode: trials run in {config.trial_code_directory} itself, nothing is copied.")
     else:
         _show_package(package)
-    for name, described in found["jobs"].items():
+    for name, described in outcome["jobs"].items():
         print(f"\nWould be submitted to {name} for a trial:")
         screen.show_json(described)
     if config.without_effect:
         print("\nSet without effect:")
         for one in config.without_effect:
             print(f"  {one.sentence}")
-    for warning in found["warnings"]:
+    for warning in outcome["warnings"]:
         warn(warning)
-    if found["unchecked"]:
+    if outcome["unchecked"]:
         print()
-        warn(f"whether trials can run was not checked: {found['unchecked']}")
-    doubts = len(found["warnings"]) + len(config.without_effect) + bool(found["unchecked"])
+        warn(f"whether trials can run was not checked: {outcome['unchecked']}")
+    doubts = len(outcome["warnings"]) + len(config.without_effect) + bool(outcome["unchecked"])
     warnings = f"and {doubts} warning{'s' if doubts > 1 else ''}" if doubts else "and no warnings"
     print(f"\nNo errors {warnings}. Nothing was started: this was a dry run.")
 

@@ -116,8 +116,8 @@ def _add_files(groups: Any) -> None:
 
 
 def show_list(options: argparse.Namespace) -> None:
-    found = [entry for entry in registry.everything() if options.all or _is_listed(entry)]
-    for entry in found:
+    entries = [entry for entry in registry.everything() if options.all or _is_listed(entry)]
+    for entry in entries:
         for trouble in filter(None, (entry.damage, entry.remarks.trouble)):
             warn(screen.clean(trouble))
         if entry.stop:
@@ -127,7 +127,7 @@ def show_list(options: argparse.Namespace) -> None:
     for trouble in nni_folders.read_list(registry.root()).troubles:
         warn(screen.clean(trouble))
     if options.json:
-        screen.show_json([registry.as_json(entry) for entry in found])
+        screen.show_json([registry.as_json(entry) for entry in entries])
         return
     rows = [
         (
@@ -140,7 +140,7 @@ def show_list(options: argparse.Namespace) -> None:
             screen.moment(entry.ended),
             "NNI" if entry.origin else "nnilite",
         )
-        for entry in found
+        for entry in entries
     ]
     empty = "There are no experiments." if options.all else "No experiment is running; --all lists stopped ones, too."
     columns = ("ID", "NAME", "STATE", "URL", "PLATFORM", "STARTED", "ENDED", "MADE BY")

@@ -140,10 +140,10 @@ def _print_path(options: argparse.Namespace, path: Path) -> None:
 
 
 def _whole(read: Read) -> str:
-    found = bytearray()
-    while data := read(len(found)):
-        found += data
-    return found.decode(errors="replace")
+    content = bytearray()
+    while data := read(len(content)):
+        content += data
+    return content.decode(errors="replace")
 
 
 class _Text:

@@ -51,19 +51,19 @@ def _read(entry: RegistryEntry, *, comparable: bool = False) -> dict[str, Any]:
     return found
 
 
-def _show(found: Mapping[str, Any], workers: Sequence[Mapping[str, Any]]) -> None:
-    code, git, python, machine = (_part(found, name) for name in ("code", "git", "python", "machine"))
+def _show(start: Mapping[str, Any], workers: Sequence[Mapping[str, Any]]) -> None:
+    code, git, python, machine = (_part(start, name) for name in ("code", "git", "python", "machine"))
     files = _part(code, "files")
     screen.show_facts(
         {
-            "Started": screen.moment(found.get("time")),
-            "Command": "; ".join(dict.fromkeys(map(str, found.get("commands") or []))),
-            "Seeds": ", ".join(f"{word} {seed}" for word, seed in _part(found, "seeds").items()) or None,
+            "Started": screen.moment(start.get("time")),
+            "Command": "; ".join(dict.fromkeys(map(str, start.get("commands") or []))),
+            "Seeds": ", ".join(f"{word} {seed}" for word, seed in _part(start, "seeds").items()) or None,
             "Code": f"{code.get('folder')}, {len(files)} files, SHA-256 {str(code.get('hash'))[:12]}",
             "Not hashed": code.get("reason") or None,
             "Git": f"{git.get('branch')} at {str(git.get('commit'))[:12]}, {_changes(git)}" if git else "no repository",
             "Python": f"{python.get('version')}, {len(_part(python, 'packages'))} packages, {python.get('executable')}",
-            "nnilite": found.get("nnilite"),
+            "nnilite": start.get("nnilite"),
             "Machine": machine.get("system"),
             "GPUs": ", ".join(map(str, machine.get("gpus") or [])) or None,
         }
@@ -90,8 +90,8 @@ def _changes(git: Mapping[str, Any]) -> str:
     return f"{'changes unknown' if diff is None else since}, {'?' if untracked is None else untracked} files not in it"
 
 
-def _part(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = found.get(name)
+def _part(start: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = start.get(name)
     return part if isinstance(part, dict) else {}
 
 

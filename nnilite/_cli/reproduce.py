@@ -109,8 +109,8 @@ def _recorded(entry: RegistryEntry, trial: Mapping[str, Any]) -> dict[str, Any]:
     return next((one for one in reversed(starts) if one.get("time", 0) <= began), starts[0] if starts else {})
 
 
-def _changed(found: Mapping[str, Any], code: Path) -> list[str]:
-    recorded = (found.get("code") or {}).get("files")
+def _changed(start: Mapping[str, Any], code: Path) -> list[str]:
+    recorded = (start.get("code") or {}).get("files")
     if not isinstance(recorded, dict):
         return []
     return [path for path, digest in recorded.items() if _hash_or_none(code / path) != digest]

@@ -126,19 +126,19 @@ def _add_own(groups: Any) -> None:
 
 def show_list(options: argparse.Namespace) -> None:
     with access.reading(options) as manager:
-        found = list(_select(manager, options))
+        trials = list(_select(manager, options))
         several = not options.json and len(manager.profile().get("services", ())) > 1
     if options.json:
-        screen.show_json(found)
+        screen.show_json(trials)
         return
     left_out = {
         "SERVICE": not several,
-        "COST": all(trial.get("cost") is None for trial in found),
-        "TAGS": not any(trial.get("tags") for trial in found),
-        "VIOLATES": not any(trial.get("violates") for trial in found),
+        "COST": all(trial.get("cost") is None for trial in trials),
+        "TAGS": not any(trial.get("tags") for trial in trials),
+        "VIOLATES": not any(trial.get("violates") for trial in trials),
     }
     columns = {name: cell for name, cell in _COLUMNS.items() if not left_out.get(name)}
-    rows = [tuple(cell(trial) for cell in columns.values()) for trial in found]
+    rows = [tuple(cell(trial) for cell in columns.values()) for trial in trials]
     screen.show_table(tuple(columns), rows, "There are no such trials.", spare=("REASON", "TIME", "PARAMETERS"))
 
 

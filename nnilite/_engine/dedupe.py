@@ -97,8 +97,8 @@ def fresh(
     one. A log may hold events of both, and then those of the other run are left out. GapFound at a gap, without
     `over_gaps`.
     """
-    found = Fresh(replace(cursor, run=cursor.run or next((event.run for event in events if event.run), "")))
-    own = found.cursor.run
+    news = Fresh(replace(cursor, run=cursor.run or next((event.run for event in events if event.run), "")))
+    own = news.cursor.run
     if own and any(event.run not in ("", own) for event in events):
         if not any(event.run == own for event in events):
             raise Fenced
@@ -106,50 +106,50 @@ def fresh(
     for event in events:
         if isinstance(event, Output):
             if limits.allows(event.stream):
-                _add_output(found, event, over_gaps, limits.end_of(event.stream))
+                _add_output(news, event, over_gaps, limits.end_of(event.stream))
         elif isinstance(event, Reported | Attributed):
-            _add_report(found, event, over_gaps)
-        elif isinstance(event, Started) and not found.cursor.started:
-            found.cursor = replace(found.cursor, started=True)
-            found.events.append(event)
-        elif isinstance(event, Exited) and not found.cursor.exited:
-            _add_missing(found, event.metrics or 0)
-            found.cursor = replace(found.cursor, exited=True)
-            found.events.append(event)
-    return found
+            _add_report(news, event, over_gaps)
+        elif isinstance(event, Started) and not news.cursor.started:
+            news.cursor = replace(news.cursor, started=True)
+            news.events.append(event)
+        elif isinstance(event, Exited) and not news.cursor.exited:
+            _add_missing(news, event.metrics or 0)
+            news.cursor = replace(news.cursor, exited=True)
+            news.events.append(event)
+    return news
 
 
-def _add_report(found: Fresh, event: Reported | Attributed, over_gaps: bool) -> None:
-    expected = found.cursor.metrics
+def _add_report(news: Fresh, event: Reported | Attributed, over_gaps: bool) -> None:
+    expected = news.cursor.metrics
     if event.index < expected:
         return
     if event.index > expected:
         if not over_gaps:
             raise GapFound
-        _add_missing(found, event.index)
-    found.cursor = replace(found.cursor, metrics=event.index + 1)
-    found.events.append(event)
+        _add_missing(news, event.index)
+    news.cursor = replace(news.cursor, metrics=event.index + 1)
+    news.events.append(event)
 
 
-def _add_missing(found: Fresh, end: int) -> None:
+def _add_missing(news: Fresh, end: int) -> None:
     """Name the metrics before this one that did not arrive, if there are any."""
-    first, last = found.cursor.metrics, end - 1
+    first, last = news.cursor.metrics, end - 1
     if first <= last:
         which = f"metric {last}" if last == first else f"metrics {first} to {last}"
-        found.missing = "; ".join(filter(None, [found.missing, f"{which} did not arrive"]))
+        news.missing = "; ".join(filter(None, [news.missing, f"{which} did not arrive"]))
 
 
-def _add_output(found: Fresh, event: Output, over_gaps: bool, most: int | None) -> None:
-    known = found.cursor.output.get(event.stream, 0)
+def _add_output(news: Fresh, event: Output, over_gaps: bool, most: int | None) -> None:
+    known = news.cursor.output.get(event.stream, 0)
     end = event.offset + len(event.data)
     if event.offset > known and not over_gaps:
         raise GapFound
     if end <= known:
         return
-    found.cursor = replace(found.cursor, output={**found.cursor.output, event.stream: end})
+    news.cursor = replace(news.cursor, output={**news.cursor.output, event.stream: end})
     start, end = max(known, event.offset), end if most is None else min(end, most)
     if start < end:
-        found.output.append(Output(event.stream, start, event.data[start - event.offset : end - event.offset]))
+        news.output.append(Output(event.stream, start, event.data[start - event.offset : end - event.offset]))
 
 
 class MetricCursors:

@@ -381,9 +381,9 @@ class Engine:
                         # A tuner that dies at the next call is rebuilt from the committed history, these included.
                         await self.do(self._proposed(action, answer))
 
-    def _proposed(self, ask: messages.Ask, found: list[Json]) -> messages.Proposed:
+    def _proposed(self, ask: messages.Ask, parameters: list[Json]) -> messages.Proposed:
         ids = ask.parameter_ids
-        proposals = tuple((number, self._parts.new_id(), p) for number, p in zip(ids, found, strict=False))
+        proposals = tuple((number, self._parts.new_id(), p) for number, p in zip(ids, parameters, strict=False))
         return messages.Proposed(proposals, len(ids), self.now())
 
 

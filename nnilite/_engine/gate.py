@@ -149,21 +149,21 @@ class EventGate:
                 cursor = known[2]
             if not has_ended and cursor.gives_way_to(events):
                 cursor = MetricCursor()
-            found = fresh(cursor, events, over_gaps, self._limits)
+            news = fresh(cursor, events, over_gaps, self._limits)
             # Output is written before its batch is committed. The run must be known by then, or a crash could mix two.
-            if found.output and found.cursor.run != cursor.run:
-                owned = Fresh(replace(cursor, run=found.cursor.run))
+            if news.output and news.cursor.run != cursor.run:
+                owned = Fresh(replace(cursor, run=news.cursor.run))
                 if not await self._commit(key, owned, known):
                     continue
-            if found.output:
-                await self._append(key, found)
+            if news.output:
+                await self._append(key, news)
             # While the output was written the trial may have ended, or another attempt may have begun.
-            if await self._commit(key, found, known):
+            if await self._commit(key, news, known):
                 self._tell_use(key, events)
                 # The manager assumed this end, and the keeper did not report it. The trial still runs, and has to end.
                 # The end of a live attempt is that of a run which could not begin: another run may prepare its start.
                 cancel = (has_ended and cursor.exited) or self._is_canceled(key, known)
-                return Taken(cancel, found.cursor.metrics, dict(found.cursor.output))
+                return Taken(cancel, news.cursor.metrics, dict(news.cursor.output))
 
     def _tell_use(self, key: JobKey, events: Sequence[KeeperEvent]) -> None:
         for event in events:
@@ -185,9 +185,9 @@ class EventGate:
             raise Fenced
         return known
 
-    async def _append(self, key: JobKey, found: Fresh) -> None:
+    async def _append(self, key: JobKey, news: Fresh) -> None:
         try:
-            await self._store.append_output(key, found.output, sync=found.cursor.exited)
+            await self._store.append_output(key, news.output, sync=news.cursor.exited)
         except StoreError as error:
             if str(error) != self.trouble:
                 log.error("%s", error)
@@ -195,20 +195,20 @@ class EventGate:
             raise
         self._trouble = ""
 
-    async def _commit(self, key: JobKey, found: Fresh, known: Known | None) -> bool:
+    async def _commit(self, key: JobKey, news: Fresh, known: Known | None) -> bool:
         """Commit the events. Return False if the trial has changed since its events were checked."""
 
         def taken() -> None:
-            self._cursors.put(key, found.cursor)
+            self._cursors.put(key, news.cursor)
 
         if self._inbox.live_trial(key[0]) is not None:
-            message = messages.LiveEvents(*key, tuple(found.events), self._inbox.now(), found.missing, found.cursor.run)
+            message = messages.LiveEvents(*key, tuple(news.events), self._inbox.now(), news.missing, news.cursor.run)
             return await self._inbox.commit(message, taken)
         if known is None:
             return False
-        if found.events or found.cursor.run != known[1].run:
-            events = tuple(found.events)
-            late = messages.LateEvents(*known[:2], events, self._inbox.now(), found.missing, found.cursor.run)
+        if news.events or news.cursor.run != known[1].run:
+            events = tuple(news.events)
+            late = messages.LateEvents(*known[:2], events, self._inbox.now(), news.missing, news.cursor.run)
             return await self._inbox.commit(late, taken)
         taken()
         return True

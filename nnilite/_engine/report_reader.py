@@ -176,8 +176,8 @@ def _in_order(events: Sequence[KeeperEvent]) -> list[KeeperEvent]:
     return [known[key] for key in sorted(known)]
 
 
-def _check_events(service: str, found: object) -> Sequence[KeeperEvent]:
+def _check_events(service: str, answer: object) -> Sequence[KeeperEvent]:
     """Check the events that a plugin has read from its platform. Raises: ServiceError."""
-    if not isinstance(found, (list, tuple)) or not all(isinstance(event, KeeperEvent) for event in found):
-        raise ServiceError(f"{service} returned {found!r:.200} instead of a list of events")
-    return [event for event in found if not isinstance(event, Used)]  # what is read so may be old
+    if not isinstance(answer, (list, tuple)) or not all(isinstance(event, KeeperEvent) for event in answer):
+        raise ServiceError(f"{service} returned {answer!r:.200} instead of a list of events")
+    return [event for event in answer if not isinstance(event, Used)]  # what is read so may be old

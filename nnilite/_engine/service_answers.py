@@ -45,22 +45,22 @@ def _number(value: object, least: float, most: float, kind: Any = (int, float)) 
     return value if fits else None
 
 
-def check_handle(service: str, found: object) -> Handle:
+def check_handle(service: str, answer: object) -> Handle:
     """Return the handle of a submitted job. Raises: PluginFault if it is not a JSON object."""
-    handle, problem = check_value(dict(found) if isinstance(found, Mapping) else None)
+    handle, problem = check_value(dict(answer) if isinstance(answer, Mapping) else None)
     if isinstance(handle, dict):
         return handle
     reason = f": {problem}" if problem else ""
-    raise PluginFault(f"{service} returned {found!r:.200} instead of a handle, which is a JSON object{reason}")
+    raise PluginFault(f"{service} returned {answer!r:.200} instead of a handle, which is a JSON object{reason}")
 
 
-def check_statuses(service: str, found: object, expected: int) -> list[JobStatus]:
+def check_statuses(service: str, answer: object, expected: int) -> list[JobStatus]:
     """Return the storable statuses of so many jobs. Raises: PluginFault if the answer is not that."""
-    if not isinstance(found, (list, tuple)) or len(found) != expected:
+    if not isinstance(answer, (list, tuple)) or len(answer) != expected:
         raise PluginFault(f"{service} did not return a list of {expected} statuses when polled")
-    for status in found:
+    for status in answer:
         if not (isinstance(status, JobStatus) and isinstance(status.state, JobState)):
             raise PluginFault(f"{service} returned {status!r:.200} instead of a JobStatus")
         if status.cost is not None and not (isinstance(status.cost, (int, float)) and 0 <= status.cost < math.inf):
             raise PluginFault(f"{service} returned {status.cost!r:.60} instead of a cost")
-    return [storable_status(status) for status in found]
+    return [storable_status(status) for status in answer]

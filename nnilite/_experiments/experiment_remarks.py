@@ -57,13 +57,13 @@ def _line(text: object, field: str, most: int) -> str:
 def read(directory: Path) -> Remarks:
     """Return the remarks in an experiment's folder. If the file cannot be read, only the error is known."""
     try:
-        found = read_document(directory / FILE_NAME, _CURE)
-        tags = found.fields.get("tags", [])
+        document = read_document(directory / FILE_NAME, _CURE)
+        tags = document.fields.get("tags", [])
         try:
-            known = checked(found.text("name") or "", tags, found.text("note") or "")
+            known = checked(document.text("name") or "", tags, document.text("note") or "")
         except ConfigError as error:
-            raise found.wrong(error.place.field or "", error.message.removeprefix("must be ")) from None
-        revision = found.whole("revision", 0, 2**53) or 0
+            raise document.wrong(error.place.field or "", error.message.removeprefix("must be ")) from None
+        revision = document.whole("revision", 0, 2**53) or 0
     except FileNotFoundError:
         return Remarks()
     except (DamagedFile, UnreadableFile) as error:

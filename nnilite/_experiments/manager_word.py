@@ -41,24 +41,24 @@ def read_manager(directory: Path) -> LastWord:
     """
     cure = "a running manager writes it again in a moment; if none runs, remove it"
     try:
-        found = read_document(directory / "manager.json", cure)
+        document = read_document(directory / "manager.json", cure)
     except FileNotFoundError:
         return LastWord()
-    state, url = found.text("state"), found.text("url")
+    state, url = document.text("state"), document.text("url")
     if state is not None and state not in _STATES:
-        raise found.wrong("state", "the state of an experiment")
+        raise document.wrong("state", "the state of an experiment")
     if url is not None and not _ADDRESS.fullmatch(url):
-        raise found.wrong("url", "an address such as http://127.0.0.1:8080")
+        raise document.wrong("url", "an address such as http://127.0.0.1:8080")
     return LastWord(
         state=state or "",
-        created=found.time("created"),
-        ended=found.time("ended"),
-        pid=found.whole("pid", 2, _LARGEST_PID),  # a signal to 0, 1 or -1 would go to other processes
-        port=found.whole("port", 1, 65535),
+        created=document.time("created"),
+        ended=document.time("ended"),
+        pid=document.whole("pid", 2, _LARGEST_PID),  # a signal to 0, 1 or -1 would go to other processes
+        port=document.whole("port", 1, 65535),
         url=url,
-        tls_cert=found.text("tls_cert"),
-        left=found.text("left") or "",
-        mode=found.text("mode") or "",
+        tls_cert=document.text("tls_cert"),
+        left=document.text("left") or "",
+        mode=document.text("mode") or "",
     )
 
 

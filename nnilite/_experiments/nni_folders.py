@@ -46,12 +46,12 @@ class NniExperiment:
 
 def listed(root: Path) -> list[NniExperiment]:
     """Return all experiments of NNI that are listed in a folder of experiments, or lie in it."""
-    found = {one.id: one for one in read_list(root).experiments}
+    by_id = {one.id: one for one in read_list(root).experiments}
     for database in root.glob(f"*/{DATABASE.as_posix()}"):
         directory = database.parents[1]
-        if directory.name not in found and not directory.is_symlink():
-            found[directory.name] = NniExperiment(directory.name, directory)
-    return [one for one in found.values() if _is_seen(one.directory / DATABASE, is_file)]
+        if directory.name not in by_id and not directory.is_symlink():
+            by_id[directory.name] = NniExperiment(directory.name, directory)
+    return [one for one in by_id.values() if _is_seen(one.directory / DATABASE, is_file)]
 
 
 def at(directory: Path) -> NniExperiment | None:

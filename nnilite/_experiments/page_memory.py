@@ -54,16 +54,16 @@ def read() -> PageMemory:
         document = read_document(folder() / "memory.json", _CURE)
     except FileNotFoundError:
         return PageMemory()
-    found = PageMemory()
+    memory = PageMemory()
     for name, part, is_whole in (
-        ("columns", found.columns, lambda one: isinstance(one, list) and all(isinstance(key, str) for key in one)),
-        ("views", found.views, _is_texts),
+        ("columns", memory.columns, lambda one: isinstance(one, list) and all(isinstance(key, str) for key in one)),
+        ("views", memory.views, _is_texts),
     ):
         given = document.fields.get(name, {})
         if not isinstance(given, dict) or not all(map(is_whole, given.values())):
             raise document.wrong(name, "an object of chosen columns" if name == "columns" else "an object of views")
         part.update(given)  # as the line above has checked
-    return found
+    return memory
 
 
 def _is_texts(given: Json) -> bool:

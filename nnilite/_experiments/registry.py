@@ -352,15 +352,15 @@ def _read(path: Path) -> RegistryEntry | None:
     name = path.name.removesuffix(".json")  # Pythons differ in the stem of `...json`
     cure = f"`nnictl experiment delete {name}` forgets the experiment, and its folder stays"
     try:
-        found = read_document(path, cure)
-        if not is_id(name) or found.text("id") != name:
-            raise found.wrong("id", f"the file's name, {name!r}")
+        document = read_document(path, cure)
+        if not is_id(name) or document.text("id") != name:
+            raise document.wrong("id", f"the file's name, {name!r}")
         entry = RegistryEntry(
             id=name,
-            name=found.text("name") or "",
-            directory=found.folder("directory"),
-            platform=found.text("platform") or "",
-            started=found.time("started"),
+            name=document.text("name") or "",
+            directory=document.folder("directory"),
+            platform=document.text("platform") or "",
+            started=document.time("started"),
         )
     except FileNotFoundError:
         return None

@@ -53,14 +53,14 @@ def read_state(directory: Path) -> tuple[ExperimentState, float | None]:
     if is_running(directory):
         return ExperimentState.RUNNING, None
     try:
-        found = read_document(directory / FILE, _CURE)
+        document = read_document(directory / FILE, _CURE)
     except FileNotFoundError:
         return ExperimentState.STOPPED, None
-    state = found.text("state")
+    state = document.text("state")
     if state not in (ExperimentState.RUNNING.value, ExperimentState.DONE.value):
-        raise found.wrong("state", "RUNNING or DONE")
+        raise document.wrong("state", "RUNNING or DONE")
     # The process that ran it has ended in the middle.
-    return (ExperimentState.DONE if state == "DONE" else ExperimentState.STOPPED), found.time("ended")
+    return (ExperimentState.DONE if state == "DONE" else ExperimentState.STOPPED), document.time("ended")
 
 
 def explain_no_resume_of_search(experiment: str, directory: Path) -> str:

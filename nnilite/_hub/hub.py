@@ -42,12 +42,12 @@ class Hub:
 
     def find(self, experiment: str) -> RegistryEntry:
         """Return the experiment with exactly this id. Raises: NotFound."""
-        found = registry.entry(experiment) if registry.is_id(experiment) else None
+        entry = registry.entry(experiment) if registry.is_id(experiment) else None
         # The registry does not have the experiments of Microsoft NNI.
-        found = found or next((one for one in registry.everything() if one.id == experiment), None)
-        if found is None:
+        entry = entry or next((one for one in registry.everything() if one.id == experiment), None)
+        if entry is None:
             raise NotFound(f"Experiment {experiment} no longer exists.")
-        return found
+        return entry
 
     def open(self, experiment: str) -> str:
         """Return the address of the experiment's page, which signs in once. One without a manager gets a viewer.

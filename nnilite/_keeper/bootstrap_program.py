@@ -85,13 +85,13 @@ def read_options(words: Sequence[str]) -> Dict[str, str]:
     """Return the options by their names. Raises: Failed."""
     if len(words) % 2 or not {word[2:] for word in words[::2]} <= set(_OPTIONS):
         raise Failed("the bootstrap does not understand the words {!r}".format(list(words)))
-    found = {words[number][2:]: words[number + 1] for number in range(0, len(words), 2)}
+    options = {words[number][2:]: words[number + 1] for number in range(0, len(words), 2)}
     for name in ("message", "work", "files", "checkpoints"):
-        if name in found:
-            found[name] = os.path.abspath(found[name])
-    if not found.get("from") or not found.get("work"):
+        if name in options:
+            options[name] = os.path.abspath(options[name])
+    if not options.get("from") or not options.get("work"):
         raise Failed("the bootstrap needs --from and --work")
-    return found
+    return options
 
 
 def tell_end(message_file: Optional[str], end: Mapping[str, Any]) -> None:

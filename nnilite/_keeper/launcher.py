@@ -135,9 +135,9 @@ def environment(given: Mapping[str, str], layout: Layout, inner: str, interface:
     `given`: the environment of the trial. `inner`: the folder for these files. `interface`: the network interface that
     leads to the other nodes, if known.
     """
-    found = {name: given.get(name, value) for name, value in _UNLESS_SET.items()}
+    variables = {name: given.get(name, value) for name, value in _UNLESS_SET.items()}
     if "name" not in layout.nodes[0]:
-        return found
+        return variables
     files = {
         "launcher-hosts": ["{} slots={}".format(node["name"], node["processes"]) for node in layout.nodes],
         "launcher-hosts-of-hydra": _with_slots(layout),
@@ -146,11 +146,11 @@ def environment(given: Mapping[str, str], layout: Layout, inner: str, interface:
         with open(os.path.join(inner, name), "w", encoding="utf-8") as file:
             file.write("".join(line + "\n" for line in lines))
     hosts, hosts_of_hydra = (os.path.join(inner, name) for name in files)
-    found.update(_BY_SSH, OMPI_MCA_orte_default_hostfile=hosts, PRTE_MCA_prte_default_hostfile=hosts)
-    found.update(HYDRA_HOST_FILE=hosts_of_hydra, I_MPI_HYDRA_HOST_FILE=hosts_of_hydra)
+    variables.update(_BY_SSH, OMPI_MCA_orte_default_hostfile=hosts, PRTE_MCA_prte_default_hostfile=hosts)
+    variables.update(HYDRA_HOST_FILE=hosts_of_hydra, I_MPI_HYDRA_HOST_FILE=hosts_of_hydra)
     if interface:
-        found["HYDRA_IFACE"] = interface  # the daemons of MPICH would ask for the host's name
-    return found
+        variables["HYDRA_IFACE"] = interface  # the daemons of MPICH would ask for the host's name
+    return variables
 
 
 def write_script(path: str, module: str, folder: str) -> None:

@@ -58,10 +58,10 @@ class LocalLink(RestLink):
     def _ask(self, content: bytes) -> Optional[Tuple[int, Dict[str, Any]]]:
         """Return the status and the answer; None if the socket is of no use now."""
         kept = self._path in _kept
-        found = self._exchange_by_socket(content)
-        if found is None and kept:  # the manager may have restarted since
-            found = self._exchange_by_socket(content)
-        return found
+        answer = self._exchange_by_socket(content)
+        if answer is None and kept:  # the manager may have restarted since
+            answer = self._exchange_by_socket(content)
+        return answer
 
     def _exchange_by_socket(self, content: bytes) -> Optional[Tuple[int, Dict[str, Any]]]:
         connection = _kept.get(self._path) or self._connect_to_socket()

@@ -48,15 +48,15 @@ class LinkBroken(OSError):
 
 def ports_of(job: str) -> List[int]:
     """Return the ports on which the first node of a job may listen."""
-    found: List[int] = []
+    ports: List[int] = []
     number = 0
-    while len(found) < _PORTS:
+    while len(ports) < _PORTS:
         drawn = hashlib.sha256("{} {}".format(job, number).encode("utf-8")).digest()
         port = _FIRST_PORT + int.from_bytes(drawn[:4], "big") % (_LAST_PORT - _FIRST_PORT)
         number += 1
-        if port not in found:
-            found.append(port)
-    return found
+        if port not in ports:
+            ports.append(port)
+    return ports
 
 
 def listen(ports: Sequence[int]) -> socket.socket:
@@ -71,18 +71,18 @@ def listen(ports: Sequence[int]) -> socket.socket:
 
 
 def _listener(family: int, port: int) -> socket.socket:
-    found = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        found.bind(("", port))
-        found.listen(64)
-        found.setblocking(False)
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind(("", port))
+        listener.listen(64)
+        listener.setblocking(False)
     except OSError:
-        found.close()
+        listener.close()
         raise
-    return found
+    return listener
 
 
 def free_ports(count: int) -> List[int]:
@@ -326,14 +326,14 @@ class Caller:
 
 def _read_line(connection: socket.socket, deadline: float) -> bytes:
     """Read a line and not a byte more. Raises: OSError, also if it is not whole at the deadline, however it comes."""
-    found = b""
-    while not found.endswith(b"\n"):
+    line = b""
+    while not line.endswith(b"\n"):
         left_s = deadline - time.monotonic()
-        if left_s <= 0 or len(found) >= _UNPROVEN_BYTES:
+        if left_s <= 0 or len(line) >= _UNPROVEN_BYTES:
             raise LinkBroken("it does not answer as a node of a trial does")
         connection.settimeout(left_s)
         piece = connection.recv(1)
         if not piece:
             raise LinkBroken("it has closed the connection")
-        found += piece
-    return found
+        line += piece
+    return line

@@ -69,13 +69,13 @@ def read(path: str, most: int) -> bytes:
     """Return the content, up to `most` bytes. Raises: OSError."""
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        found = b""
-        while len(found) < most:
-            piece = os.read(file, most - len(found))
+        content = b""
+        while len(content) < most:
+            piece = os.read(file, most - len(content))
             if not piece:
                 break
-            found += piece
-        return found
+            content += piece
+        return content
     finally:
         os.close(file)
 

@@ -70,12 +70,12 @@ def environment_of(plan: Mapping[str, Any], env: Mapping[str, str]) -> Dict[str,
     own = plan["environment"]
     if env.get("NODE_RANK") != own["NODE_RANK"]:
         return {**env, **own}
-    found = {**own, **env}
-    path = found.get("PATH", "").split(os.pathsep)
-    found["PATH"] = os.pathsep.join(
+    environment = {**own, **env}
+    path = environment.get("PATH", "").split(os.pathsep)
+    environment["PATH"] = os.pathsep.join(
         folder for folder in path if folder != plan["agent"]
     )  # the trial's ssh is the real one
-    return found
+    return environment
 
 
 class _Rank:

@@ -48,18 +48,18 @@ class Layout:
         return "\n".join(["#!/bin/sh", *lines, ""])
 
 
-def torch_variables(found: Mapping[str, str], env: Mapping[str, str], run: str, start: int) -> Dict[str, str]:
+def torch_variables(basic: Mapping[str, str], env: Mapping[str, str], run: str, start: int) -> Dict[str, str]:
     """Return what torchrun sets as well, given the variables of a process and the environment that it inherits.
 
     No agent has a store here, and no process that has failed by itself is started again. `run`: the name of the job.
     """
     defaults = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}
-    if found["LOCAL_WORLD_SIZE"] != "1":
+    if basic["LOCAL_WORLD_SIZE"] != "1":
         defaults["OMP_NUM_THREADS"] = "1"  # each of them would have threads for all processors
     return {
         "ROLE_NAME": "default",
-        "ROLE_RANK": found["RANK"],
-        "ROLE_WORLD_SIZE": found["WORLD_SIZE"],
+        "ROLE_RANK": basic["RANK"],
+        "ROLE_WORLD_SIZE": basic["WORLD_SIZE"],
         "TORCHELASTIC_RUN_ID": run,
         "TORCHELASTIC_RESTART_COUNT": str(start),
         "TORCHELASTIC_MAX_RESTARTS": "0",

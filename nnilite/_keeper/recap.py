@@ -50,13 +50,13 @@ class Recap:
 
     def events(self) -> List[Dict[str, Any]]:
         """Return the lines of a recap as events, the last reports last; [] if there is nothing to repeat."""
-        found: Deque[str] = deque()
+        groups: Deque[str] = deque()
         group: List[str] = []
         room, size = MOST_BYTES, 0
         for event in reversed(self._reports):
             if size + len(event) > _LINE_EVENTS_BYTES:
-                found.appendleft(_pack(group))
-                room -= len(found[0])
+                groups.appendleft(_pack(group))
+                room -= len(groups[0])
                 group, size = [], 0
                 if room <= 0:
                     break
@@ -65,8 +65,8 @@ class Recap:
         if self._start:
             group.append(self._start)
         if group:
-            found.appendleft(_pack(group))
-        return [{"type": TYPE, "data": data} for data in found]
+            groups.appendleft(_pack(group))
+        return [{"type": TYPE, "data": data} for data in groups]
 
 
 def _pack(events: List[str]) -> str:

@@ -157,14 +157,14 @@ def _member(block: bytes, kind: bytes, more: Dict[str, str]) -> TarMember:
     # GNU's own format has other things in the place of the prefix.
     prefix = _text(block[345:500]) if block[257:263] == b"ustar\0" else ""
     name = more.get("path", prefix + "/" + name if prefix else name)
-    found = _KINDS.get(kind, SPECIAL)
+    member_kind = _KINDS.get(kind, SPECIAL)
     if any(key.startswith("GNU.sparse.") for key in more):
-        found = SPECIAL
+        member_kind = SPECIAL
     if kind == b"\0" and name.endswith("/"):
-        found = FOLDER
+        member_kind = FOLDER
     size = _parse_decimal(more["size"]) if "size" in more else _number(block[124:136])
     head = (size, _number(block[100:108]) & 0o7777, more.get("linkpath", _text(block[157:257])))
-    return TarMember(name, found, head, _time(block[136:148], more.get("mtime")))
+    return TarMember(name, member_kind, head, _time(block[136:148], more.get("mtime")))
 
 
 def _number(field: bytes) -> int:

@@ -112,14 +112,14 @@ class TrialMeter:
         No other processes need to be examined.
         """
         folder = "{}/{}/task".format(self._proc, pid)
-        found: List[int] = []
+        children: List[int] = []
         try:
             for thread in os.listdir(folder):
                 with open("{}/{}/children".format(folder, thread), encoding="ascii") as file:
-                    found += map(int, file.read().split())
+                    children += map(int, file.read().split())
         except (OSError, ValueError):  # it has just ended
-            return found
-        return found
+            return children
+        return children
 
     def _list_by_parent(self) -> Dict[int, List[int]]:
         """Return all processes by their parents, for a system without those lists."""

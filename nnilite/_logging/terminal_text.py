@@ -24,8 +24,8 @@ def escape_control(text: str) -> str:
     return _CONTROL.sub(_escape, text)
 
 
-def _escape(found: re.Match[str]) -> str:
-    control = found[0]
+def _escape(match: re.Match[str]) -> str:
+    control = match[0]
     return control if len(control) > 1 else control.encode("unicode_escape").decode()
 
 

@@ -70,10 +70,10 @@ def take_results(config: CheckedConfig, store: Store) -> None:
     """Give a new experiment what its tuner is to learn first. Raises: NniliteError if a source cannot be read."""
     if not config.search_from:
         return
-    found, sentence = read_known_results(config)
-    if found.taken:
-        store.write([messages.SaveCall(1, Call(CallKind.IMPORT, value=found.taken))])
-    log.log(logging.INFO if found.is_as_it_was and found.taken else logging.WARNING, "%s", sentence)
+    results, sentence = read_known_results(config)
+    if results.taken:
+        store.write([messages.SaveCall(1, Call(CallKind.IMPORT, value=results.taken))])
+    log.log(logging.INFO if results.is_as_it_was and results.taken else logging.WARNING, "%s", sentence)
     store.add_remarks([sentence])
 
 

@@ -134,7 +134,7 @@ class _Fitting:
         kept = {name: value for name, value in parameters.items() if name in extras}
         return {**self._space.build({**drawn, **given}), **kept}
 
-    def _read(self, given: Json, expected: Sequence[Parameter], prefix: Key, found: dict[Key, int | float]) -> None:
+    def _read(self, given: Json, expected: Sequence[Parameter], prefix: Key, raws: dict[Key, int | float]) -> None:
         if not isinstance(given, Mapping):
             raise SpaceError(f"{_join_dotted(prefix) or 'the parameters'}: {given!r:.100} is not an object")
         names = {one.name for one in expected}
@@ -146,9 +146,9 @@ class _Fitting:
             if one.name not in given:
                 (self.added if one.default is None else self.filled).append(_join_dotted(one.path))
                 continue
-            raw = found[one.path] = one.raw(given[one.name])
+            raw = raws[one.path] = one.raw(given[one.name])
             if one.nested:
-                self._read(given[one.name], self._space.children(one.path, int(raw)), (*one.path, int(raw)), found)
+                self._read(given[one.name], self._space.children(one.path, int(raw)), (*one.path, int(raw)), raws)
 
 
 def _has_number(value: Json) -> bool:

@@ -120,19 +120,19 @@ class ManagerControl:
 
     async def interrupt_trial(self, trial: str) -> Trial:
         self._check_open()
-        found, _ = await self._reader.trial(trial)
+        record, _ = await self._reader.trial(trial)
         live = self._engine.rules.live.get(trial)
         if live is None or not live.may_be_drilled:
-            state = "being ended" if found.state is TrialState.RUNNING else found.state.value
+            state = "being ended" if record.state is TrialState.RUNNING else record.state.value
             raise Conflict(f"Trial {trial} is {state}; only running trials can be interrupted.")
         if self._is_elastic and live.attempt is not None and live.attempt.handle is not None:
             handle = live.attempt.handle
             await self._engine.caller.ask(lambda service: service.take_node(handle))
             log.info("trial %s loses a node by a drill", trial)
-            return found
+            return record
         await self._engine.do(messages.Interrupt(trial, self._engine.now()))
         log.info("trial %s is interrupted by a drill", trial)
-        return found
+        return record
 
     @property
     def _is_elastic(self) -> bool:

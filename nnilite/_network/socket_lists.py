@@ -26,7 +26,7 @@ def users_at(theirs: End, ours: End) -> set[int]:
 
     Until a program accepts the connection, its socket has no owner. So those count that listen there, too.
     """
-    found: set[int] = set()
+    users: set[int] = set()
     for table in TABLES:
         wide = table.name == "tcp6"
         if ":" in theirs[0] and not wide:
@@ -42,8 +42,8 @@ def users_at(theirs: End, ours: End) -> set[int]:
             _, own, other, state, _, _, _, user, _, inode, *_ = line.split()
             is_listening = state == _LISTENING and own in (end, anywhere)
             if is_listening or ((own, other, state) == accepted and inode != "0"):
-                found.add(int(user))
-    return {user for user in found if not may_be_anybody(user)}
+                users.add(int(user))
+    return {user for user in users if not may_be_anybody(user)}
 
 
 def spell_as_listed(address: str, port: int, wide: bool) -> str:

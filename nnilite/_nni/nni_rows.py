@@ -93,13 +93,13 @@ class NniRows:
         self._read_metrics(trials)
         given = _collect_parameters(trials.values())
         numbers = _numbers(trials.values())
-        found: list[messages.Record] = []
+        records: list[messages.Record] = []
         for one in trials.values():
             trial = _trial(one, numbers[one.id], given)
-            found.append(messages.SaveTrial(trial))
-            found.append(messages.SaveAttempt(_attempt(trial)))
-            found.extend(messages.SaveMetric(metric) for metric in one.metrics)
-        return [*found, *self._read_imports()]
+            records.append(messages.SaveTrial(trial))
+            records.append(messages.SaveAttempt(_attempt(trial)))
+            records.extend(messages.SaveMetric(metric) for metric in one.metrics)
+        return [*records, *self._read_imports()]
 
     def _trials(self) -> dict[str, _Seen]:
         found: dict[str, _Seen] = {}
@@ -170,17 +170,17 @@ def _numbers(trials: Any) -> dict[str, int]:
 
     After a resume NNI uses numbers twice.
     """
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     used: set[int] = set()
     for one in trials:
         if one.number is not None and one.number not in used:
-            found[one.id] = one.number
+            numbers[one.id] = one.number
             used.add(one.number)
     free = max(used, default=-1) + 1
     for one in trials:
-        if one.id not in found:
-            found[one.id], free = free, free + 1
-    return found
+        if one.id not in numbers:
+            numbers[one.id], free = free, free + 1
+    return numbers
 
 
 def _trial(one: _Seen, number: int, given: Mapping[str | None, list[Json]]) -> Trial:

@@ -50,21 +50,21 @@ def _known(directory: Path) -> Mapping[str, Json]:
         return {}
 
 
-def _about(origin: NniExperiment, found: NniProfile, stamp: Stamp) -> dict[str, Json]:
+def _about(origin: NniExperiment, profile: NniProfile, stamp: Stamp) -> dict[str, Json]:
     """Return the content of that file. Passwords stay where they are."""
     from nnilite.config import masked
 
-    config = masked({key: value for key, value in found.params.items() if key != "searchSpace"})
+    config = masked({key: value for key, value in profile.params.items() if key != "searchSpace"})
     return {
         "stamp": stamp,
         "state": origin.state,
         "id": origin.id,
         "directory": str(origin.directory),
-        "name": origin.name or str(found.params.get("experimentName") or ""),
-        "platform": origin.platform or ",".join(_platforms(found.params)),
-        "started": origin.started if origin.started is not None else found.started,
-        "ended": origin.ended if origin.ended is not None else found.ended,
-        "config": {**config, "searchSpace": found.space},
+        "name": origin.name or str(profile.params.get("experimentName") or ""),
+        "platform": origin.platform or ",".join(_platforms(profile.params)),
+        "started": origin.started if origin.started is not None else profile.started,
+        "ended": origin.ended if origin.ended is not None else profile.ended,
+        "config": {**config, "searchSpace": profile.space},
     }
 
 

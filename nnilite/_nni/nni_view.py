@@ -117,10 +117,10 @@ def open_view(directory: Path, token: str) -> tuple[Viewer, Store]:
 
 def _algorithm(config: Mapping[str, Json]) -> dict[str, Json]:
     """Return the tuner, also from a config of NNI 1, which had advisors, and other names."""
-    found = config.get("tuner") or config.get("advisor")
-    found = found if isinstance(found, dict) else {}
-    name = found.get("name") or found.get("builtinTunerName") or found.get("builtinAdvisorName")
-    arguments = found.get("classArgs")
+    section = config.get("tuner") or config.get("advisor")
+    section = section if isinstance(section, dict) else {}
+    name = section.get("name") or section.get("builtinTunerName") or section.get("builtinAdvisorName")
+    arguments = section.get("classArgs")
     return {"name": name, "classArgs": arguments if isinstance(arguments, dict) else {}}
 
 

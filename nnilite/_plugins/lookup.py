@@ -209,16 +209,16 @@ def _checked(group: str, name: str) -> type:
     return _load_of_group(group, name, _import(group, name))
 
 
-def _load_of_group(group: str, name: str, found: object) -> type:
+def _load_of_group(group: str, name: str, loaded: object) -> type:
     module, name_of_base = _BASE[group]
     base: type = getattr(importlib.import_module(module), name_of_base)
-    if not (isinstance(found, type) and issubclass(found, base)):
+    if not (isinstance(loaded, type) and issubclass(loaded, base)):
         raise PluginError(f"{_WORD[group]} {name!r} is not a class derived from nnilite's {base.__name__}.")
-    if missing := sorted(getattr(found, "__abstractmethods__", ())):
-        raise PluginError(f"{_WORD[group]} {name!r}: its class {found.__qualname__} lacks {', '.join(missing)}.")
-    if group == SERVICES and not is_dataclass(getattr(found, "Config", None)):
-        raise PluginError(f"{_WORD[group]} {name!r}: {found.__qualname__}.Config must be a frozen dataclass.")
-    return found
+    if missing := sorted(getattr(loaded, "__abstractmethods__", ())):
+        raise PluginError(f"{_WORD[group]} {name!r}: its class {loaded.__qualname__} lacks {', '.join(missing)}.")
+    if group == SERVICES and not is_dataclass(getattr(loaded, "Config", None)):
+        raise PluginError(f"{_WORD[group]} {name!r}: {loaded.__qualname__}.Config must be a frozen dataclass.")
+    return loaded
 
 
 def _import_function(group: str, name: str) -> object:
@@ -312,5 +312,5 @@ def import_class(path: str) -> object:
         raise PluginError(f"cannot import module {module_name!r} of {path!r}: {error}.{cure}") from error
     if not hasattr(module, class_name):
         raise PluginError(f"module {module_name!r} has no class {class_name!r}.")
-    found: object = getattr(module, class_name)
-    return found
+    loaded: object = getattr(module, class_name)
+    return loaded

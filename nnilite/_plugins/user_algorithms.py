@@ -59,12 +59,12 @@ def _read(entry: Any, path: Path, cure: str) -> Registered:
     if not isinstance(entry, dict) or not all(isinstance(value, str) for value in entry.values()):
         raise DamagedFile(path, "an entry is not an object of strings", cure)
     try:
-        found = Registered(**entry)
+        registered = Registered(**entry)
     except TypeError as error:
         raise DamagedFile(path, f"an entry has other fields: {error}", cure) from None
-    if found.kind not in ("tuner", "assessor") or not may_be_path(found.code_directory):
-        raise DamagedFile(path, f"the entry {found.name!r:.60} has a wrong kind or code_directory", cure)
-    return found
+    if registered.kind not in ("tuner", "assessor") or not may_be_path(registered.code_directory):
+        raise DamagedFile(path, f"the entry {registered.name!r:.60} has a wrong kind or code_directory", cure)
+    return registered
 
 
 def read_meta(meta: Any, file: Path) -> list[Registered]:

@@ -64,13 +64,13 @@ class Proofs:
         `path` begins with /api/v1.
         """
         scheme, _, given = authorization.partition(" ")
-        found = _SIGNED.fullmatch(given)
-        if scheme.lower() != SCHEME.lower() or found is None or not found["theirs"].startswith(self._start):
+        match = _SIGNED.fullmatch(given)
+        if scheme.lower() != SCHEME.lower() or match is None or not match["theirs"].startswith(self._start):
             return None
-        parts = (found["mine"], found["theirs"], found["count"], method, path, found["content"])
-        if not same(found["made"], code(token, "request", *parts)):
+        parts = (match["mine"], match["theirs"], match["count"], method, path, match["content"])
+        if not same(match["made"], code(token, "request", *parts)):
             return None
-        return Signed(token, found["mine"], found["theirs"], int(found["count"]), found["content"])
+        return Signed(token, match["mine"], match["theirs"], int(match["count"]), match["content"])
 
     def accept(self, job: str, signed: Signed, body: bytes) -> bool:
         """Return whether this body is the signed one, and comes after all batches taken of this job."""

@@ -200,11 +200,11 @@ class CallbackSocket:
 
     async def _read_long_line(self, caller: _SocketCaller, begin: bytes, hold: BodyHold) -> bytes | None:
         """Read the rest of a line whose begin proves the job. Raises: HttpRefusal, OSError."""
-        found = _HEAD.match(begin)
-        if found is None:
+        match = _HEAD.match(begin)
+        if match is None:
             raise HttpRefusal(401, "a long report must begin with the job and its token")
-        job = found[1].decode("ascii")
-        self._check_token(job, found[2].decode("ascii"))
+        job = match[1].decode("ascii")
+        self._check_token(job, match[2].decode("ascii"))
         self._unproven.pop(caller, None)
         hold.add(job, len(begin))
         line = bytearray(begin)

@@ -107,15 +107,15 @@ def trial(trial: Trial, directory: str) -> Object:
 
 def _end(trial: Trial, path: str) -> Object:
     """Return the fields that NNI adds to ended trials. Its final metric has the time of the trial's end."""
-    found: Object = {}
+    fields: Object = {}
     if trial.ended is not None:
-        found["endTime"] = milliseconds(trial.ended)
+        fields["endTime"] = milliseconds(trial.ended)
     if trial.state is TrialState.FAILED:
-        found["stderrPath"] = f"{path}/trial.stderr"
+        fields["stderrPath"] = f"{path}/trial.stderr"
     if trial.state is TrialState.SUCCEEDED and trial.value is not None:
         final = Metric(trial.id, trial.attempt, 0, MetricKind.FINAL, 0, trial.value, trial.ended or 0.0)
-        found["finalMetricData"] = [metric(final, trial.parameter_id)]
-    return found
+        fields["finalMetricData"] = [metric(final, trial.parameter_id)]
+    return fields
 
 
 def metric(metric: Metric, parameter_id: int | None) -> Object:

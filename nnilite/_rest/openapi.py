@@ -133,11 +133,11 @@ def _describe_responses(route: Route, operation: Operation) -> Object:
 
 def list_refusals(route: Route, operation: Operation) -> list[int]:
     """Return the error statuses an operation may answer with."""
-    found = {*_ALWAYS, *operation.refusals}
+    statuses = {*_ALWAYS, *operation.refusals}
     if route.params:
-        found.add(404)
+        statuses.add(404)
     if operation.writes:
-        found.add(409)
+        statuses.add(409)
     if operation.body is not None:
-        found.update(_WITH_BODY)
-    return sorted(found)
+        statuses.update(_WITH_BODY)
+    return sorted(statuses)

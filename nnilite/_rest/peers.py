@@ -131,15 +131,15 @@ def _listed(table: Path, wanted: Iterable[Ends]) -> dict[Ends, TheirSocket]:
             lines = (file.readall() or b"").split(b"\n")
     except OSError:
         return {}
-    found: dict[Ends, TheirSocket] = {}
+    sockets: dict[Ends, TheirSocket] = {}
     for line in lines:
         start = line.find(b": ") + 2  # after the row's number
         ends = keys.get(line[start : start + length])
-        if ends is not None and ends not in found:
+        if ends is not None and ends not in sockets:
             state, _, _, _, user, _, inode, *_ = line[start + length :].split()
             if state == _ESTABLISHED and inode != b"0":
-                found[ends] = TheirSocket(int(user), inode.decode("ascii"))
-    return found
+                sockets[ends] = TheirSocket(int(user), inode.decode("ascii"))
+    return sockets
 
 
 def _ends(stream: IOStream) -> Ends | None:

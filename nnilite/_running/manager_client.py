@@ -48,8 +48,8 @@ class Client(ManagerConnection):
 
     def version(self) -> dict[str, Any]:
         """Return the manager's version and the experiment's id."""
-        found: dict[str, Any] = self.ask("GET", "/version")
-        return found
+        answer: dict[str, Any] = self.ask("GET", "/version")
+        return answer
 
     def profile(self) -> dict[str, Any]:
         """Return the experiment: id, state, reason, config, limits, counts, best, hosts, waiting, ..."""
@@ -131,10 +131,10 @@ class Client(ManagerConnection):
         while limit is None or offset < limit:
             count = PAGE if limit is None else min(PAGE, limit - offset)
             page = self.ask("GET", "/trials", {**query, "offset": offset, "limit": count})
-            found = page["trials"]
-            yield from map(_trial, found)
-            offset += len(found)
-            if not found or offset >= page["total"]:
+            rows = page["trials"]
+            yield from map(_trial, rows)
+            offset += len(rows)
+            if not rows or offset >= page["total"]:
                 return
 
     def trial(self, trial: str) -> dict[str, Any]:
@@ -176,14 +176,14 @@ class Client(ManagerConnection):
 
     def remarks(self, trial: str) -> dict[str, Any]:
         """Return what people have written about a trial: `tags`, `note`, and the `revision` to name with a change."""
-        found: dict[str, Any] = self.ask("GET", f"/trials/{_part(trial)}/remarks")
-        return found
+        answer: dict[str, Any] = self.ask("GET", f"/trials/{_part(trial)}/remarks")
+        return answer
 
     def remark(self, trial: str, *, tags: Sequence[str], note: str, revision: int) -> dict[str, Any]:
         """Replace the remarks of this revision. Raises: Conflict if they have been changed meanwhile."""
         body = {"tags": list(tags), "note": note, "revision": revision}
-        found: dict[str, Any] = self.ask("PUT", f"/trials/{_part(trial)}/remarks", body=body)
-        return found
+        answer: dict[str, Any] = self.ask("PUT", f"/trials/{_part(trial)}/remarks", body=body)
+        return answer
 
     def metrics(self, trial: str | None = None, *, kind: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield reported values, oldest first: of one trial or of all, of one kind (PERIODICAL, FINAL) or of both."""
@@ -227,8 +227,8 @@ class Client(ManagerConnection):
 
         Return `files`, as above, `others`, which are links and the like, and `note`.
         """
-        found: dict[str, Any] = self.ask("POST", f"/trials/{_part(trial)}/files", body={})
-        return found
+        answer: dict[str, Any] = self.ask("POST", f"/trials/{_part(trial)}/files", body={})
+        return answer
 
     def download(self, trial: str, path: str, write: Callable[[bytes], object], *, fetch: bool = True) -> None:
         """Hand one file of a trial, `path` as `files` gives it, to `write` piece by piece.

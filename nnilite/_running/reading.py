@@ -45,9 +45,9 @@ def what_ran(client: Client, *, comparable: bool = False) -> dict[str, Any]:
 
     `start` is None where nothing is recorded. `comparable`: in the form in which experiments are compared.
     """
-    found: dict[str, Any] = client.ask("GET", "/provenance", {"comparable": str(comparable).lower()})
-    found.setdefault("workers", [])  # which an older manager does not send
-    return found
+    answer: dict[str, Any] = client.ask("GET", "/provenance", {"comparable": str(comparable).lower()})
+    answer.setdefault("workers", [])  # which an older manager does not send
+    return answer
 
 
 def trial_of(one: Mapping[str, Any]) -> Trial:

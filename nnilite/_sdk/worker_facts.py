@@ -51,15 +51,15 @@ def list_packages() -> dict[str, str]:
 
 def name_gpus(folder: str = "/proc/driver/nvidia") -> list[str]:
     """Return the files in which NVIDIA's driver names itself and then each GPU; none without it."""
-    found = []
+    models = []
     for place, _, names in sorted(os.walk(folder)):
         for name in names:
             if name in ("version", "information"):
                 try:
-                    found.append(_read(place + "/" + name))
+                    models.append(_read(place + "/" + name))
                 except OSError:  # a GPU that has failed
-                    found.append("")
-    return found
+                    models.append("")
+    return models
 
 
 def _read(path: str) -> str:

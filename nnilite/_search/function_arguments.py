@@ -15,19 +15,19 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 def unwrap(function: Callable[..., Any]) -> Any:
     """Return the function that is called in the end: without `partial`, `functools.wraps` and bound objects."""
-    found: Any = function
+    inner: Any = function
     for _ in range(100):
-        if isinstance(found, functools.partial):
-            found = found.func
-        elif hasattr(found, "__wrapped__"):
-            found = found.__wrapped__
-        elif inspect.ismethod(found):
-            found = found.__func__
+        if isinstance(inner, functools.partial):
+            inner = inner.func
+        elif hasattr(inner, "__wrapped__"):
+            inner = inner.__wrapped__
+        elif inspect.ismethod(inner):
+            inner = inner.__func__
         else:
             break
-    if not isinstance(found, (FunctionType, type)) and not inspect.isbuiltin(found):
-        found = vars(type(found)).get("__call__", found)
-    return found
+    if not isinstance(inner, (FunctionType, type)) and not inspect.isbuiltin(inner):
+        inner = vars(type(inner)).get("__call__", inner)
+    return inner
 
 
 def code_of(function: Callable[..., Any]) -> CodeType | None:

@@ -116,9 +116,9 @@ def check_types(row: Sequence[Any], kinds: tuple[tuple[type, ...], ...]) -> None
 
 
 @lru_cache(maxsize=1000)  # thousands of rows have the same few combinations of types
-def _find_misfit(found: tuple[type, ...], kinds: tuple[tuple[type, ...], ...]) -> int | None:
+def _find_misfit(types: tuple[type, ...], kinds: tuple[tuple[type, ...], ...]) -> int | None:
     """Return the first column with a value of a wrong type."""
-    pairs = zip(found, kinds, strict=True)
+    pairs = zip(types, kinds, strict=True)
     return next((column for column, (one, kind) in enumerate(pairs) if not issubclass(one, kind)), None)
 
 

@@ -143,17 +143,17 @@ def _compute_intervals(
 ) -> list[tuple[float, float]]:
     """Return the ends between which nine of ten shares lie by random samples of the trials; none without the time."""
     luck = random.Random(0)
-    found: list[Mapping[str, float]] = []
+    samples: list[Mapping[str, float]] = []
     began = time.monotonic()
-    while len(found) < _SAMPLES and time.monotonic() - began < _SAMPLES_S:
+    while len(samples) < _SAMPLES and time.monotonic() - began < _SAMPLES_S:
         try:
-            found.append(shares_of(luck.choices(range(count), k=min(count, _SAMPLE_TRIALS))))
+            samples.append(shares_of(luck.choices(range(count), k=min(count, _SAMPLE_TRIALS))))
         except (ValueError, RuntimeError):  # the results of this sample are all the same
             continue
-    if len(found) < _SAMPLES_MIN:
+    if len(samples) < _SAMPLES_MIN:
         return []
-    cut = len(found) // 20
-    ordered = [sorted(one.get(name, 0.0) for one in found) for name in names]
+    cut = len(samples) // 20
+    ordered = [sorted(one.get(name, 0.0) for one in samples) for name in names]
     return [(values[cut], values[-1 - cut]) for values in ordered]
 
 

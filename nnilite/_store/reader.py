@@ -85,12 +85,12 @@ class Reader:
         """Yield all ended trials, by sequence."""
         after = -1
         while True:
-            found = await self._run(self._ended, after)
-            for trial in found:
+            trials = await self._run(self._ended, after)
+            for trial in trials:
                 yield trial
-            if len(found) < _EXPORT_CHUNK:
+            if len(trials) < _EXPORT_CHUNK:
                 return
-            after = found[-1].sequence
+            after = trials[-1].sequence
 
     async def imported(self) -> list[list[tuple[Json, Json]]]:
         """Return the (parameters, value) pairs of each import so far."""

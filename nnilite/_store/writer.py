@@ -97,11 +97,11 @@ class Store:
 
     def secret(self) -> str:
         """Return the secret for the tokens of callbacks, which is made if missing, as in a loaded copy."""
-        found = self.file.meta("secret")
-        if found is None or not _SECRET.fullmatch(found):
-            found = secrets.token_hex(32)
-            self.file.put_meta("secret", found)
-        return found
+        secret = self.file.meta("secret")
+        if secret is None or not _SECRET.fullmatch(secret):
+            secret = secrets.token_hex(32)
+            self.file.put_meta("secret", secret)
+        return secret
 
     def keep_place(self) -> None:
         """Check that the database is where it was opened, and write it back with all its content if it was deleted.

@@ -214,9 +214,9 @@ def _make(spec: Message, group: str, base: type) -> Any:
     return _construct(found, arguments, base)
 
 
-def _construct(found: type, arguments: Message, base: type) -> Any:
+def _construct(cls: type, arguments: Message, base: type) -> Any:
     try:
-        return construct(found, arguments)
+        return construct(cls, arguments)
     except ConfigError as error:
         where = (base.__name__.lower(), error.place.field)
         raise ConfigError(error.message, Place(field=".".join(filter(None, where)))) from error.__cause__

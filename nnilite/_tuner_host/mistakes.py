@@ -13,16 +13,16 @@ from nnilite.tuner import Tuner
 _SIGNATURE_ERROR = re.compile(r"(\w+)\(\) (?:got|takes|missing) .*argument")
 
 
-def check_proposals(found: Any, asked: int) -> list[Any]:
+def check_proposals(answer: Any, asked: int) -> list[Any]:
     """Return what `generate_multiple_parameters` returned. Raises: TypeError if it cannot be that many parameters."""
-    if not isinstance(found, list) or len(found) > asked:
+    if not isinstance(answer, list) or len(answer) > asked:
         raise TypeError(
-            f"generate_multiple_parameters must return a list of at most {asked} parameters, not {_describe(found)}"
+            f"generate_multiple_parameters must return a list of at most {asked} parameters, not {_describe(answer)}"
         )
-    for one in found:
+    for one in answer:
         if one is None or inspect.iscoroutine(one) or inspect.isgenerator(one):
             raise TypeError(f"generate_parameters must return the trial's parameters, not {_describe(one)}")
-    return found
+    return answer
 
 
 def check_verdict(answer: Any) -> bool:
@@ -38,11 +38,11 @@ def describe_user_error(error: BaseException) -> str:
     """Return one sentence on an exception of the user's code, with the right signature of a method that has another."""
     text = show_message(error)
     sentence = show_error(error)
-    found = _SIGNATURE_ERROR.search(text) if type(error) is TypeError else None
-    method = found and (getattr(Tuner, found[1], None) or getattr(Assessor, found[1], None))
-    if method is None or found is None or not callable(method):
+    match = _SIGNATURE_ERROR.search(text) if type(error) is TypeError else None
+    method = match and (getattr(Tuner, match[1], None) or getattr(Assessor, match[1], None))
+    if method is None or match is None or not callable(method):
         return sentence
-    return f"{sentence}; write `def {found[1]}({', '.join(_parameters(method))})`"
+    return f"{sentence}; write `def {match[1]}({', '.join(_parameters(method))})`"
 
 
 def _parameters(method: Any) -> list[str]:

@@ -41,9 +41,9 @@ def is_same(here: TrialFile, there: TrialFile) -> bool:
     return here.size == there.size and abs(here.modified - there.modified) < _SAME_TIME_S
 
 
-def incomplete(found: Sequence[TrialFile]) -> str:
-    return f"Only the first {LISTED_MAX} entries are listed." if len(found) >= LISTED_MAX else ""
+def incomplete(files: Sequence[TrialFile]) -> str:
+    return f"Only the first {LISTED_MAX} entries are listed." if len(files) >= LISTED_MAX else ""
 
 
-def _others(found: Sequence[TrialFile]) -> list[OtherEntry]:
-    return [OtherEntry(one.path, one.kind, one.target) for one in found if one.kind != FILE]
+def _others(files: Sequence[TrialFile]) -> list[OtherEntry]:
+    return [OtherEntry(one.path, one.kind, one.target) for one in files if one.kind != FILE]

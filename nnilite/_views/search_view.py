@@ -80,14 +80,14 @@ class SearchView(Viewer):
         return page.revision, metric
 
     def _now(self, about: About) -> ExperimentProgress:
-        found = self._read_progress()
+        progress = self._read_progress()
         try:
             state, ended = search_folder.read_state(about.directory)
         except NniliteError as error:
-            return replace(found, reason=str(error))
-        running = found.counts.get(TrialState.RUNNING, 0)
+            return replace(progress, reason=str(error))
+        running = progress.counts.get(TrialState.RUNNING, 0)
         reason = f"{running} trials were interrupted" if running and state is ExperimentState.STOPPED else ""
-        return replace(found, state=state, ended=ended, reason=reason)
+        return replace(progress, state=state, ended=ended, reason=reason)
 
 
 class SearchControl(ViewControl):

@@ -132,16 +132,16 @@ class NewsReader:
 def read_position(path: Path) -> Position:
     """Return the position in a file; the beginning if there is none that can be read."""
     try:
-        found = read_document(path, "remove it, and everything is sent again")
-        best = found.fields.get("best")
+        document = read_document(path, "remove it, and everything is sent again")
+        best = document.fields.get("best")
         if best is not None and (isinstance(best, bool) or not isinstance(best, (int, float))):
-            raise found.wrong("best", "a number")
+            raise document.wrong("best", "a number")
         return Position(
-            found.whole("revision", 0, 2**53) or 0,
-            (found.whole("sequence", 0, 2**53) or 0) - 1,
+            document.whole("revision", 0, 2**53) or 0,
+            (document.whole("sequence", 0, 2**53) or 0) - 1,
             best,
-            found.whole("ends", 0, 2**53) or 0,
-            found.fields.get("over") is True,
+            document.whole("ends", 0, 2**53) or 0,
+            document.fields.get("over") is True,
         )
     except (FileNotFoundError, DamagedFile):
         return Position()

@@ -91,12 +91,12 @@ class Tree:
 
     def largest(self) -> list[tuple[str, Size]]:
         """Return the parts to leave out, largest first, until the rest fits; at most five. Folders end in "/"."""
-        found: list[tuple[str, Size]] = []
-        while self._inside[""] and not self._sizes[""].is_within(self._cap) and len(found) < _LINES:
+        parts: list[tuple[str, Size]] = []
+        while self._inside[""] and not self._sizes[""].is_within(self._cap) and len(parts) < _LINES:
             part = self._find_heaviest()
-            found.append((part, self._sizes[part]))
+            parts.append((part, self._sizes[part]))
             self._remove(part)
-        return found
+        return parts
 
     def _find_heaviest(self) -> str:
         part = ""

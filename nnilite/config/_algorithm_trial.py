@@ -52,10 +52,10 @@ def _construct(word: str, algorithm: Any, here: At) -> type | None:
     return None
 
 
-def _mode(algorithm: Any, found: type | None) -> Any:
+def _mode(algorithm: Any, cls: type | None) -> Any:
     """Return the optimize mode of an algorithm, from its arguments or by default; None if it is not known."""
     given = algorithm.class_args.get("optimize_mode") if algorithm else None
-    return default_of(found, "optimize_mode") if given is None and found is not None else given
+    return default_of(cls, "optimize_mode") if given is None and cls is not None else given
 
 
 _LIBRARIES = {"mlflow": "mlflow", "tensorboard": "tensorboardX", "wandb": "wandb"}

@@ -46,11 +46,11 @@ class ConfigReading:
 
     def finish(self) -> None:
         """End the reading. Raises: ConfigError (SpaceError for a fault in the search space) if there were faults."""
-        found = list({str(error): error for error in self.errors}.values())
-        if len(found) == 1:
-            raise found[0]
-        if found:
-            raise ConfigErrors(sorted(found, key=_line))
+        errors = list({str(error): error for error in self.errors}.values())
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise ConfigErrors(sorted(errors, key=_line))
 
 
 @dataclass(frozen=True)

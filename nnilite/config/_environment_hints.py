@@ -30,7 +30,7 @@ def _texts(value: Json, field: str) -> Iterator[tuple[str, str]]:
             yield from _texts(item, f"{field}[{place}]")
 
 
-def _sentence(field: str, found: re.Match[str]) -> str:
+def _sentence(field: str, match: re.Match[str]) -> str:
     is_command = field.rpartition(".")[2].lower().endswith("command")
-    cure = f"write ${found[1]}, which the shell of the trial reads" if is_command else "write the value itself"
-    return f"{field}: {found[0]} stays as it is here, for {_WHERE}; {cure}"
+    cure = f"write ${match[1]}, which the shell of the trial reads" if is_command else "write the value itself"
+    return f"{field}: {match[0]} stays as it is here, for {_WHERE}; {cure}"

@@ -316,16 +316,16 @@ def _money(values: Values, shares: dict[str, ServiceShare], reported: bool, at: 
 
 def _settings(section: ServiceConfig, values: Values, at: At) -> TrialSettings:
     """Return a service's own settings, completed by those at the top level."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for entry in SHORTCUTS.entries:
         own = getattr(section._settings, entry.name)
-        found[entry.name] = values.get(entry.name) if own in (None, "") else own
-    is_blank = found["trial_command"] is not None and not str(found["trial_command"]).strip()
-    if found["trial_command"] is None:
-        found["trial_command"] = _find_plugin_default(section)  # which may be empty
-    if found["trial_command"] is None or is_blank:
+        fields[entry.name] = values.get(entry.name) if own in (None, "") else own
+    is_blank = fields["trial_command"] is not None and not str(fields["trial_command"]).strip()
+    if fields["trial_command"] is None:
+        fields["trial_command"] = _find_plugin_default(section)  # which may be empty
+    if fields["trial_command"] is None or is_blank:
         at.fault("trialCommand is not set; it is what a trial runs, such as `python3 trial.py`")
-    return TrialSettings(**found)
+    return TrialSettings(**fields)
 
 
 def _find_plugin_default(section: ServiceConfig) -> str | None:

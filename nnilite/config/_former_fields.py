@@ -192,12 +192,12 @@ def _is_older_section(word: str) -> bool:
     return word.endswith("config") or word in ("trial", "trainingserviceplatforms")
 
 
-def _send_elsewhere(found: Mapping[str, list[str]], known: Iterable[str], path: Sequence[str | int]) -> str:
+def _send_elsewhere(places: Mapping[str, list[str]], known: Iterable[str], path: Sequence[str | int]) -> str:
     """Return where a field of a platform's section belongs."""
-    own = next((new for new in found if "." in new and new.partition(".")[0] in known), "")
+    own = next((new for new in places if "." in new and new.partition(".")[0] in known), "")
     if own:
         return f"; write it in {own.rpartition('.')[0]}"
-    shown = " or ".join(f"{new} ({', '.join(platforms)})" for new, platforms in found.items())
+    shown = " or ".join(f"{new} ({', '.join(platforms)})" for new, platforms in places.items())
     return (
         f"; another platform has {shown}" if path[:1] == ("trainingService",) else f"; in trainingService it is {shown}"
     )

@@ -100,13 +100,13 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 def describe_error(error: BaseException) -> str:
     """Describe what went wrong, without the URL, which may hold a secret."""
-    found = list(chain(error))
-    for each in found:
+    errors = list(chain(error))
+    for each in errors:
         if isinstance(each, OSError) and each.strerror and not isinstance(each, requests.RequestException):
             return redact(each.strerror)
-    if any(isinstance(each, (TimeoutError, urllib3.exceptions.TimeoutError, requests.Timeout)) for each in found):
+    if any(isinstance(each, (TimeoutError, urllib3.exceptions.TimeoutError, requests.Timeout)) for each in errors):
         return "it does not answer in time"
-    if any(isinstance(each, urllib3.exceptions.IncompleteRead) for each in found):
+    if any(isinstance(each, urllib3.exceptions.IncompleteRead) for each in errors):
         return "the connection broke off"
     return f"the connection failed ({type(error).__name__})"
 

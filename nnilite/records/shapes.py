@@ -259,16 +259,16 @@ def to_json(record: Any) -> Schema:
 
 def read_fields(cls: type, data: Mapping[str, Json]) -> dict[str, Any]:
     """Return the arguments that make a record of this JSON object; other keys are left out. Raises: Mismatch."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in _fields(cls):
         if field.key not in data:
             if field.is_required:
-                found[field.name] = _read(field, None)
+                values[field.name] = _read(field, None)
             elif field.form.is_optional:
-                found[field.name] = None
+                values[field.name] = None
             continue
-        found[field.name] = _read(field, data[field.key])
-    return found
+        values[field.name] = _read(field, data[field.key])
+    return values
 
 
 def _read(field: _Field, value: Json) -> Any:

@@ -222,8 +222,8 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
         async with self._turns.turn(_turn(handle)):
-            found: Sequence[KeeperEvent] = await self.watched(handle).reports()
-        return found
+            events: Sequence[KeeperEvent] = await self.watched(handle).reports()
+        return events
 
     async def logs(self, handle: Handle, stream: str, offset: int, limit: int) -> bytes:
         """Return what the log has; it has both streams in one, which is given as standard output."""

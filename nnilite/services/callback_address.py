@@ -172,15 +172,15 @@ def _own_address(platform: str) -> str:
     """Return the address of this machine on the way to the platform. Raises: ServiceError."""
     parts = urlsplit(platform)
     try:
-        found = _address_towards(parts.hostname or "", parts.port or 443)
+        address = _address_towards(parts.hostname or "", parts.port or 443)
     except OSError as error:
         raise ServiceError(f"this machine has no way to {parts.hostname}: {error.strerror or error}") from error
-    if not is_loopback(found):
-        return found
+    if not is_loopback(address):
+        return address
     try:
         return _address_towards(_ELSEWHERE, 443)
     except OSError:  # a machine without any network
-        return found
+        return address
 
 
 def _address_towards(host: str, port: int) -> str:

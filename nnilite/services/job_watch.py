@@ -123,7 +123,7 @@ class JobWatch(ABC, Generic[JobT]):
         """Ask the platform for this job, with all details. Raises: Missing if there is none, Problem."""
 
     @abstractmethod
-    def interpret(self, found: JobT) -> SeenJob:
+    def interpret(self, job: JobT) -> SeenJob:
         """Return what the platform's answer means. It may depend on what was seen before."""
 
     @abstractmethod
@@ -131,33 +131,33 @@ class JobWatch(ABC, Generic[JobT]):
         """Ask the platform for a hard end. Raises: Missing, Problem."""
 
     @abstractmethod
-    def end(self, found: JobT, word: Exited | None) -> JobStatus:
+    def end(self, job: JobT, word: Exited | None) -> JobStatus:
         """Return how the job has ended.
 
         `word` is the record of its keeper, which takes precedence; None if there is none.
         """
 
-    async def learn(self, found: JobT) -> JobT:
+    async def learn(self, job: JobT) -> JobT:
         """Ask for what a listing lacks. Raises: Problem.
 
         Called when the job begins to run, when it has ended, and where an earlier manager may have seen it run.
         """
-        return found
+        return job
 
     def knows_enough(self) -> bool:
         """Return whether all was learned of the running job that is needed before its end."""
         return self._learned
 
-    def is_this(self, found: JobT) -> bool:
+    def is_this(self, job: JobT) -> bool:
         """Return whether what was found by the id is this job; platforms may use an id again."""
         return True
 
-    def taken_away(self, found: JobT, seen: SeenJob) -> JobStatus:
+    def taken_away(self, job: JobT, seen: SeenJob) -> JobStatus:
         """Return the status of a job that has run, and waits again."""
         reason = f"{self.platform} took the job off its node to start it again"
         return seen.status(JobState.LOST, f"{reason}: {seen.reason}" if seen.reason else reason)
 
-    def speaks(self, found: JobT, seen: SeenJob) -> bool:
+    def speaks(self, job: JobT, seen: SeenJob) -> bool:
         """Return whether the log of an ended job should say how it ended, so that it is worth waiting for."""
         return self.ran and not (seen.state is JobState.CANCELED and self.canceled)
 
@@ -210,47 +210,47 @@ class JobWatch(ABC, Generic[JobT]):
             return JobStatus(JobState.UNKNOWN, f"{self.platform} does not know the job at the moment")
         return JobStatus(JobState.LOST, f"{self.platform} no longer knows the job")
 
-    async def _found(self, found: JobT) -> JobStatus:
+    async def _found(self, job: JobT) -> JobStatus:
         """Take up what the platform found. Raises: Problem, ServiceError."""
         self.lasts_s("missing", False)
         if self._cancel_at is not None and not self.canceled and time.monotonic() >= self._cancel_at:
             await self._end()
-        return await self.judged(found)
+        return await self.judged(job)
 
-    async def judged(self, found: JobT) -> JobStatus:
+    async def judged(self, job: JobT) -> JobStatus:
         """Return the status of a job that was found. Override it if `interpret` does not suffice. Raises: Problem."""
-        found, seen = await self._looked_at(found)
+        job, seen = await self._looked_at(job)
         if seen.state is JobState.LOST or seen.state is JobState.UNKNOWN:
             return seen.status()
         if seen.state.ended:
-            return await self._ended(found)
+            return await self._ended(job)
         if seen.state is JobState.WAITING and self.ran:
-            found = await self.learn(found)
-            return self.taken_away(found, self._seen(found))
+            job = await self.learn(job)
+            return self.taken_away(job, self._seen(job))
         if seen.is_stopping and not self.ran:
             return seen.status(JobState.WAITING)
         return seen.status(reason=seen.reason if self._cancel_at is None else "the job is being canceled")
 
-    def _seen(self, found: JobT) -> SeenJob:
-        seen = self.interpret(found)
+    def _seen(self, job: JobT) -> SeenJob:
+        seen = self.interpret(job)
         self.host, self.url = seen.host or self.host, seen.url or self.url
         return seen
 
-    async def _looked_at(self, found: JobT) -> tuple[JobT, SeenJob]:
-        seen = self._seen(found)
+    async def _looked_at(self, job: JobT) -> tuple[JobT, SeenJob]:
+        seen = self._seen(job)
         runs = seen.state is JobState.RUNNING and not seen.is_stopping
         if (runs and not self.knows_enough()) or (seen.state is JobState.WAITING and not self._known):
-            found = await self.learn(found)
-            seen, self._known, self._learned = self._seen(found), True, runs
+            job = await self.learn(job)
+            seen, self._known, self._learned = self._seen(job), True, runs
         self.ran = self.ran or runs or seen.started is not None
-        return found, seen
+        return job, seen
 
-    async def _ended(self, found: JobT) -> JobStatus:
-        found = await self.learn(found)
-        seen = self._seen(found)
+    async def _ended(self, job: JobT) -> JobStatus:
+        job = await self.learn(job)
+        seen = self._seen(job)
         self.ran = self.ran or seen.started is not None
         late = self.lasts_s("ended") >= self.patience.log_lag_s
-        speaks = self.speaks(found, seen)
+        speaks = self.speaks(job, seen)
         try:
             await self.log.follow()
         except NniliteError:
@@ -258,7 +258,7 @@ class JobWatch(ABC, Generic[JobT]):
                 raise
         if speaks and self.log.lags and self.log.exited is None and not late:
             return seen.status(JobState.RUNNING, "the job has ended; waiting for the end of its log")
-        end = self.end(found, self.log.exited)
+        end = self.end(job, self.log.exited)
         if self.canceled and end.state is not JobState.SUCCEEDED:
             end = replace(end, state=JobState.CANCELED, reason=end.reason or "canceled")
         return end

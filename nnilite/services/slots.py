@@ -325,12 +325,12 @@ class SlotDesk:
         looked_at, changes, known = self._taken
         if changes == self._others.changes and abs(now - looked_at) < most_age_s:
             return known
-        found: List[str] = []
+        holders: List[str] = []
         for name, part in [*others.items(), (self._file.name, self._own)]:
             held = part.held.values()
-            found += [_find_experiment_of(name) for place, since in held if self._is_held(Path(place), now - since)]
-        self._taken = (now, self._others.changes, found)
-        return found
+            holders += [_find_experiment_of(name) for place, since in held if self._is_held(Path(place), now - since)]
+        self._taken = (now, self._others.changes, holders)
+        return holders
 
     def _is_held(self, directory: Path, age_s: float) -> bool:
         runs = self._runs(directory)
@@ -340,13 +340,13 @@ class SlotDesk:
         """Take over what an earlier manager of this experiment has written, once. Raises: SlotTrouble."""
         if self._loaded:
             return
-        found = _empty()
+        part = _empty()
         with contextlib.suppress(FileNotFoundError):
-            found = _parsed(_content(self._file), self._file)
+            part = _parsed(_content(self._file), self._file)
         self._loaded = True
-        self._own.held = {**found.held, **self._own.held}
-        self._own.line = _Line({**found.line.times, **self._own.line.times})
-        self._asked = {**{job: since for job, (since, _) in found.line.times.items()}, **self._asked}
+        self._own.held = {**part.held, **self._own.held}
+        self._own.line = _Line({**part.line.times, **self._own.line.times})
+        self._asked = {**{job: since for job, (since, _) in part.line.times.items()}, **self._asked}
 
     def _save(self) -> None:
         now, own = self._clock(), self._own
@@ -443,10 +443,10 @@ def _content(file: Path) -> bytes:
 def _parsed(content: bytes, file: Path) -> _Part:
     """Return what an experiment has written. A broken file counts as empty; its experiment rewrites it."""
     try:
-        found = json.loads(content)
-        held = {str(job): (_path(place), _time(since)) for job, (place, since) in found["held"].items()}
-        waiting = {str(job): (_time(since), _time(seen)) for job, (since, seen) in found["waiting"].items()}
-        return _Part(int(found["priority"]), held, _Line(waiting))
+        document = json.loads(content)
+        held = {str(job): (_path(place), _time(since)) for job, (place, since) in document["held"].items()}
+        waiting = {str(job): (_time(since), _time(seen)) for job, (since, seen) in document["waiting"].items()}
+        return _Part(int(document["priority"]), held, _Line(waiting))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
         log.warning("ignored the damaged file %s: %s", file, error)
         return _empty()

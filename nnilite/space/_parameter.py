@@ -197,14 +197,14 @@ class Parameter:
         if self.nested:
             sought = value.get("_name") if isinstance(value, Mapping) else None
         try:
-            found = self._numbers.get(write_canonical(sought))
+            number = self._numbers.get(write_canonical(sought))
         except (TypeError, ValueError):  # not JSON
-            found = None
-        if found is None and not self.nested:
-            found = next((k for k, option in enumerate(self.values) if _alike(option, value)), None)
-        if found is None:
+            number = None
+        if number is None and not self.nested:
+            number = next((k for k, option in enumerate(self.values) if _alike(option, value)), None)
+        if number is None:
             raise SpaceError(f"{format_path(self.path)}: {brief(value)} is not {self.domain}")
-        return found
+        return number
 
     @cached_property
     def _numbers(self) -> dict[str, int]:

@@ -101,11 +101,11 @@ def _read(text: str) -> ast.expr:
     while word in text:
         word += "_"
 
-    def replace(found: re.Match[str]) -> str:
-        if not found[1]:
-            return found[0]
+    def replace(match: re.Match[str]) -> str:
+        if not match[1]:
+            return match[0]
         name = f"{word}{len(quoted)}"
-        quoted[name] = found[1]
+        quoted[name] = match[1]
         return name
 
     tree = ast.parse(_QUOTED.sub(replace, text), mode="eval").body

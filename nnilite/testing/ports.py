@@ -90,15 +90,15 @@ def _bind(port: int, shared: bool = False) -> socket.socket | None:
 
     `shared`: a server that sets SO_REUSEADDR, too, may listen at the port.
     """
-    found = socket.socket()
+    bound = socket.socket()
     try:
         if shared:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((_HOST, port))
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((_HOST, port))
     except OSError:
-        found.close()
+        bound.close()
         return None
-    return found
+    return bound
 
 
 _leases = PortLeases()

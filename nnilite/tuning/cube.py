@@ -131,7 +131,7 @@ class Cube:
 
     def neighbours(self, row: Vector) -> Matrix:
         """Return all rows that differ in one finite column: in any cell, or, of many cells, in a nearby one."""
-        found = [row]
+        rows = [row]
         for column, count in enumerate(self._counts):
             if count is None:
                 continue
@@ -139,20 +139,20 @@ class Cube:
             cells = range(count) if self._choice[column] or count <= _MOST_CELLS else (here + step for step in _STEPS)
             for cell in cells:
                 if cell != here and 0 <= cell < count:
-                    found.append(row.copy())
-                    found[-1][column] = (cell + 0.5) / count
-        return np.array(found[1:]).reshape(-1, self.width)
+                    rows.append(row.copy())
+                    rows[-1][column] = (cell + 0.5) / count
+        return np.array(rows[1:]).reshape(-1, self.width)
 
     def near(self, rows: Matrix, count: int, numbers: np.random.Generator) -> Matrix:
         """Return `count` rows near some of `rows`: a few columns changed, by steps from tiny to large."""
-        found = rows[numbers.integers(len(rows), size=count)]
+        chosen = rows[numbers.integers(len(rows), size=count)]
         step = 10.0 ** numbers.uniform(-3.0, -0.5, size=(count, 1))
-        moved = found + step * numbers.standard_normal(found.shape)
+        moved = chosen + step * numbers.standard_normal(chosen.shape)
         moved = np.where(moved < 0.0, -moved, np.where(moved > 1.0, 2.0 - moved, moved))
-        moved = np.where(self._choice, numbers.random(found.shape), np.clip(moved, self.low, self.high))
+        moved = np.where(self._choice, numbers.random(chosen.shape), np.clip(moved, self.low, self.high))
         share = np.where(numbers.random((count, 1)) < 0.5, 1.0, 1.5 / self.width)  # all columns, or one or two
-        change = (numbers.random(found.shape) < share) & ~(self._choice & (numbers.random(found.shape) > 0.2))
-        return self.snapped(np.where(change, moved, found))
+        change = (numbers.random(chosen.shape) < share) & ~(self._choice & (numbers.random(chosen.shape) > 0.2))
+        return self.snapped(np.where(change, moved, chosen))
 
 
 def generator(rng: random.Random) -> np.random.Generator:

@@ -255,9 +255,9 @@ class LearningTuner(Tuner):
         if size is not None and len(self._seen) >= size:
             raise NoMoreTrialError
 
-        def fit(found: Json) -> bool:
-            new = size is None or canonical(found) not in self._seen
-            return new and (rules is None or rules.violated(found) is None)
+        def fit(parameters: Json) -> bool:
+            new = size is None or canonical(parameters) not in self._seen
+            return new and (rules is None or rules.violated(parameters) is None)
 
         model_tries = _MODEL_TRIES if rules is None else _CONSTRAINED_TRIES
         for attempt in range(1, model_tries + _RANDOM_TRIES):

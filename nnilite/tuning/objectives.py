@@ -49,12 +49,12 @@ def gains(value: Json, signs: Mapping[str, float]) -> tuple[float, ...] | None:
     return known if len(known) == len(signs) else None
 
 
-def front(found: Iterable[tuple[T, Json]], signs: Mapping[str, float]) -> list[T]:
+def front(results: Iterable[tuple[T, Json]], signs: Mapping[str, float]) -> list[T]:
     """Return those that no other one beats, by their results; the best in the first objective comes first.
 
     A result without a finite number for each objective does not count; of equal ones the first does.
     """
-    points = [(reached, one) for one, value in found if (reached := gains(value, signs)) is not None]
+    points = [(reached, one) for one, value in results if (reached := gains(value, signs)) is not None]
     kept: list[tuple[tuple[float, ...], T]] = []
     for reached, one in sorted(points, key=lambda point: point[0], reverse=True):
         if not any(_covers(other, reached) for other, _ in kept):

@@ -59,20 +59,20 @@ class FooWatch(JobWatch[JobState]):
             raise Missing("no such job")
         return self.foo.state
 
-    async def learn(self, found: JobState) -> JobState:
+    async def learn(self, job: JobState) -> JobState:
         self.foo.learned += 1
-        return found
+        return job
 
-    def interpret(self, found: JobState) -> SeenJob:
-        return SeenJob(found, "as Foo says", is_stopping=self.foo.is_stopping, holds=self.foo.holds)
+    def interpret(self, job: JobState) -> SeenJob:
+        return SeenJob(job, "as Foo says", is_stopping=self.foo.is_stopping, holds=self.foo.holds)
 
     async def kill(self) -> None:
         self.foo.kills += 1
         if self.foo.trouble:
             raise self.foo.trouble
 
-    def end(self, found: JobState, word: Exited | None) -> JobStatus:
-        return keeper_status(word) if word else JobStatus(found, "Foo alone")
+    def end(self, job: JobState, word: Exited | None) -> JobStatus:
+        return keeper_status(word) if word else JobStatus(job, "Foo alone")
 
     def now(self) -> JobStatus:
         return asyncio.run(self.status({}))

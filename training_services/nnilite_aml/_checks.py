@@ -59,10 +59,10 @@ async def check_target(workspace: AmlWorkspace, config: AmlConfig, gpus: int, no
     """
     size = config.instance_type or ""
     if not config.serverless:
-        found = await _find_target(workspace, config)
-        refuse_target(found, config)
-        _check_nodes(found, config, nodes_place)
-        size = found.size
+        target = await _find_target(workspace, config)
+        refuse_target(target, config)
+        _check_nodes(target, config, nodes_place)
+        size = target.size
     if gpus and size:
         await _check_gpus(workspace, size, gpus)
 
@@ -97,26 +97,26 @@ async def _find_target(workspace: AmlWorkspace, config: AmlConfig) -> AmlTarget:
         ) from error
 
 
-def refuse_target(found: AmlTarget, config: AmlConfig) -> None:
+def refuse_target(target: AmlTarget, config: AmlConfig) -> None:
     """Refuse a compute target on which no trial could ever run. Raises: ConfigError."""
     place = Place(field="computeTarget")
-    if found.state.lower() in _STOPPED:
-        raise ConfigError(f"{found.name} is {found.state.lower()}: start it in Azure's studio", place)
-    if found.error:
-        raise ConfigError(f"{found.name} has failed on Azure: {found.error}", place)
-    if config.low_priority and found.kind == "amlcompute" and not found.low_priority:
+    if target.state.lower() in _STOPPED:
+        raise ConfigError(f"{target.name} is {target.state.lower()}: start it in Azure's studio", place)
+    if target.error:
+        raise ConfigError(f"{target.name} has failed on Azure: {target.error}", place)
+    if config.low_priority and target.kind == "amlcompute" and not target.low_priority:
         raise ConfigError(
-            f"is a setting of the cluster, and {found.name} has dedicated nodes: choose a low-priority cluster as "
+            f"is a setting of the cluster, and {target.name} has dedicated nodes: choose a low-priority cluster as "
             "computeTarget",
             Place(field="lowPriority"),
         )
 
 
-def _check_nodes(found: AmlTarget, config: AmlConfig, place: Place) -> None:
+def _check_nodes(target: AmlTarget, config: AmlConfig, place: Place) -> None:
     """Check that a compute target can have the nodes of one trial. Raises: ConfigError."""
-    most = 1 if found.kind == "computeinstance" else found.most_nodes
+    most = 1 if target.kind == "computeinstance" else target.most_nodes
     if most is not None and config.instance_count > most:
-        raise ConfigError(f"a trial needs {config.instance_count} nodes, but {found.name} has {most} at most", place)
+        raise ConfigError(f"a trial needs {config.instance_count} nodes, but {target.name} has {most} at most", place)
 
 
 async def ensure_environment(workspace: AmlWorkspace, config: AmlConfig) -> str:

@@ -86,15 +86,15 @@ def judge_end(status: str, word: Exited | None, facts: RunFacts) -> JobStatus:
 
 
 def _judge_by_keeper(status: str, word: Exited, facts: RunFacts, times: JobStatus) -> JobStatus:
-    found = keeper_status(word, times.started)
-    if found.state is JobState.SUCCEEDED:
-        return found
+    judged = keeper_status(word, times.started)
+    if judged.state is JobState.SUCCEEDED:
+        return judged
     if status == "Canceled":
-        return replace(found, state=JobState.CANCELED, reason="canceled")
+        return replace(judged, state=JobState.CANCELED, reason="canceled")
     if word.cause is EndCause.INTERRUPTED:
         why = "; ".join(part for part in (word.message, facts.error) if part)
-        return replace(found, state=JobState.LOST, reason=f"Azure ended the job: {why}", exit_code=None)
-    return found
+        return replace(judged, state=JobState.LOST, reason=f"Azure ended the job: {why}", exit_code=None)
+    return judged
 
 
 def _judge_by_azure(facts: RunFacts, times: JobStatus) -> JobStatus:

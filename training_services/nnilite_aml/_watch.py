@@ -42,30 +42,30 @@ class AmlWatch(JobWatch[AmlJob]):
     async def fetch(self) -> AmlJob:
         return await self._workspace.job(self.id)
 
-    def interpret(self, found: AmlJob) -> SeenJob:
-        silent_s = self.lasts_s("silent", found.status == _status.NOT_RESPONDING)
+    def interpret(self, job: AmlJob) -> SeenJob:
+        silent_s = self.lasts_s("silent", job.status == _status.NOT_RESPONDING)
         if silent_s >= self.patience.silent_s:
             reason = f"Azure has had no contact with the job's node for {self.patience.silent_s:.0f} s"
-            return SeenJob(JobState.LOST, reason, self._facts.started, url=found.url)
-        return _status.seen(found, self._config, self._facts)
+            return SeenJob(JobState.LOST, reason, self._facts.started, url=job.url)
+        return _status.seen(job, self._config, self._facts)
 
-    async def learn(self, found: AmlJob) -> AmlJob:
+    async def learn(self, job: AmlJob) -> AmlJob:
         self._facts = await self._workspace.facts(self.id)
         self.log.locate(self._facts)
-        return found
+        return job
 
     def knows_enough(self) -> bool:
         return self._facts.started is not None
 
-    def taken_away(self, found: AmlJob, seen: SeenJob) -> JobStatus:
+    def taken_away(self, job: AmlJob, seen: SeenJob) -> JobStatus:
         return _status.preempted(self._facts)
 
-    def speaks(self, found: AmlJob, seen: SeenJob) -> bool:
+    def speaks(self, job: AmlJob, seen: SeenJob) -> bool:
         # What Azure calls canceled is canceled, whatever its keeper says.
         return self.ran and seen.state is not JobState.CANCELED
 
     async def kill(self) -> None:
         await self._workspace.cancel(self.id)
 
-    def end(self, found: AmlJob, word: Exited | None) -> JobStatus:
-        return _status.judge_end(found.status, word, self._facts)
+    def end(self, job: AmlJob, word: Exited | None) -> JobStatus:
+        return _status.judge_end(job.status, word, self._facts)

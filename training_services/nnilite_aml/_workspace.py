@@ -267,10 +267,10 @@ def _listed(client: MLClient, tag: str) -> Iterator[AmlJob]:
     return (_job(one) for one in client.jobs.list(tag=tag) if one is not None)
 
 
-def _job(found: Any) -> AmlJob:
-    services = found.services or {}
+def _job(job: Any) -> AmlJob:
+    services = job.services or {}
     studio = services.get("Studio") if isinstance(services, dict) else None
-    return AmlJob(str(found.name), _text(found, "status"), _text(studio, "endpoint"))
+    return AmlJob(str(job.name), _text(job, "status"), _text(studio, "endpoint"))
 
 
 def _ask_to_cancel(client: MLClient, name: str) -> None:
@@ -278,35 +278,35 @@ def _ask_to_cancel(client: MLClient, name: str) -> None:
     client.jobs.begin_cancel(name, polling=False)
 
 
-def _target(found: Any) -> AmlTarget:
-    most = getattr(found, "max_instances", None)
+def _target(target: Any) -> AmlTarget:
+    most = getattr(target, "max_instances", None)
     return AmlTarget(
-        name=str(found.name),
-        kind=_text(found, "type").lower(),
-        state=_text(found, "state"),
+        name=str(target.name),
+        kind=_text(target, "type").lower(),
+        state=_text(target, "state"),
         most_nodes=most if isinstance(most, int) else None,
-        low_priority=_text(found, "tier").lower() in ("low_priority", "lowpriority"),
-        size=_text(found, "size"),
-        error=_text(found, "provisioning_errors"),
+        low_priority=_text(target, "tier").lower() in ("low_priority", "lowpriority"),
+        size=_text(target, "size"),
+        error=_text(target, "provisioning_errors"),
     )
 
 
-def _facts(found: Any) -> RunFacts:
-    error = getattr(getattr(found, "error", None), "error", None)
-    warnings = [_text(one, "message") for one in found.warnings or []]
+def _facts(run: Any) -> RunFacts:
+    error = getattr(getattr(run, "error", None), "error", None)
+    warnings = [_text(one, "message") for one in run.warnings or []]
     return RunFacts(
-        started=_seconds(found.start_time_utc),
-        ended=_seconds(found.end_time_utc),
+        started=_seconds(run.start_time_utc),
+        ended=_seconds(run.end_time_utc),
         error_code=_text(error, "code"),
         error=_text(error, "message"),
         warnings=tuple(warning for warning in warnings if warning),
-        logs={str(name): str(url) for name, url in (found.log_files or {}).items()},
+        logs={str(name): str(url) for name, url in (run.log_files or {}).items()},
     )
 
 
-def _text(found: Any, name: str) -> str:
+def _text(item: Any, name: str) -> str:
     """Return a field as text, also where the library has an enumeration for it; "" if there is none."""
-    value = getattr(found, name, None)
+    value = getattr(item, name, None)
     return str(getattr(value, "value", value) or "")
 
 

@@ -40,8 +40,8 @@ def render(template: str, values: Mapping[str, Value]) -> str:
     "qsub -q 'a b'  script"
     """
 
-    def optional(found: re.Match[str]) -> str:
-        part = found.group(1)
+    def optional(match: re.Match[str]) -> str:
+        part = match.group(1)
         return part if all(values.get(name) is not None for name in find_fields(part)) else ""
 
     return _FIELD.sub(lambda found: _quote_words(values.get(found.group(1))), _OPTIONAL.sub(optional, template))

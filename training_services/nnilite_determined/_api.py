@@ -47,16 +47,22 @@ class DeterminedApi:
 
     async def experiments(self, query: Mapping[str, str | int]) -> list[Mapping[str, Any]]:
         """Return all experiments that fit, in as few calls as possible."""
-        found: list[Mapping[str, Any]] = []
+        experiments: list[Mapping[str, Any]] = []
         while True:
-            page = {"sortBy": "SORT_BY_ID", "orderBy": "ORDER_BY_ASC", "limit": _PAGE, "offset": len(found), **query}
+            page = {
+                "sortBy": "SORT_BY_ID",
+                "orderBy": "ORDER_BY_ASC",
+                "limit": _PAGE,
+                "offset": len(experiments),
+                **query,
+            }
             items = _read_items(await self._get("/api/v1/experiments", page), "experiments")
             # A proxy may answer each page with the same one.
-            if items and found and items[0].get("id") == found[-len(items)].get("id"):
+            if items and experiments and items[0].get("id") == experiments[-len(items)].get("id"):
                 raise Outage(f"{self._config.master} answers with the same experiments again and again")
-            found += items
+            experiments += items
             if len(items) < _PAGE:
-                return found
+                return experiments
 
     async def experiment(self, number: int) -> Mapping[str, Any]:
         return dict(_read_field(await self._get(f"/api/v1/experiments/{number}"), "experiment", dict))

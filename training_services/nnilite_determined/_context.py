@@ -31,8 +31,8 @@ def delivered(config: DeterminedConfig, context: ServiceContext, report: str, ca
 
     Raises: ConfigError if it is more than Determined accepts, CodeDirError, OSError.
     """
-    found = deliver(context, "job" if config.code_from == "context" else "manager", report, None, callback)
-    size = sum(map(len, found.contents.values()))
+    delivery = deliver(context, "job" if config.code_from == "context" else "manager", report, None, callback)
+    size = sum(map(len, delivery.contents.values()))
     if size + _SPEC_BYTES > CONTEXT_LIMIT_BYTES:
         raise ConfigError(
             f"the code is {size / 1024**2:.0f} MB when packed, and Determined takes a context directory of "
@@ -40,12 +40,12 @@ def delivered(config: DeterminedConfig, context: ServiceContext, report: str, ca
             "codeFrom: manager",
             Place(field="codeFrom"),
         )
-    files = {_KEEPER.file: found.contents[KEEPER_VARIABLE]}
-    if found.code is None:
-        return replace(found, keeper=_KEEPER, contents=files)
-    archive = f"{found.code_hash}.tar.gz"
-    files[archive] = found.contents[CODE_VARIABLE]
-    return replace(found, keeper=_KEEPER, code=Supply(file=archive), contents=files)
+    files = {_KEEPER.file: delivery.contents[KEEPER_VARIABLE]}
+    if delivery.code is None:
+        return replace(delivery, keeper=_KEEPER, contents=files)
+    archive = f"{delivery.code_hash}.tar.gz"
+    files[archive] = delivery.contents[CODE_VARIABLE]
+    return replace(delivery, keeper=_KEEPER, code=Supply(file=archive), contents=files)
 
 
 def sample(config: DeterminedConfig) -> Delivery:

@@ -118,8 +118,8 @@ def _plain(mount: DeterminedMount) -> dict[str, Json]:
 
 def _merged(base: Mapping[str, Json], over: Mapping[str, Json]) -> dict[str, Json]:
     """Merge objects key by key; what `over` says counts."""
-    found = dict(base)
+    merged = dict(base)
     for name, value in over.items():
-        below = found.get(name)
-        found[name] = _merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
-    return found
+        below = merged.get(name)
+        merged[name] = _merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return merged

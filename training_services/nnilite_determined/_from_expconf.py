@@ -97,14 +97,14 @@ class _Expconf:
 
     def _lengths(self, searcher: Mapping[str, Any]) -> dict[str, Json]:
         """Convert lengths that Determined's library has obeyed: trial code gets them as parameters of one value."""
-        found: dict[str, Json] = {}
+        lengths: dict[str, Json] = {}
         if "max_length" in searcher and searcher.get("name") not in _HALVING:
-            found["max_length"] = self._read_length("searcher.max_length", searcher["max_length"])
+            lengths["max_length"] = self._read_length("searcher.max_length", searcher["max_length"])
         for name in _PERIODS:
             if name in self._document:
-                found[name] = self._read_length(name, self._document[name])
+                lengths[name] = self._read_length(name, self._document[name])
             self._known.add(name)
-        return {name: {"_type": "choice", "_value": [value]} for name, value in found.items()}
+        return {name: {"_type": "choice", "_value": [value]} for name, value in lengths.items()}
 
     def _read_length(self, field: str, given: Any) -> int:
         amount, unit = _amount_and_unit(given)
@@ -121,20 +121,20 @@ class _Expconf:
         mode = "minimize" if searcher.get("smaller_is_better", True) is not False else "maximize"
         trials = self._count(searcher, "max_trials") if name in ("random", *_HALVING) else None
         at_once = self._count(searcher, "max_concurrent_trials", least=0, default=_CONCURRENT)
-        found: dict[str, Json] = {}
+        fields: dict[str, Json] = {}
         if name in _HALVING:
-            found["tuner"], trials = self._convert_halving(searcher, mode, trials)
+            fields["tuner"], trials = self._convert_halving(searcher, mode, trials)
         else:
             tuner = {"single": "Random", "random": "Random", "grid": "GridSearch"}[name]
-            found["tuner"] = {"name": tuner, "classArgs": {} if tuner == "GridSearch" else self._convert_seed()}
+            fields["tuner"] = {"name": tuner, "classArgs": {} if tuner == "GridSearch" else self._convert_seed()}
         if name == "single":
             trials = 1
         if trials:
-            found["maxTrialNumber"] = trials
-        found["trialConcurrency"] = min(at_once or trials or _CONCURRENT, trials or 10**6)
-        found["tuner"] = {key: value for key, value in found["tuner"].items() if value}
+            fields["maxTrialNumber"] = trials
+        fields["trialConcurrency"] = min(at_once or trials or _CONCURRENT, trials or 10**6)
+        fields["tuner"] = {key: value for key, value in fields["tuner"].items() if value}
         self._leave("searcher", searcher, ("source_trial_id", "source_checkpoint_uuid", "stop_once", "bracket_rungs"))
-        return found
+        return fields
 
     def _convert_halving(
         self, searcher: Mapping[str, Any], mode: str, candidates: int | None
@@ -217,29 +217,29 @@ class _Expconf:
     def _service(self, config: dict[str, Json]) -> dict[str, Json]:
         self._notes.append("set trainingService.master to the address of Determined's master")
         self._notes.append("trainingService.password is read from the environment variable DET_PASS")
-        found: dict[str, Json] = {
+        section: dict[str, Json] = {
             "platform": "determined",
             "master": "https://determined.example.org",
             "password": "${env:DET_PASS}",
         }
         for name in ("workspace", "project"):
             if self._text(name):
-                found[name] = self._text(name)
-        if bool(found.get("workspace")) != bool(found.get("project")):
+                section[name] = self._text(name)
+        if bool(section.get("workspace")) != bool(section.get("project")):
             self._notes.append("workspace and project belong together: set both, or neither")
-        found.update(self._resources(config))
-        found.update(self._environment())
+        section.update(self._resources(config))
+        section.update(self._environment())
         labels = self._list("labels")
         if labels:
-            found["labels"] = [str(label) for label in labels]
+            section["labels"] = [str(label) for label in labels]
         mounts = [self._renamed(f"bind_mounts.{n}", one, _OF_MOUNT) for n, one in enumerate(self._list("bind_mounts"))]
         if mounts:
-            found["bindMounts"] = mounts
-        found.update(self._storage())
+            section["bindMounts"] = mounts
+        section.update(self._storage())
         self._keep_whole()
         if self._kept:
-            found["expconf"] = self._kept
-        return found
+            section["expconf"] = self._kept
+        return section
 
     def _keep_whole(self) -> None:
         """Keep fields that remain Determined's."""
@@ -261,33 +261,33 @@ class _Expconf:
             "priority": "priority",
             "weight": "weight",
         }
-        found = {yaml: given.pop(name) for name, yaml in names.items() if given.get(name) not in (None, "")}
+        fields = {yaml: given.pop(name) for name, yaml in names.items() if given.get(name) not in (None, "")}
         given.pop("is_single_node", None)
-        if isinstance(found.get("slots"), int) and found["slots"] > 1:
+        if isinstance(fields.get("slots"), int) and fields["slots"] > 1:
             self._notes.append("resources.slots_per_trial: all slots of a trial must be on one machine")
         if given.get("shm_size") is not None:
-            found["shmSize"] = _memory(given.pop("shm_size"))
-        most, each = given.pop("max_slots", None), found.get("slots", 1)
+            fields["shmSize"] = _memory(given.pop("shm_size"))
+        most, each = given.pop("max_slots", None), fields.get("slots", 1)
         if isinstance(most, int) and isinstance(each, int) and each > 0:
             config["trialConcurrency"] = max(1, min(int(config["trialConcurrency"]), most // each))
         self._keep("resources", given, ("devices", "native_parallel"))
-        return found
+        return fields
 
     def _environment(self) -> dict[str, Json]:
         given = dict(self._read_object("environment"))
-        found: dict[str, Json] = {}
+        fields: dict[str, Json] = {}
         image = given.pop("image", None)
         if isinstance(image, str):
-            found["image"] = image
+            fields["image"] = image
         elif image:
             given["image"] = image  # one for each kind of slot, which Determined chooses from
         variables = given.pop("environment_variables", None)
         if isinstance(variables, list):
-            found["environment"] = dict(str(one).partition("=")[::2] for one in variables)
+            fields["environment"] = dict(str(one).partition("=")[::2] for one in variables)
         elif variables:
             given["environment_variables"] = variables
         self._keep("environment", given, tuple(given))
-        return found
+        return fields
 
     def _storage(self) -> dict[str, Json]:
         given = self._read_object("checkpoint_storage")

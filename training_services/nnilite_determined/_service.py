@@ -124,11 +124,11 @@ class DeterminedService(BatchService[DeterminedApi, Experiment]):
     # ------------------------------------------------------------ watching
 
     async def list_jobs(self, api: DeterminedApi, wanted: frozenset[str]) -> Mapping[str, Experiment]:
-        found = await api.experiments({"labels": self._label})
-        self._numbers |= {str(one.get("name")): _number(one) for one in found}
-        self._paused |= {str(one.get("name")) for one in found if PAUSED_LABEL in _labels(one)}
+        experiments = await api.experiments({"labels": self._label})
+        self._numbers |= {str(one.get("name")): _number(one) for one in experiments}
+        self._paused |= {str(one.get("name")) for one in experiments if PAUSED_LABEL in _labels(one)}
         self._is_certain = True
-        return {str(_number(one)): one for one in found}
+        return {str(_number(one)): one for one in experiments}
 
     async def listed(self, handles: Sequence[Handle], jobs: Mapping[str, Experiment]) -> None:
         states = [jobs.get(str(handle["id"]), {}).get("state") for handle in handles]
@@ -149,14 +149,14 @@ class DeterminedService(BatchService[DeterminedApi, Experiment]):
     async def remove(self, handle: Handle) -> None:
         """End what still runs or waits, and leave the experiment there as the section says."""
         watch = self.watched(handle)
-        found = await self._found(watch)
-        if found is not None and found.get("state") == PAUSED and PAUSED_LABEL not in _labels(found):
+        experiment = await self._found(watch)
+        if experiment is not None and experiment.get("state") == PAUSED and PAUSED_LABEL not in _labels(experiment):
             self._paused.add(watch.name)
-            await self.api.set_labels(_number(found), [*_labels(found), PAUSED_LABEL])
+            await self.api.set_labels(_number(experiment), [*_labels(experiment), PAUSED_LABEL])
         await super().remove(handle)
-        found = await self._found(watch)
-        if found is not None:
-            await self._leave(found)
+        experiment = await self._found(watch)
+        if experiment is not None:
+            await self._leave(experiment)
 
     async def _found(self, watch: DeterminedWatch) -> Experiment | None:
         """Return the experiment of a job; None if it is gone."""
@@ -166,12 +166,12 @@ class DeterminedService(BatchService[DeterminedApi, Experiment]):
             return None
         return found if watch.is_this(found) and found.get("state") not in DELETED else None
 
-    async def _leave(self, found: Experiment) -> None:
-        wish, number = self.config.when_finished, _number(found)
+    async def _leave(self, experiment: Experiment) -> None:
+        wish, number = self.config.when_finished, _number(experiment)
         try:
             if wish == "delete":
                 await self.api.delete(number)
-            elif wish == "archive" and not found.get("archived"):
+            elif wish == "archive" and not experiment.get("archived"):
                 await self.api.archive(number)
         except NotFound:
             return

@@ -65,9 +65,9 @@ def facts_of(allocations: Sequence[Mapping[str, Any]]) -> ContainerFacts:
     return ContainerFacts(seconds(begun[0].get("startTime")), alive, str(begun[-1].get("exitReason") or ""))
 
 
-def seen(found: Experiment, queue: str, facts: ContainerFacts) -> SeenJob:
+def seen(experiment: Experiment, queue: str, facts: ContainerFacts) -> SeenJob:
     """Return the state of a job in Determined's answer. `queue`: Determined's words on its place in the queue."""
-    state = str(found.get("state"))
+    state = str(experiment.get("state"))
     if state in ENDED:
         return SeenJob(ENDED[state], started=facts.started)
     if state in _WAITING:
@@ -80,11 +80,11 @@ def seen(found: Experiment, queue: str, facts: ContainerFacts) -> SeenJob:
     return SeenJob(JobState.UNKNOWN, f"Determined reported the unknown state {state!r:.40}", facts.started)
 
 
-def taken_away(found: Experiment, facts: ContainerFacts) -> JobStatus:
+def taken_away(experiment: Experiment, facts: ContainerFacts) -> JobStatus:
     """Return the status of a job that has run, and waits again."""
     if facts.alive:
         return JobStatus(JobState.RUNNING, _STOPPING, started=facts.started)
-    is_paused = found.get("state") == PAUSED
+    is_paused = experiment.get("state") == PAUSED
     why = "the job was paused on Determined" if is_paused else "Determined's scheduler preempted the job"
     return JobStatus(JobState.LOST, f"{why} ({facts.message})" if facts.message else why, started=facts.started)
 

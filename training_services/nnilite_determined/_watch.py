@@ -57,36 +57,36 @@ class DeterminedWatch(JobWatch[Experiment]):
     async def fetch(self) -> Experiment:
         return await self._api.experiment(self._number)
 
-    def is_this(self, found: Experiment) -> bool:
-        return found.get("name") == self.name
+    def is_this(self, experiment: Experiment) -> bool:
+        return experiment.get("name") == self.name
 
-    def interpret(self, found: Experiment) -> SeenJob:
-        return _status.seen(found, self._around.queue(str(found.get("jobId"))), self._facts)
+    def interpret(self, experiment: Experiment) -> SeenJob:
+        return _status.seen(experiment, self._around.queue(str(experiment.get("jobId"))), self._facts)
 
-    async def learn(self, found: Experiment) -> Experiment:
-        if found.get("state") not in _status.DELETED and await self.log.locate():
+    async def learn(self, experiment: Experiment) -> Experiment:
+        if experiment.get("state") not in _status.DELETED and await self.log.locate():
             self._facts = _status.facts_of(await self._api.allocations(self.log.task))
-        return found
+        return experiment
 
     def knows_enough(self) -> bool:
         return self._facts.started is not None
 
-    async def judged(self, found: Experiment) -> JobStatus:
-        if found.get("state") == _status.PAUSED and not self.ran:
-            await self.learn(found)  # It may have run since the last look.
-        return await super().judged(found)
+    async def judged(self, experiment: Experiment) -> JobStatus:
+        if experiment.get("state") == _status.PAUSED and not self.ran:
+            await self.learn(experiment)  # It may have run since the last look.
+        return await super().judged(experiment)
 
-    def taken_away(self, found: Experiment, seen: SeenJob) -> JobStatus:
-        if found.get("state") == _status.PAUSED:
+    def taken_away(self, experiment: Experiment, seen: SeenJob) -> JobStatus:
+        if experiment.get("state") == _status.PAUSED:
             self._around.paused.add(self.name)
-        return _status.taken_away(found, self._facts)
+        return _status.taken_away(experiment, self._facts)
 
-    def speaks(self, found: Experiment, seen: SeenJob) -> bool:
-        has_no_end = seen.state is JobState.CANCELED or found.get("state") in _status.DELETED
+    def speaks(self, experiment: Experiment, seen: SeenJob) -> bool:
+        has_no_end = seen.state is JobState.CANCELED or experiment.get("state") in _status.DELETED
         return self.ran and not has_no_end and not self._facts.has_no_image
 
     async def kill(self) -> None:
         await self._api.kill(self._number)
 
-    def end(self, found: Experiment, word: Exited | None) -> JobStatus:
-        return _status.judge_end(str(found.get("state")), word, self._facts)
+    def end(self, experiment: Experiment, word: Exited | None) -> JobStatus:
+        return _status.judge_end(str(experiment.get("state")), word, self._facts)

@@ -145,15 +145,15 @@ class DlcApi:
         DLC ignores case in names. With `wanted`, jobs that make no sense are left out: each is then asked for by
         itself. Without it, the one that is looked for may be among them. Raises: Problem.
         """
-        found: list[DlcJob] = []
+        jobs: list[DlcJob] = []
         since = datetime.now(timezone.utc) - timedelta(days=_LISTED_DAYS)
         for number in range(1, _MOST_PAGES + 1):
             page, total = await self._page(name, number, since, _readable if wanted else _all)
-            found += page
-            complete = wanted and wanted <= {job.id for job in found}
-            if not page or len(found) >= total or complete:
+            jobs += page
+            complete = wanted and wanted <= {job.id for job in jobs}
+            if not page or len(jobs) >= total or complete:
                 break
-        return found
+        return jobs
 
     async def _page(
         self, name: str, number: int, since: datetime, parse: Callable[[list[Any]], list[DlcJob]]
@@ -278,30 +278,30 @@ def _check_required(value: object, what: str) -> str:
     return value
 
 
-def _job(found: Any) -> DlcJob:
+def _job(job: Any) -> DlcJob:
     """Parse a job. Raises: Outage."""
-    words = (found.reason_code, found.sub_status)
+    words = (job.reason_code, job.sub_status)
     return DlcJob(
-        id=_check_required(found.job_id, "a job's id"),
-        name=str(found.display_name or ""),
-        status=_check_required(found.status, "a job's status"),
-        reason=" ".join(str(found.reason_message or "").split()),
+        id=_check_required(job.job_id, "a job's id"),
+        name=str(job.display_name or ""),
+        status=_check_required(job.status, "a job's status"),
+        reason=" ".join(str(job.reason_message or "").split()),
         code=" ".join(str(word) for word in words if word),
-        created=_seconds(found.gmt_create_time),
-        started=_seconds(found.gmt_running_time),
-        ended=_seconds(found.gmt_finish_time),
-        restarts=_number(found.restart_times),
-        pods=tuple(_pod(one) for one in found.pods or [] if one.pod_id),
+        created=_seconds(job.gmt_create_time),
+        started=_seconds(job.gmt_running_time),
+        ended=_seconds(job.gmt_finish_time),
+        restarts=_number(job.restart_times),
+        pods=tuple(_pod(one) for one in job.pods or [] if one.pod_id),
     )
 
 
-def _all(found: list[Any]) -> list[DlcJob]:
-    return [_job(one) for one in found]
+def _all(jobs: list[Any]) -> list[DlcJob]:
+    return [_job(one) for one in jobs]
 
 
-def _readable(found: list[Any]) -> list[DlcJob]:
+def _readable(items: list[Any]) -> list[DlcJob]:
     jobs = []
-    for one in found:
+    for one in items:
         try:
             jobs.append(_job(one))
         except (Outage, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
@@ -315,13 +315,13 @@ def _number(text: object) -> int:
     return int(first) if first.isdecimal() else 0
 
 
-def _pod(found: Any) -> DlcPod:
+def _pod(pod: Any) -> DlcPod:
     return DlcPod(
-        id=str(found.pod_id),
-        uid=str(found.pod_uid or ""),
-        role=str(found.type or ""),
-        state=str(found.status or ""),
-        evicted=str(found.sub_status or "").lower() == "evicted",
-        started=_seconds(found.gmt_start_time),
-        node=str(found.node_name or ""),
+        id=str(pod.pod_id),
+        uid=str(pod.pod_uid or ""),
+        role=str(pod.type or ""),
+        state=str(pod.status or ""),
+        evicted=str(pod.sub_status or "").lower() == "evicted",
+        started=_seconds(pod.gmt_start_time),
+        node=str(pod.node_name or ""),
     )

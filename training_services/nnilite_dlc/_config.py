@@ -120,14 +120,14 @@ class DlcConfig(HttpConfig):
         Values from the environment are not stored.
         """
         own = bool(self.access_key_id or self.access_key_secret)
-        found = {name: str(getattr(self, name) or "") for name in _KEYS}
+        parts = {name: str(getattr(self, name) or "") for name in _KEYS}
         for name, variable in _KEYS.items():
             if own and name == "security_token":  # A token belongs to its own key.
                 continue
-            found[name] = found[name] or os.environ.get(variable, "")
-            if not found[name] and name != "security_token":
+            parts[name] = parts[name] or os.environ.get(variable, "")
+            if not parts[name] and name != "security_token":
                 raise ConfigError(f"is not set, and neither is {variable} in the environment", field_place(name))
-        return AccessKey(*(SecretText(found[name]) for name in _KEYS))
+        return AccessKey(*(SecretText(parts[name]) for name in _KEYS))
 
     def _check_storage(self) -> None:
         there = self.container_storage_mount_point
@@ -169,22 +169,22 @@ def _spec(given: Any) -> Json:
 
     Raises: ConfigError.
     """
-    found = given
+    parsed = given
     if isinstance(given, str) and given.strip().startswith("{"):  # NNI takes a Python dict as text
         try:
-            found = ast.literal_eval(given.strip())
+            parsed = ast.literal_eval(given.strip())
         except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
             raise ConfigError(f"{given!r:.80} is not a description of resources", field_place("ecs_spec")) from error
-    if isinstance(found, str) and found.strip():
-        return found.strip()
-    if not isinstance(found, Mapping) or not found:
+    if isinstance(parsed, str) and parsed.strip():
+        return parsed.strip()
+    if not isinstance(parsed, Mapping) or not parsed:
         raise ConfigError("must be an instance type, or a description of resources", field_place("ecs_spec"))
-    unknown = sorted(str(name) for name in found if name not in {*_SIZES, "resource_id"})
+    unknown = sorted(str(name) for name in parsed if name not in {*_SIZES, "resource_id"})
     if unknown:
         known = ", ".join(["resource_id", *_SIZES])
         raise ConfigError(f"{unknown[0]!r} is not one of {known}", field_place("ecs_spec"))
     texts = {}
-    for name, value in found.items():
+    for name, value in parsed.items():
         if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
             raise ConfigError(f"{name} must be a number or a text", field_place("ecs_spec"))
         texts[str(name)] = f"{value}{_SIZES.get(name, '')}" if not isinstance(value, str) else value

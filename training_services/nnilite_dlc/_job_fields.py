@@ -94,29 +94,29 @@ def job_command(job: Job, config: DlcConfig) -> str:
 
 
 def _spec(config: DlcConfig) -> Json:
-    found: dict[str, Json] = {
+    fields: dict[str, Json] = {
         "Type": config.type,
         "Image": config.image,
         "PodCount": config.pod_count,
         "RestartPolicy": "Never",  # nnilite retries trials itself, since it can tell the attempts apart.
     }
     if config.use_spot_instance:
-        found["UseSpotInstance"] = True
+        fields["UseSpotInstance"] = True
     given = config.ecs_spec
     if isinstance(given, str):
-        return {**found, "EcsSpec": given}
+        return {**fields, "EcsSpec": given}
     names = {"cpu": "CPU", "gpu": "GPU", "gputype": "GPUType", "memory": "Memory", "shared_memory": "SharedMemory"}
-    return {**found, "ResourceConfig": {names[name]: value for name, value in given.items() if name in names}}
+    return {**fields, "ResourceConfig": {names[name]: value for name, value in given.items() if name in names}}
 
 
 def _list_data_sources(config: DlcConfig) -> Json:
-    found: list[Json] = []
+    sources: list[Json] = []
     if config.nas_data_source_id:
         place = {"MountPath": config.container_mount} if config.container_mount else {}
-        found.append({"DataSourceId": config.nas_data_source_id, **place})
+        sources.append({"DataSourceId": config.nas_data_source_id, **place})
     if config.oss_data_source_id:
-        found.append({"DataSourceId": config.oss_data_source_id})
-    return found or None
+        sources.append({"DataSourceId": config.oss_data_source_id})
+    return sources or None
 
 
 def _network(config: DlcConfig) -> Json:

@@ -85,16 +85,16 @@ def judge_end(job: DlcJob, word: Exited | None, ran: bool) -> JobStatus:
 
 
 def _judge_by_keeper(job: DlcJob, word: Exited, times: JobStatus) -> JobStatus:
-    found = keeper_status(word, times.started)
-    if found.state is JobState.SUCCEEDED:
-        return found
+    status = keeper_status(word, times.started)
+    if status.state is JobState.SUCCEEDED:
+        return status
     away = taken_away(job)
     if state_of(job) in STOPPED and not away:
-        return replace(found, state=JobState.CANCELED, reason="canceled")
+        return replace(status, state=JobState.CANCELED, reason="canceled")
     if word.cause is EndCause.INTERRUPTED or away:
         why = "; ".join(filter(None, (word.message, describe_state(job))))
-        return replace(found, state=JobState.LOST, reason=f"DLC ended the job: {why}", exit_code=None)
-    return found
+        return replace(status, state=JobState.LOST, reason=f"DLC ended the job: {why}", exit_code=None)
+    return status
 
 
 def _judge_by_dlc(job: DlcJob, ran: bool, times: JobStatus) -> JobStatus:

@@ -26,16 +26,16 @@ class DlcWatch(JobWatch[DlcJob]):
     async def fetch(self) -> DlcJob:
         return await self._api.job(self.id)
 
-    def is_this(self, found: DlcJob) -> bool:
-        return found.name == self.name
+    def is_this(self, job: DlcJob) -> bool:
+        return job.name == self.name
 
-    def interpret(self, found: DlcJob) -> SeenJob:
-        return _status.seen(found)
+    def interpret(self, job: DlcJob) -> SeenJob:
+        return _status.seen(job)
 
-    async def learn(self, found: DlcJob) -> DlcJob:
-        found = await self._api.job(self.id)
-        self.log.locate(found)
-        return found
+    async def learn(self, job: DlcJob) -> DlcJob:
+        job = await self._api.job(self.id)
+        self.log.locate(job)
+        return job
 
     def knows_enough(self) -> bool:
         return self.log.located
@@ -43,5 +43,5 @@ class DlcWatch(JobWatch[DlcJob]):
     async def kill(self) -> None:
         await self._api.stop(self.id)
 
-    def end(self, found: DlcJob, word: Exited | None) -> JobStatus:
-        return _status.judge_end(found, word, self.ran)
+    def end(self, job: DlcJob, word: Exited | None) -> JobStatus:
+        return _status.judge_end(job, word, self.ran)

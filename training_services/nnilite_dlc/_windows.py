@@ -11,34 +11,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def fresh(known: Sequence[str], found: Sequence[str]) -> list[str]:
-    """Return the lines of `found` that are not in `known`.
+def fresh(known: Sequence[str], window: Sequence[str]) -> list[str]:
+    """Return the lines of `window` that are not in `known`.
 
     >>> fresh(["a", "b", "c"], ["b", "c", "d"])
     ['d']
     >>> fresh(["a", "c"], ["a", "b", "c", "d"])
     ['b', 'd']
     """
-    length = _find_overlap(known, found)
+    length = _find_overlap(known, window)
     if length or not known:
-        return list(found[length:])
+        return list(window[length:])
     texts = set(known)
-    return [line for line in found if line not in texts]
+    return [line for line in window if line not in texts]
 
 
-def _find_overlap(known: Sequence[str], found: Sequence[str]) -> int:
-    """Return the longest end of `known` that is the beginning of `found`, by Knuth, Morris and Pratt."""
-    if not found:
+def _find_overlap(known: Sequence[str], window: Sequence[str]) -> int:
+    """Return the longest end of `known` that is the beginning of `window`, by Knuth, Morris and Pratt."""
+    if not window:
         return 0
-    prefixes = [0] * len(found)
-    for place in range(1, len(found)):
+    prefixes = [0] * len(window)
+    for place in range(1, len(window)):
         length = prefixes[place - 1]
-        while length and found[place] != found[length]:
+        while length and window[place] != window[length]:
             length = prefixes[length - 1]
-        prefixes[place] = length + (found[place] == found[length])
+        prefixes[place] = length + (window[place] == window[length])
     length = 0
     for line in known:
-        while length and (length == len(found) or line != found[length]):
+        while length and (length == len(window) or line != window[length]):
             length = prefixes[length - 1]
-        length += line == found[length]
+        length += line == window[length]
     return length

@@ -140,11 +140,11 @@ class DltsApi:
         )
 
 
-def _read_object(answer: HttpAnswer, found: Any) -> Mapping[str, Json]:
+def _read_object(answer: HttpAnswer, content: Any) -> Mapping[str, Json]:
     """Check that an answer is an object. Raises: Outage."""
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise Outage(f"{answer.place} did not answer with an object")
-    return found
+    return content
 
 
 def parsed(text: Json) -> Mapping[str, Json]:

@@ -79,33 +79,33 @@ def params(job: Job, config: DltsConfig, submission: Submission) -> dict[str, Js
     return {**found, "gpuType": submission.gpu_type} if submission.gpu_type else found
 
 
-def details(found: Mapping[str, Json]) -> Sequence[Mapping[str, Json]]:
+def details(job: Mapping[str, Json]) -> Sequence[Mapping[str, Json]]:
     """Return DLTS's details on a job's state."""
-    given = found.get("jobStatusDetail")
+    given = job.get("jobStatusDetail")
     return [entry for entry in given if isinstance(entry, dict)] if isinstance(given, list) else []
 
 
-def describe(found: Mapping[str, Json]) -> str:
+def describe(job: Mapping[str, Json]) -> str:
     """Return the same in words."""
-    messages = [_text(entry.get("message")) or _text(entry.get("reason")) for entry in details(found)]
+    messages = [_text(entry.get("message")) or _text(entry.get("reason")) for entry in details(job)]
     return "; ".join(dict.fromkeys(part for part in messages if part))
 
 
-def has_image_trouble(found: Mapping[str, Json]) -> bool:
+def has_image_trouble(job: Mapping[str, Json]) -> bool:
     """Return whether a job waits for an image that cannot be pulled."""
-    return found.get("jobStatus") == "scheduling" and bool(_IMAGE.search(str(found.get("jobStatusDetail"))))
+    return job.get("jobStatus") == "scheduling" and bool(_IMAGE.search(str(job.get("jobStatusDetail"))))
 
 
-def waiting(found: Mapping[str, Json]) -> str:
+def waiting(job: Mapping[str, Json]) -> str:
     """Return why a job waits."""
-    meaning = WAITING[str(found.get("jobStatus"))]
-    message = describe(found)
+    meaning = WAITING[str(job.get("jobStatus"))]
+    message = describe(job)
     return f"{meaning}: {message}" if message else meaning
 
 
-def moment(found: Mapping[str, Json], name: str) -> float | None:
+def moment(job: Mapping[str, Json], name: str) -> float | None:
     """Return `startedAt` or `finishedAt` as seconds since the epoch."""
-    for entry in details(found):
+    for entry in details(job):
         try:
             return datetime.fromisoformat(str(entry[name]).replace("Z", "+00:00")).timestamp()
         except (KeyError, ValueError, OverflowError):
@@ -113,11 +113,11 @@ def moment(found: Mapping[str, Json], name: str) -> float | None:
     return None
 
 
-def seen(found: Mapping[str, Json]) -> SeenJob:
+def seen(job: Mapping[str, Json]) -> SeenJob:
     """Return the state of a job in DLTS's answer."""
-    state, started = str(found.get("jobStatus")), moment(found, "startedAt")
+    state, started = str(job.get("jobStatus")), moment(job, "startedAt")
     if state in WAITING:
-        return SeenJob(JobState.WAITING, waiting(found))
+        return SeenJob(JobState.WAITING, waiting(job))
     if state in ENDED:
         end = JobState.SUCCEEDED if state == "finished" else JobState.FAILED
         return SeenJob(JobState.CANCELED if state == "killed" else end, started=started)
@@ -130,20 +130,20 @@ def seen(found: Mapping[str, Json]) -> SeenJob:
     return SeenJob(JobState.UNKNOWN, f"DLTS reported the unknown state {state!r:.40}")
 
 
-def judge_end(found: Mapping[str, Json], word: Exited | None, message: str) -> JobStatus:
+def judge_end(job: Mapping[str, Json], word: Exited | None, message: str) -> JobStatus:
     """Return how a job has ended. `word` is the keeper's report; `message`: why it failed, by DLTS."""
-    started = moment(found, "startedAt")
-    if found.get("jobStatus") == "killed":
-        return JobStatus(JobState.CANCELED, "canceled", started=started, ended=moment(found, "finishedAt"))
-    return keeper_status(word, started) if word is not None else _judge_by_platform(found, message, started)
+    started = moment(job, "startedAt")
+    if job.get("jobStatus") == "killed":
+        return JobStatus(JobState.CANCELED, "canceled", started=started, ended=moment(job, "finishedAt"))
+    return keeper_status(word, started) if word is not None else _judge_by_platform(job, message, started)
 
 
-def _judge_by_platform(found: Mapping[str, Json], message: str, started: float | None) -> JobStatus:
+def _judge_by_platform(job: Mapping[str, Json], message: str, started: float | None) -> JobStatus:
     """Return the end without an exit code, except for the one that is certain."""
-    finished = moment(found, "finishedAt")
-    if found.get("jobStatus") == "finished":
+    finished = moment(job, "finishedAt")
+    if job.get("jobStatus") == "finished":
         return JobStatus(JobState.SUCCEEDED, "", 0, started=started, ended=finished)
-    reason = message or describe(found) or "DLTS gives no reason for the failure"
+    reason = message or describe(job) or "DLTS gives no reason for the failure"
     state = JobState.LOST if _LOST.search(reason) else JobState.FAILED
     return JobStatus(state, reason, started=started, ended=finished)
 

@@ -48,10 +48,10 @@ async def open_address(api: DltsApi, url: str, job_id: str, patience_s: float = 
     deadline = time.monotonic() + patience_s
     asked = False
     while True:
-        found = [entry for entry in await api.endpoints(job_id) if entry.get("podPort") == port]
-        if found and found[0].get("status") == "running":
-            return with_host(url, *_place(found[0], port))
-        if not found and not asked:
+        endpoints = [entry for entry in await api.endpoints(job_id) if entry.get("podPort") == port]
+        if endpoints and endpoints[0].get("status") == "running":
+            return with_host(url, *_place(endpoints[0], port))
+        if not endpoints and not asked:
             await api.open_endpoint(job_id, _NAME, port)
             asked = True
         if time.monotonic() > deadline:

@@ -34,12 +34,12 @@ class DltsWatch(JobWatch[DltsJob]):
     async def fetch(self) -> DltsJob:
         return await self._api.job(self.id)
 
-    def is_this(self, found: DltsJob) -> bool:
-        return found.get("jobName") == self.name
+    def is_this(self, job: DltsJob) -> bool:
+        return job.get("jobName") == self.name
 
-    def interpret(self, found: DltsJob) -> SeenJob:
-        seen = convert.seen(found)
-        trouble = convert.has_image_trouble(found)
+    def interpret(self, job: DltsJob) -> SeenJob:
+        seen = convert.seen(job)
+        trouble = convert.has_image_trouble(job)
         if self.lasts_s("image", trouble) >= self._config.image_pull_limit and trouble:
             reason = f"given up after {self._config.image_pull_limit} s: {self._config.image}: {seen.reason}"
             return SeenJob(JobState.FAILED, reason, holds=True)
@@ -49,13 +49,13 @@ class DltsWatch(JobWatch[DltsJob]):
                 return SeenJob(JobState.LOST, "DLTS lost the job and started it again")
         return seen
 
-    async def learn(self, found: DltsJob) -> DltsJob:
-        if found.get("jobStatus") in convert.FAILED and not self._message:
+    async def learn(self, job: DltsJob) -> DltsJob:
+        if job.get("jobStatus") in convert.FAILED and not self._message:
             self._message = await self._api.message(self.id)
-        return found
+        return job
 
-    def speaks(self, found: DltsJob, seen: SeenJob) -> bool:
-        state = found.get("jobStatus")
+    def speaks(self, job: DltsJob, seen: SeenJob) -> bool:
+        state = job.get("jobStatus")
         return state == "failed" or (self.by_log and state == "finished")
 
     async def kill(self) -> None:
@@ -65,7 +65,7 @@ class DltsWatch(JobWatch[DltsJob]):
         if (await self.fetch()).get("jobStatus") in convert.KILLABLE:
             raise ServiceError(f"DLTS does not stop the job {self.name}: {answer or 'it gives no reason'}")
 
-    def end(self, found: DltsJob, word: Exited | None) -> JobStatus:
-        if found.get("jobStatus") not in convert.ENDED:
-            return self.interpret(found).status()
-        return convert.judge_end(found, word, self._message)
+    def end(self, job: DltsJob, word: Exited | None) -> JobStatus:
+        if job.get("jobStatus") not in convert.ENDED:
+            return self.interpret(job).status()
+        return convert.judge_end(job, word, self._message)

@@ -75,36 +75,36 @@ class Judge:
         if content is None or content["metadata"]["uid"] != uid:
             return memory.end or self._gone(name, memory)
         facts = self._facts(content)
-        found = self._found(facts)
-        if found.state.ended and found.ended is None and any(map(is_alive, facts.pods)):
-            found, facts = self._judge_with_pods_now(name, facts)
-        if facts.canceled and not found.state.ended and not content["metadata"].get("deletionTimestamp"):
+        status = self._found(facts)
+        if status.state.ended and status.ended is None and any(map(is_alive, facts.pods)):
+            status, facts = self._judge_with_pods_now(name, facts)
+        if facts.canceled and not status.state.ended and not content["metadata"].get("deletionTimestamp"):
             self.delete(content)  # the server had refused, or the manager ended in between
         if not facts.canceled:
-            found = self._check_limits(facts, found, memory)
-        if found.state.ended:
-            memory.end = found
-            if found.state is JobState.LOST and any(map(is_alive, facts.pods)):
+            status = self._check_limits(facts, status, memory)
+        if status.state.ended:
+            memory.end = status
+            if status.state is JobState.LOST and any(map(is_alive, facts.pods)):
                 self.delete(content)  # the other roles would go on beside the next attempt
-        return found
+        return status
 
     def _found(self, facts: Facts) -> JobStatus:
         """Judge a job. The pod whose failure has failed it may be gone: its record is asked."""
-        found = status(self._known.kind, facts)
-        if found.state is not JobState.LOST or self._known.kind.outcome(facts.content).state is not JobState.FAILED:
-            return found
-        return self._roles.failure(facts.content) or found
+        judged = status(self._known.kind, facts)
+        if judged.state is not JobState.LOST or self._known.kind.outcome(facts.content).state is not JobState.FAILED:
+            return judged
+        return self._roles.failure(facts.content) or judged
 
     def _judge_with_pods_now(self, name: str, facts: Facts) -> tuple[JobStatus, Facts]:
         """Judge an object whose end was seen before that of its pods. Raises: ApiError."""
         before, _ = reporting(facts)
         facts = replace(facts, pods=self._known.list_pods_now(name))
-        found = self._found(facts)
+        status = self._found(facts)
         now, _ = reporting(facts)
-        if found.state is JobState.LOST and now is None and before is not None:
+        if status.state is JobState.LOST and now is None and before is not None:
             # It was deleted, and the watch of the pods has not said so yet. The object only counts its failures.
-            found = replace(found, reason=f"{removal(before)} ({found.reason})")
-        return found, facts
+            status = replace(status, reason=f"{removal(before)} ({status.reason})")
+        return status, facts
 
     def cancel(self, name: str, uid: str) -> None:
         """Ask for the job's end. Raises: ApiError."""
@@ -156,11 +156,11 @@ class Judge:
     def _remember(self, content: Json, *pods: Json) -> None:
         """Keep the end of a job whose objects may be gone when it is asked for."""
         facts = self._known.facts(content, pods)
-        found = self._found(facts)
-        certain = found.ended is not None or not any(map(is_alive, facts.pods))
-        if found.state.ended and certain and (pods or found.state is not JobState.LOST):
+        status = self._found(facts)
+        certain = status.ended is not None or not any(map(is_alive, facts.pods))
+        if status.state.ended and certain and (pods or status.state is not JobState.LOST):
             memory = self._known.find_memory(content)
-            memory.end = memory.end or found
+            memory.end = memory.end or status
 
     def _replace(self, content: Json, pod: Json, role: Role) -> None:
         """Delete a lost worker of an elastic job if the operator would leave it."""
@@ -217,32 +217,32 @@ class Judge:
         lasts_s = memory.seen.lasts_s(f"deletion of {pod['metadata']['uid']}", grace_s is not None)
         return grace_s is not None and lasts_s > grace_s + self._patience.overdue_s
 
-    def _check_limits(self, facts: Facts, found: JobStatus, memory: ClusterMemory) -> JobStatus:
+    def _check_limits(self, facts: Facts, status: JobStatus, memory: ClusterMemory) -> JobStatus:
         """Give up a job that has waited too long; count one as lost if it was removed without a reason."""
-        if found.state is JobState.WAITING:
-            return self._give_up(facts, found, memory)
-        if found.state is not JobState.RUNNING:
-            return found
+        if status.state is JobState.WAITING:
+            return self._give_up(facts, status, memory)
+        if status.state is not JobState.RUNNING:
+            return status
         pod, _ = reporting(facts)
         if pod is not None and self._is_overdue(pod, memory):
-            return replace(found, state=JobState.LOST, reason=f"{removal(pod)}, and its node does not answer")
+            return replace(status, state=JobState.LOST, reason=f"{removal(pod)}, and its node does not answer")
         end = interrupted(facts)
         lasts_s = memory.seen.lasts_s("interrupted", end is not None)
         if end is None or pod is None or lasts_s < self._patience.reason_s:
-            return found
+            return status
         known = disruption(pod) or pod["metadata"].get("deletionTimestamp")
         reason = removal(pod) if known else "its container received SIGTERM, not from this experiment"
         return replace(end, state=JobState.LOST, reason=reason, exit_code=None)
 
-    def _give_up(self, facts: Facts, found: JobStatus, memory: ClusterMemory) -> JobStatus:
+    def _give_up(self, facts: Facts, status: JobStatus, memory: ClusterMemory) -> JobStatus:
         """Give up a job that has waited too long for a node or an image."""
         if facts.content["metadata"].get("deletionTimestamp"):
-            return replace(found, reason=deleted(facts.content))
+            return replace(status, reason=deleted(facts.content))
         wait = wait_of(facts)
         limits = {"image": self._config.image_pull_limit, "schedule": self._config.schedule_limit}
         limit = limits.get(wait.stuck)
         if limit is None or memory.seen.lasts_s(f"{wait.stuck} since {wait.since}") < limit:
-            return found
+            return status
         self.delete(facts.content)
         return JobStatus(JobState.FAILED, f"given up after {limit} s: {wait.reason}")
 
@@ -264,12 +264,12 @@ class Judge:
 
     def _find_warning(self, selectors: list[str]) -> str:
         """Return the latest warning about any of these; "" if there is none, or it cannot be read."""
-        found: list[Json] = []
+        events: list[Json] = []
         for selector in selectors:
             query = {"fieldSelector": f"{selector},type=Warning"}
             try:
-                found += self._known.cluster.select(EVENTS, self._known.namespace, **query).get("items") or []
+                events += self._known.cluster.select(EVENTS, self._known.namespace, **query).get("items") or []
             except ApiError as error:
                 log.debug("events (%s) cannot be read: %s", selector, error)
-        found.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
-        return f"{found[-1].get('reason')}: {found[-1].get('message')}" if found else ""
+        events.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+        return f"{events[-1].get('reason')}: {events[-1].get('message')}" if events else ""

@@ -52,10 +52,10 @@ class Credentials:
     def headers(self) -> dict[str, str]:
         """Return the headers of a request, which are made each time: tokens of plugins and service accounts expire."""
         settings: Mapping[str, Any] = self.configuration.auth_settings()
-        found = {str(entry["key"]): str(entry["value"]) for entry in settings.values() if entry.get("value")}
-        if self.configuration.username and "authorization" not in {name.lower() for name in found}:
-            found["authorization"] = str(self.configuration.get_basic_auth_token())
-        return found
+        headers = {str(entry["key"]): str(entry["value"]) for entry in settings.values() if entry.get("value")}
+        if self.configuration.username and "authorization" not in {name.lower() for name in headers}:
+            headers["authorization"] = str(self.configuration.get_basic_auth_token())
+        return headers
 
     def renew(self, refused: Configuration) -> bool:
         """Load them again, unless another thread has; return whether there may be others now than those refused."""

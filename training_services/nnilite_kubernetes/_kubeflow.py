@@ -209,11 +209,11 @@ class KubeflowConfig(TtlConfig):
     @property
     def present(self) -> dict[str, RoleConfig]:
         """The roles that a trial has."""
-        found = {name: getattr(self, name) for name in FLAVORS[self.operator].roles if getattr(self, name)}
-        if self.operator == "mpi-operator" and "launcher" not in found and self.worker is not None:
+        roles = {name: getattr(self, name) for name in FLAVORS[self.operator].roles if getattr(self, name)}
+        if self.operator == "mpi-operator" and "launcher" not in roles and self.worker is not None:
             launcher = replace(self.worker, replicas=1, command="", gpu_number=0, cpu_number=None, memory_size=None)
-            found = {"launcher": launcher, **found}
-        return found
+            roles = {"launcher": launcher, **roles}
+        return roles
 
 
 _COMPUTING = ("worker", "master", "chief")
@@ -322,11 +322,11 @@ class KubeflowJob(OperatorKind):
     def roles(self, job: Job) -> Sequence[Role]:
         present = self._present
         speaker = self._config.reporting_role or next(name for name in self._flavor.speakers if name in present)
-        found = [self._role(name, settings, job, name == speaker) for name, settings in present.items()]
+        roles = [self._role(name, settings, job, name == speaker) for name, settings in present.items()]
         if not self.nodes:
-            return found
-        first = f"{make_object_name(job.name)}-{found[0].name}-0"
-        return [on_nodes(role, job, role.rank, first, offset=number) for number, role in enumerate(found)]
+            return roles
+        first = f"{make_object_name(job.name)}-{roles[0].name}-0"
+        return [on_nodes(role, job, role.rank, first, offset=number) for number, role in enumerate(roles)]
 
     def _role(self, name: str, settings: RoleConfig, job: Job, reports: bool) -> Role:
         computes = name not in ("ps", "launcher", "evaluator")

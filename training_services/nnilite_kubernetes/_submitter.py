@@ -149,14 +149,14 @@ class Submitter:
             raise ServiceError(f"the service {service} has this job already")
         return made
 
-    def _give(self, cluster: Cluster, resource: Resource, body: Json, found: Json, owner: Json) -> None:
+    def _give(self, cluster: Cluster, resource: Resource, body: Json, answer: Json, owner: Json) -> None:
         """Give a companion of a job to its owner. Raises: see `_created`."""
         reference = self._make_reference(owner)
-        owners = [entry.get("uid") for entry in found["metadata"].get("ownerReferences") or []]
+        owners = [entry.get("uid") for entry in answer["metadata"].get("ownerReferences") or []]
         if not owners:
-            self.own(cluster, resource, found, owner)
+            self.own(cluster, resource, answer, owner)
         elif reference["uid"] not in owners:  # of an object that is gone, so the cluster is about to delete it
-            cluster.delete(resource, self._namespace, found["metadata"]["name"], found["metadata"]["uid"])
+            cluster.delete(resource, self._namespace, answer["metadata"]["name"], answer["metadata"]["uid"])
             whole = {**body, "metadata": {**body["metadata"], "ownerReferences": [reference]}}
             self._created(cluster, resource, whole)
 

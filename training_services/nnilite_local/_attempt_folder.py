@@ -28,13 +28,13 @@ class AttemptFolder(KeeperFolder):
         return [int(index) for index in str(visible or "").split(",") if index.isdecimal()]
 
 
-def _is_handle(found: Mapping[str, Json], folder: Path) -> bool:
-    pid, gpus = found.get("pid"), found.get("gpus")
+def _is_handle(handle: Mapping[str, Json], folder: Path) -> bool:
+    pid, gpus = handle.get("pid"), handle.get("gpus")
     return (
-        isinstance(found.get("job"), str)
-        and isinstance(found.get("server", ""), str)
-        and isinstance(found.get("start"), str)
-        and found.get("directory") == str(folder)
+        isinstance(handle.get("job"), str)
+        and isinstance(handle.get("server", ""), str)
+        and isinstance(handle.get("start"), str)
+        and handle.get("directory") == str(folder)
         and _is_count(pid)
         and (gpus is None or (isinstance(gpus, list) and all(map(_is_count, gpus))))
     )

@@ -151,10 +151,10 @@ class ForkServerClient:
             # It is stopped. It has the order, and gives no job to anybody until it goes on; but nobody is killed yet.
             return not kill
 
-    def _tell(self, job: str, found: bool) -> None:
+    def _tell(self, job: str, is_known: bool) -> None:
         answer = self._asked.pop(job, None)
         if answer is not None and not answer.done():
-            answer.set_result(found)
+            answer.set_result(is_known)
 
     async def _write(self, order: dict[str, Any]) -> None:
         if self._process is None or self._process.stdin is None:

@@ -53,13 +53,13 @@ class PaiWatch(JobWatch[PaiJob]):
     async def fetch(self) -> PaiJob:
         return await self._api.job(self.name)
 
-    def interpret(self, found: PaiJob) -> SeenJob:
-        return _status.seen(found, self._role, self._warnings)
+    def interpret(self, job: PaiJob) -> SeenJob:
+        return _status.seen(job, self._role, self._warnings)
 
-    async def learn(self, found: PaiJob) -> PaiJob:
-        found = await self.fetch()
-        self.log.locate(found)
-        return found
+    async def learn(self, job: PaiJob) -> PaiJob:
+        job = await self.fetch()
+        self.log.locate(job)
+        return job
 
     def knows_enough(self) -> bool:
         return self.log.task is not None
@@ -67,5 +67,5 @@ class PaiWatch(JobWatch[PaiJob]):
     async def kill(self) -> None:
         await self._api.stop(self.name)
 
-    def end(self, found: PaiJob, word: Exited | None) -> JobStatus:
-        return _status.judge_end(found, word, self._role)
+    def end(self, job: PaiJob, word: Exited | None) -> JobStatus:
+        return _status.judge_end(job, word, self._role)

@@ -129,33 +129,33 @@ def make_trial_environment(job: Job, config: RayConfig) -> dict[str, str]:
     return {**found, "CUDA_VISIBLE_DEVICES": ""} if gpus(config, job) == 0 else found
 
 
-def again(found: Mapping[str, Any]) -> dict[str, Json]:
+def again(job: Mapping[str, Any]) -> dict[str, Json]:
     """Return the request that starts a job again which Ray has not started within its own time limit."""
-    wanted = _read_metadata(found, "nnilite_resources")
-    kept = {name: found.get(name) for name in ("submission_id", "entrypoint", "runtime_env", "metadata")}
+    wanted = _read_metadata(job, "nnilite_resources")
+    kept = {name: job.get(name) for name in ("submission_id", "entrypoint", "runtime_env", "metadata")}
     return {**kept, **wanted}
 
 
-def find_nodes(found: Mapping[str, Any]) -> tuple[int, dict[str, float]]:
+def find_nodes(job: Mapping[str, Any]) -> tuple[int, dict[str, float]]:
     """Return the number of nodes that a driver reserves, and the resources of each; (0, {}) for other jobs."""
-    metadata = _read_metadata(found, "nnilite_nodes")
+    metadata = _read_metadata(job, "nnilite_nodes")
     number, bundle = metadata.get("nodes"), metadata.get("bundle")
     if not isinstance(number, int) or not isinstance(bundle, dict):
         return 0, {}
     return number, {str(name): float(amount) for name, amount in bundle.items() if isinstance(amount, (int, float))}
 
 
-def _read_metadata(found: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _read_metadata(job: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return an object that the request has put into the metadata; {} if there is none."""
     try:
-        content = json.loads(_read_object(found, "metadata").get(name) or "{}")
+        content = json.loads(_read_object(job, "metadata").get(name) or "{}")
     except (ValueError, TypeError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 
 
-def _read_object(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = found.get(name)
+def _read_object(job: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = job.get(name)
     return value if isinstance(value, Mapping) else {}
 
 
@@ -199,10 +199,10 @@ def page_url(address: str, name: str) -> str:
     return f"{address.rstrip('/')}/#/jobs/{name}"
 
 
-def find_host(found: Mapping[str, Any]) -> str:
+def find_host(job: Mapping[str, Any]) -> str:
     """Return the node on which a job runs."""
     try:
-        return urlsplit(str(found.get("driver_agent_http_address") or "")).hostname or ""
+        return urlsplit(str(job.get("driver_agent_http_address") or "")).hostname or ""
     except ValueError:
         return ""
 
@@ -213,14 +213,14 @@ def seconds(value: object) -> float | None:
     return value / 1000 if fits and isinstance(value, int) else None
 
 
-def has_timed_out(found: Mapping[str, Any]) -> bool:
+def has_timed_out(job: Mapping[str, Any]) -> bool:
     """Return whether Ray gave up a job that it could not start within 15 minutes, or what its head node allows."""
-    return found.get("status") == FAILED and found.get("error_type") == _TIMEOUT
+    return job.get("status") == FAILED and job.get("error_type") == _TIMEOUT
 
 
-def was_lost(found: Mapping[str, Any]) -> bool:
+def was_lost(job: Mapping[str, Any]) -> bool:
     """Return whether Ray itself reports that a job has not come to its own end: its log may be gone."""
-    return str(found.get("error_type") or "").startswith("JOB_SUPERVISOR")
+    return str(job.get("error_type") or "").startswith("JOB_SUPERVISOR")
 
 
 @dataclass(frozen=True)
@@ -234,41 +234,41 @@ class LogWord:
     """Whether the log could be read."""
 
 
-def end_of(found: Mapping[str, Any], word: LogWord, asked: bool) -> JobStatus:
+def end_of(job: Mapping[str, Any], word: LogWord, asked: bool) -> JobStatus:
     """Return how a job has ended. `asked`: whether nnilite has asked for the end."""
     exited, started = word.exited, word.started
-    host, ended = find_host(found), seconds(found.get("end_time"))
+    host, ended = find_host(job), seconds(job.get("end_time"))
     if exited is not None:
         ending = {"code": exited.code, "message": exited.message, "cause": exited.cause.value, "time": exited.time}
         # A SIGTERM that neither we nor Ray has sent comes from a node that goes down.
-        if exited.cause is EndCause.INTERRUPTED and not asked and found.get("status") != STOPPED:
+        if exited.cause is EndCause.INTERRUPTED and not asked and job.get("status") != STOPPED:
             return JobStatus(JobState.LOST, "the job's node ended it", host=host, started=started, ended=ended)
         status = end_status(ending, host, started)
         # Ray sends SIGTERM to the trial, too, which may die of it before its keeper has got its own.
-        stopped = found.get("status") == STOPPED and status.state is JobState.FAILED
+        stopped = job.get("status") == STOPPED and status.state is JobState.FAILED
         return replace(status, state=JobState.CANCELED) if stopped else status
-    state, reason, code = _outcome(found, asked, word.complete)
+    state, reason, code = _outcome(job, asked, word.complete)
     return JobStatus(state, reason, code, host, started=started, ended=ended)
 
 
-def _outcome(found: Mapping[str, Any], asked: bool, log_is_known: bool) -> tuple[JobState, str, int | None]:
+def _outcome(job: Mapping[str, Any], asked: bool, log_is_known: bool) -> tuple[JobState, str, int | None]:
     """Return state, reason and exit code from Ray, where the keeper has reported none."""
-    status, code = found.get("status"), found.get("driver_exit_code")
+    status, code = job.get("status"), job.get("driver_exit_code")
     if status == SUCCEEDED:
         return JobState.SUCCEEDED, "", 0
     if status == STOPPED or asked:
         return JobState.CANCELED, "canceled" if asked else "the job was stopped on Ray", None
-    message = sentence(str(found.get("message") or ""))
-    kind = found.get("error_type")
+    message = sentence(str(job.get("message") or ""))
+    kind = job.get("error_type")
     if kind == _COMMAND and isinstance(code, int) and not isinstance(code, bool):
         if log_is_known:
             return JobState.LOST, f"the trial's keeper was killed on the node (exit code {code})", None
         return JobState.FAILED, "", code
     if kind == _ENVIRONMENT:
-        mine = find_package(found) and find_package(found) in str(found.get("message"))
+        mine = find_package(job) and find_package(job) in str(job.get("message"))
         state = JobState.LOST if mine else JobState.FAILED
         return state, f"Ray could not set up the runtime environment: {message}", None
-    if kind == _START_FAILURE and "Failed to start supervisor actor" in str(found.get("message")):
+    if kind == _START_FAILURE and "Failed to start supervisor actor" in str(job.get("message")):
         return JobState.FAILED, f"Ray refuses the job: {message}", None
     return JobState.LOST, f"Ray lost the job: {message or kind or 'no reason given'}", None
 

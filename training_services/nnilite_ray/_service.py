@@ -215,7 +215,7 @@ def _on_its_nodes(job: Job) -> Job:
     return on_its_nodes(job, convert.NODE, [convert.FIRST_NODE], count_variable=convert.NODES)
 
 
-def _is_waiting(found: Found, watch: RayWatch) -> bool:
+def _is_waiting(job: Found, watch: RayWatch) -> bool:
     """Return whether a job waits for resources: by itself, or as the driver of a trial on several nodes."""
-    drives = found.get("status") == convert.RUNNING and watch.log.started is None
-    return found.get("status") == convert.PENDING or (drives and convert.find_nodes(found)[0] > 0)
+    drives = job.get("status") == convert.RUNNING and watch.log.started is None
+    return job.get("status") == convert.PENDING or (drives and convert.find_nodes(job)[0] > 0)

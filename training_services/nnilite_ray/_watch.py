@@ -79,9 +79,9 @@ class RayWatch(JobWatch[Found]):
             raise Missing(f"Ray does not know the job {self.name}")
         return found
 
-    def interpret(self, found: Found) -> SeenJob:
-        state = found.get("status")
-        if state == convert.PENDING or convert.has_timed_out(found):
+    def interpret(self, job: Found) -> SeenJob:
+        state = job.get("status")
+        if state == convert.PENDING or convert.has_timed_out(job):
             return SeenJob(JobState.WAITING)
         if state == convert.RUNNING:
             return SeenJob(JobState.RUNNING)
@@ -96,21 +96,21 @@ class RayWatch(JobWatch[Found]):
             return JobStatus(JobState.LOST, why, started=self.log.started)
         return super().missing()
 
-    async def judged(self, found: Found) -> JobStatus:
+    async def judged(self, job: Found) -> JobStatus:
         if self._given_up is not None:
             return await self._start_anew(self._given_up)
-        state = found.get("status")
+        state = job.get("status")
         if state in convert.ENDED:
-            return await self._judge_at_end(found)
+            return await self._judge_at_end(job)
         if state == convert.PENDING:
-            return await self._pending(found)
+            return await self._pending(job)
         if state != convert.RUNNING:
             return JobStatus(JobState.UNKNOWN, f"Ray reported the unknown state {state!r:.40}")
         if self.log.started is None and await self._has_not_begun():
-            number, bundle = convert.find_nodes(found)
+            number, bundle = convert.find_nodes(job)
             reason = waiting_for_nodes(number, bundle, self._needs.usage()) if number else ""
             return JobStatus(JobState.WAITING, reason or "the job's command is being started on the node")
-        self.host = convert.find_host(found)
+        self.host = convert.find_host(job)
         return JobStatus(JobState.RUNNING, started=self.log.started)
 
     async def _has_not_begun(self) -> bool:
@@ -124,12 +124,12 @@ class RayWatch(JobWatch[Found]):
 
     # ------------------------------------------------------------ waiting
 
-    async def _pending(self, found: Found) -> JobStatus:
+    async def _pending(self, job: Found) -> JobStatus:
         waited_s = self.lasts_s("canceled", self.canceled)
         if not self.canceled:
-            message = str(found.get("message") or "")
+            message = str(job.get("message") or "")
             return JobStatus(
-                JobState.WAITING, waiting(named_resources(convert.again(found)), self._needs.usage(), message)
+                JobState.WAITING, waiting(named_resources(convert.again(job)), self._needs.usage(), message)
             )
         if waited_s > self.patience.give_up_pending_s:
             # Ray stops it as soon as it begins: it will not run.
@@ -156,9 +156,9 @@ class RayWatch(JobWatch[Found]):
 
     # ------------------------------------------------------------ the end
 
-    async def _judge_at_end(self, found: Found) -> JobStatus:
-        if convert.has_timed_out(found):
-            self._given_up = found
+    async def _judge_at_end(self, job: Found) -> JobStatus:
+        if convert.has_timed_out(job):
+            self._given_up = job
             log.info("Ray gave up starting %s in time; submitting it again", self.name)
             # The next poll submits it again: Ray is still ending the job that it gave up, which has the same name.
             return JobStatus(JobState.WAITING, "Ray could not start the job within its time limit")
@@ -169,14 +169,14 @@ class RayWatch(JobWatch[Found]):
             await self.log.follow()
         except Problem as problem:
             # The log is on the node, and is gone with it.
-            if not convert.was_lost(found) and not late:
+            if not convert.was_lost(job) and not late:
                 raise
             log.warning("cannot read the log of %s; using Ray's own report: %s", self.name, problem)
             self.log.is_gone = True
-        return self.end(found, self.log.exited)
+        return self.end(job, self.log.exited)
 
-    def end(self, found: Found, word: Exited | None) -> JobStatus:
-        return convert.end_of(found, convert.LogWord(word, self.log.started, not self.log.is_gone), self.canceled)
+    def end(self, job: Found, word: Exited | None) -> JobStatus:
+        return convert.end_of(job, convert.LogWord(word, self.log.started, not self.log.is_gone), self.canceled)
 
     async def _ends_still(self) -> bool:
         """Return whether the job that ended this one is still running."""

@@ -70,19 +70,19 @@ class WatchedJobs:
         past, trouble = await self._forgotten(api, watches, look.jobs)
         self.listed = look.jobs
         jobs = {**past, **look.jobs}
-        found = []
+        statuses = []
         for watch, handle in zip(watches, handles, strict=True):
             job = jobs.get(watch.id)
             if watch.folder in look.hanging:
                 where = f"{api.files.root}/{watch.folder}"
-                found.append(JobStatus(JobState.UNKNOWN, describe_hanging(where, api.host.title)))
+                statuses.append(JobStatus(JobState.UNKNOWN, describe_hanging(where, api.host.title)))
                 continue
             if trouble and job is None and watch.id and watch.exited is None:
-                found.append(JobStatus(JobState.UNKNOWN, f"{self._scheduler} does not list the job, and {trouble}"))
+                statuses.append(JobStatus(JobState.UNKNOWN, f"{self._scheduler} does not list the job, and {trouble}"))
                 continue
-            found.append(self._verdict(watch, handle, job))
+            statuses.append(self._verdict(watch, handle, job))
             await self._end_faster(api, watch, handle, job)
-        return found
+        return statuses
 
     async def look(self, api: SchedulerApi, watches: Sequence[QueueWatch], by_log: set[str]) -> Look:
         """Ask for all jobs and their files, and read what is new of the small ones."""

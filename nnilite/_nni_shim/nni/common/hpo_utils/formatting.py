@@ -83,11 +83,11 @@ def format_parameters(parameters: Any, formatted_search_space: FormattedSearchSp
 
     Raises: ValueError for a parameter that is missing or that its type cannot have.
     """
-    found: FormattedParameters = {}
+    formatted: FormattedParameters = {}
     for key, spec in formatted_search_space.items():
-        if spec.is_activated_in(found):
-            found[key] = _number(spec, _given(parameters, key))
-    return found
+        if spec.is_activated_in(formatted):
+            formatted[key] = _number(spec, _given(parameters, key))
+    return formatted
 
 
 def deformat_parameters(formatted_parameters: FormattedParameters, formatted_search_space: FormattedSearchSpace) -> Any:
@@ -105,17 +105,17 @@ def deformat_parameters(formatted_parameters: FormattedParameters, formatted_sea
     return plain
 
 
-def _collect(prefix: ParameterKey, search_space: Any, found: FormattedSearchSpace) -> None:
+def _collect(prefix: ParameterKey, search_space: Any, specs: FormattedSearchSpace) -> None:
     if not isinstance(search_space, dict):
         raise ValueError(f"a search space must be a dict of parameters; this one is {search_space!r:.200}")
     for name, part in search_space.items():
         if prefix and name == "_name":
             continue
         spec = _spec((*prefix, name), part)
-        found[spec.key] = spec
+        specs[spec.key] = spec
         if _has_subspaces(spec):
             for number, option in enumerate(spec.values):
-                _collect((*spec.key, number), option, found)
+                _collect((*spec.key, number), option, specs)
 
 
 def _spec(key: ParameterKey, part: Any) -> ParameterSpec:
