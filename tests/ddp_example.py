@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _ROOT = Path(__file__).resolve().parents[1]
 _EXAMPLE = _ROOT / "examples" / "ddp"
+_NO_COMPILER = Path(__file__).parent / "torch_without_compiler"
 PYTHON = "/usr/bin/python3"
 _PARAMETERS = {"rate": 0.1, "width": 16}
 _LIMIT_S = 240.0
@@ -30,20 +31,22 @@ class DdpExample:
 
     def __init__(self, site: Path, shared: Path) -> None:
         self._site = site
-        self.losses = self._losses_once(shared)
+        self._shared = shared
+        self._path = without_compiler(site)
+        self.losses = self.losses_of(5)
 
-    def _losses_once(self, shared: Path) -> list[float]:
-        """Return the losses; the first process of a run computes them for all, which takes PyTorch three seconds."""
-        kept = shared / "ddp-losses.json"
+    def losses_of(self, epochs: int) -> list[float]:
+        """Return the losses; the first process of a run computes them for all, which takes PyTorch seconds."""
+        kept = self._shared / f"ddp-losses-{epochs}.json"
         with kept.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not kept.exists():
-                kept.write_text(json.dumps(self.losses_of(5)))
+                kept.write_text(json.dumps(self._find_losses(epochs)))
         return list(json.loads(kept.read_text()))
 
-    def losses_of(self, epochs: int) -> list[float]:
+    def _find_losses(self, epochs: int) -> list[float]:
         """Return what one process finds in so many epochs."""
-        env = {**os.environ, "PYTHONPATH": f"{self._site}{os.pathsep}{_ROOT}", "EPOCHS": str(epochs)}
+        env = {**os.environ, "PYTHONPATH": f"{self._path}{os.pathsep}{_ROOT}", "EPOCHS": str(epochs)}
         command = [PYTHON, str(_EXAMPLE / "train.py")]
         ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
         assert ran.returncode == 0, ran.stderr
@@ -53,15 +56,16 @@ class DdpExample:
         """Its config, with one trial of known parameters, and with these fields of `distributed` changed."""
         config = yaml.safe_load((_EXAMPLE / "config.yaml").read_text("utf-8"))
         space = {name: {"_type": "choice", "_value": [value]} for name, value in _PARAMETERS.items()}
-        command = config["trialCommand"].replace("python3", f'PYTHONPATH="{self._site}:$PYTHONPATH" {PYTHON}')
+        command = config["trialCommand"].replace("python3", f'PYTHONPATH="{self._path}:$PYTHONPATH" {PYTHON}')
         own = {"trialCommand": command, "trialCodeDirectory": str(_EXAMPLE), "maxTrialNumber": 1}
         own["distributed"] = {**config["distributed"], **distributed}
         return {**config, "searchSpace": space, "tuner": {"name": "Random"}, **own}
 
     def show_to(self, host: Host) -> None:
         """Let the users of a host read the PyTorch of the tests; this machine's files stay as they are."""
-        for folder in self._site.parents:
+        for folder in {*self._site.parents, *_NO_COMPILER.parents}:
             host.run(f"chmod o+x '{folder}'")
+        host.run(f"chmod -R o+rX '{_NO_COMPILER}'")
 
     def check(self, running: Running) -> None:
         """Check the losses of the experiment's trial."""
@@ -86,6 +90,11 @@ def find_torch() -> Path:
     if found.returncode:
         pytest.skip(found.stdout.strip())
     return Path(found.stdout.strip())
+
+
+def without_compiler(site: Path) -> str:
+    """Return a PYTHONPATH for short trainings with this PyTorch."""
+    return f"{_NO_COMPILER}{os.pathsep}{site}"
 
 
 @pytest.fixture(scope="session")

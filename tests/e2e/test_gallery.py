@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
+from ddp_example import find_torch, without_compiler
+
 ROOT = Path(__file__).resolve().parents[2]
 GALLERY = ROOT / "docs" / "gallery"
 MOST_LINES = 60
@@ -56,14 +58,12 @@ def test_a_killed_search_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_torch_continues_from_its_checkpoints(tmp_path: Path) -> None:
-    found = subprocess.run([ROOT / "scripts" / "test-torch", "--where"], capture_output=True, text=True, timeout=60)
-    if found.returncode:
-        pytest.skip(found.stdout.strip())
+    torch = without_compiler(find_torch())
     (create,) = lay_out("pytorch.md", tmp_path)
     # Each trial imports torch; the fourth or fifth is the first that continues another.
     config = (tmp_path / "config.yaml").read_text()
     (tmp_path / "config.yaml").write_text(config.replace("maxTrialNumber: 8", "maxTrialNumber: 5"))
-    out = run([*create, "--json"], tmp_path, path=found.stdout.strip())
+    out = run([*create, "--json"], tmp_path, path=torch)
     profile = json.loads(out[out.index("{") : out.rindex("}") + 1])
     assert profile["counts"]["SUCCEEDED"] == 5
     # The longer trials of a candidate began where its shorter ones had ended.
