@@ -257,16 +257,22 @@ class PlatformHttp:
         raise _NoAnswer(self._make_outage(request, "sends from one address to the next without an end"))
 
     def _read(self, sending: _Sending, response: requests.Response) -> HttpAnswer:
-        request, content = sending.request, bytearray()
-        if request.status_suffices and response.status_code < 300:
-            return HttpAnswer(response.status_code, response.headers, b"", self._place(request))
-        for chunk in response.iter_content(_CHUNK_BYTES):
-            content += chunk
-            if len(content) > request.max_bytes:
-                raise _NoAnswer(self._make_outage(request, f"answers with more than {request.max_bytes} bytes"))
-            if time.monotonic() > sending.deadline:
-                raise _NoAnswer(self._make_outage(request, "has not finished its answer in time"))
-        return HttpAnswer(response.status_code, response.headers, bytes(content), self._place(request))
+        request, status = sending.request, response.status_code
+        if request.status_suffices and status < 300:
+            return HttpAnswer(status, response.headers, b"", self._place(request))
+        content = bytearray()
+        try:
+            for chunk in response.iter_content(_CHUNK_BYTES):
+                content += chunk
+                if len(content) > request.max_bytes:
+                    raise _NoAnswer(self._make_outage(request, f"answers with more than {request.max_bytes} bytes"))
+                if time.monotonic() > sending.deadline:
+                    raise _NoAnswer(self._make_outage(request, "has not finished its answer in time"))
+        except (_NoAnswer, requests.RequestException, urllib3.exceptions.HTTPError, OSError):
+            # The status of a refusal says what it is. Of its content only the words for people are lost.
+            if status < 300:
+                raise
+        return HttpAnswer(status, response.headers, bytes(content), self._place(request))
 
     def _place(self, request: HttpRequest) -> str:
         """Return a request as messages name it: what it asks for may be a secret."""

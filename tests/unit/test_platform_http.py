@@ -47,8 +47,8 @@ def answer(status, content=b"", kind="application/json", **headers):
     return lambda handler: handler.send(status, kind, content, **headers)
 
 
-def cut(handler):
-    handler.send_response(200)
+def cut(handler, status=200):
+    handler.send_response(status)
     handler.send_header("Content-Length", "1000")
     handler.end_headers()
     handler.wfile.write(b'{"half": ')
@@ -354,6 +354,20 @@ def test_an_answer_that_is_not_json_is_an_outage(platform, content):
     platform.steps = [answer(200, content)]
     with pytest.raises(http.Outage, match="answered with something other than JSON"):
         run(platform, GET)[0].json()
+
+
+def test_a_refusal_is_one_even_if_its_answer_breaks_off(platform):
+    platform.steps = [lambda handler: cut(handler, 400)]
+    problem = failure(platform, HttpRequest("GET", "/jobs", patience_s=0))
+    assert (type(problem), problem.status) == (http.CallRefused, 400)
+
+
+@pytest.mark.parametrize("status", [400, 404, 503])
+def test_a_refusal_is_one_of_its_kind_however_long_its_answer_is(platform, status):
+    platform.steps = [answer(status, b"too much. " * 500_000, "text/plain")]
+    problem = failure(platform, HttpRequest("GET", "/jobs", max_bytes=100_000, patience_s=0))
+    assert problem.status == status
+    assert problem.reply.startswith("too much. too much.")
 
 
 @pytest.mark.parametrize("packed", [False, True])
