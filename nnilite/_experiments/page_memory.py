@@ -72,10 +72,10 @@ def _is_texts(given: Json) -> bool:
 
 def keep_columns(table: object, columns: object) -> PageMemory:
     """Remember the columns of a table; none stands for its usual ones. Raises: ConfigError, Conflict, OSError."""
-    key = _check_line(table, "table", KEY_MAX)
+    key = _check_key(table, "table")
     if not isinstance(columns, list) or len(columns) > COLUMNS_MAX:
         raise ConfigError(f"must be a list of at most {COLUMNS_MAX} columns", Place(field="columns"))
-    keys = [_check_line(one, "columns", KEY_MAX) for one in columns]
+    keys = [_check_key(one, "columns") for one in columns]
     return _change(lambda known: _put_last(known.columns, key, keys, _TABLES_MAX))
 
 
@@ -136,6 +136,13 @@ def _put_last(part: dict[str, Kept], key: str, value: Kept, most: int) -> None:
         del part[next(iter(part))]
 
 
+def _check_key(text: object, name: str) -> str:
+    """Return a text that consists of names of parameters, which may be of any characters."""
+    if not isinstance(text, str) or not 1 <= len(text) <= KEY_MAX or _has_half(text):
+        raise ConfigError(f"must be a text of 1 to {KEY_MAX} characters", Place(field=name))
+    return text
+
+
 def _check_line(text: object, name: str, most: int) -> str:
     if not isinstance(text, str) or not text.strip() or len(text) > most or not _prints(text):
         raise ConfigError(f"must be one line of 1 to {most} characters", Place(field=name))
@@ -143,4 +150,9 @@ def _check_line(text: object, name: str, most: int) -> str:
 
 
 def _prints(text: str) -> bool:
-    return all(ord(letter) >= 32 and not 0xD800 <= ord(letter) < 0xE000 for letter in text)
+    return all(ord(letter) >= 32 for letter in text) and not _has_half(text)
+
+
+def _has_half(text: str) -> bool:
+    """Return whether a text has halves of characters, which no file can have."""
+    return any(0xD800 <= ord(letter) < 0xE000 for letter in text)

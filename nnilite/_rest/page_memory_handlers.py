@@ -40,7 +40,7 @@ class PageViewHandler(_MemoryHandler):
     async def put(self) -> None:
         place, name, address = wire.read_fields(self.json(), ("place", "name", "address"))
         known = await asyncio.to_thread(page_memory.keep_view, place, name, address)
-        self._send(known, _stripped(place), "")
+        self._send(known, str(place).strip(), "")
 
 
 class PageColumnsHandler(_MemoryHandler):
@@ -49,11 +49,7 @@ class PageColumnsHandler(_MemoryHandler):
     async def put(self) -> None:
         table, columns = wire.read_fields(self.json(), ("table", "columns"))
         known = await asyncio.to_thread(page_memory.keep_columns, table, columns)
-        self._send(known, "", _stripped(table))
-
-
-def _stripped(checked: Any) -> str:
-    return str(checked).strip()
+        self._send(known, "", table)
 
 
 _LINE = s.line(0, 1000, default="")
@@ -66,7 +62,8 @@ def _line(most: int) -> Schema:
     return {"type": "string", "maxLength": most, "pattern": r"^[^\x00-\x1f]*[^\s\x00-\x1f][^\x00-\x1f]*$"}
 
 
-_KEY = _line(page_memory.KEY_MAX)
+_KEY: Schema = {"type": "string", "minLength": 1, "maxLength": page_memory.KEY_MAX}
+"""A table, or one of its columns: these have the names of parameters, which may have line ends in them."""
 _ADDRESS: Schema = {"type": "string", "maxLength": page_memory.ADDRESS_MAX, "pattern": "^[ -~]*$"}
 
 PAGE_MEMORY_ROUTES = (
@@ -79,7 +76,7 @@ PAGE_MEMORY_ROUTES = (
                 Response("named views and chosen columns; none stands for the usual ones", _ANSWER),
                 query=(
                     Param("place", _LINE, "whose views: the id of an experiment, or `ui` for the page of all"),
-                    Param("table", _LINE, "which table's columns"),
+                    Param("table", {**_KEY, "minLength": 0, "default": ""}, "which table's columns"),
                 ),
             )
         },
@@ -91,7 +88,10 @@ PAGE_MEMORY_ROUTES = (
             "PUT": Operation(
                 "Give a view a name; with an empty address, forget it",
                 Response("all views of the place", _ANSWER),
-                body={**s.record(place=_KEY, name=_line(page_memory.NAME_MAX), address=_ADDRESS), **_STRICT},
+                body={
+                    **s.record(place=_line(page_memory.KEY_MAX), name=_line(page_memory.NAME_MAX), address=_ADDRESS),
+                    **_STRICT,
+                },
                 refusals=(409,),
             )
         },

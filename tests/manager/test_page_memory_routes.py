@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -26,6 +27,13 @@ def test_views_and_columns_are_kept_by_place_and_table(server: Client) -> None:
     ]
     assert server.get("/page?place=abc&table=trials%20x").json == {**put.json, "columns": ["p.x"]}
     assert server.get("/page?place=other").json == {"views": [], "columns": []}
+
+
+@pytest.mark.parametrize("name", ["a\nb", "lr ", "a\x85b", "\tx"])
+def test_columns_of_parameters_with_any_name_are_remembered(server: Client, name: str) -> None:
+    body = {"table": f"trials {name}", "columns": ["sequence", f"p.{name}"]}
+    assert server.ask("PUT", "/api/v1/page/columns", body).json["columns"] == body["columns"]
+    assert server.get(f"/page?table={quote(body['table'])}").json["columns"] == body["columns"]
 
 
 def test_what_is_no_view_is_refused(server: Client) -> None:

@@ -36,11 +36,18 @@ def test_columns_and_views_are_kept_until_they_are_taken_away() -> None:
     assert read() == PageMemory(views={"abc": {"failed ones": "trials?state=FAILED"}})
 
 
+def test_columns_are_kept_for_parameters_of_any_name() -> None:
+    table, columns = "trials a\nb,lr ", ["p.a\nb", "p.lr ", " "]
+    keep_columns(table, columns)
+    assert read().columns == {table: columns}
+
+
 @pytest.mark.parametrize(
     ("keep", "given", "field"),
     [
         (keep_columns, ("trials", "x"), "columns"),
-        (keep_columns, ("trials", ["a\nb"]), "columns"),
+        (keep_columns, ("trials", ["a", ""]), "columns"),
+        (keep_columns, ("trials", ["\ud800"]), "columns"),
         (keep_columns, ("trials", ["a"] * 501), "columns"),
         (keep_columns, ("", ["a"]), "table"),
         (keep_view, ("abc", "\ud800", "trials"), "name"),
