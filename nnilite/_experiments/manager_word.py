@@ -32,6 +32,7 @@ class LastWord:
     # A sentence on what a platform could not end or remove at the stop, with a cure.
     left: str = ""
     mode: str = ""  # "view" for one that only shows the experiment
+    viewed: str = ""  # the experiment's own state, while it is only shown
 
 
 def read_manager(directory: Path) -> LastWord:
@@ -47,6 +48,9 @@ def read_manager(directory: Path) -> LastWord:
     state, url = document.text("state"), document.text("url")
     if state is not None and state not in _STATES:
         raise document.wrong("state", "the state of an experiment")
+    viewed = document.text("viewed")
+    if viewed is not None and viewed not in _STATES:
+        raise document.wrong("viewed", "the state of an experiment")
     if url is not None and not _ADDRESS.fullmatch(url):
         raise document.wrong("url", "an address such as http://127.0.0.1:8080")
     return LastWord(
@@ -59,6 +63,7 @@ def read_manager(directory: Path) -> LastWord:
         tls_cert=document.text("tls_cert"),
         left=document.text("left") or "",
         mode=document.text("mode") or "",
+        viewed=viewed or "",
     )
 
 

@@ -395,8 +395,10 @@ def _add_own_word(entry: RegistryEntry) -> RegistryEntry:
         word, is_search = read_manager(directory), search_folder.is_search(directory)
     except (DamagedFile, UnreadableFile) as error:
         return replace(entry, state=_state_of(error), alive=alive, damage=str(error))
-    state = word.state if word.state and (alive or word.state in _FINAL) else ExperimentState.STOPPED.value
-    if not alive and word.state in _WITH_TRIALS:
+    # Where a viewer was killed, the experiment is what it was before.
+    last = word.state if alive else word.viewed or word.state
+    state = last if last and (alive or last in _FINAL) else ExperimentState.STOPPED.value
+    if not alive and last in _WITH_TRIALS:
         state = UNKNOWN
     remarks = experiment_remarks.read(directory)
     named = replace(entry, name=remarks.name or entry.name, remarks=remarks)

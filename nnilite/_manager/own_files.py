@@ -29,8 +29,8 @@ class OwnFiles:
         self._mode = mode
         self._about: dict[str, Json] = {}  # the content of `manager.json` as last written
 
-    def write_state(self, state: ExperimentState, ended: float | None) -> None:
-        """Record the experiment's state, and where this manager is."""
+    def write_state(self, state: ExperimentState, ended: float | None, viewed: ExperimentState | None = None) -> None:
+        """Record the experiment's state, and where this manager is. `viewed`: the own state of one that is viewed."""
         certificate = self._address.certificate
         about = {"state": state.value, "created": self.created, "ended": ended, "pid": os.getpid()}
         about |= {"port": self._address.port, "url": self._address.url, "mode": self._mode}
@@ -38,6 +38,8 @@ class OwnFiles:
         # A viewer does not touch what the last stop has left on platforms.
         if self._mode == "view":
             about |= {"left": last_word(self._directory).left}
+        if viewed is not None:
+            about |= {"viewed": viewed.value}
         self._about = about
         if state is ExperimentState.DONE and self._mode != "view":
             log.info("Experiment done.")  # scripts of NNI's users wait for these words

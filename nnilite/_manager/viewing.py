@@ -46,7 +46,7 @@ async def _show(served: ServedExperiment, viewer: Viewer, store: Store) -> list[
         server = served.listen(viewer)
         before = viewer.progress()
         viewer.show_as_viewed()
-        served.files.write_state(ExperimentState.VIEWED, before.ended)
+        served.files.write_state(ExperimentState.VIEWED, before.ended, viewed=before.state)
         served.tell_ready()
         limits = LogLimits(served.directory)
         watches = [asyncio.create_task(viewer.watch()), asyncio.create_task(keep_logs_small(limits))]

@@ -134,6 +134,19 @@ def test_what_a_process_does_that_is_in_the_way_is_named(
     assert f"Experiment abcd {words}; stop it before it is " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("before", "listed"), [("DONE", "DONE"), ("ERROR", "ERROR"), ("RUNNING", "UNKNOWN"), (None, "STOPPED")]
+)
+def test_an_experiment_whose_viewer_was_killed_is_listed_as_before(
+    make: Make, capsys: pytest.CaptureFixture[str], before: str | None, listed: str
+) -> None:
+    folder = make("abcd", running=False, state="VIEWED")
+    path = folder / "manager.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "viewed": before}))
+    assert run(["experiment", "list", "--all", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["state"] == listed
+
+
 def test_all_are_deleted_of_which_none_is_stopped(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     make("abcd", state="VIEWED")
     assert run(["experiment", "delete", "--all"]) == 0
