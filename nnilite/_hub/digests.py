@@ -7,9 +7,10 @@ hundredths of a second. So the list itself never waits. A stopped experiment is 
 from __future__ import annotations
 
 import json
+import queue
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,7 +71,8 @@ class Digests:
 
     def __init__(self) -> None:
         self.reading = threading.Lock()  # held while the folder of a stopped experiment is open
-        self._workers = {alive: ThreadPoolExecutor(1, "digests") for alive in (True, False)}
+        self._folders = ThreadPoolExecutor(1, "digests")
+        self._managers = _ManagerAsker(self._read)
         self._known: dict[str, _Known] = {}
         self._asked: set[str] = set()
 
@@ -91,15 +93,18 @@ class Digests:
     def _read_later(self, entry: RegistryEntry) -> None:
         self._asked.add(entry.id)
         try:
-            self._workers[entry.alive].submit(self._read, entry)
+            if entry.alive:
+                self._managers.put(entry)
+            else:
+                self._folders.submit(self._read, entry)
         except RuntimeError:
             # The hub is being closed, or no thread can be started now: what is known is shown, and it is tried again.
             self._asked.discard(entry.id)
 
     def close(self) -> None:
-        """Stop reading. A read that has begun is waited for, since a folder is read by threads that end with Python."""
-        for worker in self._workers.values():
-            worker.shutdown(wait=True, cancel_futures=True)
+        """Stop reading. A folder that is being read is waited for; a manager's answer is not, as it may hang."""
+        self._managers.close()
+        self._folders.shutdown(wait=True, cancel_futures=True)
 
     def _read(self, entry: RegistryEntry) -> None:
         stamp = _stamp(entry)
@@ -112,6 +117,35 @@ class Digests:
             self._known[entry.id] = _Known(digest, stamp, time.monotonic())
         finally:
             self._asked.discard(entry.id)
+
+
+class _ManagerAsker:
+    """Asks one manager after the other in a thread that does not hold up the end of the program."""
+
+    def __init__(self, ask: Callable[[RegistryEntry], None]) -> None:
+        self._ask = ask
+        self._waiting: queue.SimpleQueue[RegistryEntry | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def put(self, entry: RegistryEntry) -> None:
+        """Ask this manager later. Raises: RuntimeError if this is closed, or no thread can be started now."""
+        if self._closed:
+            raise RuntimeError("no manager is asked any more")
+        if self._thread is None:
+            thread = threading.Thread(target=self._work, name="digests of managers", daemon=True)
+            thread.start()
+            self._thread = thread
+        self._waiting.put(entry)
+
+    def close(self) -> None:
+        """Ask no further one."""
+        self._closed = True
+        self._waiting.put(None)
+
+    def _work(self) -> None:
+        while (entry := self._waiting.get()) is not None and not self._closed:
+            self._ask(entry)
 
 
 def _digest(entry: RegistryEntry) -> Digest:

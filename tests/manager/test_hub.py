@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -300,6 +301,27 @@ def test_the_end_waits_for_what_is_being_read(hub: Client, monkeypatch: pytest.M
     go_on.set()
     closing.join(60)
     assert not closing.is_alive()
+
+
+def test_the_end_does_not_wait_for_a_manager_that_hangs(hub: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on, asked = threading.Event(), threading.Event(), []
+
+    def hang(entry: RegistryEntry) -> Digest:
+        asked.append(entry.id)
+        begun.set()
+        go_on.wait(60)
+        return Digest()
+
+    monkeypatch.setattr(digests, "_digest", hang)
+    found = digests.Digests()
+    with managing("first"):
+        [entry] = registry.everything()
+        found.read_known([entry, replace(entry, id="second")])
+        assert begun.wait(60)
+        found.close()
+        assert not go_on.is_set()
+    go_on.set()
+    assert asked == ["first"]
 
 
 def test_a_page_that_asks_while_the_hub_is_being_closed_gets_what_is_known(hub: Client) -> None:
