@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from nnilite._logging.terminal_text import LogFormatter
 from nnilite._plugins import lookup
 from nnilite._sdk.shown_values import show_value
 from nnilite._tuner_host import LONGEST_LINE
@@ -275,7 +276,9 @@ def _keep_to_this_process(link: socket.socket) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    logging.basicConfig(level=logging.INFO, format="[%(asctime)s] %(levelname)s (%(name)s) %(message)s")
+    to_log = logging.StreamHandler()
+    to_log.setFormatter(LogFormatter("[%(asctime)s] %(levelname)s (%(name)s) %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[to_log])
     # With this, `from nni.tuner import Tuner` works where no nni is installed.
     sys.path.append(str(_SHIM))
     child, own = Child(), os.getpid()

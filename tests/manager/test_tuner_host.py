@@ -28,7 +28,7 @@ pytestmark = pytest.mark.process
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 
 COUNTING = """
-import json, os, time
+import json, logging, os, time
 from nni.tuner import Tuner   # as an archived project has it
 
 class Counting(Tuner):
@@ -36,6 +36,7 @@ class Counting(Tuner):
         self.results, self.bad, self.hang, self.once = [], bad, hang, once
     def update_search_space(self, space):
         print("a print of the user's")
+        logging.getLogger("counting").warning("a value\\n[2026-01-01 00:00:00,000] ERROR (tuner) forged \\x1b[2J")
         if "layer" in space: raise ValueError("no layers")
     def generate_parameters(self, parameter_id, **kwargs):
         if parameter_id == self.hang: time.sleep(1000)
@@ -369,6 +370,14 @@ async def test_what_the_user_prints_goes_to_the_log(host: TunerHost, tmp_path: P
     await host.close()
     (log,) = tmp_path.glob("*/log/tuner.log")
     assert "a print of the user's" in log.read_text()
+
+
+async def test_no_text_that_is_logged_looks_like_another_record(host: TunerHost, tmp_path: Path) -> None:
+    await host.open(0)
+    await host.close()
+    (log,) = tmp_path.glob("*/log/tuner.log")
+    forged = [line for line in log.read_text().splitlines() if "forged" in line]
+    assert forged == ["    [2026-01-01 00:00:00,000] ERROR (tuner) forged \\x1b[2J"]
 
 
 WATCHING = """
