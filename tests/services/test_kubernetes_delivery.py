@@ -188,7 +188,7 @@ def test_a_dry_run_shows_the_pod_that_takes_the_code(open_bench):
         ({"storage_type": "azureStorage", "azure_share": "s"}, ["azureKey: is needed", "azureSecret"]),
         (
             {"storage_type": "azureStorage", "azure_share": "s", "key_vault_name": "V", "key_vault_key": "K"},
-            ["nothing is read from a key vault", "${env:AZURE_KEY}", "--vault-name V --name K", "azureSecret"],
+            ["nothing is read from a key vault", "${env:AZURE_KEY}", "export AZURE_KEY=$(az", "azureSecret"],
         ),
     ],
 )

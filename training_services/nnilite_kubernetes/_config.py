@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -62,11 +63,11 @@ class StorageConfig:
     def _explain_no_vault(self) -> str:
         if not self.key_vault_name:
             return ", or azureSecret"
-        vault = f"--vault-name {self.key_vault_name} --name {self.key_vault_key or 'NAME'}"
+        name, key = (shlex.quote(one) for one in (self.key_vault_name, self.key_vault_key or "NAME"))
         return (
-            ': nothing is read from a key vault here. Write azureKey: "${env:AZURE_KEY}" and set that variable, for '
-            f"example by AZURE_KEY=$(az keyvault secret show {vault} --query value -o tsv); or name by azureSecret a "
-            "Secret of the namespace that has the key"
+            ', as nothing is read from a key vault here: write azureKey: "${env:AZURE_KEY}", and set the variable by '
+            f"export AZURE_KEY=$(az keyvault secret show --vault-name {name} --name {key} --query value -o tsv). Or "
+            "set azureSecret to the name of a Secret of the namespace that holds account and key"
         )
 
     @property
