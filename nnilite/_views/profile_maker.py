@@ -34,7 +34,7 @@ class ProfileMaker:
             name=about.name or str(about.config.get("experimentName", "")),
             state=now.state,
             reason=now.reason,
-            config=_as_it_is_now(about.config, now.limits, about.space),
+            config=as_it_is_now(about.config, now.limits, about.space),
             space=about.space,
             platforms=about.platforms,
             directory=str(about.directory),
@@ -62,8 +62,8 @@ class ProfileMaker:
         )
 
 
-def _as_it_is_now(config: Mapping[str, Json], limits: ExperimentLimits, space: Json) -> dict[str, Json]:
-    """Return the config with what has been changed since the start. Slots and priority stay those of each service."""
+def as_it_is_now(config: Mapping[str, Json], limits: ExperimentLimits, space: Json) -> dict[str, Json]:
+    """Return the config with what has been changed since the start."""
     current: dict[str, Json] = {
         "trialConcurrency": limits.concurrency,
         "maxTrialNumber": limits.max_trials,
@@ -75,7 +75,21 @@ def _as_it_is_now(config: Mapping[str, Json], limits: ExperimentLimits, space: J
     changed = {name: value for name, value in current.items() if value != config.get(name)}
     if "searchSpace" in config:
         changed["searchSpace"] = space
+    if (limits.max_slots, limits.priority) != (None, None):
+        changed["trainingService"] = _with_slots(config.get("trainingService"), limits)
     return {**config, **changed}
+
+
+def _with_slots(service: Json, limits: ExperimentLimits) -> Json:
+    """Return the section of a training service, or of several, with the slots and the priority that hold now."""
+    if isinstance(service, list):
+        return [_with_slots(one, limits) for one in service]
+    if not isinstance(service, dict) or "maxSlots" not in service:
+        return service
+    most = service["maxSlots"] if limits.max_slots is None else limits.max_slots
+    priority = service.get("priority") if limits.priority is None else limits.priority
+    # A service whose trials share no slots has no use for a priority.
+    return service if most is None else {**service, "maxSlots": most, "priority": priority}
 
 
 def _add_spent(service: ServiceState, spent: Mapping[str, float]) -> ServiceState:

@@ -54,7 +54,8 @@ def test_an_experiment_whose_priority_is_raised_while_it_waits_comes_first_also_
     first.wait_for(lambda: first.trials()[1]["reason"] == ahead)
     second.kill_manager()
     second = second.resume()
-    assert second.client.profile()["limits"]["priority"] == 5
+    profile = second.client.profile()
+    assert (profile["limits"]["priority"], profile["config"]["trainingService"]["priority"]) == (5, 5)
     second.wait_for(lambda: second.trials()[0]["reason"].startswith("waits for a slot of this machine: 1 of 1"))
     first.wait_for(lambda: first.trials()[1]["reason"].endswith("whose priority 5 is higher"))
     assert first.trials()[0]["state"] == "RUNNING"

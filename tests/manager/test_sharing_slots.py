@@ -10,7 +10,9 @@ import pytest
 from engine_bench import Bench, StartBench
 
 from nnilite._engine.hybrid import HybridService, Member
+from nnilite._views.profile_maker import as_it_is_now
 from nnilite.errors import ConfigError, ServiceError
+from nnilite.records import ExperimentLimits
 from nnilite.services.slots import SlotTerms
 from nnilite.testing.fakes import FakeService, fake_context
 
@@ -49,6 +51,28 @@ class QueueService(SharingService):
 def limits_of(bench: Bench) -> Asked:
     limits = bench.engine.rules.settings.limits
     return (limits.max_slots, limits.priority)
+
+
+LOCAL = {"platform": "local", "maxSlots": None, "priority": 0}
+SHARED = {**LOCAL, "maxSlots": 2}
+OTHER = {"platform": "slurm"}
+
+
+@pytest.mark.parametrize(
+    ("terms", "service", "shown"),
+    [
+        ((3, None), LOCAL, {**LOCAL, "maxSlots": 3}),
+        ((3, -1), SHARED, {**LOCAL, "maxSlots": 3, "priority": -1}),
+        ((None, 4), SHARED, {**SHARED, "priority": 4}),
+        ((None, 4), LOCAL, LOCAL),
+        ((3, 4), OTHER, OTHER),
+        ((3, None), [SHARED, OTHER], [{**SHARED, "maxSlots": 3}, OTHER]),
+        ((None, None), SHARED, SHARED),
+    ],
+)
+def test_a_config_is_shown_with_the_terms_that_hold_now(terms: Asked, service: object, shown: object) -> None:
+    limits = ExperimentLimits(1, max_slots=terms[0], priority=terms[1])
+    assert as_it_is_now({"trainingService": service}, limits, {})["trainingService"] == shown
 
 
 async def test_the_service_hears_what_is_changed_and_only_that(start_bench: StartBench) -> None:
