@@ -6,8 +6,10 @@ leaves stays until the next run.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+import secrets
 import shutil
 from pathlib import Path
 
@@ -16,16 +18,18 @@ import pytest
 MEMORY = Path("/dev/shm")
 ROOM = 8 << 30
 """In bytes: several times what all tests leave, beside the memory of their programs."""
-_PREFIX = "nnilite-tests-"
+_PREFIX, _LOCK = "nnilite-run-", ".lock"
 
 _SESSION = pytest.StashKey[pytest.Session]()
+_FOLDER = pytest.StashKey[Path]()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     side_by_side = getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")
     if side_by_side and not config.option.basetemp and has_room(MEMORY):
-        config.option.basetemp = str(take_folder(MEMORY))
+        folder = config.stash[_FOLDER] = take_folder(MEMORY)
+        config.option.basetemp = str(folder)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -35,9 +39,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Remove the files of a run that has passed."""
-    session, folder = config.stash.get(_SESSION, None), config.option.basetemp
-    if folder == str(_own_folder(MEMORY)) and session is not None and session.exitstatus == pytest.ExitCode.OK:
+    session, folder = config.stash.get(_SESSION, None), config.stash.get(_FOLDER, None)
+    if folder is not None and session is not None and session.exitstatus == pytest.ExitCode.OK:
         shutil.rmtree(folder, ignore_errors=True)
+        folder.with_suffix(_LOCK).unlink(missing_ok=True)
 
 
 def has_room(memory: Path) -> bool:
@@ -57,12 +62,24 @@ def _free_memory() -> int:
 
 
 def take_folder(memory: Path) -> Path:
-    """Return the folder for this run, after removing those of runs that have ended."""
-    for folder in memory.glob(f"{_PREFIX}*"):
-        if not Path("/proc", folder.name.removeprefix(_PREFIX)).exists():
-            shutil.rmtree(folder, ignore_errors=True)
-    return _own_folder(memory)
+    """Return the folder for this run, after removing those of runs that have ended.
+
+    Each run locks a file beside its folder. Its process id says nothing to containers that have this memory, too.
+    """
+    for lock in memory.glob(f"{_PREFIX}*{_LOCK}"):
+        with lock.open("rb") as file:
+            if _has_locked(file.fileno()):
+                shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+                lock.unlink(missing_ok=True)
+    folder = memory / f"{_PREFIX}{secrets.token_hex(4)}"
+    _has_locked(os.open(f"{folder}{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    return folder
 
 
-def _own_folder(memory: Path) -> Path:
-    return memory / f"{_PREFIX}{os.getpid()}"
+def _has_locked(file: int) -> bool:
+    """Lock a file for as long as it is open in this process. Return whether no other process has locked it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

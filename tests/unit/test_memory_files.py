@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,17 @@ from typing import Any
 import pytest
 
 from harness import memory_files
+
+TESTS = Path(__file__).parents[1]
+TAKING = f"""
+import pathlib, sys
+sys.path.insert(0, {str(TESTS)!r})
+from harness import memory_files
+folder = memory_files.take_folder(pathlib.Path(sys.argv[1]))
+folder.mkdir()
+print(folder.name, flush=True)
+"""
+"""A run of tests, up to its first file."""
 
 
 @pytest.fixture
@@ -42,14 +54,36 @@ def test_what_a_failed_run_leaves_stays_and_what_a_passed_one_leaves_goes(memory
     assert not run(exit_status=0).exists()
     assert run(exit_status=1).parent == memory
     assert [path.name for path in memory.glob("*/*")] == ["file"]
+    assert len(list(memory.iterdir())) == 2, "the folder of the failed run, and its lock"
 
 
+@pytest.mark.process
 def test_the_folder_of_a_run_that_has_ended_is_removed_by_the_next_one(memory: Path) -> None:
-    ended, lives, other = (memory / name for name in ("nnilite-tests-0", f"nnilite-tests-{os.getppid()}", "other"))
-    for folder in (ended, lives, other):
-        folder.mkdir()
+    other = memory / "other"
+    other.mkdir()
+    ended = memory / subprocess.check_output([sys.executable, "-c", TAKING, str(memory)], text=True).strip()
+    assert ended.is_dir()
+    lives = Path(configured().option.basetemp)
+    assert set(memory.iterdir()) == {lives.with_suffix(".lock"), other}
+
+
+@pytest.mark.process
+def test_the_folder_of_a_run_whose_process_cannot_be_seen_stays(memory: Path) -> None:
+    """The run may be that of another container: there its process has another id, or the same as ours."""
+    other = subprocess.Popen(
+        [sys.executable, "-c", f"{TAKING}\ninput()", str(memory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with other:
+        assert other.stdout is not None
+        taken = memory / other.stdout.readline().strip()
+        assert configured().option.basetemp != str(taken)
+        assert taken.is_dir()
+        other.communicate("\n")
     configured()
-    assert sorted(memory.iterdir()) == sorted([lives, other])
+    assert not taken.exists()
 
 
 def test_a_single_process_and_a_folder_that_is_named_stay_as_they_are(memory: Path) -> None:
