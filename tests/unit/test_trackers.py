@@ -227,6 +227,30 @@ def test_mlflow_takes_names_of_any_kind_and_more_parameters_than_it_accepts_at_o
 
 
 @pytest.mark.process
+def test_mlflow_keeps_curves_in_files_of_which_one_has_the_name_of_a_group(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    from mlflow.tracking import MlflowClient
+
+    from nnilite._trackers.mlflow_runs import MlflowRuns
+
+    known = Trial("Xy12z", 0, {"lr/x": 1, "lr": 2, "y": 3}, 0, state=TrialState.RUNNING, created=1.0)
+    store.write([messages.SaveTrial(known), attempt()])
+    uri = (tmp_path / "runs").as_uri()
+    for step in range(2):
+        store.write([report(step, {"default": 0.1, "default/x": 0.2, "a/b/c": 0.3, "a/b": 0.4, "a_b": step})])
+        with process(store, MlflowRuns(uri, "my search")) as feed:
+            feed.step()
+    client: Any = MlflowClient(uri)
+    (run,) = client.search_runs([client.get_experiment_by_name("my search").experiment_id])
+    values = {key: [m.value for m in client.get_metric_history(run.info.run_id, key)] for key in run.data.metrics}
+    twice = {"default": 0.1, "default_x": 0.2, "a/b/c": 0.3, "a_b": 0.4}
+    assert values == {**{key: [value, value] for key, value in twice.items()}, "a_b_": [0, 1]}
+    assert run.data.params == {"lr/x": "1", "lr_": "2", "y": "3"}
+
+
+@pytest.mark.process
 def test_wandb_reads_back_each_value_once(store: Store, tmp_path: Path) -> None:
     from nnilite._trackers.wandb_runs import WandbRuns
 
