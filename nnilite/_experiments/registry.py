@@ -30,6 +30,7 @@ from nnilite._experiments.nni_folders import NniExperiment
 from nnilite._keeper.plain_file import is_folder_there
 from nnilite.errors import Conflict, DamagedFile, NniliteError, NotFound, UnreadableFile
 from nnilite.records import ExperimentState, Json
+from nnilite.units.path_rules import find_home
 
 FOLDERS = ("log", "trials", "code", "checkpoint")
 """The subfolders that every experiment's folder has from its beginning."""
@@ -107,8 +108,17 @@ class RegistryEntry:
 
 
 def root() -> Path:
-    """Return the folder of all experiments, unless the config says otherwise. NNILITE_HOME overrides it."""
-    return Path(os.environ.get("NNILITE_HOME") or Path.home() / "nni-experiments")
+    """Return the folder of all experiments, unless the config says otherwise. NNILITE_HOME overrides it.
+
+    Raises: NniliteError if there is no home folder either.
+    """
+    named = os.environ.get("NNILITE_HOME")
+    if named:
+        return Path(named)
+    home = find_home()
+    if home is None:
+        raise NniliteError(f"user {os.geteuid()} has no home folder: set HOME or NNILITE_HOME to a folder of your own")
+    return home / "nni-experiments"
 
 
 def is_id(text: object) -> bool:

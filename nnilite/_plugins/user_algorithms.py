@@ -19,6 +19,7 @@ from typing import Any
 from nnilite._experiments.documents import may_be_path, read_json_file
 from nnilite._keeper import SHIM
 from nnilite.errors import ConfigError, DamagedFile, NotFound, Place
+from nnilite.units.path_rules import find_home
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,9 @@ def _write(entries: list[Registered]) -> None:
 
 
 def _path() -> Path:
-    own = os.environ.get("NNI_CONFIG_DIR")
-    base = Path(own) if own else Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "nnilite"
-    return base / "algorithms.json"
+    own, config = os.environ.get("NNI_CONFIG_DIR"), os.environ.get("XDG_CONFIG_HOME")
+    if own:
+        return Path(own, "algorithms.json")
+    # Who has no home folder names a folder for all experiments.
+    home = find_home() or Path(os.environ.get("NNILITE_HOME") or "/")
+    return Path(config or home / ".config", "nnilite", "algorithms.json")

@@ -65,6 +65,12 @@ def expand_home(path: str | os.PathLike[str]) -> Path:
         return Path(path)
 
 
+def find_home() -> Path | None:
+    """Return the home folder; None where HOME is not set, and the system does not know the user, as in containers."""
+    home = expand_home("~")
+    return home if home.is_absolute() else None
+
+
 class PathRule(Enum):
     """What must be at a path."""
 
@@ -81,7 +87,9 @@ class PathRule(Enum):
         try:
             path = Path(os.path.realpath(base / Path(value).expanduser()))
         except (RuntimeError, ValueError) as error:  # no such user, a null character
-            raise ValueError(f"{value!r} is not a usable path: {error}") from error
+            own = str(value).partition("/")[0] == "~"
+            why = f"user {os.geteuid()} has no home folder: set HOME, or write the whole path" if own else str(error)
+            raise ValueError(f"{str(value)!r} is not a usable path: {why}") from error
         found = path.is_file() or (self is PathRule.KEY and path.with_name(f"{path.name}.pub").is_file())
         if self in (PathRule.FILE, PathRule.KEY) and not found:
             raise ValueError(_describe_missing("file", path))

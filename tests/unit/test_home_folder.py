@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pwd
 from pathlib import Path
 
 import pytest
 
+from nnilite._cli.nnictl import run
 from nnilite._experiments.documents import read_content
 from nnilite._experiments.home_folder import explain_home
+from nnilite._plugins import user_algorithms
 from nnilite.config import from_dict
 from nnilite.errors import ConfigError, UnreadableFile
 
@@ -52,6 +56,36 @@ def test_a_file_of_nnilite_that_cannot_be_read_there_has_the_same_cure(
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(UnreadableFile, match=r"\(Permission denied\); the home folder .* is another user's"):
         read_content(home / "registry.json", "remove it")
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user whom the system does not know, as in a container that was started for one, without HOME."""
+
+    def refuse(number: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    for name in ("HOME", "NNILITE_HOME", "NNI_CONFIG_DIR", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", refuse)
+
+
+@pytest.mark.usefixtures("nobody")
+@pytest.mark.parametrize("command", [["experiment", "list"], ["stop", "--all"], ["create", "config.yaml"], ["doctor"]])
+def test_without_any_home_folder_all_commands_say_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    (tmp_path / "config.yaml").write_text(json.dumps(CONFIG))
+    monkeypatch.chdir(tmp_path)
+    assert run(command) == 1
+    assert "has no home folder: set HOME" in "".join(capsys.readouterr())
+
+
+@pytest.mark.usefixtures("nobody")
+def test_who_has_no_home_folder_needs_that_variable_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path))
+    assert from_dict({**CONFIG, "trialConcurrency": 1}).checked().experiment_working_directory == tmp_path
+    assert user_algorithms.registered() == []
 
 
 def test_a_folder_elsewhere_and_a_home_of_ones_own_have_none(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
