@@ -9,11 +9,12 @@ trial that ended by itself has failed, 130 interrupted (Ctrl-C).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import NoReturn
 
@@ -91,7 +92,7 @@ def run(arguments: Sequence[str]) -> int:
     if arguments and arguments[0] == "help":
         arguments = [*arguments[1:], "--help"]
     name = next((word for word in arguments if not word.startswith("-")), None)
-    with interrupt.Quitting():
+    with interrupt.Quitting(), _writing_help():
         try:
             parser = _make_parser(name)
         except NniliteError as error:  # a command whose arguments are a plugin's, and the plugin lacks something
@@ -150,13 +151,36 @@ class _Version(argparse.Action):
         parser.exit(DONE)
 
 
+@contextlib.contextmanager
+def _writing_help() -> Iterator[None]:
+    """Read arguments inside, which may print the help or the version. Raises: SystemExit if nobody reads these."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_output()
+        sys.exit(DONE)
+    except OSError as error:
+        complain(_sentence(error))
+        sys.exit(ERROR)
+
+
+def _forget_output() -> None:
+    """Handle that the reader, `head` for example, has seen enough.
+
+    Python flushes standard output at its end, and would complain about the broken pipe.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _carry_out(options: argparse.Namespace) -> int:
     try:
         code = options.command(options)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader, `head` for example, has seen enough
-        # Python flushes standard output at its end, and would complain about the broken pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        _forget_output()
         return DONE
     except KeyboardInterrupt:
         return interrupt.tell("Interrupted.")

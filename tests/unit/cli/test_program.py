@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -162,3 +163,31 @@ def test_a_mistake_of_ours_is_one_sentence_too(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("ERROR: This is a bug in nnilite: ZeroDivisionError")
     assert "Traceback" not in done.stderr
+
+
+def nnictl(words: list[str], output: int) -> tuple[int, bytes]:
+    """Run the program; its exit code and errors."""
+    command = [sys.executable, "-m", "nnilite._cli", *words]
+    ended = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, check=False)
+    return ended.returncode, ended.stderr
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["help", "create"], ["experiment", "list", "--all"]])
+def test_output_that_nobody_reads_to_its_end_is_no_error(words: list[str]) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    try:
+        assert nnictl(words, writes) == (0, b"")
+    finally:
+        os.close(writes)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "words", [["--version"], ["experiment", "list", "--all"]]
+)
+def test_output_for_which_the_disk_has_no_room_is_told_in_a_sentence(words: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        said = b"ERROR: No space left on device; free some disk space, then try again.\n"
+        assert nnictl(words, full.fileno()) == (1, said)
