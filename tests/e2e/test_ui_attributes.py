@@ -82,6 +82,23 @@ def test_attributes_are_on_the_trials_page_and_in_columns(look: Any, experiment:
     assert faults(page) == []
 
 
+OPEN_TEXTS = """() => [...document.querySelectorAll("body :not(noscript)")].filter((one) =>
+    getComputedStyle(one).display === "inline" && getComputedStyle(one).unicodeBidi !== "isolate"
+    && [...one.childNodes].some((part) => part.nodeType === Node.TEXT_NODE && part.data.trim())
+).map((one) => one.outerHTML)"""
+
+
+@pytest.mark.parametrize("view", ["", "trials?x=1..&a.device=cpu", "trials/{trial}", "experiment", "charts"])
+def test_no_name_that_is_read_from_right_to_left_turns_what_stands_beside_it(
+    look: Any, experiment: Any, view: str
+) -> None:
+    """A character such as U+202E, in the name of a parameter, counts up to the end of an element that is isolated."""
+    url, client, _ = experiment
+    page = look(f"{url}/#/{view.format(trial=first(client)['id'])}")
+    page.get_by_role("heading").first.wait_for()
+    assert page.evaluate(OPEN_TEXTS) == []
+
+
 Y_SCALE = """(type) => import(new URL("parts/artifacts.js", document.baseURI)).then(({ figureOption }) => figureOption({
   x: { type: "value" }, y: { type: "value" }, traces: [{ type, name: "a", mode: "lines", points: [[1, 7]] }],
 }).yAxis.scale)"""

@@ -184,9 +184,7 @@ def test_output_that_nobody_reads_to_its_end_is_no_error(words: list[str]) -> No
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(
-    "words", [["--version"], ["experiment", "list", "--all"]]
-)
+@pytest.mark.parametrize("words", [["--version"], ["experiment", "list", "--all"]])
 def test_output_for_which_the_disk_has_no_room_is_told_in_a_sentence(words: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
         said = b"ERROR: No space left on device; free some disk space, then try again.\n"
