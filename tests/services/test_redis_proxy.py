@@ -18,7 +18,9 @@ pytest.importorskip("redis")
 from crowds import SECONDS, crowd
 from nnilite._keeper.proof import ProofSession
 from nnilite.testing import eventually
+from nnilite.testing.listener import Handler, Listener
 from nnilite_redis._mail import Letter
+from nnilite_redis._relay import put
 from nnilite_redis._worker import proxy
 from nnilite_redis._worker.proxy import Proxy
 from waiting import pause
@@ -118,3 +120,46 @@ def test_one_without_a_proof_makes_room(port: Port) -> None:
         ended, _, _ = select.select(callers, [], [], 20)
         assert [caller.recv(100) for caller in ended] == [b""]
         assert port.post(PATH, "Bearer secret") == 200
+
+
+class Manager(Handler):
+    """Notes what it is sent in its owner, a list."""
+
+    def do_POST(self) -> None:
+        self.owner.append((self.path, dict(self.headers), self.body()))
+        self.send(409, "application/json", b'{"stop": true}', X_Nnilite_Proof="abc", Server_Secret="x")
+
+    do_GET = do_POST
+
+
+Heard = list[tuple[str, dict[str, str], bytes]]
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return []
+
+
+@pytest.fixture
+def manager(heard: Heard) -> Iterator[Listener]:
+    found = Listener(Manager, heard)
+    found.start()
+    yield found
+    found.stop()
+
+
+def test_a_keepers_request_comes_to_the_manager_and_its_answer_back(manager: Listener, heard: Heard) -> None:
+    headers = {"Authorization": "proof", "Content-Type": "application/json", "Cookie": "session", "X-Nnilite-Job": 5}
+    letter = Letter({"method": "POST", "path": PATH, "headers": headers}, b'{"events": []}')
+    answer = put(lambda: f"{manager.url}/base/", letter)
+    [(path, sent, body)] = heard
+    assert (path, body) == (f"/base{PATH}", letter.data)
+    assert {name for name in sent if name in headers} == {"Authorization", "Content-Type"}
+    assert (answer.head["status"], answer.data) == (409, b'{"stop": true}')
+    assert answer.head["headers"] == {"Content-Type": "application/json", "X-Nnilite-Proof": "abc"}
+
+
+def test_a_manager_that_does_not_answer_now_is_told_as_one_to_be_asked_again(manager: Listener) -> None:
+    manager.stop()
+    answer = put(lambda: manager.url, Letter({"method": "GET", "path": f"{PATH}/proof?nonce={'0' * 32}"}))
+    assert answer.head["status"] == 503
