@@ -207,6 +207,14 @@ def test_a_module_has_a_name_of_its_own_unless_it_is_the_same_part_of_another_pl
     assert not shared, f"one word stands for several things: {shared}"
 
 
+def test_a_variable_says_what_it_holds() -> None:
+    """`told` may be a message, settings, a count or a reason, and each of these has a word."""
+    named = re.compile(r"\b(?:told|untold|said)\b(?= = | := |\[|\.\w)")
+    paths = (path for source in SOURCES for path in (ROOT / source).rglob("*.py"))
+    found = [f"{path.relative_to(ROOT)}: {one[0]}" for path in paths for one in named.finditer(path.read_text())]
+    assert not found, f"give these the names of what they hold: {found}"
+
+
 PUBLIC_TWINS = {
     "environment": "both are documented for plugins, each in a module that says of what",
     "front": "`nnilite.plot.front` draws what `nnilite.tuning.objectives.front` finds; both are documented",
