@@ -50,10 +50,13 @@ class DatabaseFile:
 
     @classmethod
     def open(cls, path: Path) -> DatabaseFile:
-        """Open an existing database, and migrate an older one. Raises: StoreError if nnilite has not made it."""
+        """Open an existing database, and migrate an older one. Raises: StoreError if nnilite has not made it.
+
+        In a folder that may only be read, it can only be read.
+        """
         if not path.is_file():
             raise StoreError(f"there is no database {path}.")
-        with understood(path), _close_after_error(_connect(path)) as db:
+        with understood(path), _close_after_error(open_read_only(path) if _is_fixed(path) else _connect(path)) as db:
             _check_origin(path, db)
             return cls(path, db, PlaceOf(path))
 
@@ -111,10 +114,17 @@ class DatabaseFile:
 
 def open_read_only(path: Path) -> sqlite3.Connection:
     """Return a connection that only reads, and that any thread may close. Raises: sqlite3.Error."""
-    uri = f"file:{quote(os.fsencode(path))}?mode=ro"  # a name of a file need not be UTF-8
+    # Elsewhere SQLite makes two files beside the database, also for those who only read.
+    fixed = "&immutable=1" if _is_fixed(path) else ""
+    uri = f"file:{quote(os.fsencode(path))}?mode=ro{fixed}"  # a name of a file need not be UTF-8
     db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_READ_TIMEOUT_S)
     _distrust_schema(db)
     return db
+
+
+def _is_fixed(path: Path) -> bool:
+    """Return whether no program changes a database: its folder may only be read, and all have closed it."""
+    return not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
 
 
 def refuse_newer_database(path: Path) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
 import stat
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
 from nnilite._experiments.documents import write_content
 from nnilite._experiments.experiment_token import read_user_token
@@ -18,6 +21,7 @@ from nnilite._experiments.locking import ManagerLock
 from nnilite._logging.log_file import open_log
 from nnilite._manager.log_limits import MOST_LOG_BYTES, LogLimits
 from nnilite._manager.stop_reserve import StopReserve
+from nnilite._store.database_file import FILE_NAME
 
 TOKEN = "a-token-of-this-experiment"
 
@@ -109,3 +113,26 @@ def test_a_link_in_the_place_of_the_lock_makes_no_file_elsewhere(whole: Path, tm
     with pytest.raises(OSError, match="symbolic links"):
         ManagerLock(whole).acquire()
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "command", [["experiment", "show"], ["trial", "ls"], ["experiment", "export"], ["config", "show"]]
+)
+def test_an_experiment_in_a_folder_that_may_only_be_read_is_read(
+    whole: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    """Root may write everywhere, so this looks at how the database is opened, and whether any file is made there."""
+    real, connect, opened = os.access, sqlite3.connect, []
+
+    def note(name: str | Path, *words: Any, **more: Any) -> sqlite3.Connection:
+        opened.append((str(name), sorted(whole.iterdir())))
+        return connect(name, *words, **more)
+
+    monkeypatch.setattr(os, "access", lambda path, mode: mode & os.W_OK == 0 and real(path, mode))
+    monkeypatch.setattr(sqlite3, "connect", note)
+    before = sorted(whole.iterdir())
+    assert run([*command, "abcd"]) == 0
+    assert capsys.readouterr().err == ""
+    there = [(name, files) for name, files in opened if FILE_NAME in name]
+    assert there
+    assert all(files == before and name.endswith("?mode=ro&immutable=1") for name, files in there)
