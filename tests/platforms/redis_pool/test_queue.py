@@ -157,9 +157,10 @@ def test_what_a_trial_has_written_stays_on_the_worker_if_it_is_to_be_kept(shared
 
 def test_the_list_of_workers_is_shown_by_the_command(shared_server, prefix, start_worker, capfd):
     worker = start_worker(shared_server.url, "--processors", "3", "--labels", "gpu=a100")
-    eventually(lambda: run(["worker", "list", "--redis", shared_server.url, "--prefix", prefix]) == 0)
-    assert f"{worker.name}" in eventually(lambda: capfd.readouterr().out)
-    run(["worker", "list", "--redis", shared_server.url, "--prefix", prefix, "--json"])
+    words = ["worker", "list", "--redis", shared_server.url, "--prefix", prefix]
+    # A worker says that it joins right before it is in the list.
+    eventually(lambda: run(words) == 0 and worker.name in capfd.readouterr().out)
+    run([*words, "--json"])
     [found] = json.loads(capfd.readouterr().out)
     assert found["details"]["processors"] == 3
     assert "gpu=a100" in found["details"]["labels"]
