@@ -65,7 +65,6 @@ class WebHandler(Answering, StaticFileHandler):
     ) -> Generator[bytes, None, None]:
         """Yield the bytes of a file from `start` to before `end`, in small pieces."""
         with Path(abspath).open("rb") as file:
-            file.seek(start or 0)
             left = (file.seek(0, 2) if end is None else end) - (start or 0)
             file.seek(start or 0)
             while left > 0 and (chunk := file.read(min(_CHUNK_BYTES, left))):

@@ -214,6 +214,14 @@ def test_output_is_read_in_pieces(client: Client) -> None:
     assert client.get("/trials/End02/output/stdout?offset=-5").body == b"world"
 
 
+@pytest.mark.parametrize("path", ["/trials/End02/output/stdout", "/logs/tuner"])
+def test_no_browser_takes_what_a_trial_has_printed_for_a_page(client: Client, path: str) -> None:
+    client.backend.outputs["End02", "stdout"] = b"<script>alert(1)</script>"
+    headers = client.get(path).headers
+    assert headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+
+
 def test_logs_are_read(client: Client) -> None:
     assert client.get("/logs/tuner").body == b"log of the tuner\n"
     assert client.get("/logs/shadow").status == 404
