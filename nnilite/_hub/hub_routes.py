@@ -35,7 +35,7 @@ def _get(text: str, schema: Schema, *query: Param, refusals: tuple[int, ...] = (
 
 
 def _post(text: str, schema: Schema, body: Schema = s.EMPTY, status: int = 200) -> dict[str, Operation]:
-    return {"POST": Operation(text, Response(text, schema, status=status), body=body, refusals=(404, 409), writes=True)}
+    return {"POST": Operation(text, Response(text, schema, status=status), body=body, refusals=(404, 409))}
 
 
 def _act(name: str, handler: type[HubHandler], operations: dict[str, Operation]) -> Route:
@@ -50,13 +50,11 @@ _ONE = {
         Response("the new revision", s.record(revision=s.COUNT)),
         body=_REMARKS,
         refusals=(404, 409),
-        writes=True,
     ),
     "DELETE": Operation(
         "Delete a stopped experiment with all its files",
         Response("its id", s.record(deleted=s.TEXT)),
         refusals=(404, 409),
-        writes=True,
     ),
 }
 _COMPARISON = _get(
