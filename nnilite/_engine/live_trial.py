@@ -66,7 +66,8 @@ class Live:
     not_before: float = 0.0  # the time before which it is not submitted
     hidden: str = ""  # why the platform could not tell the state of its job, when it was asked last
     busy: bool = False  # it is held back because the service had no room
-    refusals: int = 0
+    refusals: int = 0  # in a row, without a clear no
+    lasting: int = 0  # likewise, those that hardly pass by themselves
     # The service may have the job: it was asked to take it and answered neither yes nor no.
     unanswered: bool = False
     lost: int = 0  # attempts that were lost / failed so far
@@ -125,6 +126,7 @@ class Live:
         self.attempt, self.reported_cost = None, None
         self.phase = Phase.QUEUED
         self.not_before, self.busy, self.unanswered = not_before, False, False
+        self.refusals = self.lasting = 0
         self.cancel, self.cancel_reason, self.drilled = None, "", False
         self.end, self.held, self.complaint = None, None, ""
         self.last_intermediate = None

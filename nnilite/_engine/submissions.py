@@ -110,7 +110,7 @@ class Submissions:
             return
         live.phase = Phase.SUBMITTED
         live.seen = live.queued_since = self._state.lived
-        live.refusals = 0
+        live.refusals = live.lasting = 0
         # A member of a hybrid service is known already.
         service = live.attempt.service or message.service
         self._recorder.put_attempt(live, service=service, handle=message.handle)
@@ -134,9 +134,11 @@ class Submissions:
         live.phase = Phase.QUEUED
         # With neither a yes nor a clear no, the service may have taken the job.
         live.unanswered = not (message.busy or message.final)
-        live.refusals += live.unanswered
+        live.refusals = live.refusals + 1 if live.unanswered else 0
+        # What passed by itself meanwhile, such as an outage, says nothing of what hardly does.
+        live.lasting = live.lasting + 1 if message.lasting else 0
         enough = not live.unanswered or live.refusals >= _CANCEL_TRIES
-        final = message.final or (message.lasting and live.refusals >= _LASTING_TRIES)
+        final = message.final or live.lasting >= _LASTING_TRIES
         # Its keeper has reported the end, and the service has nothing to free: it does not know the job any more.
         if live.end is not None and not live.unanswered:
             self._ends.take_end(live)
