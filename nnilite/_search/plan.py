@@ -147,13 +147,11 @@ class Plan:
     def _compare(self, stored: CheckedConfig, folder: Path) -> int | None:
         """Compare the plan with the stored config. Return the stored seed."""
         given = self.config(folder, folder.name)
-        kept = dict(stored.tuner.class_args)
-        seed = kept.pop("seed", None)
-        wanted = dict(given.tuner.class_args)
+        kept, wanted = dict(stored.tuner.class_args), dict(given.tuner.class_args)
+        seed = kept.get("seed")
         if self.seed is None:
+            kept.pop("seed", None)
             wanted.pop("seed", None)
-        else:
-            kept["seed"] = seed
         pairs = {
             "search space": (stored.search_space, given.search_space),
             "list of constraints": (stored.constraints, given.constraints),

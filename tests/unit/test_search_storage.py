@@ -225,6 +225,14 @@ def test_no_manager_goes_on_with_a_search_and_none_deletes_a_running_one(folder:
         search.ask()
 
 
+def test_a_seed_is_no_obstacle_for_a_tuner_that_has_no_use_for_it(folder: Path) -> None:
+    space = {"x": {"_type": "choice", "_value": [1, 2, 3]}}
+    for seed in (1, 1, None, 2):
+        search = Search(space, "GridSearch", optimize="minimize", storage=folder, seed=seed)
+        search.run(bowl, trials=1)
+    assert len(search.result()) == 3
+
+
 @pytest.mark.parametrize(
     ("given", "word"),
     [({"tuner": "Anneal"}, "tuner"), ({"assessor": "Medianstop"}, "assessor"), ({"seed": 1}, "seed")],
