@@ -68,7 +68,7 @@ def neighbour(parameter: Parameter, raw: int | float, width: float, rng: random.
         step += math.copysign(1.0 / count, step)
     place = position(parameter, raw) + step
     found = raw_at(parameter, -place if place < 0.0 else 2.0 - place if place > 1.0 else place)
-    return neighbour(parameter, raw, width, rng) if count is not None and found == raw else found
+    return _find_next(parameter, raw, up=step > 0.0) if count is not None and found == raw else found
 
 
 def _find_next(parameter: Parameter, raw: int | float, up: bool) -> int | float:

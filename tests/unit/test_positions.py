@@ -105,6 +105,11 @@ def test_the_next_value_is_a_neighbour_however_narrow_the_step_is():
     assert {neighbour(parameter, 5, 1e-9, rng) for _ in range(99)} == {4, 6}
 
 
+@pytest.mark.parametrize(("name", "last", "before"), [("randint", 3, 2), ("qrandint", 64, 56), ("ordered", 2, 1)])
+def test_the_last_value_has_a_neighbour_even_where_steps_have_no_width(name, last, before):
+    assert neighbour(PARAMETERS[name], last, 0.0, random.Random(5)) == before
+
+
 def test_only_a_choice_without_an_order_jumps_anywhere():
     rng = random.Random(4)
     assert {neighbour(PARAMETERS["ordered"], 0, 0.01, rng) for _ in range(50)} == {1}
