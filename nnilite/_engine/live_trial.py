@@ -91,12 +91,12 @@ class Live:
     tried: tuple[str, ...] = ()  # the services of earlier attempts, to which a further one goes last
 
     @classmethod
-    def restored(cls, known: LiveTrial, now: float) -> Live:
+    def restored(cls, known: LiveTrial, now: float, settings: Settings) -> Live:
         """Return the trial in the state in which the last manager left it."""
         attempt = known.attempt if known.attempt and known.attempt.number == known.trial.attempt else None
         cancel = attempt.cancel if attempt else None
         drilled = attempt is not None and attempt.message.startswith(DRILLED)
-        return cls(
+        live = cls(
             trial=known.trial,
             attempt=attempt,
             phase=Phase.SUBMITTED if attempt and attempt.handle is not None else Phase.QUEUED,
@@ -105,7 +105,6 @@ class Live:
             # The stored reason may be that the platform could not be asked, which its first good answer must end.
             hidden=known.trial.reason if known.trial.state is TrialState.WAITING else "",
             lost=known.lost,
-            failed=known.failed,
             unstarted=known.unstarted,
             cancel=cancel,
             drilled=drilled,
@@ -118,6 +117,9 @@ class Live:
             reported=known.intermediates,
             tried=known.tried,
         )
+        for code in known.failed:
+            live.may_retry(code, settings)
+        return live
 
     def reset(self, not_before: float) -> None:
         """Prepare the trial for a further attempt."""

@@ -207,10 +207,11 @@ class Interrupt:
 
 @dataclass(frozen=True)
 class Rerun:
-    """Run an ended trial again, as a new attempt."""
+    """Run an ended trial again, as a new attempt. `best`: the best one of the others, if this was the best of all."""
 
     trial: Trial
     now: float
+    best: Trial | None = None
 
 
 @dataclass(frozen=True)
@@ -412,7 +413,7 @@ class LiveTrial:
     last_intermediate: Json = None
     intermediates: int = 0
     lost: int = 0
-    failed: int = 0
+    failed: tuple[int | None, ...] = ()  # the exit codes of the attempts that failed
     unstarted: int = 0
     tried: tuple[str, ...] = ()  # the services of earlier attempts
 

@@ -34,7 +34,7 @@ class State:
         self.stopped = now
         self.next_sequence = snapshot.next_sequence
         self.calls = snapshot.calls
-        self.live = {known.trial.id: Live.restored(known, now) for known in snapshot.live}
+        self.live = {known.trial.id: Live.restored(known, now, settings) for known in snapshot.live}
         self.removals = {(a.trial, a.number): Removal(a, due=now) for a in snapshot.removals}
         self.abandoned: tuple[str, ...] = ()
         self.spending = Spending(settings.prices, snapshot.spent)

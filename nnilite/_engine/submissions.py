@@ -66,6 +66,9 @@ class Submissions:
         # Two requests may cross: the trial may be running again already.
         if trial.id in self._state.live or not trial.state.ended:
             return
+        # Its result goes, too.
+        if self._state.best is not None and self._state.best.id == trial.id:
+            self._state.best = message.best
         live = Live(trial, seen=self._state.lived)
         self._state.live[trial.id] = live
         self._ends.again(live, "run again by the user", 0.0)

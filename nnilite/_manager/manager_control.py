@@ -13,6 +13,7 @@ from nnilite._manager import known_results
 from nnilite._manager.machinery import Machinery, make_trial_id
 from nnilite._manager.stop_reserve import StopReserve
 from nnilite._store.reader import Reader
+from nnilite._store.recall import find_best
 from nnilite._store.trial_remarks import write_remarks
 from nnilite._views.profile_maker import ProfileMaker
 from nnilite.errors import Conflict, Place, ServiceError
@@ -165,8 +166,16 @@ class ManagerControl:
         if running:
             raise Conflict(f"Trial {running[0]} has not ended; only ended trials can be run again.")
         for trial in trials:
-            await self._engine.do(messages.Rerun(trial, self._engine.now()))
+            best = await self._find_best_other(trial.id)
+            await self._engine.do(messages.Rerun(trial, self._engine.now(), best))
         return [(await self._reader.trial(trial.id))[0] for trial in trials]
+
+    async def _find_best_other(self, trial: str) -> Trial | None:
+        """Return the best trial without this one; None also if this is not the best."""
+        rules = self._engine.rules
+        if rules.best is None or rules.best.id != trial:
+            return None
+        return await self._reader.ask(find_best, rules.settings.maximize, trial)
 
     async def import_data(self, data: Sequence[tuple[Json, Json]]) -> tuple[int, int, str]:
         self._check_open()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from nnilite._engine import messages
 from nnilite._store.contents import check_experiment_limits, read_moment
@@ -63,20 +64,14 @@ class Recall:
                 next_parameter_id=next_parameter_id,
                 calls=int(self._file.one("SELECT COALESCE(MAX(number), 0) FROM calls")),
                 counts={TrialState(state): number for state, number in counts},
-                best=self._best(maximize),
+                best=find_best(self._rows, maximize),
                 spent=dict(self._sum_spent()),
                 live=tuple(self._live()),
                 removals=tuple(self._removals()),
             )
 
-    def _best(self, maximize: bool) -> Trial | None:
-        order = "DESC" if maximize else "ASC"
-        row = self._file.db.execute(
-            f"SELECT {TRIAL_COLUMNS} FROM trials WHERE state = 'SUCCEEDED' AND score IS NOT NULL AND violates = '' "
-            # The first of equal trials is the best one, as in the rules.
-            f"ORDER BY score {order}, sequence LIMIT 1"
-        ).fetchone()
-        return make_trial(row) if row else None
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        return self._file.db.execute(query, values).fetchall()
 
     def _live(self) -> Iterator[messages.LiveTrial]:
         db = self._file.db
@@ -93,7 +88,7 @@ class Recall:
                 # A drill's own interruptions, and starts that failed before the command ran, use up no retries.
                 lost=sum(a.state is JobState.LOST and not a.message.startswith((DRILLED, UNSTARTED)) for a in attempts),
                 unstarted=sum(a.state is JobState.LOST and a.message.startswith(UNSTARTED) for a in attempts),
-                failed=sum(a.state is JobState.FAILED for a in attempts),
+                failed=tuple(a.exit_code for a in attempts if a.state is JobState.FAILED),
                 tried=tuple(a.service for a in attempts if a.service and a.number < trial.attempt),
             )
 
@@ -182,6 +177,18 @@ class Recall:
                 entry = found.setdefault(trial, (trial, attempt, [], ended, state == "SUCCEEDED"))
                 entry[2].append(read_stored_value(value))
         return list(found.values())
+
+
+def find_best(rows: Callable[..., list[Any]], maximize: bool, without: str = "") -> Trial | None:
+    """Return the best trial but this one. `rows(query, *values)` reads from the database."""
+    order = "DESC" if maximize else "ASC"
+    found = rows(
+        f"SELECT {TRIAL_COLUMNS} FROM trials WHERE state = 'SUCCEEDED' AND score IS NOT NULL AND violates = '' "
+        # The first of equal trials is the best one, as in the rules.
+        f"AND id <> ? ORDER BY score {order}, sequence LIMIT 1",
+        without,
+    )
+    return make_trial(found[0]) if found else None
 
 
 def list_calls(db: sqlite3.Connection, after: int = 0, until: int = sys.maxsize) -> list[Call]:

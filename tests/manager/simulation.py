@@ -109,7 +109,7 @@ class Committed:
     def _live(self, trial: Trial) -> messages.LiveTrial:
         attempts = [a for (name, _), a in sorted(self.attempts.items()) if name == trial.id]
         lost = sum(a.state == "LOST" and not a.message.startswith(DRILLED) for a in attempts)
-        failed = sum(a.state == "FAILED" for a in attempts)
+        failed = tuple(a.exit_code for a in attempts if a.state == "FAILED")
         return messages.LiveTrial(trial, attempts[-1] if attempts else None, None, 0, lost, failed)
 
 

@@ -77,7 +77,7 @@ def test_trials_that_have_not_ended_come_back_with_their_attempt_and_last_result
     store.close()
     with contextlib.closing(reopened(store.path)) as again:
         snapshot = again.recall.snapshot(maximize=True)
-    assert snapshot.live == (messages.LiveTrial(running, attempts[1], {"default": 0.5}, 1, lost=1, failed=0),)
+    assert snapshot.live == (messages.LiveTrial(running, attempts[1], {"default": 0.5}, 1, lost=1),)
 
 
 def test_numbers_go_on_and_do_not_begin_again(store: Store) -> None:
