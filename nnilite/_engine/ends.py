@@ -118,7 +118,7 @@ class Ends:
         if live.cancel and not (code == 0 and live.trial.value is not None):
             self.finish(live, live.cancel, live.cancel_reason, end.time)
         elif code == 0:
-            self.finish(live, TrialState.SUCCEEDED, self._flaw(live, end), end.time)
+            self.finish(live, TrialState.SUCCEEDED, self.flaw(live, end), end.time)
         # An experiment that ends begins no further attempts.
         elif not self._state.is_over and live.may_retry(code, self._state.settings):
             self.again(live, f"attempt {live.trial.attempt + 1} failed: {live.failure(end)}")
@@ -126,7 +126,7 @@ class Ends:
             self.finish(live, TrialState.FAILED, live.failure(end), end.time)
             self._count_failure(live.failure(end))
 
-    def _flaw(self, live: Live, end: Exited) -> str:
+    def flaw(self, live: Live, end: Exited) -> str:
         """Return what is wrong with the result of a command that succeeded, with what its keeper says of it."""
         flaw = live.flaw(self._state.settings.objectives)
         return joined(flaw, end.message) if flaw else ""

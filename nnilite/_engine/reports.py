@@ -144,22 +144,23 @@ class Reports:
                 self._recorder.add(messages.SaveAttribute(_attribute(trial, event)))
                 trial = trial if self._state.workers.take(event) else _add_late_attribute(trial, event)
             # Only the end of a lost attempt was an assumption. All other ends were reported, and stay.
-            elif isinstance(event, Exited) and attempt.state is JobState.LOST:
-                self._reverse(trial, attempt, event)
+            elif isinstance(event, Exited) and _is_well_after_all(trial, attempt, event):
+                notes = trial.reason.removeprefix(message.trial.reason).removeprefix("; ")
+                self._reverse(trial, attempt, event, notes)
                 return
         if trial != message.trial:
             self._recorder.add(messages.SaveTrial(trial))
 
-    def _reverse(self, trial: Trial, attempt: Attempt, end: Exited) -> None:
-        """Reverse the end of an attempt that was counted as lost, although its command had ended by itself."""
-        # A trial that failed after all stays failed, and one that the user canceled stays canceled.
-        if trial.state is not TrialState.FAILED or end.code != 0:
-            return
-        attempt = replace(attempt, state=JobState.SUCCEEDED, ended=end.time, exit_code=0, message="")
-        live = Live(trial, attempt, Phase.SUBMITTED, seen=self._state.lived)
+    def _reverse(self, trial: Trial, attempt: Attempt, end: Exited, notes: str) -> None:
+        """Reverse the end of an attempt that was counted as lost, although its command had ended by itself.
+
+        `notes` name what of its late reports was not kept as reported.
+        """
+        attempt = replace(attempt, state=JobState.SUCCEEDED, ended=end.time, exit_code=0, message=notes)
+        live = Live(trial, attempt, Phase.SUBMITTED, seen=self._state.lived, complaint=notes)
         self._state.live[trial.id] = live
         self._recorder.add(messages.SaveAttempt(attempt))
-        self._ends.finish(live, TrialState.SUCCEEDED, "", end.time)
+        self._ends.finish(live, TrialState.SUCCEEDED, self._ends.flaw(live, end), end.time)
 
     def _running(self, live: Live, started: float, host: str) -> None:
         # The platform may move a job to another host.
@@ -229,6 +230,14 @@ class Reports:
         else:
             live.end = Exited(status.ended or self._state.now, code, status.reason)
             self._ends.end(live)
+
+
+def _is_well_after_all(trial: Trial, attempt: Attempt, end: Exited) -> bool:
+    """Return whether a trial that failed as its attempt was lost has ended well, as it turns out.
+
+    One that failed after all stays failed, and one that the user canceled stays canceled.
+    """
+    return attempt.state is JobState.LOST and trial.state is TrialState.FAILED and end.code == 0
 
 
 def _add_late(trial: Trial, event: Reported) -> Trial:

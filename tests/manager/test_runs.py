@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -200,3 +201,55 @@ def test_a_run_that_its_platform_saw_fenced_is_lost_and_not_failed() -> None:
     rules = running(Rules(messages.Settings(1, retries_lost=1), EMPTY, 0.0))
     rules.step(messages.Polled("t", 0, JobStatus(JobState.LOST, "fenced: another run reports"), 5.0))
     assert rules.live["t"].trial.attempt == 1
+
+
+async def lost(bench: Bench) -> None:
+    """Lose the only attempt of the trial."""
+    await bench.until(lambda: bench.engine.submitted())
+    await bench.engine.commit_events(*JOB, [Started(1.0)])
+    bench.fake.jobs["nni-e-t0-0"].lose()
+    await bench.until(lambda: bench.engine.rules.counts[TrialState.FAILED] == 1)
+
+
+async def test_a_lost_trial_that_failed_after_all_keeps_the_result_that_comes_with_its_end(
+    start_bench: StartBench,
+) -> None:
+    bench = await start_bench(retries_lost=0, max_trials=1)
+    await lost(bench)
+    await bench.engine.commit_events(*JOB, [Reported(0, MetricKind.FINAL, 0, 0.5, 2.0), Exited(3.0, 1)])
+    trial, _ = await bench.manager.results.trial("t0")
+    assert (trial.state, trial.value) == (TrialState.FAILED, 0.5)
+
+
+async def test_a_lost_trial_that_ended_well_after_all_says_what_it_lacks(start_bench: StartBench) -> None:
+    bench = await start_bench(retries_lost=0, max_trials=1)
+    await lost(bench)
+    odd = Reported(1, MetricKind.PERIODICAL, 0, None, 2.0, refused="it is too large")
+    await bench.engine.commit_events(*JOB, [odd, Exited(3.0, 0)], over_gaps=True)
+    trial, [attempt] = await bench.manager.results.trial("t0")
+    notes = "metric 0 did not arrive; metric 1 was not kept: it is too large"
+    assert (trial.state, attempt.state, attempt.message) == (TrialState.SUCCEEDED, JobState.SUCCEEDED, notes)
+    assert trial.reason == f"it reported no final result, or only None; {notes}"
+
+
+def test_a_later_manager_counts_exit_codes_as_the_first_one_did() -> None:
+    last = Attempt("t", 1, state=JobState.FAILED, exit_code=1)
+    live = messages.LiveTrial(Trial("t", 0, {}, attempt=2), last, failed=(75, 1))
+    settings = messages.Settings(1, retries_lost=2, retries_failed=2, retry_exit_codes=frozenset({75}))
+    restored = Rules(settings, replace(EMPTY, live=(live,)), 0.0).live["t"]
+    assert (restored.lost, restored.failed) == (1, 1)
+
+
+async def test_the_result_of_the_best_trial_goes_when_that_runs_again(start_bench: StartBench) -> None:
+    bench = await start_bench(max_trials=3)
+    for number, value in enumerate((0.5, 0.9, 0.7)):
+        await bench.until(lambda number=number: f"nni-e-t{number}-0" in bench.fake.jobs)
+        await bench.run_job(f"nni-e-t{number}-0", value)
+    rules = bench.engine.rules
+    await bench.until(lambda: rules.best is not None and rules.best.value == 0.9)
+    await bench.manager.control.rerun(["t0", "t1"], None)
+    assert rules.best is not None
+    assert rules.best.id == "t2"
+    await bench.until(lambda: "nni-e-t1-1" in bench.fake.jobs)
+    await bench.run_job("nni-e-t1-1", 0.2)
+    assert rules.best.id == "t2"
