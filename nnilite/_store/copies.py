@@ -26,7 +26,7 @@ reported_end = NULL
 WHERE EXISTS (SELECT 1 FROM trials t WHERE t.sequence = trial AND t.attempt = number AND t.state IN {_LIVE})""",
     f"""
 UPDATE trials SET state = 'WAITING', reason = '{_REASON}', attempt = attempt + 1, started = NULL, ended = NULL,
-value = NULL, score = NULL
+value = NULL, score = NULL, service = '', attributes = '{{}}', violates = ''
 WHERE state IN {_LIVE} AND EXISTS (SELECT 1 FROM attempts a WHERE a.trial = sequence AND a.number = attempt)""",
     "DELETE FROM removals",
     "DELETE FROM meta WHERE key IN ('secret', 'manager')",

@@ -6,6 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,8 @@ def whole(make: Make, tmp_path: Path) -> Path:
     write_json(folder / "config.json", from_dict(config, tmp_path).checked().json(secrets=True))
     with contextlib.closing(Store.create(folder / "nnilite.sqlite", "abcd", 1.0)) as store:
         ended = Trial("done1", 0, {"x": 0.5}, 0, state=TrialState.SUCCEEDED, created=1.0, ended=3.0, value=0.25)
-        running = Trial("runs1", 1, {"x": 0.1}, 1, state=TrialState.RUNNING, created=1.0, started=2.0)
+        begun = Trial("runs1", 1, {"x": 0.1}, 1, state=TrialState.RUNNING, created=1.0, started=2.0)
+        running = replace(begun, service="local", attributes={"epochs": 3})
         attempts = [
             Attempt("done1", 0, "local", {"pid": 7}, JobState.SUCCEEDED),
             Attempt("runs1", 0, "local", {"pid": 8}, JobState.RUNNING),

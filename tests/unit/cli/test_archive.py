@@ -138,6 +138,7 @@ def test_a_copy_runs_again_what_still_ran_and_does_not_touch_the_job_of_the_firs
     with contextlib.closing(Store.open(registry.find("abcd").directory / "nnilite.sqlite")) as store:
         (live,) = store.recall.snapshot(True).live
         assert (live.trial.state.value, live.trial.attempt, live.trial.started) == ("WAITING", 1, None)
+        assert (live.trial.service, live.trial.attributes) == ("", {})
         known = store.recall.attempt("runs1", 0)
         assert known is not None
         assert (known[1].state, known[1].handle) == ("LOST", None)
