@@ -222,7 +222,9 @@ class Search:
                 return None
             sequence, number = self._find_next_numbers()
             if self._first:
-                return self._start(self._first.pop(0), sequence)
+                trial = self._start(self._first[0], sequence)
+                del self._first[0]  # if its start could not be stored, it is still to be tried
+                return trial
             parameters = plain_value(self._tuner.generate_parameters(number))
             self._next_number = number + 1
             trial = self._start(parameters, sequence, number)

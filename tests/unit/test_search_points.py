@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import pickle
+import sqlite3
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 
 from nnilite import Search, space
-from nnilite.errors import Conflict, NniliteError, SpaceError
+from nnilite.errors import Conflict, NniliteError, SpaceError, StoreError
 from nnilite.search import SearchResult
 
 SPACE = {"x": space.uniform(0, 1)}
@@ -33,6 +35,17 @@ def test_first_points_come_first(tmp_path: Path, storage: str | None, tuner: str
     assert [trial.parameters["x"] for trial in result][:2] == [0.25, 0.75]
     assert [trial.source for trial in result][1:3] == ["customized", "algorithm"]
     assert len(result) == len(result.trials) == 4
+
+
+def test_a_first_point_that_could_not_be_stored_is_tried_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nnilite._store.database_file._LOCK_TIMEOUT_S", 0.0)
+    search = Search(SPACE, tuner="Random", storage=tmp_path / "kept")
+    search.enqueue({"x": 0.25})
+    with contextlib.closing(sqlite3.connect(tmp_path / "kept" / "nnilite.sqlite")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="locked by another program"):
+            search.ask()
+    assert search.ask().parameters == {"x": 0.25}
 
 
 @pytest.mark.parametrize("storage", [None, "kept"])
