@@ -52,7 +52,8 @@ class OutputLimits:
         """Return whether trials have this stream at all."""
         if stream == "roles":
             return self.ranks > 0
-        return stream in ("stdout", "stderr") or int(stream.removeprefix("rank-")) < self.ranks
+        rank = stream.removeprefix("rank-")
+        return stream in ("stdout", "stderr") or (rank.isdecimal() and int(rank) < self.ranks)
 
     def end_of(self, stream: str) -> int | None:
         """Return where a stream ends, in bytes; None if it has no limit."""

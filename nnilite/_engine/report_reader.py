@@ -15,6 +15,7 @@ from typing import Protocol
 from nnilite._engine import messages
 from nnilite._engine.dedupe import Fenced, GapFound, JobKey
 from nnilite._engine.guarded_calls import guarded
+from nnilite._engine.service_answers import explain_odd_event
 from nnilite.errors import NniliteError, ServiceError, StoreError
 from nnilite.records import Attempt, Attributed, KeeperEvent, Output, Reported, Started, Used
 from nnilite.service import Handle, JobState, JobStatus, TrainingService
@@ -25,6 +26,7 @@ UNREAD_PATIENCE_S = 60.0
 _POLL_WAITS_S = 2.0
 _MOST_ASIDE = 16
 _CANCELED_S = 5.0
+_CHECKED_AT_ONCE = 500  # events; then other tasks have a turn
 _OTHER_RUN = "the reports that its job left are from another run; the run that reported before has sent nothing more"
 
 
@@ -144,7 +146,7 @@ class ReportReader:
         key = (attempt.trial, attempt.number)
         for again in (False, True):
             name = self._service.name
-            found = _check_events(name, await guarded(name, lambda: self._service.reports(handle)))
+            found = await _check_events(name, await guarded(name, lambda: self._service.reports(handle)))
             events = _in_order([*self._untaken.pop(key, ()), *found])
             try:
                 await self._inbox.commit_events(*key, events, ended and again)
@@ -176,8 +178,14 @@ def _in_order(events: Sequence[KeeperEvent]) -> list[KeeperEvent]:
     return [known[key] for key in sorted(known)]
 
 
-def _check_events(service: str, answer: object) -> Sequence[KeeperEvent]:
+async def _check_events(service: str, answer: object) -> Sequence[KeeperEvent]:
     """Check the events that a plugin has read from its platform. Raises: ServiceError."""
     if not isinstance(answer, (list, tuple)) or not all(isinstance(event, KeeperEvent) for event in answer):
         raise ServiceError(f"{service} returned {answer!r:.200} instead of a list of events")
-    return [event for event in answer if not isinstance(event, Used)]  # what is read so may be old
+    events = [event for event in answer if not isinstance(event, Used)]  # what is read so may be old
+    for number, event in enumerate(events):
+        if problem := explain_odd_event(event):
+            raise ServiceError(f"{service} returned the event {event!r:.200}: {problem}")
+        if number % _CHECKED_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return events

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from functools import cache
+from typing import Any, get_args, get_type_hints
 
 from nnilite._engine.guarded_calls import PluginFault
-from nnilite.records import EXIT_CODE_MAX, HOST_MAX, MESSAGE_MAX, TIME_MAX
+from nnilite.records import EXIT_CODE_MAX, HOST_MAX, MESSAGE_MAX, TIME_MAX, Attributed, KeeperEvent, Reported
+from nnilite.records.nouns import INTEGER_MAX
 from nnilite.service import Handle, JobState, JobStatus
 from nnilite.services.keeper_events import check_value
 
@@ -64,3 +66,26 @@ def check_statuses(service: str, answer: object, expected: int) -> list[JobStatu
         if status.cost is not None and not (isinstance(status.cost, (int, float)) and 0 <= status.cost < math.inf):
             raise PluginFault(f"{service} returned {status.cost!r:.60} instead of a cost")
     return [storable_status(status) for status in answer]
+
+
+def explain_odd_event(event: KeeperEvent) -> str:
+    """Return which field of an event has a value that neither the rules nor the database can take; "" if none has."""
+    cls: type = type(event)
+    is_report = cls in (Reported, Attributed)
+    for (name, value), kinds in zip(vars(event).items(), _list_kinds(cls), strict=True):
+        if is_report and name == "value":
+            problem = "" if isinstance(value, float | None) else check_value(value)[1]
+            if problem:
+                return f"value: {problem}"
+        # Of NaN no comparison is true.
+        elif not isinstance(value, kinds) or (isinstance(value, int | float) and not abs(value) <= INTEGER_MAX):
+            return f"{name} cannot be {value!r:.60}"
+    return ""
+
+
+@cache
+def _list_kinds(event: type) -> tuple[tuple[type, ...], ...]:
+    """Return the types that each field of an event may have."""
+    hints = get_type_hints(event)
+    types = (get_args(hint) if type(None) in get_args(hint) else (hint,) for hint in hints.values())
+    return tuple((int, float) if float in kinds else kinds for kinds in types)

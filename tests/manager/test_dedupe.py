@@ -93,7 +93,7 @@ def test_the_cursors_least_in_use_are_forgotten() -> None:
 @pytest.mark.parametrize(("ranks", "kept"), [(0, {"stderr"}), (3, {"stderr", "roles", "rank-2"})])
 def test_streams_that_trials_do_not_have_are_left_out(ranks: int, kept: set[str]) -> None:
     """A worker could fill the disk with thousands of them, each below its limit."""
-    events = [Output(stream, 0, b"x") for stream in ("stderr", "roles", "rank-2", "rank-3", "rank-9999")]
+    events = [Output(stream, 0, b"x") for stream in ("stderr", "roles", "rank-2", "rank-3", "rank-9999", "log")]
     found = fresh(MetricCursor(), events, limits=OutputLimits(10, ranks))
     assert {one.stream for one in found.output} == kept == set(found.cursor.output)
 

@@ -12,13 +12,13 @@ import pytest
 from engine_bench import Bench, open_bench
 from hybrid_bench import hybrid_of, job
 
-from nnilite._engine import service_caller
+from nnilite._engine import report_reader, service_caller
 from nnilite._engine.guarded_calls import PluginFault, guarded
 from nnilite._engine.hybrid import Member
 from nnilite._plugins import lookup
 from nnilite._tuner_host.child import Child, _encode
 from nnilite.errors import PluginError, ServiceError
-from nnilite.records import TrialState
+from nnilite.records import Exited, MetricKind, Output, Reported, Started, TrialState
 from nnilite.service import JobState, JobStatus, TrainingService
 from nnilite.testing.fakes import BadService, FakeService, fake_context
 
@@ -191,6 +191,33 @@ async def test_a_service_that_raises_before_it_can_be_awaited_is_called_again(
         await bench.until(lambda: reasons(bench) == {"waits for the test"})
         await bench.run_job("nni-e-t0-0")
         await bench.until(lambda: bench.engine.rules.counts[TrialState.SUCCEEDED] == 1)
+
+
+NO_EVENTS = {
+    "offset": Output("stdout", -1.5, b"x"),  # type: ignore[arg-type]
+    "data": Output("stdout", 0, "text"),  # type: ignore[arg-type]
+    "value": Reported(0, MetricKind.FINAL, 0, {1, 2}, 1.0),
+    "index": Reported(2**70, MetricKind.FINAL, 0, 1.0, 1.0),
+    "kind": Reported(0, "FINAL", 0, 1.0, 1.0),  # type: ignore[arg-type]
+    "time": Started("now"),  # type: ignore[arg-type]
+    "code": Exited(1.0, "0"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("field", NO_EVENTS)
+async def test_an_event_that_no_keeper_could_have_written_is_not_taken(
+    tmp_path: Path, field: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(service_caller, "POLL_EVERY_S", 0.01)
+    monkeypatch.setattr(report_reader, "UNREAD_PATIENCE_S", 0.05)
+    async with open_bench(tmp_path, concurrency=1, max_trials=1) as bench:
+        await bench.until(lambda: "nni-e-t0-0" in bench.fake.jobs)
+        job = bench.fake.jobs["nni-e-t0-0"]
+        job.events = [NO_EVENTS[field]]
+        job.finish()
+        await bench.until(lambda: bench.engine.rules.counts[TrialState.SUCCEEDED] == 1 or bench.ended.done())
+        assert not bench.ended.done()
+    assert f"fake returned the event {NO_EVENTS[field]!r:.200}: " in caplog.text
 
 
 class NoHandle(FakeService):
