@@ -21,7 +21,7 @@ from nnilite.records import Json
 
 _ENDED = ("DONE", "STOPPED", "ERROR")
 _BATCH = 1000
-_COLUMNS = "revision, sequence, id, state, reason, parameters, value, service, started, ended, score"
+_COLUMNS = "revision, sequence, id, state, reason, parameters, value, service, started, ended, score, violates"
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,15 @@ class NewsReader:
         return self._db.execute(query, (position.revision, position.sequence, _BATCH)).fetchall()
 
     def _find_news_of_trial(self, row: tuple[Any, ...], position: Position) -> tuple[Message | None, Position]:
-        revision, sequence, trial, state, reason, *_, score = row
+        revision, sequence, trial, state, reason, *_, score, violates = row
         reached = replace(position, revision=revision, sequence=sequence)
         failure = f"{self._experiment}-failure-{trial}"
         if state == "FAILED" and failure not in self._failures:
             text = f"{self._title()}: trial {sequence} ({trial}) has failed: {_plain(reason) or 'no reason is known'}"
             return Message(failure, "failure", text, self._data(row)), reached
-        if state == "SUCCEEDED" and score is not None and self._is_better(score, position.best):
+        # As everywhere, a result that breaks a constraint is never the best.
+        may_be_best = state == "SUCCEEDED" and score is not None and not violates
+        if may_be_best and self._is_better(score, position.best):
             text = f"{self._title()}: trial {sequence} ({trial}) has the best result so far, {score:g}"
             data = {**self._data(row), "previous": position.best}
             return Message(f"{self._experiment}-best-{trial}", "best", text, data), replace(reached, best=score)
@@ -112,7 +114,7 @@ class NewsReader:
         return Message(f"{self._experiment}-end-{number}", "end", text, data)
 
     def _data(self, row: tuple[Any, ...]) -> dict[str, Json]:
-        _, sequence, trial, state, reason, parameters, value, service, started, ended, _ = row
+        _, sequence, trial, state, reason, parameters, value, service, started, ended, *_ = row
         about = {"id": trial, "sequence": sequence, "state": state, "reason": reason, "service": service}
         about |= {"parameters": read_stored_value(parameters), "value": read_stored_value(value)}
         about |= {"started": _written(started), "ended": _written(ended)}

@@ -76,9 +76,10 @@ def teller(store: Store, inbox: Inbox, **fields: Any) -> Iterator[Teller]:
         yield Teller(hook, news, store.path.with_name("0.json"), "webhook 1")
 
 
-def trial(number: int, value: Json = None, reason: str = "") -> messages.SaveTrial:
+def trial(number: int, value: Json = None, reason: str = "", violates: str = "") -> messages.SaveTrial:
     state = TrialState.FAILED if value is None else TrialState.SUCCEEDED
     fields: dict[str, Any] = {"state": state, "reason": reason, "created": 1.0, "ended": 9.0, "value": value}
+    fields["violates"] = violates
     return messages.SaveTrial(Trial(f"T{number}", number, {"lr": number}, number, **fields))
 
 
@@ -102,6 +103,15 @@ def test_each_best_result_failure_and_the_end_are_told_once_and_in_order(store: 
     assert (best["type"], best["data"]["trial"]["parameters"], best["data"]["previous"]) == ("best", {"lr": 3}, 0.5)
     assert best["text"] == "digits (abcd): trial 3 (T3) has the best result so far, 0.9"
     assert json.loads(inbox.got[3][1])["data"]["trials"] == {"FAILED": 1, "SUCCEEDED": 3}
+
+
+def test_a_result_that_breaks_a_constraint_is_not_told_as_the_best(store: Store, inbox: Inbox) -> None:
+    store.write([trial(0, 0.9, violates="latency <= 20 (25)")])
+    store.write([trial(1, 0.4)])
+    with teller(store, inbox) as process:
+        assert process.step()
+    assert inbox.told == ["best-T1"]
+    assert json.loads(inbox.got[0][1])["data"]["previous"] is None
 
 
 def test_an_experiment_that_goes_on_is_told_of_at_its_next_end(store: Store, inbox: Inbox) -> None:
