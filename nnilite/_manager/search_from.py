@@ -38,9 +38,13 @@ def collect(sources: Sequence[str]) -> list[Json]:
 def results(source: str) -> list[Json]:
     """Return the results of one source. Raises: NotFound, NniliteError if it cannot be read."""
     path = Path(source)
-    if path.is_dir():
+    try:
+        is_folder, is_file = path.is_dir(), path.is_file()
+    except OSError as error:  # a name that is too long, or a folder of another user
+        raise NotFound(f"{source!r:.80} cannot be looked for: {error.strerror}") from error
+    if is_folder:
         return _collect_from_folder(path)
-    if path.is_file():
+    if is_file:
         return read_results(path)
     if "/" in source:
         raise NotFound(f"there is no experiment folder or file {source!r}")

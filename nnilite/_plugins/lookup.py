@@ -305,6 +305,8 @@ _OF_NNI = ("json_tricks", "hyperopt", "pandas", "prettytable", "cloudpickle", "c
 def import_class(path: str) -> object:
     """Return the class at `module.Class`. Raises: PluginError if the module or the class does not exist."""
     module_name, _, class_name = path.rpartition(".")
+    if not all(path.split(".")) or "\0" in path:
+        raise PluginError(f"{path!r} is not of the form module.Class.")
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:

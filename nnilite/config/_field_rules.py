@@ -166,12 +166,19 @@ def _own(algorithm: Any, here: At) -> None:
     algorithm.code_directory = Path(folder)
     if not here.reading.paths:
         return
-    top = Path(folder, module.split(".")[0])
-    # A module may be compiled, too.
-    if not (top.is_dir() or top.with_suffix(".py").is_file() or any(top.parent.glob(f"{top.name}.*.so"))):
+    if not _has_module(Path(folder, module.split(".")[0])):
         here.below("className").fault(f"there is no module {module.split('.')[0]!r} in {str(folder)!r}")
     elif missing := explain_missing_class(algorithm.class_name, Path(folder)):
         here.below("className").fault(missing)
+
+
+def _has_module(path: Path) -> bool:
+    """Return whether a module is at this path, which goes without the end of its name."""
+    try:
+        # A module may be compiled, too.
+        return path.is_dir() or path.with_suffix(".py").is_file() or any(path.parent.glob(f"{path.name}.*.so"))
+    except OSError:  # a name that is too long, or a folder of another user
+        return False
 
 
 def _source(text: str, base: Path) -> str:
@@ -180,7 +187,10 @@ def _source(text: str, base: Path) -> str:
     A new experiment checks that it exists when it reads it.
     """
     path = base / expand_home(text)
-    return str(path.resolve()) if "/" in text or text.startswith("~") or path.exists() else text
+    try:
+        return str(path.resolve()) if "/" in text or text.startswith("~") or path.exists() else text
+    except (OSError, RuntimeError, ValueError):  # a name that is too long, links in a circle, a null character
+        return text
 
 
 def _space(values: Values, at: At) -> None:
@@ -323,6 +333,8 @@ def _settings(section: ServiceConfig, values: Values, at: At) -> TrialSettings:
     is_blank = fields["trial_command"] is not None and not str(fields["trial_command"]).strip()
     if fields["trial_command"] is None:
         fields["trial_command"] = _find_plugin_default(section)  # which may be empty
+    if "\0" in str(fields["trial_command"]):
+        at.below("trialCommand").fault("has a null character, which no command can have; remove it")
     if fields["trial_command"] is None or is_blank:
         at.fault("trialCommand is not set; it is what a trial runs, such as `python3 trial.py`")
     return TrialSettings(**fields)

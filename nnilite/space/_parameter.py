@@ -175,7 +175,7 @@ class Parameter:
         """Return the raw value for `value`, which a trial got. Raises: SpaceError if it is not of this parameter."""
         if self.kind is ParameterKind.CHOICE:
             return self._option(value)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not _is_finite(value):
             raise SpaceError(f"{format_path(self.path)}: {brief(value)} is not a number")
         if self.kind is ParameterKind.RANDINT:
             return self._read_integer(value)
@@ -233,6 +233,14 @@ class Parameter:
 def write_canonical(value: Json) -> str:
     """Return a JSON text that is the same for equal values, in any order of keys; 1, 1.0 and true are three."""
     return json.dumps(value, sort_keys=True)
+
+
+def _is_finite(value: float) -> bool:
+    """Return whether a number is finite as a float, too: whole numbers may be larger than any of these."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def whole(value: Json) -> int | None:

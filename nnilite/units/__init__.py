@@ -187,7 +187,7 @@ def _amount(text: str, units: Mapping[str, int], names: str, example: str) -> De
         longer = longer or next((known for known in units if _LONG_UNITS.get(unit) == known), "")
         hint = f"did you mean {match.group(1)}{longer}?" if longer else f"the units are {names}"
         raise ValueError(f"{text!r} has the unknown unit {unit!r}; {hint}")
-    return min(number, Decimal(_LARGEST_B)) * units[unit]
+    return max(min(number, Decimal(_LARGEST_B)), Decimal(-_LARGEST_B)) * units[unit]
 
 
 def _whole(value: object, example: str) -> int:
@@ -418,7 +418,10 @@ def read_meant_number(value: object) -> float | None:
         return float(comma[1].replace(",", "."))
     power = _POWER.fullmatch(value) if isinstance(value, str) else None
     if power is not None and float(power[1]):
-        return float(power[1]) ** int(power[2])
+        try:
+            return float(power[1]) ** int(power[2])
+        except OverflowError:
+            return None
     found = _MEANT_NUMBER.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         return None

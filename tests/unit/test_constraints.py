@@ -201,6 +201,7 @@ def config(**fields):
         ({"constraints": ["z > 1"]}, r"constraints\[0\].*there is no parameter 'z'"),
         ({"constraints": ["x > 2"]}, "constraints.*none of 10,000"),
         ({"firstTrials": [GOOD, {"x": 1}]}, r"firstTrials\[1\].*is not in the search space: y is missing"),
+        ({"firstTrials": [{**GOOD, "x": 10**400}]}, r"firstTrials\[0\].*is not in the search space: x: 10+"),
         ({"firstTrials": [GOOD], "constraints": ["x > 0.5"]}, r"firstTrials\[0\].*violates the constraint 'x > 0.5'"),
         ({"firstTrials": [GOOD, GOOD], "maxTrialNumber": 1}, "firstTrials.*has 2 trials, but maxTrialNumber is 1"),
     ],

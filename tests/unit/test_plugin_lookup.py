@@ -98,3 +98,9 @@ def test_a_library_that_is_imported_late_is_missed_early(platform: str, library:
         f"training service '{platform}' needs the module '{needed}'. Install it with: pip install 'nnilite[{platform}]'"
     )
     assert re.search(rf"^{platform} +no +{re.escape(said)}", done.stdout, re.MULTILINE), done.stdout
+
+
+@pytest.mark.parametrize("name", [".", "..", "...", ".Tuner", "mine.", "a..B", "a\0.B"])
+def test_a_name_of_dots_is_no_class(name: str) -> None:
+    with pytest.raises(PluginError, match=r"is not of the form module\.Class"):
+        lookup.tuner_class(name)

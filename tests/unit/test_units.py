@@ -49,6 +49,7 @@ def test_a_duration_is_rounded_up_to_whole_seconds_and_no_further(written, secon
         (None, "neither"),
         ("", "not a number"),
         ("1e999999999d", "out of all measure"),
+        ("-1e999999999h", "above 0"),
         ("1.2.3h", "not a number"),
     ],
 )
@@ -195,6 +196,7 @@ def test_a_key_file_is_there_or_its_public_half_is(tmp_path):
         (2.5, True, ""),
         ("1/0", False, ""),
         ("9e999", False, ""),
+        ("999999999**99", False, ""),
         ("ten", False, ""),
         (None, False, ""),
         (True, True, ""),

@@ -215,7 +215,7 @@ def test_a_source_may_be_an_id_a_folder_or_an_exported_file(old: Path, tmp_path:
     assert search_from.collect(["abcd", str(whole)]) == [{"parameter": {"x": 0.5}, "value": 0.25}] * 2
 
 
-@pytest.mark.parametrize("source", ["nobody", "/no/such/folder", "."])
+@pytest.mark.parametrize("source", ["nobody", "/no/such/folder", ".", "a" * 300, "/a\0"])
 def test_a_source_that_is_none_is_named(home: Path, source: str) -> None:
     with pytest.raises(NotFound):
         search_from.results(source)
