@@ -72,7 +72,13 @@ def positive(text: str) -> int:
     """Parse a count of at least one."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
+    if int(text) > _MOST:
+        raise argparse.ArgumentTypeError(f"{text} is out of all measure; write at most {_MOST}")
     return int(text)
+
+
+_MOST = 1_000_000_000
+"""What no count needs to exceed. The system's calls and Python's own lists have limits, too."""
 
 
 def amount(text: str) -> float:

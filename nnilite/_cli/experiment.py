@@ -12,7 +12,7 @@ from nnilite._cli.stop import warn_of_left
 from nnilite._experiments import nni_folders, registry
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import removal
-from nnilite.errors import ConfigError, NotFound
+from nnilite.errors import ConfigError, NotFound, Place
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -237,7 +237,9 @@ def import_data(options: argparse.Namespace) -> None:
             data = search_from.results(str(source))
         else:
             data = read_without_lines(source)
-            data = [search_from.unwrap_metric(item) for item in data] if isinstance(data, list) else data
+            if not isinstance(data, list):
+                raise ConfigError('is not a list of {"parameter": {...}, "value": ...}', Place(str(source)))
+            data = [search_from.unwrap_metric(item) for item in data]
         work.goes_on(f"Importing {len(data)} results")
         with access.running(options) as manager:
             count, known, warning = manager.import_data(data)

@@ -66,7 +66,7 @@ def export(
         raise ConfigError(
             f"--filename {target}: CSV and JSON can be written, and no {target.suffix}; give the file the ending .csv"
         )
-    draft = target.with_name(f".{secrets.token_hex(8)}.new")
+    draft = target.parent / f".{secrets.token_hex(8)}.new"
     try:
         if target.is_dir() or not target.parent.is_dir():
             what = "is a folder" if target.is_dir() else "its folder does not exist"

@@ -338,6 +338,29 @@ def test_a_file_that_is_no_search_space_is_named(
     assert "program.yaml: is no search space: write an object of parameters" in capsys.readouterr().err
 
 
+def test_an_empty_id_names_no_experiment(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd", running=False)
+    assert run(["experiment", "delete", "", "-y"]) == 3
+    assert "There is no experiment ''" in capsys.readouterr().err
+    assert [entry.id for entry in registry.entries()] == ["abcd"]
+
+
+def test_an_export_into_the_present_folder_is_refused(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    make("abcd")
+    assert run(["experiment", "export", "-f", "."]) == 1
+    assert "--filename .: is a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["5", "{}", "null"])
+def test_what_is_no_list_of_results_is_not_imported(
+    make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str
+) -> None:
+    make("abcd")
+    (tmp_path / "results.json").write_text(text)
+    assert run(["experiment", "import", "-f", str(tmp_path / "results.json")]) == 1
+    assert "results.json: is not a list of" in capsys.readouterr().err
+
+
 def test_a_misspelt_tuner_is_answered_with_the_one_that_is_meant(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["algo", "show", "TPEE"]) == 3
     assert "There is no tuner or assessor 'TPEE'; did you mean TPE?" in capsys.readouterr().err
