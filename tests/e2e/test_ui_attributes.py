@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from e2e.running import ended_experiment
 from nnilite._cli.nnictl import run
@@ -140,3 +141,31 @@ def test_exports_and_commands_have_attributes(experiment: Any, capsys: pytest.Ca
     assert {row["attribute.device"] for row in rows} == {"cpu"}
     assert f"twice: {trial['parameters']['x'] * 2}" in capsys.readouterr().out
     assert all(one["attributes"]["twice"] == one["parameters"]["x"] * 2 for one in client.trials())
+
+
+def test_the_timeline_has_the_further_attempt_of_a_trial_that_runs_again(look: Any, experiment: Any) -> None:
+    url, client, _ = experiment
+    page = look(f"{url}/#/charts/timeline")
+    before = sum(len(client.trial(trial["id"])["attempts"]) for trial in client.trials())
+    page.get_by_text(f"{before} attempts on").wait_for()
+    page.wait_for_timeout(4000)  # it has asked again
+    client.rerun(ids=[first(client)["id"]])
+    page.get_by_text(f"{before + 1} attempts on").wait_for(timeout=30_000)
+
+
+def test_a_time_that_no_calendar_has_is_left_out(look: Any, experiment: Any) -> None:
+    """Those of files and artifacts are a trial's own."""
+    url, client, _ = experiment
+    page = look(f"{url}/#/trials/{first(client)['id']}")
+    states = "import(new URL('parts/states.js', document.baseURI))"
+    shown = page.evaluate(f"{states}.then((it) => [8e12, 1e13, -1e300].map((at) => typeof it.Time({{ at }})))")
+    assert shown == ["object", "string", "string"]
+
+
+def test_a_config_that_is_copied_from_the_page_reads_as_the_same(look: Any, experiment: Any) -> None:
+    url, client, _ = experiment
+    page = look(f"{url}/#/trials/{first(client)['id']}")
+    texts = [".5", ".", "./x", ".inf", ".NaN", "~", "~/x", "on", "null", "a b", "a: b", "-1", "", "Yes", "1e5", "a\nb"]
+    given = {"texts": texts, "on": 1, "no": {"null": 2, "y.x": [".5"]}, "numbers": [0.5, 10**15, True, None]}
+    code = "(given) => import(new URL('parts/yaml.js', document.baseURI)).then((it) => it.yaml(given))"
+    assert yaml.safe_load(page.evaluate(code, given)) == given

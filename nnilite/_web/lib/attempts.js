@@ -2,13 +2,35 @@
 
 import { messageOf } from "../parts/toasts.js";
 import { get } from "./api.js";
-import { connection } from "./live_data.js";
+import { connection, trials } from "./live_data.js";
+import { hasEnded } from "./trials.js";
 import { useEffect, useState } from "./ui.js";
 
+/** @import { Trial } from "./trials.js" */
 /** @import { AttemptRow, RowPage } from "./wire.d.ts" */
 
 const PAGE = 20_000;
 const EVERY_MS = 3000;
+
+/**
+ * Whether nothing more comes of a trial's present attempt, as far as is known. One that has ended may be tried again.
+ * @param {Trial} trial
+ * @param {AttemptRow} [attempt]
+ */
+const isSettled = (trial, attempt) => (attempt ? attempt.ended !== null : hasEnded(trial) && trial.started === null);
+
+/**
+ * From where to read on: from the first trial of which more may come, or from where the last page has ended.
+ * @param {Map<string, AttemptRow>} kept
+ * @param {string | null} end
+ */
+function beginOf(kept, end) {
+  const open = [...kept.values()].filter((one) => one.ended === null).map((one) => one.sequence);
+  const other = trials().find((trial) => !isSettled(trial, kept.get(`${trial.id} ${trial.attempt}`)));
+  const first = Math.min(other?.sequence ?? Infinity, ...open);
+  if (end === null || first > Number(end.split("-")[0])) return end;
+  return first > 0 ? `${first - 1}-9999999999` : null;
+}
 
 /**
  * The attempts so far, null before the first answer, and why they cannot be read.
@@ -23,11 +45,11 @@ export function useAttempts(wanted = true) {
     let timer = 0;
     /** @type {Map<string, AttemptRow>} */
     const kept = new Map();
-    /** @type {string | null} everything up to here has ended */
-    let settled = null;
+    /** @type {string | null} */
+    let end = null;
     const read = async () => {
       try {
-        let after = settled;
+        let after = beginOf(kept, end);
         for (;;) {
           /** @type {RowPage} */
           const page = await get("rows/attempts", { after, limit: PAGE });
@@ -39,10 +61,7 @@ export function useAttempts(wanted = true) {
           after = page.next ?? after;
           if (gone || page.count < PAGE) break;
         }
-        const open = [...kept.values()].filter((one) => one.ended === null).map((one) => one.sequence);
-        const first = Math.min(...open);
-        if (!open.length) settled = after;
-        else settled = first > 0 ? `${first - 1}-9999999999` : null;
+        end = after;
         if (!gone) setAttempts([...kept.values()]);
         setProblem("");
       } catch (error) {

@@ -35,8 +35,12 @@ export function ExperimentState({ state }) {
     aria-hidden="true" />${EXPERIMENT_WORDS[state] ?? state}</span>`;
 }
 
-/** @param {{ at: number | null }} props */
+/**
+ * A trial gives its files and artifacts any time: nothing is shown of one that no calendar has.
+ * @param {{ at: number | null }} props
+ */
 export function Time({ at }) {
-  if (at === null || at === undefined) return "";
-  return html`<time datetime=${new Date(at * 1000).toISOString()} title=${moment(at)}>${clock(at)}</time>`;
+  const date = new Date((at ?? Number.NaN) * 1000);
+  if (at === null || at === undefined || Number.isNaN(date.getTime())) return "";
+  return html`<time datetime=${date.toISOString()} title=${moment(at)}>${clock(at)}</time>`;
 }

@@ -8,6 +8,7 @@ import { html } from "../lib/ui.js";
 
 const PLAIN = /^[A-Za-z_./~][\w ./@%+~:-]*$/;
 const WORDS = /^(true|false|null|yes|no|on|off|~)$/i;
+const NUMBERS = /^\.(\d|inf$|nan$)/i;
 
 /**
  * @param {Json} value
@@ -16,12 +17,12 @@ const WORDS = /^(true|false|null|yes|no|on|off|~)$/i;
  */
 function scalar(value, text) {
   if (typeof value !== "string") return ["other", text ?? writeJson(value)];
-  const plain = PLAIN.test(value) && !WORDS.test(value) && !/: |:$| $|^-/.test(value);
+  const plain = PLAIN.test(value) && !WORDS.test(value) && !NUMBERS.test(value) && !/: |:$| $|^-/.test(value);
   return ["text", plain ? value : writeJson(value)];
 }
 
 /** @param {string} name */
-const key = (name) => (/^[\w.-]+$/.test(name) && !/^[\d.-]/.test(name) ? name : writeJson(name));
+const key = (name) => (/^[\w.-]+$/.test(name) && !/^[\d.-]/.test(name) && !WORDS.test(name) ? name : writeJson(name));
 /** @param {Json} value */
 const isFlat = (value) => value === null || typeof value !== "object" || Object.keys(value).length === 0;
 /** @param {Json} value */
