@@ -31,7 +31,7 @@ class TrialState(str, Enum):
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
     USER_CANCELED = "USER_CANCELED"  # canceled by a person, or by the stop of the experiment
-    SYS_CANCELED = "SYS_CANCELED"  # ran longer than maxTrialDuration
+    SYS_CANCELED = "SYS_CANCELED"  # ran longer than maxTrialDuration, or cost more than maxCost leaves
     EARLY_STOPPED = "EARLY_STOPPED"  # stopped by the assessor
 
     @property

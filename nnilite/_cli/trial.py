@@ -22,6 +22,7 @@ _NAMED = 5
 _POLL_S = 0.5
 _COPY_TIMEOUT_S = 3700.0  # the manager may have to copy files from another machine first
 STATES = [state.value for state in TrialState]
+ENDED_STATES = [state.value for state in TrialState if state.ended]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -106,7 +107,7 @@ def _add_rerun(groups: Any) -> None:
     which.add_argument(
         "--status",
         type=arguments.state,
-        choices=STATES,
+        choices=ENDED_STATES,
         metavar="STATE",
         help="all that ended in this state, for example FAILED",
     )

@@ -1,7 +1,7 @@
 """Change an experiment while it runs.
 
-If you raise the number of trials, the duration or the budget of one that is DONE, it continues. Lowering the
-concurrency or the slots ends no trial.
+If you raise the number of trials, the duration, the budget or the wanted result of one that is DONE, it continues.
+Lowering the concurrency or the slots ends no trial.
 """
 
 from __future__ import annotations

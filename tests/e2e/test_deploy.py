@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -19,8 +20,14 @@ import yaml
 from nnilite.config import load
 from nnilite.testing import eventually
 from nnilite.testing.ports import free_port
+from nnilite_kubernetes._adl import ADAPTDLJOBS
+from nnilite_kubernetes._api import CLAIMS
 from nnilite_kubernetes._checks import rights
+from nnilite_kubernetes._frameworkcontroller import FRAMEWORKS
+from nnilite_kubernetes._kubeflow import FLAVORS
+from nnilite_kubernetes._node_pods import POD_GROUPS, SERVICES
 from nnilite_kubernetes._plain_job import PlainJob
+from nnilite_kubernetes._trainer import RUNTIMES
 from platforms.kube.schemas import _of_core
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -186,6 +193,21 @@ def test_the_role_has_the_rights_that_trials_as_jobs_need_and_no_others() -> Non
     }
     assert given - needed == {("", thing, "list") for thing in ("events", "resourcequotas", "limitranges")}
     assert needed <= given
+
+
+def test_the_file_of_the_role_has_a_line_to_uncomment_for_all_that_other_trials_need() -> None:
+    lines = re.findall(r"^ *# - (\{.*\})$", (DEPLOY / "kubernetes" / "rights.yaml").read_text(), re.MULTILINE)
+    offered = {
+        (rule["apiGroups"][0], thing, verb)
+        for rule in map(yaml.safe_load, lines)
+        for thing in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    kinds = {FRAMEWORKS, ADAPTDLJOBS, *(flavor.resource for flavor in FLAVORS.values())}
+    needed = {(kind, verb) for kind in kinds for verb in ("create", "get", "list", "watch", "patch", "delete")}
+    owned = {CLAIMS, SERVICES, POD_GROUPS, RUNTIMES}
+    needed |= {(kind, verb) for kind in owned for verb in ("create", "get", "list", "patch", "delete")}
+    assert {(kind.group, kind.plural, verb) for kind, verb in needed} - offered == set()
 
 
 def test_the_parts_of_the_deployment_name_each_other() -> None:

@@ -87,6 +87,12 @@ def test_failed_trials_are_run_again_by_state(make: Make, manager: StandIn, caps
     assert capsys.readouterr().out.startswith("2 trials run again")
 
 
+def test_trials_that_have_not_ended_cannot_be_asked_to_run_again(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run(["trial", "rerun", "--status", "WAITING"])
+    assert "is not one of SUCCEEDED, FAILED, USER_CANCELED" in capsys.readouterr().err
+
+
 def test_the_parameters_of_a_trial_run_again_and_both_results_are_shown(
     make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]
 ) -> None:
