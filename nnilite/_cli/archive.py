@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from nnilite._cli import screen
 from nnilite._cli.long_work import Work
 from nnilite._cli.nnictl import warn
 from nnilite._experiments import recorded_starts, registry
@@ -132,7 +133,8 @@ def _write_database(entry: RegistryEntry, archive: zipfile.ZipFile, work: Work, 
         _add(archive, copy, f"experiment/{DATABASE}", work, room)
     if unfinished.trials or unfinished.removals:
         warn(
-            f"{unfinished.trials} trials had not ended when the manager did, and {unfinished.removals} ended jobs may "
+            f"{screen.amount(unfinished.trials, 'trials')} had not ended when the manager did, and "
+            f"{screen.amount(unfinished.removals, 'ended jobs')} may "
             "still hold something on their platform. Both stay with this experiment: a copy runs those trials again. "
             f"To include their results, run `nnictl resume {entry.id}`, and stop the experiment before you save it."
         )

@@ -166,7 +166,7 @@ def _show(config: CheckedConfig, package: CodePackage | None, outcome: dict[str,
 
 def _show_package(package: CodePackage) -> None:
     """Print the size of the upload and its largest files."""
-    print(f"\nCode of {package.root}: {len(package.files)} files, {format_size(package.total_bytes)}")
+    print(f"\nCode of {package.root}: {screen.amount(len(package.files), 'files')}, {format_size(package.total_bytes)}")
     largest = sorted(package.files, key=lambda file: (-file.size, file.path))
     rows = [(file.path, format_size(file.size)) for file in largest[:LARGEST]]
     screen.show_table(("FILE", "SIZE"), rows, "No file is in it.")

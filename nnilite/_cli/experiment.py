@@ -208,7 +208,7 @@ def export(options: argparse.Namespace) -> None:
     if target is not None and options.json:
         screen.show_json({"file": str(target), "trials": count})
     elif target is not None:
-        print(f"{count} trials are in {target}.")
+        print(f"{screen.amount(count, 'trials')} {'is' if count == 1 else 'are'} in {target}.")
 
 
 def _export_study(options: argparse.Namespace, target: Path | None) -> None:
@@ -224,7 +224,8 @@ def _export_study(options: argparse.Namespace, target: Path | None) -> None:
     if options.json:
         screen.show_json({"file": str(target), "trials": count, "study": study.study_name})
     else:
-        print(f"{count} trials are in {screen.clean(target)}, as the study {study.study_name}.")
+        are = "is" if count == 1 else "are"
+        print(f"{screen.amount(count, 'trials')} {are} in {screen.clean(target)}, as the study {study.study_name}.")
 
 
 def import_data(options: argparse.Namespace) -> None:
@@ -246,7 +247,9 @@ def import_data(options: argparse.Namespace) -> None:
     if options.json:
         screen.show_json({"imported": count, "known": known})
     else:
-        print(f"{count} of {len(data)} results are imported{f'; {known} were known already' if known else ''}.")
+        again = f"; {known} {'was' if known == 1 else 'were'} known already" if known else ""
+        imported = screen.amount(len(data), "results")
+        print(f"{count} of {imported} {'is' if count == 1 else 'are'} imported{again}.")
     if warning:
         warn(warning)
 

@@ -59,7 +59,7 @@ def _show(start: Mapping[str, Any], workers: Sequence[Mapping[str, Any]]) -> Non
             "Started": screen.moment(start.get("time")),
             "Command": "; ".join(dict.fromkeys(map(str, start.get("commands") or []))),
             "Seeds": ", ".join(f"{word} {seed}" for word, seed in _part(start, "seeds").items()) or None,
-            "Code": f"{code.get('folder')}, {len(files)} files, SHA-256 {str(code.get('hash'))[:12]}",
+            "Code": f"{code.get('folder')}, {screen.amount(len(files), 'files')}, SHA-256 {str(code.get('hash'))[:12]}",
             "Not hashed": code.get("reason") or None,
             "Git": f"{git.get('branch')} at {str(git.get('commit'))[:12]}, {_changes(git)}" if git else "no repository",
             "Python": f"{python.get('version')}, {len(_part(python, 'packages'))} packages, {python.get('executable')}",
@@ -86,8 +86,9 @@ def _changes(git: Mapping[str, Any]) -> str:
     diff, untracked = git.get("diff"), git.get("untracked")
     changed = sum(line.startswith("diff --git ") for line in str(diff or "").splitlines())
     least = "at least " if git.get("isCut") else ""
-    since = f"{least}{changed} files changed since" if changed else "no changes since"
-    return f"{'changes unknown' if diff is None else since}, {'?' if untracked is None else untracked} files not in it"
+    since = f"{least}{screen.amount(changed, 'files')} changed since" if changed else "no changes since"
+    others = "? files" if untracked is None else screen.amount(untracked, "files")
+    return f"{'changes unknown' if diff is None else since}, {others} not in it"
 
 
 def _part(start: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -216,6 +216,11 @@ def _parameter(value: Any) -> str:
     return f"{{{parameters(value)}}}" if isinstance(value, dict) else parameters(value)
 
 
+def amount(count: int, things: str) -> str:
+    """Return a number with what it counts: `1 trial` of 1 and `trials`."""
+    return f"{count} {things.removesuffix('s') if count == 1 else things}"
+
+
 def moment(seconds: float | None) -> str | None:
     """Format a time of day with its date, in this machine's time zone."""
     return None if seconds is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

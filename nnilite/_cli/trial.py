@@ -304,7 +304,7 @@ def scale_one(options: argparse.Namespace) -> None:
     if options.json:
         screen.show_json({**trial, "workers": options.workers})
         return
-    print(f"Trial {options.trial} was asked to have {options.workers} workers.")
+    print(f"Trial {options.trial} was asked to have {screen.amount(options.workers, 'workers')}.")
 
 
 def rerun(options: argparse.Namespace) -> None:
@@ -313,11 +313,11 @@ def rerun(options: argparse.Namespace) -> None:
     if options.json:
         screen.show_json(again)
         return
-    print(
-        f"{len(again)} trials run again: {' '.join(trial['id'] for trial in again)}"
-        if again
-        else "No trial has ended in this state."
-    )
+    if not again:
+        print("No trial has ended in this state.")
+        return
+    run = "runs" if len(again) == 1 else "run"
+    print(f"{screen.amount(len(again), 'trials')} {run} again: {' '.join(trial['id'] for trial in again)}")
 
 
 def add_own(options: argparse.Namespace) -> None:

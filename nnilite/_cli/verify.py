@@ -73,7 +73,7 @@ def checked(entry: RegistryEntry) -> tuple[dict[str, int], list[Defect]]:
 
 
 def _show(entry: RegistryEntry, counts: dict[str, int], findings: list[Defect]) -> None:
-    listed = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    listed = ", ".join(screen.amount(count, kind) for kind, count in counts.items())
     print(f"Experiment {entry.id}: {listed} were compared.")
     screen.show_table(
         ("PLACE", "WHAT IS WRONG"),

@@ -337,7 +337,7 @@ def test_create_names_what_was_set_without_effect(write: Write) -> None:
 def test_a_dry_run_packs_the_code_that_would_be_sent(write: Write) -> None:
     config = write(**_isolated(codeLimits={"maxFiles": 1}))
     code, out, _ = _done("create", "-c", config, "--dry-run")
-    assert (code, "1 files" in out) == (0, True)
+    assert (code, "1 file, " in out) == (0, True)
     (config.parent / "code" / "more.py").write_text("")
     code, _, err = _done("create", "-c", config, "--dry-run")
     assert (code, ".nniignore" in err) == (1, True)

@@ -156,7 +156,7 @@ def test_trials_that_still_ran_are_told_at_the_save(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(["experiment", "save", "abcd", "-p", str(tmp_path / "a.zip")])
-    assert "WARNING: 1 trials had not ended" in capsys.readouterr().err
+    assert "WARNING: 1 trial had not ended" in capsys.readouterr().err
 
 
 @pytest.mark.timeout(20)

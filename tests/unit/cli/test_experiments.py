@@ -222,7 +222,7 @@ def test_results_that_were_imported_before_are_told(
     (tmp_path / "r.json").write_text(json.dumps([{"parameter": {"x": k}, "value": k} for k in range(3)]))
     assert run(["experiment", "import", "-f", str(tmp_path / "r.json")]) == 0
     said = capsys.readouterr()
-    assert said.out == "1 of 3 results are imported; 1 were known already.\n"
+    assert said.out == "1 of 3 results is imported; 1 was known already.\n"
     assert "2 of 3 are taken" in said.err
 
 

@@ -195,6 +195,10 @@ def test_what_pauses_an_experiment_is_on_its_progress_line() -> None:
     assert "reached" not in progress_text.line(_profile(state="DONE", reason="maxTrialNumber (2) is reached"), course)
 
 
+def test_one_of_a_kind_is_not_several() -> None:
+    assert [screen.amount(count, "trials") for count in (0, 1, 2)] == ["0 trials", "1 trial", "2 trials"]
+
+
 def test_trials_that_run_after_the_time_is_over_are_on_its_progress_line() -> None:
     limits = {"maxTrialNumber": None, "maxExperimentDuration": 60}
     over = {"state": "NO_MORE_TRIAL", "reason": "maxExperimentDuration (60 s) is over", "duration": 99.0}
