@@ -47,8 +47,8 @@ def choose(space: SearchSpace, objectives: int, results: int, limited: bool = Fa
     if limited:
         return NextAlgorithm("TPE", f"there are {_MOST_MODELLED} results or more, and constraints on results")
     if count and _only_numbers(space):
-        return NextAlgorithm("CMAES", f"there are {_MOST_MODELLED} results or more, and all parameters are numbers")
-    return NextAlgorithm("TPE", f"there are {_MOST_MODELLED} results or more, and some parameters are choices")
+        return NextAlgorithm("CMAES", f"there are {_MOST_MODELLED} results or more, and all parameters are continuous")
+    return NextAlgorithm("TPE", f"there are {_MOST_MODELLED} results or more, and not all parameters are continuous")
 
 
 def _choose_for_front(objectives: int, parameters: int, results: int) -> NextAlgorithm:
@@ -70,7 +70,7 @@ class AutoTuner(LearningTuner):
     """Chooses the algorithm by itself, and changes it as results come. All space types, one objective or several.
 
     With one objective, a Gaussian process proposes the first hundreds of trials, then TPE, or CMA-ES where all
-    parameters are numbers; of more than forty parameters, TPE proposes from the beginning. With two to four objectives,
+    parameters are continuous; of more than forty parameters, TPE proposes from the beginning. With two to four objectives,
     a process of each proposes the first hundreds, then NSGA-II. The tuner's log has a line for each choice.
 
     Args:
