@@ -20,6 +20,7 @@ from nnilite._cli.interrupt import INTERRUPTED
 from nnilite.config import ExperimentConfig, json_schema
 from nnilite.config._record import record_of
 from nnilite.config._services import find_service_record
+from nnilite.service import TrainingService
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
@@ -127,6 +128,12 @@ def test_the_page_of_the_python_api_has_all_arguments_of_a_search(function: Call
     names = [name for name in inspect.signature(function).parameters if name not in {"self", "others"}]
     call = next(found for found in re.findall(r"`(?:Search|run)\(([^`]*)\)`", text) if found.startswith(names[0]))
     assert re.findall(r"(?:^|, )\**(\w+)", call) == names
+
+
+def test_the_page_on_services_names_all_that_a_service_may_do() -> None:
+    text = (ROOT / "docs" / "how-to" / "write-a-training-service.md").read_text("utf-8")
+    methods = {name for name, found in vars(TrainingService).items() if inspect.isfunction(found) and name[0] != "_"}
+    assert sorted(name for name in methods - {"check_open"} if f"`{name}" not in text) == []
 
 
 MAP = (ROOT / "docs/explanation/architecture.md").read_text()

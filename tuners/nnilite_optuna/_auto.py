@@ -70,8 +70,8 @@ class AutoTuner(LearningTuner):
     """Chooses the algorithm by itself, and changes it as results come. All space types, one objective or several.
 
     With one objective, a Gaussian process proposes the first hundreds of trials, then TPE, or CMA-ES where all
-    parameters are continuous; of more than forty parameters, TPE proposes from the beginning. With two to four objectives,
-    a process of each proposes the first hundreds, then NSGA-II. The tuner's log has a line for each choice.
+    parameters are continuous; of more than forty parameters, TPE proposes from the beginning. With two to four
+    objectives, a process of each proposes the first hundreds, then NSGA-II. The tuner's log has a line for each choice.
 
     Args:
         optimize_mode: "maximize" or "minimize".
