@@ -286,8 +286,10 @@ class checkpoint:
         if kind is not None:
             _remove(str(self._draft))
             return
-        with self._draft.open("rb+") as draft:  # a name must not outlive a power cut without its bytes
-            os.fsync(draft.fileno())
+        # After a power cut a name must not be there without its bytes, nor without the reports before it: the next
+        # attempt does not repeat them.
+        _sync(str(self._draft))
+        _sync(_find_spool())
         self._draft.replace(self._target)
 
 
@@ -436,8 +438,8 @@ class _ThisTrial:
 
     def send(self, kind: str, sequence: int, text: str, name: str = "") -> None:
         """Append a report to the spool, or log it in standalone mode; `name` is that of an attribute."""
-        if _find_system_dir():
-            path = _environment().get("NNILITE_METRICS") or os.path.join(_find_system_dir(), ".nni", "metrics")
+        path = _find_spool()
+        if path:
             _append(path, self._line(kind, sequence, text, name), "attribute" if name else "metric")
         else:
             _log_result(kind, sequence, text, name)
@@ -511,6 +513,12 @@ def _find_system_dir() -> str:
     return environment.get("NNI_SYS_DIR", "")
 
 
+def _find_spool() -> str:
+    """Return the file to which reports go; "" in standalone mode."""
+    folder = _find_system_dir()
+    return folder and (_environment().get("NNILITE_METRICS") or os.path.join(folder, ".nni", "metrics"))
+
+
 def _environment() -> Mapping[str, str]:
     """Return the environment; if the program has cleared it since, as it was when the parameters were read."""
     return os.environ if "NNI_PLATFORM" in os.environ else _trial.environment
@@ -530,6 +538,16 @@ def _rank() -> int:
 def _worker_key(host: str, executable: str) -> str:
     """Return a short key for a host and its Python. It takes no import, as a digest would."""
     return "{:x}".format(int.from_bytes(f"{host}\n{executable}".encode("utf-8", "replace"), "big") % 4294967291)
+
+
+def _sync(path: str) -> None:
+    """Wait until a file, if there is one, is on the disk."""
+    if os.path.exists(path):
+        file = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
 
 
 def _append(path: str, line: bytes, what: str) -> None:

@@ -147,7 +147,7 @@ class AttemptRun:
         self._courier.notify(started)
         self._courier.measure(started)
         self._courier.start()
-        self._saver.start()
+        self._saver.start(self._courier)
         code = self._watch(command, niceness)
         command.close()
         self._end_rest(command.pid)

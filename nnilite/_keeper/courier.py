@@ -52,6 +52,8 @@ class Courier:
         self._poke = poke
         self._news = True
         self._stopped = False
+        self._asked = 0  # how often `ask` was called
+        self._confirmed = 0  # up to which of these calls the manager has what was reported
         self._condition = threading.Condition()
         self._thread: Optional[threading.Thread] = None
         self._next_request = 0.0
@@ -84,7 +86,20 @@ class Courier:
             if started is not None:
                 self.outbox.started = start_event(started)
             self._news = True
-            self._condition.notify()
+            self._condition.notify_all()
+
+    def ask(self) -> int:
+        """Request that all reports of this moment are delivered now. Return a number for `is_confirmed`."""
+        with self._condition:
+            self._asked += 1
+            self._news = True
+            self._condition.notify_all()
+            return self._asked
+
+    def is_confirmed(self, number: int, limit_s: float) -> bool:
+        """Return whether the manager has what was reported before that call of `ask`; wait for it up to the limit."""
+        with self._condition:
+            return self._condition.wait_for(lambda: self._confirmed >= number, limit_s)
 
     def measure(self, process: Dict[str, Any]) -> None:
         """Begin to send with other events what this process (see `process.identity`) and its descendants use.
@@ -104,13 +119,13 @@ class Courier:
             self.outbox.exited = exit_event(exited) if exited else None
             self.outbox.closed = True
             self._news = True
-            self._condition.notify()
+            self._condition.notify_all()
 
     def stop(self) -> None:
         """Abandon undelivered events. Return at once; the thread ends after its current request."""
         with self._condition:
             self._stopped = True
-            self._condition.notify()
+            self._condition.notify_all()
 
     def silence_s(self) -> float:
         """Return for how long the manager has not answered. This must be called every few seconds.
@@ -155,12 +170,18 @@ class Courier:
 
     def _deliver(self) -> bool:
         """Send a batch. Return whether it has made progress."""
+        asked = self._asked  # before the files are read
         try:
             batch = self.outbox.batch()
         except OSError as error:
             self._note_failure("the trial's files cannot be read: {}".format(error))
             return False
-        return self._try(batch)
+        arrived = self._try(batch)
+        if arrived and batch.drained and not self.fenced:
+            with self._condition:
+                self._confirmed = asked
+                self._condition.notify_all()
+        return arrived
 
     def _try(self, batch: Batch) -> bool:
         try:

@@ -44,6 +44,7 @@ class Batch(NamedTuple):
     started: bool
     exited: bool
     more: bool  # whether more events are waiting
+    drained: bool  # whether it has all reports that were written when it was made
     metrics: int  # the cursor once all of it is taken
     output: Dict[str, int]
 
@@ -93,7 +94,8 @@ class Outbox:
         events = [self.started] if self.started else []
         reports = self._reports(closed)
         events += [_report_event(report) for report in reports]
-        more = not self._drained or len(reports) < len(self._pending)
+        drained = self._drained and len(reports) == len(self._pending)
+        more = not drained
         output, taken = dict(self.output), 0
         for stream, file in self._files.items():
             if taken > _MAX_BYTES // 2:  # of many ranks
@@ -112,7 +114,7 @@ class Outbox:
             events.append(dict(self.exited, message=message, metrics=metrics))
         if self.run:
             events = [dict(event, run=self.run) for event in events]
-        return Batch(events, self.started is not None, last, more, metrics, output)
+        return Batch(events, self.started is not None, last, more, drained, metrics, output)
 
     def accept(self, batch: Batch, answer: ManagerAnswer) -> bool:
         """Note that the manager has committed the batch.

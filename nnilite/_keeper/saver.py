@@ -4,6 +4,10 @@ The trial writes to a folder on its own machine, so that a slow or missing stora
 copied as they change; checkpoints and outputs are copied again after its command has ended, before its end is reported,
 so that the next attempt finds them wherever it runs.
 
+The next attempt does not report again what was reported before its checkpoint. So a checkpoint counts once the manager
+has confirmed these reports: if this machine is lost before, the next attempt begins with an earlier one. A manager that
+confirms nothing for long is not waited for any more, as hours of work weigh more than results on the way to them.
+
 Each attempt has a list of its newest checkpoint, `checkpoints/<trial>/<attempt>.json`, written after its files:
 
     saved   time of the newest file (seconds)
@@ -21,7 +25,8 @@ import shutil
 import stat
 import tempfile
 import threading
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from . import plain_file
 from .enclosed import EnclosedFolder
@@ -30,13 +35,20 @@ from .patient_storage import PatientStorage
 from .spec import Spec
 from .storage import Storage, StorageError, check_object_name, make_code_name
 
+if TYPE_CHECKING:
+    from .courier import Courier
+
 CHECKPOINTS = "checkpoint"  # in the attempt's folder, where the service has no place for them
 _PRIVATE = ("code", "spec.json", "job.json", CHECKPOINTS)  # not the trial's output, like all names with a dot in front
 _SAVE_EVERY_S = 60.0
+_UNCONFIRMED_S = 600.0  # for this time a checkpoint waits until the reports before it are confirmed
+_LEAST_UNCONFIRMED_S = 10.0  # and after that time; also at the end of the trial, whose machine may be switched off soon
+_LOOK_S = 0.2
 _MOST_EARLIER = 50
 _MOST_FETCHES = 10  # of a checkpoint that another attempt replaces each time
 _MOST_LIST_CHARS = 64 << 20
 _MOST_TIME_NS = 1 << 62
+_UNCONFIRMED = "a checkpoint counts although the manager has not confirmed the reports before it"
 _State = Tuple[int, int]  # of a file: size and time of the last change
 
 
@@ -51,9 +63,13 @@ class Saver:
         self._shared = PatientStorage(spec.storage)
         self._stop = threading.Event()
         self._last_sentence = ""
-        self._files: Dict[str, Dict[str, Any]] = {}  # the checkpoint in the storage, as its list has it
+        self._files: Dict[str, Dict[str, Any]] = {}  # what is in the storage, in the form of the list
         self._states: Dict[str, _State] = {}
+        self._listed: Dict[str, Dict[str, Any]] = {}  # what the list has
+        self._sent: Set[str] = set()  # the names of this attempt's files in the storage
         self._number = 0
+        self._courier: Optional[Courier] = None
+        self._unconfirmed_s = 0.0
         self.checkpoint_dir = spec.checkpoint_dir or os.path.join(spec.directory, CHECKPOINTS)
 
     def restore(self, wanted: Callable[[], bool]) -> None:
@@ -83,8 +99,9 @@ class Saver:
             self._folder.add_to_log("the code comes from the manager: " + trouble)
         return path if found == [True] else None
 
-    def start(self) -> None:
+    def start(self, courier: Courier) -> None:
         """Begin to copy checkpoints as they change."""
+        self._courier = courier
         if "checkpoints" in self._parts and not self._entry.get("read_only"):
             try:
                 threading.Thread(target=self._save_regularly, name="saver", daemon=True).start()
@@ -97,9 +114,12 @@ class Saver:
         if self._entry.get("read_only"):
             return ""
         sentences = []
-        for part, save in (("checkpoints", self._save_checkpoints), ("outputs", self._save_outputs)):
+        last = partial(self._save_checkpoints, wanted, _LEAST_UNCONFIRMED_S)
+        for part, save in (("checkpoints", last), ("outputs", self._save_outputs)):
             if part in self._parts:
                 trouble = self._shared.run(save, wanted)
+                if part == "checkpoints" and not trouble and self._files != self._listed:
+                    trouble = "the manager has not confirmed the reports before them"
                 if trouble:
                     sentences.append("its {} stay in {} on its machine: {}".format(part, self._place_of(part), trouble))
         if succeeded and not sentences and self._entry.get("keep") == "none":
@@ -130,7 +150,7 @@ class Saver:
             try:
                 with self._shared.turn:
                     if not self._stop.is_set():
-                        self._save_checkpoints()
+                        self._save_checkpoints(lambda: not self._stop.is_set(), _UNCONFIRMED_S)
                 self._last_sentence = ""
             except (StorageError, OSError, ValueError) as error:
                 self._tell("checkpoints stay on this machine for now: {}: {}".format(self._shared.title, error))
@@ -208,15 +228,28 @@ class Saver:
             os.rename(draft, self.checkpoint_dir)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
-        self._files = dict(files)
+        self._files = self._listed = dict(files)
         self._states = _states(self.checkpoint_dir)
 
-    def _save_checkpoints(self) -> None:
-        """Copy what has changed since the last time, then write the new list."""
+    def _save_checkpoints(self, wanted: Callable[[], bool], unconfirmed_s: float) -> None:
+        """Copy what has changed since the last time, then write the new list, unless that is not wanted any more."""
         now = _states(self.checkpoint_dir)
-        if now == self._states:
+        if now == self._states and self._files == self._listed:
             return
-        storage, files = self._shared.open(), {}
+        storage = self._shared.open()
+        self._copy(storage, now)
+        # A list without files would hide the checkpoint of an earlier attempt.
+        if self._files != self._listed:
+            if not self._await_reports(wanted, unconfirmed_s):
+                return
+            saved = max((facts.get("mtime_ns", 0) for facts in self._files.values()), default=0) / 1e9
+            self._put_json(storage, self._list_name(self._spec.attempt), {"saved": saved, "files": self._files})
+            self._listed = self._files
+        self._drop(storage)
+
+    def _copy(self, storage: Storage, now: Dict[str, _State]) -> None:
+        """Copy what has changed since the last time."""
+        files: Dict[str, Dict[str, Any]] = {}
         states = dict(now)
         for path in sorted(now):
             if path in self._files and now[path] == self._states.get(path):
@@ -230,20 +263,36 @@ class Saver:
                 states[path] = (facts["size"], facts["mtime_ns"])
             if facts is not None:
                 files[path] = facts
-        # A list without files would hide the checkpoint of an earlier attempt.
-        if files != self._files:
-            saved = max((facts.get("mtime_ns", 0) for facts in files.values()), default=0) / 1e9
-            self._put_json(storage, self._list_name(self._spec.attempt), {"saved": saved, "files": files})
-        before, self._files, self._states = self._files, files, states
-        self._drop(storage, before)
+        self._files, self._states = files, states
 
-    def _drop(self, storage: Storage, before: Dict[str, Any]) -> None:
-        """Delete what this attempt has saved of an earlier checkpoint and has not in the present one."""
-        kept = {facts.get("object") for facts in self._files.values()}
-        for facts in before.values():
-            name = str(facts.get("object") or "")
-            if name.startswith(self._own_name("")) and name not in kept:
-                storage.delete(name)
+    def _await_reports(self, wanted: Callable[[], bool], limit_s: float) -> bool:
+        """Wait until the manager has what was reported before the files were copied, but not without end.
+
+        Return False if the list is not to be written now.
+        """
+        # Where services read the trial's folder, only that file has its reports.
+        plain_file.sync(self._folder.metrics)
+        if self._courier is None:
+            return True
+        left_s = max(limit_s - self._unconfirmed_s, _LEAST_UNCONFIRMED_S)
+        asked = self._courier.ask()
+        while not self._courier.is_confirmed(asked, _LOOK_S):
+            if not wanted() or self._courier.fenced:
+                return False
+            self._shared.moved(0)
+            left_s -= _LOOK_S
+            self._unconfirmed_s += _LOOK_S
+            if left_s <= 0:
+                self._folder.add_to_log(_UNCONFIRMED)
+                return True
+        self._unconfirmed_s = 0.0
+        return True
+
+    def _drop(self, storage: Storage) -> None:
+        """Delete what this attempt has saved of earlier checkpoints and has not in the present one."""
+        for name in sorted(self._sent - {facts.get("object") for facts in self._files.values()}):
+            storage.delete(name)
+            self._sent.discard(name)
 
     def _send(self, storage: Storage, path: str) -> Optional[Dict[str, Any]]:
         """Copy one file. Return None if it is written to meanwhile, or gone."""
@@ -257,12 +306,12 @@ class Saver:
             if state is None:
                 return None
             try:
+                self._sent.add(name)
                 storage.put(name, source, self._shared.moved)
             except StorageError:
                 if _state(source) == state:
                     raise
             if _state(source) != state:
-                storage.delete(name)
                 return None
         return {"object": name, "size": state[0], "mtime_ns": state[1]}
 

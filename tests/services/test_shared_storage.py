@@ -238,6 +238,25 @@ def test_checkpoints_of_a_machine_that_dies_without_a_word_are_there(place: Plac
     assert attempt(tmp_path / "d", 1, entry, WORKS + "0").callback.values == [1]
 
 
+SLOWLY = "import time; [(n.report_intermediate_result(k), f.write_text(str(k)), time.sleep(0.05)) for k in range(9999)]"
+
+
+@pytest.mark.parametrize("place", KINDS, indirect=True)
+def test_a_checkpoint_counts_once_the_reports_before_it_are_confirmed(place: Place, tmp_path: Path) -> None:
+    storage = place.storage()
+    storage.prepare(tmp_path)
+    entry = {**storage.entry, "save_every_s": 0.1}
+    (tmp_path / "dies").mkdir()
+    code = SAVES + "f.parent.mkdir(); " + SLOWLY
+    with Bench(tmp_path / "dies") as bench:
+        bench.callback.script = ["ok"] * 3 + ["forever 500"]
+        keeper = bench.start(f'"$PYTHON" -c "{code}"', trial="c", storage=entry)
+        eventually(lambda: bench.callback.script == ["forever 500"] and bench.callback.requests > 6)
+        keeper.kill()
+        confirmed = bench.callback.values
+    assert attempt(tmp_path / "c", 1, entry, WORKS + "0").callback.values[0] <= len(confirmed)
+
+
 def tidy_up(storage: SharedStorage, keep: str, scratch: Path, trial: str, attempt: int, live: bool = False) -> None:
     """Be the manager after the end of a trial."""
     place = storage.checkpoints(scratch)

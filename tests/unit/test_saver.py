@@ -61,7 +61,7 @@ def saver(tmp_path: Path, storage: Slow) -> Saver:
     spec = SimpleNamespace(
         storage={"parts": ["checkpoints"]}, checkpoint_dir=None, directory=str(tmp_path), trial="t", attempt=0
     )
-    saver = Saver(spec, SimpleNamespace(inner=str(tmp_path / "inner")))
+    saver = Saver(spec, SimpleNamespace(inner=str(tmp_path / "inner"), metrics=str(tmp_path / "inner" / "metrics")))
     saver._shared._storage = storage
     return saver
 
@@ -77,10 +77,10 @@ def test_a_checkpoint_that_is_replaced_faster_than_it_is_copied_is_saved(
         step.with_name("draft").rename(step)
 
     storage.meanwhile = replace
-    saver._save_checkpoints()
+    saver._save_checkpoints(lambda: True, 0.0)
     assert storage.checkpoint() == {"step": b"1"}
     storage.meanwhile = lambda: None
-    saver._save_checkpoints()
+    saver._save_checkpoints(lambda: True, 0.0)
     assert storage.checkpoint() == {"step": b"12"}
     assert list((tmp_path / "inner").iterdir()) == []
 
@@ -91,14 +91,14 @@ def test_a_checkpoint_that_is_written_in_place_keeps_its_version_before(
     step = tmp_path / "checkpoint" / "step"
     step.write_text("1")
     storage.meanwhile = lambda: step.write_text("1234")
-    saver._save_checkpoints()
+    saver._save_checkpoints(lambda: True, 0.0)
     assert storage.checkpoint() is None, "an empty list would hide the checkpoint of the attempt before"
     storage.meanwhile = lambda: None
-    saver._save_checkpoints()
+    saver._save_checkpoints(lambda: True, 0.0)
     assert storage.checkpoint() == {"step": b"1234"}
     step.write_text("12345")
     storage.meanwhile = lambda: step.write_text("123456")
-    saver._save_checkpoints()
+    saver._save_checkpoints(lambda: True, 0.0)
     assert storage.checkpoint() == {"step": b"1234"}
 
 
@@ -106,9 +106,8 @@ def test_what_cannot_be_deleted_is_told_and_other_names_are_refused(
     saver: Saver, storage: Slow, tmp_path: Path
 ) -> None:
     notes: list[str] = []
-    saver._folder = SimpleNamespace(
-        inner=str(tmp_path / "inner"), add_to_log=notes.append, stderr=str(tmp_path / "stderr")
-    )
+    saver._folder.add_to_log = notes.append
+    saver._folder.stderr = str(tmp_path / "stderr")
     saver._entry["keep"] = "none"
     storage.kept["code/x"] = b"x"
     storage.kept[LIST] = json.dumps({"files": {"a": {"object": "code/x", "size": 1, "mtime_ns": 1}}}).encode()
@@ -144,8 +143,8 @@ def keep(storage: Slow, attempt: int, **files: bytes) -> None:
 def third(saver: Saver, tmp_path: Path) -> Saver:
     """The saver of a third attempt, on another machine than the first two."""
     saver._spec.attempt = 2
-    told = SimpleNamespace(inner=saver._folder.inner, add_to_log=lambda text: None, stderr=str(tmp_path / "stderr"))
-    saver._folder = told
+    saver._folder.add_to_log = lambda text: None
+    saver._folder.stderr = str(tmp_path / "stderr")
     return saver
 
 

@@ -373,6 +373,16 @@ def test_a_checkpoint_is_written_whole_or_not_at_all(sdk, trial):
     assert [file.read_text() for file in (trial / "checkpoint").iterdir()] == ["one"]
 
 
+def test_a_checkpoint_is_named_once_it_and_the_reports_before_it_are_on_the_disk(sdk, trial, monkeypatch):
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(str(Path(f"/proc/self/fd/{file}").readlink())))
+    monkeypatch.setattr(Path, "replace", lambda draft, target: synced.append(str(target)))
+    sdk.report_intermediate_result(0.5)
+    with sdk.checkpoint("step") as path:
+        path.write_text("1")
+    assert synced == [str(path), str(trial / ".nni" / "metrics"), str(trial / "checkpoint" / "step")]
+
+
 @pytest.mark.process
 def test_importing_the_sdk_loads_next_to_nothing():
     program = "import sys; before = set(sys.modules); import nnilite; print(*sorted(set(sys.modules) - before))"
