@@ -340,6 +340,22 @@ def _reported(reader: SpoolReader, ended: bool, run: str) -> Iterator[Reported |
                 yield Reported(report.number, kind, report.sequence, value, when, refused, run)
 
 
+class ReportCount:
+    """Counts what an attempt has reported, and reads nothing of it twice. Blocks.
+
+    `directory` is the attempt's folder, as for `read_events`.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._reader = SpoolReader(Folder(str(directory)).metrics)
+
+    def read(self) -> int:
+        """Return how many metrics and attributes there are by now. Raises: OSError."""
+        while self._reader.read(_READ_REPORTS, _READ_BYTES):
+            continue
+        return self._reader.count
+
+
 class SpoolCopy:
     """A copy of the spool of a worker that grows by pieces, as far as anybody would read it. Blocks.
 

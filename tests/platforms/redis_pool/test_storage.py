@@ -10,6 +10,7 @@ import pytest
 
 from nnilite.errors import ConfigError, NotFound, ServiceError
 from nnilite.service import JobState
+from nnilite.testing import eventually
 from nnilite.testing.probes import python
 from nnilite_redis import BucketConfig, RedisConfig, RedisService
 from platforms.stored_code import CodeStorage
@@ -87,6 +88,22 @@ def test_checkpoints_are_found_by_the_next_attempt_on_another_worker(
     first.wait()
     start_worker(shared_server.url)
     assert bench.finish(run_attempt(bench, "Tx", 1)).values == ["after none"]
+
+
+def test_checkpoints_are_stored_while_their_trial_runs(bucket, shared_server, open_bench, start_worker):
+    start_worker(shared_server.url)
+    bench = open_bench(shared_server, storage=bucket, checkpoint_every=1)
+    name, job = attempts(bench, "Tx", 0)
+    spec = {
+        **job.spec,
+        "command": f"{python(SAVE)}; sleep 600",
+        "checkpoint_dir": "/manager",
+        "job": name,
+        "attempt": 0,
+    }
+    bench.submit(replace(job, name=name, spec=spec))
+    eventually(lambda: "checkpoint" in names_in(bucket), limit_s=30)
+    assert bench.received(name).values == ["none"]
 
 
 def test_code_and_outputs_go_through_the_store(bucket, shared_server, open_bench, start_worker, tmp_path):

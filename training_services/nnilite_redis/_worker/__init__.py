@@ -10,6 +10,7 @@
     request_handlers  what keepers and managers ask a worker
     gpus              the GPUs of this worker, and which of them the next trial would get
     checkpoints       what trials save is brought to where other workers find it
+    confirmations     which reports a manager has, before a checkpoint after them is stored
     leases            until when a trial may run without word from Redis
     guard             a process of its own that stops trials whose lease is over, also if the worker is dead or stopped
 

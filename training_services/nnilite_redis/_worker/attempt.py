@@ -37,6 +37,7 @@ from nnilite.services.worker_side import (
     write_private,
 )
 from nnilite_redis._worker import guard
+from nnilite_redis._worker.confirmations import Confirmations
 from nnilite_redis._worker.guard import read_json
 from nnilite_redis._worker.task import WorkerTask, read_task
 
@@ -63,6 +64,7 @@ class WorkerAttempt:
         self.step = "the trial is being prepared"  # what it waits for before its keeper starts
         self.failure = ""  # why it will never start here
         self.removed = False
+        self.confirmations = Confirmations(self.path)
         self.saved = False  # its last checkpoints are where others find them
         self.stored = False  # its outputs are in the store
         self._keeper: subprocess.Popen[bytes] | None = None

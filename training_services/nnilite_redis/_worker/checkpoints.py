@@ -14,6 +14,7 @@ import shutil
 import tarfile
 import tempfile
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from nnilite.errors import NniliteError, ServiceError
@@ -24,6 +25,7 @@ from nnilite_redis._worker.task import WorkerTask
 log = logging.getLogger(__name__)
 
 _MOST_EARLIER = 20
+Confirmed = Callable[[], Awaitable[bool]]
 Signature = tuple[tuple[str, int, int], ...]
 
 
@@ -34,7 +36,7 @@ class Checkpoints:
         self._folder = folder
         self._saved: dict[str, Signature] = {}  # what was stored last, by job
         self._next_s: dict[str, float] = {}
-        self._busy: set[str] = set()
+        self._turns: dict[str, asyncio.Lock] = {}  # by job
         self.trouble = ""
 
     def place(self, task: WorkerTask) -> Path:
@@ -71,32 +73,39 @@ class Checkpoints:
         self._next_s[task.name] = time.monotonic() + task.checkpoint_s
         return True
 
-    async def save(self, task: WorkerTask, files: Files) -> None:
-        """Store what has changed since the last time. Errors are reported, and the next due time tries again."""
-        if task.name in self._busy:
-            return
-        self._busy.add(task.name)
-        try:
-            place = self.place(task)
-            signature = await asyncio.to_thread(_make_signature, place)
-            if signature and signature != self._saved.get(task.name):
-                await self._store(task, place, files)
-                self._saved[task.name] = signature
-            self.trouble = ""
-        except (NniliteError, OSError, tarfile.TarError) as error:
-            self.trouble = f"checkpoints of trial {task.job.trial} stay on this worker alone: {error}"
-            log.warning("%s", self.trouble)
-        finally:
-            self._busy.discard(task.name)
+    async def save(self, task: WorkerTask, files: Files, confirmed: Confirmed | None = None) -> None:
+        """Store what has changed since the last time. Errors are reported, and the next due time tries again.
 
-    async def _store(self, task: WorkerTask, place: Path, files: Files) -> None:
+        `confirmed` is awaited before it is stored, and says whether it is to be. Without it, this is the last time.
+        """
+        turn = self._turns.setdefault(task.name, asyncio.Lock())
+        if turn.locked() and confirmed is not None:
+            return
+        async with turn:
+            try:
+                place = self.place(task)
+                signature = await asyncio.to_thread(_make_signature, place)
+                if signature and signature != self._saved.get(task.name):
+                    if not await self._store(task, place, files, confirmed):
+                        return
+                    self._saved[task.name] = signature
+                self.trouble = ""
+            except (NniliteError, OSError, tarfile.TarError) as error:
+                self.trouble = f"checkpoints of trial {task.job.trial} stay on this worker alone: {error}"
+                log.warning("%s", self.trouble)
+
+    async def _store(self, task: WorkerTask, place: Path, files: Files, confirmed: Confirmed | None) -> bool:
         with tempfile.TemporaryDirectory(prefix=".checkpoint-", dir=place.parent) as scratch:
             archive = Path(scratch) / "checkpoint.tar"
             await asyncio.to_thread(pack_folder, [*sorted(place.iterdir())], archive)
+            if confirmed is not None and not await confirmed():
+                return False
             await files.put(_name(task, task.job.attempt), archive, "the checkpoint")
+        return True
 
     def forget(self, task: WorkerTask) -> None:
         self._saved.pop(task.name, None)
+        self._turns.pop(task.name, None)
         self._next_s.pop(task.name, None)
 
     def remove(self, experiment: str) -> None:

@@ -52,7 +52,10 @@ class Handlers:
             raise ServiceError("the manager is unavailable")
         if attempt.over:
             await self._last_files(attempt)
-        return await mail.ask(name_manager_party(experiment), letter, LIMIT_S)
+        answer = await mail.ask(name_manager_party(experiment), letter, LIMIT_S)
+        if letter.text("method") == "POST":
+            attempt.confirmations.note(answer)
+        return answer
 
     async def _last_files(self, attempt: WorkerAttempt) -> None:
         """Store the last files before the end is reported.
@@ -115,13 +118,16 @@ class Handlers:
             archive.unlink(missing_ok=True)
 
     async def save_checkpoints(self, attempt: WorkerAttempt) -> None:
-        """Store what a running trial has saved. Errors are shown with the worker."""
+        """Store what a running trial has saved, once its manager has the reports before.
+
+        Errors are shown with the worker.
+        """
         try:
             files = files_of(self.pool, attempt.task.files)
         except NniliteError as error:
             self.checkpoints.trouble = str(error)
         else:
-            await self.checkpoints.save(attempt.task, files)
+            await self.checkpoints.save(attempt.task, files, lambda: attempt.confirmations.come(lambda: attempt.over))
 
 
 def _read(attempt: WorkerAttempt, letter: Letter) -> Letter:
