@@ -29,6 +29,7 @@ class PatientStorage:
         self._entry = entry
         self._storage: Optional[Storage] = None
         self._progress = time.monotonic()
+        self._bytes = self._most_bytes = 0  # that have come or gone in this try, and in the best one
 
     @property
     def title(self) -> str:
@@ -42,8 +43,14 @@ class PatientStorage:
         return self._storage
 
     def moved(self, count: int) -> None:
-        """Note that some bytes have come or gone: the storage is at work."""
-        self._progress = time.monotonic()
+        """Note that some bytes have come or gone: the storage is at work.
+
+        It makes no progress while each try ends where one has ended before, as on a full disk.
+        """
+        self._bytes += count
+        if self._bytes > self._most_bytes:
+            self._most_bytes = self._bytes
+            self._progress = time.monotonic()
 
     def run(self, work: Callable[[], None], wanted: Callable[[], bool], patience_s: Optional[float] = None) -> str:
         """Do some work in a thread, with patience while the storage is unreachable.
@@ -53,13 +60,14 @@ class PatientStorage:
         limit = self._entry.get("patience_s", _PATIENCE_S) if patience_s is None else patience_s
         trouble: List[str] = []
         given_up = threading.Event()
-        self._progress = time.monotonic()
+        self._progress, self._most_bytes = time.monotonic(), 0
 
         def try_patiently() -> None:
             pause, longest = _PAUSE_S
             while True:
                 try:
                     with self.turn:
+                        self._bytes = 0
                         work()
                     return
                 except (StorageError, OSError, ValueError) as error:

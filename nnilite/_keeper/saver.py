@@ -33,7 +33,7 @@ from .enclosed import EnclosedFolder
 from .folder import Folder
 from .patient_storage import PatientStorage
 from .spec import Spec
-from .storage import Storage, StorageError, check_object_name, make_code_name
+from .storage import LocalFile, Storage, StorageError, check_object_name, make_code_name
 
 if TYPE_CHECKING:
     from .courier import Courier
@@ -279,7 +279,6 @@ class Saver:
         while not self._courier.is_confirmed(asked, _LOOK_S):
             if not wanted() or self._courier.fenced:
                 return False
-            self._shared.moved(0)
             left_s -= _LOOK_S
             self._unconfirmed_s += _LOOK_S
             if left_s <= 0:
@@ -335,8 +334,8 @@ class Saver:
     def _put_json(self, storage: Storage, name: str, value: Any) -> None:
         with tempfile.TemporaryDirectory(dir=self._folder.inner) as scratch:
             path = os.path.join(scratch, "list")
-            with open(path, "w", encoding="ascii") as file:
-                json.dump(value, file)
+            with LocalFile(path) as file:
+                file.write(json.dumps(value).encode("ascii"))
             storage.put(name, path, self._shared.moved)
 
     # Outputs

@@ -25,6 +25,7 @@ The manager uses the same code, so that both sides agree on it.
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import IO, Any, Callable, List, Optional, Union
 
@@ -32,6 +33,7 @@ from .enclosed import EnclosedFolder, FileDraft, UnsafeName
 
 MARKER = ".nnilite-storage"
 _CHUNK_BYTES = 1 << 20
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class StorageError(Exception):
@@ -45,6 +47,48 @@ class StorageError(Exception):
 
 def nothing(count: int) -> None:
     """Do nothing: the default for callers that do not watch the progress."""
+
+
+class LocalFile:
+    """A file on this machine, written over what was there. A context manager: nothing is left unless all of it came.
+
+    What is wrong here is not blamed on the storage. Raises: StorageError.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file: Optional[IO[bytes]] = None
+
+    def __enter__(self) -> LocalFile:
+        try:
+            self._file = open(self._path, "wb", buffering=0)
+        except OSError as error:
+            raise self._error(error) from error
+        return self
+
+    def write(self, data: bytes) -> None:
+        """Append bytes."""
+        left = memoryview(data)
+        try:
+            while left and self._file is not None:
+                left = left[self._file.write(left) or 0 :]
+        except OSError as error:
+            raise self._error(error) from error
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if self._file is not None:
+            self._file.close()
+        if kind is not None:
+            _remove(self._path)
+
+    def _error(self, error: OSError) -> StorageError:
+        text = "{} on this machine cannot be written: {}{}".format(self._path, error.strerror, cure_of(error))
+        return StorageError(text, away=True)
+
+
+def cure_of(error: Exception) -> str:
+    """Return what to do about a full disk, as a clause; "" for any other error."""
+    return "; make space on that disk" if getattr(error, "errno", None) in _FULL else ""
 
 
 class Storage:
@@ -92,7 +136,7 @@ class FolderStorage(Storage):
     def get(self, name: str, path: str, progress: Callable[[int], None] = nothing) -> bool:
         source = self._path(name)
         try:
-            with self._open() as folder, folder.open(name) as file, open(path, "wb") as target:
+            with self._open() as folder, folder.open(name) as file, LocalFile(path) as target:
                 _copy(file, target, progress)
         except FileNotFoundError:
             return False
@@ -134,6 +178,7 @@ class FolderStorage(Storage):
     def _error(self, error: Exception, path: str) -> StorageError:
         self._found = None  # it may be mounted again, at another place
         cure = "give this user the right to write there" if isinstance(error, PermissionError) else "look at its server"
+        cure = cure_of(error)[2:] or cure
         what = getattr(error, "strerror", None) or str(error)
         return StorageError("{}: {}; {}".format(path, what, cure), away=not isinstance(error, PermissionError))
 
@@ -147,7 +192,7 @@ def check_object_name(trial: str, name: Any) -> str:
     return str(name)
 
 
-def _copy(source: IO[bytes], target: Union[IO[bytes], FileDraft], progress: Callable[[int], None]) -> None:
+def _copy(source: IO[bytes], target: Union[LocalFile, FileDraft], progress: Callable[[int], None]) -> None:
     while True:
         chunk = source.read(_CHUNK_BYTES)
         if not chunk:

@@ -17,7 +17,7 @@ import ssl
 from typing import IO, Any, Callable, Dict, List, Mapping, Optional, Tuple
 from urllib.parse import quote, urlsplit
 
-from .storage import Storage, StorageError, nothing
+from .storage import LocalFile, Storage, StorageError, nothing
 
 _TIMEOUT_S = 30.0
 _CHUNK_BYTES = 1 << 20
@@ -205,7 +205,7 @@ def _measure(path: str, progress: Callable[[int], None]) -> Tuple[int, str]:
 def _receive(answer: http.client.HTTPResponse, path: str, progress: Callable[[int], None]) -> None:
     """Write the content to a file. Raises: OSError if not all of it comes."""
     wanted, size = answer.headers.get("Content-Length"), 0
-    with open(path, "wb") as file:
+    with LocalFile(path) as file:
         while True:
             piece = answer.read(_CHUNK_BYTES)
             if not piece:
@@ -213,8 +213,8 @@ def _receive(answer: http.client.HTTPResponse, path: str, progress: Callable[[in
             file.write(piece)
             size += len(piece)
             progress(len(piece))
-    if wanted is not None and int(wanted) != size:
-        raise OSError("the connection broke off")
+        if wanted is not None and int(wanted) != size:
+            raise OSError("the connection broke off")
 
 
 def _chain_hmac(key: bytes, words: List[str]) -> bytes:

@@ -14,7 +14,7 @@
     leases            until when a trial may run without word from Redis
     guard             a process of its own that stops trials whose lease is over, also if the worker is dead or stopped
 
-All that is known stands in the worker's folder, so that a worker that was killed and is started again goes on:
+All that is known is in the worker's folder, so that a worker that was killed continues when it is started again:
 
     lock, name                             who works here; one worker at a time
     callback                               the proxy's address, which keepers read before each try
