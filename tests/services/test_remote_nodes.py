@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +19,7 @@ from nnilite.records import Json
 from nnilite.service import Handle, Job, JobState, ServiceContext
 from nnilite.services.gpu import Gpu
 from nnilite.services.node_places import nodes_of_job
+from nnilite.ssh.errors import MachineError
 from nnilite_remote._bookings import Booking, Bookings
 from nnilite_remote._config import MachineConfig, RemoteConfig
 from nnilite_remote._machine import Machine
@@ -155,6 +158,24 @@ async def test_a_machine_whose_answers_mean_nothing_concerns_no_other(tmp_path: 
     machines._known["a"] = cast("Machine", machine)
     found = await machines.statuses("a", [{"job": "j", "machine": "a"}])
     assert (found["j"].state, found["j"].host) == (JobState.UNKNOWN, "bad")
+
+
+async def test_a_machine_that_fails_right_when_its_service_closes_does_not_hold_that_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    comes, failure = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    async def come_up(machine: Machine) -> None:
+        comes.set()
+        await asyncio.wait_for(failure, 60)  # as calls of its session do
+
+    monkeypatch.setattr(Machine, "_come_up", come_up)
+    config = RemoteConfig([MachineConfig(host="a", user="u")])
+    machines = Machines(config, context_with(tmp_path, 1), PendingCommands(tmp_path / "owed.json"))
+    machines.start(Mock())
+    await comes.wait()
+    failure.set_exception(MachineError("no space is left there"))
+    await asyncio.wait_for(machines.close(), 30)
 
 
 def test_an_elastic_job_begins_with_the_machines_that_are_free_if_they_are_enough(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from typing import Any
 from nnilite.errors import NniliteError, ServiceError
 from nnilite.records import Json
 from nnilite.services.keeper_events import count_values
+from nnilite.services.task_ends import end_tasks
 from nnilite_redis._api import Pool
-from nnilite_redis._tasks import end_tasks
 
 log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from nnilite.codedir import CodePackage
 from nnilite.errors import NniliteError, ServiceError
 from nnilite.service import Job, ServiceContext
+from nnilite.services.task_ends import end_tasks
 from nnilite_redis import _relay
 from nnilite_redis._api import Pool
 from nnilite_redis._config import RedisConfig
@@ -18,7 +19,6 @@ from nnilite_redis._convert import describe_files, find_wants, task_of
 from nnilite_redis._file_store import Files, files_of, name_of
 from nnilite_redis._keys import name_manager_party
 from nnilite_redis._mail import Letter, Mailbox
-from nnilite_redis._tasks import end_tasks
 from nnilite_redis._trial_files import TrialFiles
 from nnilite_redis._watch import PoolWatch
 

@@ -16,6 +16,7 @@ from nnilite.records import Json
 from nnilite.service import Handle, JobState, JobStatus, ServiceContext
 from nnilite.services.gpu import GpuRules, impossible
 from nnilite.services.section_fields import GPU_PLACE
+from nnilite.services.task_ends import end_tasks
 from nnilite.ssh.errors import MachineError
 from nnilite_remote._agent_answers import refusing
 from nnilite_remote._bookings import Bookings
@@ -131,9 +132,7 @@ class Machines:
         raise ConfigError(f"is {wanted}, but " + "; ".join(reasons), GPU_PLACE)
 
     async def close(self) -> None:
-        for task in [*self._tasks, *self._chores]:
-            task.cancel()
-        await asyncio.gather(*self._tasks, *self._chores, return_exceptions=True)
+        await end_tasks([*self._tasks, *self._chores])
         self._tasks = []
         machines, self._known = self._known, {}
         left = await asyncio.gather(*(self._let_go(machine) for machine in machines.values()))

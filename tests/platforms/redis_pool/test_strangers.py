@@ -11,12 +11,12 @@ import pytest
 
 from nnilite.errors import ServiceError
 from nnilite.service import JobState
+from nnilite.services.task_ends import end_tasks
 from nnilite.testing import eventually
 from nnilite_redis import RedisConfig
 from nnilite_redis._api import Pool
 from nnilite_redis._convert import Wants
 from nnilite_redis._mail import Letter, Mailbox
-from nnilite_redis._tasks import end_tasks
 from waiting import eventually_async
 
 pytestmark = [pytest.mark.real]

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nnilite.errors import ConfigError, NniliteError, ServiceError
+from nnilite.services.task_ends import end_tasks
 from nnilite_redis._api import Pool, Settling, TakenJob
 from nnilite_redis._convert import Wants, read_wants
 from nnilite_redis._file_store import Files, files_of
 from nnilite_redis._keys import name_manager_party
 from nnilite_redis._mail import Letter, Mailbox
 from nnilite_redis._relay import LIMIT_S
-from nnilite_redis._tasks import end_tasks
 from nnilite_redis._worker import guard
 from nnilite_redis._worker.attempt import WorkerAttempt
 from nnilite_redis._worker.checkpoints import Checkpoints

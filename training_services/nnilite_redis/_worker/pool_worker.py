@@ -24,13 +24,13 @@ from typing import Any
 from nnilite.errors import Conflict, NniliteError
 from nnilite.records import Json
 from nnilite.services.gpu import GpuRules
+from nnilite.services.task_ends import end_tasks
 from nnilite.services.worker_side import is_there
 from nnilite_redis._api import Pool, Synced
 from nnilite_redis._connection import RedisAddress
 from nnilite_redis._convert import DRAINING, UP, make_host_label
 from nnilite_redis._keys import name_manager_party, name_worker_party
 from nnilite_redis._mail import Letter, Mailbox
-from nnilite_redis._tasks import end_tasks
 from nnilite_redis._worker import guard
 from nnilite_redis._worker.attempt import CANCEL, STOP, WorkerAttempt, list_attempts
 from nnilite_redis._worker.checkpoints import Checkpoints

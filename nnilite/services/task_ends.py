@@ -1,4 +1,4 @@
-"""End tasks that talk to Redis."""
+"""The end of tasks that may swallow a cancellation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ _TURN_S = 0.1
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel tasks until they have ended: the client swallows a cancellation that comes while it connects."""
+    """Cancel tasks until they have ended.
+
+    `asyncio.wait_for` before Python 3.12 swallows a cancellation that comes while its call ends, and libraries
+    swallow one while they connect.
+    """
     pending = {task for task in tasks if not task.done()}
     for _ in range(_TURNS):
         if not pending:
