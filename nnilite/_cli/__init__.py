@@ -46,6 +46,7 @@ worker                                 offers this machine to a pool of workers
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -61,6 +62,7 @@ def _main() -> int:
     from nnilite._cli import interrupt
 
     _have_streams()
+    _write_all_characters()
     try:
         with interrupt.Quitting():
             from nnilite._cli.nnictl import run
@@ -79,3 +81,10 @@ def _have_streams() -> None:
             # The lowest free number is taken, which is this one, since those below are open by now.
             os.open(os.devnull, os.O_RDWR)
             setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: PTH123, SIM115  it stays open
+
+
+def _write_all_characters() -> None:
+    """Write what the encoding of the output lacks as Python spells it: names may have any characters."""
+    output = sys.stdout
+    if isinstance(output, io.TextIOWrapper) and output.encoding.lower() != "utf-8":
+        output.reconfigure(errors="backslashreplace")

@@ -7,6 +7,7 @@ characters first: a trial's message must not be able to move the cursor.
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,9 @@ LONG_LIST = 100
 """A list of more items than this is printed as JSON with an item on each line."""
 
 
+_NOT_ASCII = re.compile(f"{UNPRINTABLE.pattern}|[^\x00-\x7f]")
+
+
 def is_terminal() -> bool:
     """Return whether standard output is a terminal."""
     return sys.stdout.isatty()
@@ -59,7 +63,14 @@ def show_json(data: Any) -> None:
         text = "[\n" + ",\n".join(map(write_strict_json, data)) + "\n]"
     else:
         text = write_strict_json(data, indent=4)
-    print(UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    is_utf8 = (sys.stdout.encoding or "utf-8").lower() == "utf-8"
+    escaped = UNPRINTABLE if is_utf8 else _NOT_ASCII  # the other encodings lack most characters
+    print(escaped.sub(_spell_character, text))
+
+
+def _spell_character(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\u{code:04x}" if code < 1 << 16 else json.dumps(found[0])[1:-1]
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str, spare: Sequence[str] = ()) -> None:

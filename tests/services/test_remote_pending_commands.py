@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 from dataclasses import replace
 
 import pytest
 
 pytest.importorskip("paramiko")
 
-from nnilite.errors import ConfigError
+from nnilite.errors import ConfigError, ServiceError
 from nnilite.service import Job, JobState
 from nnilite.ssh.errors import LinkLost, get_error_text
 from nnilite.testing import fake_context
-from nnilite_remote import MachineConfig, RemoteConfig, RemoteService
+from nnilite_remote import MachineConfig, RemoteConfig, RemoteService, _pending_commands
 from nnilite_remote._bookings import Booking
 from nnilite_remote._machine import Machine, MachineSupply
-from nnilite_remote._pending_commands import CANCEL, FINISH, REMOVE
+from nnilite_remote._pending_commands import CANCEL, FINISH, REMOVE, PendingCommands
 
 HANDLE = {"job": "nni-e-T-0", "machine": "box:", "directory": "/d", "gpus": None, "pid": 1, "start": "1", "boot": "b"}
 
@@ -102,6 +104,28 @@ def machine(folder, **fields):
         None,
     )
     return Machine(config.machine_list[0], config, supply, lambda: None)
+
+
+@pytest.mark.parametrize("call", ["add", "settle"])
+def test_what_a_full_disk_did_not_take_is_written_by_the_next_call(tmp_path, monkeypatch, call):
+    place = tmp_path / "commands"
+    first, second, third = ({**HANDLE, "job": f"nni-e-T-{number}"} for number in range(3))
+    commands = PendingCommands(place)
+    commands.add(CANCEL, first)
+    with monkeypatch.context() as full:
+        full.setattr(_pending_commands, "write_private", lambda *_: full_disk())
+        with pytest.raises(ServiceError, match="cannot be written: No space left"):
+            commands.add(CANCEL, second)
+        commands.settle(CANCEL, first)
+    # The same command again changes nothing that is known, nor does a second word of a machine that it has come.
+    commands.add(CANCEL, second) if call == "add" else commands.settle(CANCEL, third)
+    later = PendingCommands(place)
+    later.load()
+    assert list(later.jobs(CANCEL)) == [second["job"]]
+
+
+def full_disk():
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 async def test_a_fault_of_ours_sets_a_machine_aside_and_it_is_tried_again(tmp_path, monkeypatch, caplog):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nnilite._cli.nnictl import COMMANDS, run
+from nnilite._experiments import registry
 from nnilite._experiments.documents import write_json
 from nnilite.errors import ConfigError
 from stand_in_manager import Make, StandIn
@@ -190,3 +192,19 @@ def test_output_for_which_the_disk_has_no_room_is_told_in_a_sentence(words: list
     with Path("/dev/full").open("wb") as full:
         said = b"ERROR: No space left on device; free some disk space, then try again.\n"
         assert nnictl(words, full.fileno()) == (1, said)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_names_of_any_characters_are_written_whatever_the_encoding_of_the_output(
+    make: Make, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    name = "größe 名前 \N{PARTY POPPER}"
+    folder = make("abcd", running=False, state="DONE")
+    write_json(registry.find_path("abcd"), registry.about("abcd", name, folder, "local", 1.0))
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    command = [sys.executable, "-m", "nnilite._cli", "experiment", "list", "--all"]
+    listed = subprocess.run(command, capture_output=True, check=True).stdout.decode(encoding)
+    assert name.encode(encoding, "backslashreplace").decode(encoding) in listed
+    told = subprocess.run([*command, "--json"], capture_output=True, check=True).stdout.decode(encoding)
+    assert json.loads(told)[0]["name"] == name
