@@ -131,12 +131,18 @@ def test_a_grid_has_determineds_points(given, values):
         ({"name": "grid"}, "GridSearch", None),
         ({"name": "async_halving", "max_trials": 16, "num_rungs": 3, "max_time": 64}, "ASHA", 21),
         ({"name": "asha", "max_trials": 16, "num_rungs": 2, "max_length": {"epochs": 8}}, "ASHA", 20),
+        ({"name": "async_halving", "max_trials": 16, "num_rungs": 10**18, "max_time": 64}, "ASHA", 21),
         ({"name": "adaptive_asha", "max_trials": 16, "max_length": {"batches": 64}}, "ASHA", 21),
     ],
 )
 def test_each_searcher_becomes_a_tuner(searcher, tuner, trials):
     config = _converted(searcher={"metric": "loss", **searcher}).config
     assert (config["tuner"]["name"], config.get("maxTrialNumber")) == (tuner, trials)
+
+
+def test_a_divisor_that_is_rounded_is_named():
+    searcher = {"name": "asha", "metric": "loss", "max_trials": 16, "max_length": {"epochs": 8}, "divisor": 2.6}
+    assert any("searcher.divisor 2.6 became 3" in note for note in _converted(searcher=searcher).notes)
 
 
 def test_what_is_kept_on_determined_stays_as_it_is():
