@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from nnilite.errors import ServiceError
 from nnilite.records import JobState, Json
 from nnilite.services.slots import RENEWED_S, Claim, SlotTerms
@@ -290,8 +292,7 @@ class Pool:
         found: list[TakenJob] = []
         for key in keys:
             with self.asking():
-                streams = await self.client.xreadgroup(GROUP, worker, {key: "0"}, count=100)
-                for entry, fields in [item for _, entries in streams for item in entries]:
+                for entry, fields in await _read_given(self.client, worker, key):
                     job = _text((fields or {}).get(b"job"))
                     owner, task = await self.client.hmget(self.keys.job(job), ("worker", "task"))
                     mine = task is not None and _text(owner) == worker
@@ -341,6 +342,17 @@ class Pool:
                 pipe.delete(self.keys.worker(worker), self.keys.mail(name_worker_party(worker)))
                 pipe.srem(self.keys.workers, worker)
                 await pipe.execute()
+
+
+async def _read_given(client: Any, worker: str, key: str) -> list[Any]:
+    """Return a worker's entries of a queue: none of one that has run out, and is still listed."""
+    try:
+        streams = await client.xreadgroup(GROUP, worker, {key: "0"}, count=100)
+    except ResponseError as error:
+        if str(error).startswith(("NOGROUP", "WRONGTYPE")):
+            return []
+        raise
+    return [item for _, entries in streams for item in entries]
 
 
 def _worker(worker: str, fields: Sequence[bytes | None], now_s: int) -> WorkerRecord:

@@ -273,6 +273,16 @@ def test_a_job_whose_taking_was_not_answered_is_started_all_the_same(shared_serv
     assert bench.lines() == ["once"]
 
 
+def test_a_queue_that_has_run_out_keeps_no_worker_from_the_others(shared_server, prefix, open_bench, start_worker):
+    gone, bench = (open_bench(shared_server, worker_labels=[label]) for label in ("old", "new"))
+    gone.run("true")
+    with shared_server.client() as client:
+        [name] = [name for name, wants in client.hgetall(f"{prefix}:queues").items() if b"old" in wants]
+        assert client.delete(f"{prefix}:queue:{name.decode()}")
+    start_worker(shared_server.url, "--labels", "new")
+    assert bench.wait(bench.run("true")).state is JobState.SUCCEEDED
+
+
 def test_a_worker_that_hears_of_its_job_when_it_is_another_s_does_not_run_it(
     shared_server, cable, prefix, open_bench, start_worker
 ):
