@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import subprocess
 from pathlib import Path
@@ -263,6 +264,15 @@ def test_lines_of_login_set_up_come_first_and_print_nothing(tmp_path):
     host = ThisMachine(None, before=["echo noise; export CELL='it is'"])
     answer = asyncio.run(host.run('echo "$CELL"'))
     assert answer.output == b"it is\n"
+
+
+async def test_where_no_process_can_be_started_the_scheduler_cannot_be_asked_now(monkeypatch):
+    async def full(*_, **__):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", full)
+    with pytest.raises(ServiceError, match="no command can be started now: Too many open files"):
+        await ThisMachine(None).run("true")
 
 
 # ---------------------------------------------------------------- the section

@@ -107,14 +107,17 @@ class ThisMachine(LoginHost):
             source = stack.enter_context(given.open("rb")) if isinstance(given, Path) else asyncio.subprocess.PIPE
             sink = AnswerSink(save)
             stack.callback(sink.close)
-            process = await asyncio.create_subprocess_exec(
-                *("/bin/sh", "-c", self._front + script, "nnilite", *words),
-                stdin=source,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env=dict(os.environ if self._environment is None else self._environment),
-                start_new_session=True,
-            )
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *("/bin/sh", "-c", self._front + script, "nnilite", *words),
+                    stdin=source,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                    env=dict(os.environ if self._environment is None else self._environment),
+                    start_new_session=True,
+                )
+            except OSError as error:  # no more processes or files, for the moment
+                raise ServiceError(f"no command can be started now: {error.strerror or error}") from error
             try:
                 data = given if isinstance(given, bytes) else None
                 complaint = await asyncio.wait_for(_talk(process, data, sink), limit_s)

@@ -8,6 +8,7 @@ asked        why the keeper was ordered to end: `cancel`, `stop` or `fenced`
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -65,6 +66,7 @@ class WorkerAttempt:
         self.failure = ""  # why it will never start here
         self.removed = False
         self.confirmations = Confirmations(self.path)
+        self.storing = asyncio.Lock()  # held while its last files are being stored
         self.saved = False  # its last checkpoints are where others find them
         self.stored = False  # its outputs are in the store
         self._keeper: subprocess.Popen[bytes] | None = None
@@ -245,8 +247,8 @@ class WorkerAttempt:
             return JobStatus(JobState.WAITING, "the trial's keeper is starting")
         if runs and ended is None:
             return JobStatus(JobState.RUNNING, started=started)
-        if runs and ended is not None and time.time() < (ended.ended or 0.0) + _LAST_WORDS_S:
-            return JobStatus(JobState.RUNNING, "the trial's last events are being delivered", started=started)
+        if ended is not None and (unfinished := self._name_last_work(runs, ended)):
+            return JobStatus(JobState.RUNNING, unfinished, started=started)
         if not runs and self._is_delivering():
             return JobStatus(
                 JobState.RUNNING,
@@ -261,6 +263,13 @@ class WorkerAttempt:
             reason = "the worker was stopped" if self.asked == STOP else "the job was taken away"
             return JobStatus(JobState.LOST, reason, ended.exit_code, started=started, ended=ended.ended)
         return ended
+
+    def _name_last_work(self, runs: bool, ended: JobStatus) -> str:
+        """Return what its end waits for; "" if that can be reported."""
+        if self.storing.locked():
+            return "the trial's last files are being stored"
+        is_recent = time.time() < (ended.ended or 0.0) + _LAST_WORDS_S
+        return "the trial's last events are being delivered" if runs and is_recent else ""
 
     def _judge_before_start(self) -> JobStatus:
         if self.asked == CANCEL:

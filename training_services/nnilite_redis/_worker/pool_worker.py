@@ -83,7 +83,7 @@ class Worker:
         self._options = options
         self._labels = frozenset((*options.labels, make_host_label(socket.gethostname())))
         self._wakeup = asyncio.Event()
-        self._chores: set[asyncio.Task[None]] = set()
+        self._chores: set[asyncio.Task[Any]] = set()
         self._session = secrets.token_hex(4)
         self._rounds = 0
         self._recover = True  # Redis may know things that we do not: the answer of a call was lost
@@ -203,7 +203,7 @@ class Worker:
         await self._proxy.close()
         await self._pool.close()
 
-    def _start_chore(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_chore(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)
@@ -321,10 +321,17 @@ class Worker:
                 states = now
                 self._wakeup.set()
             for attempt in self._holdings.live:
-                if attempt.is_overdue():
-                    await asyncio.to_thread(attempt.kill_deaf)
-                if attempt.task.checkpoint_s and attempt.begun and self._checkpoints.is_due(attempt.task):
-                    self._start_chore(self._handlers.save_checkpoints(attempt))
+                try:
+                    await self._look_after(attempt)
+                except OSError as error:  # a disk in trouble; all are looked at again soon
+                    log.debug("%s cannot be looked after now: %s", attempt.name, error)
+
+    async def _look_after(self, attempt: WorkerAttempt) -> None:
+        """Kill an attempt that does not obey, and store what it has saved. Raises: OSError."""
+        if attempt.is_overdue():
+            await asyncio.to_thread(attempt.kill_deaf)
+        if attempt.task.checkpoint_s and attempt.begun and self._checkpoints.is_due(attempt.task):
+            self._start_chore(self._handlers.save_checkpoints(attempt))
 
 
 def _name(folder: Path, given: str) -> str:

@@ -58,13 +58,18 @@ class Handlers:
         return answer
 
     async def _last_files(self, attempt: WorkerAttempt) -> None:
-        """Store the last files before the end is reported.
+        """Store the last files before the end is reported, however many requests wait for it.
 
         That may start another attempt, which needs the checkpoints.
         """
-        if attempt.saved or not attempt.begun:
-            return
-        attempt.saved = True
+        async with attempt.storing:
+            if not attempt.saved and attempt.begun:
+                try:
+                    await self._store_last_files(attempt)
+                finally:
+                    attempt.saved = True
+
+    async def _store_last_files(self, attempt: WorkerAttempt) -> None:
         files = files_of(self.pool, attempt.task.files)
         if attempt.task.checkpoint_s:
             await self.checkpoints.save(attempt.task, files)
