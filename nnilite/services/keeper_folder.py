@@ -126,7 +126,7 @@ class KeeperFolder:
 
     def grace_s(self) -> float:
         """Return the time that the trial was promised between SIGTERM and SIGKILL, in seconds."""
-        return _time(self.spec().get("grace_s")) or 0.0
+        return read_clock_time(self.spec().get("grace_s")) or 0.0
 
     def forget_spec(self) -> None:
         """Take the specification away, since it holds the trial's token; the trial's files stay."""
@@ -167,7 +167,7 @@ class KeeperFolder:
     def started(self) -> float | None:
         """Return when the trial's command started, in seconds since the epoch; None if it has not."""
         record = self._files.started()
-        return _time(record.get("time")) if record else None
+        return read_clock_time(record.get("time")) if record else None
 
     def trial(self) -> Mapping[str, Any] | None:
         """Return the keeper's record of the trial's process, for `worker_side.running_groups`; None if missing."""
@@ -278,10 +278,12 @@ def end_status(exited: Mapping[str, Any], host: str = "", started: Json = None) 
     if exited.get("cause") == EndCause.MACHINE.value:
         message = f"{UNSTARTED}: {message}"
     state = JobState(end_state({**exited, "code": code}))
-    return JobStatus(state, message, code, host, started=_time(started), ended=_time(exited.get("time")))
+    return JobStatus(
+        state, message, code, host, started=read_clock_time(started), ended=read_clock_time(exited.get("time"))
+    )
 
 
-def _time(value: Json) -> float | None:
+def read_clock_time(value: Json) -> float | None:
     """Return seconds, as far as any clock goes; of NaN no comparison is true."""
     fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= TIME_MAX
     return float(value) if fits else None

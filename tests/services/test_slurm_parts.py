@@ -188,9 +188,10 @@ def test_a_silent_end_is_waited_for_since_files_are_seen_late():
 
 
 def test_a_record_that_the_trial_has_spoilt_harms_nobody():
-    seen = watch()
-    seen.notes |= {".nni/exit": b"[1, 2]", ".nni/started": b'{"time": "then"}'}
-    assert seen.status(job("RUNNING")).state is JobState.WAITING
+    for time in (b'"then"', b"1" + b"0" * 400, b"NaN"):
+        seen = watch()
+        seen.notes |= {".nni/exit": b"[1, 2]", ".nni/started": b'{"time": %s}' % time}
+        assert seen.status(job("RUNNING")).state is JobState.WAITING
 
 
 # ---------------------------------------------------------------- scripts and words

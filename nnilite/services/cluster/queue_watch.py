@@ -17,7 +17,7 @@ from nnilite.service import JobState, JobStatus
 from nnilite.services.cluster.queued_job import QueuedJob, QueuePhase
 from nnilite.services.cluster.shared_folder import NOTE_MAX_BYTES
 from nnilite.services.first_seen import FirstSeen
-from nnilite.services.keeper_folder import end_status
+from nnilite.services.keeper_folder import end_status, read_clock_time
 
 SHOWN_LATE_S = 60.0
 """How long a file from one node may take to appear on another."""
@@ -90,8 +90,7 @@ class QueueWatch:
 
     @property
     def started(self) -> float | None:
-        value = (self.record(_STARTED) or {}).get("time")
-        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+        return read_clock_time((self.record(_STARTED) or {}).get("time"))
 
     # ------------------------------------------------------------ the verdict
 
