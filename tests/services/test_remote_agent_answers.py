@@ -6,9 +6,19 @@ from typing import Any
 
 import pytest
 
+from nnilite.service import JobState, JobStatus
 from nnilite.services.gpu import Gpu
 from nnilite.ssh.errors import MachineError, OutcomeUnknown
-from nnilite_remote._agent_answers import read_facts, read_gpus, read_start, read_use
+from nnilite_remote._agent_answers import (
+    read_facts,
+    read_files,
+    read_gpus,
+    read_piece,
+    read_start,
+    read_status,
+    read_trace,
+    read_use,
+)
 
 FACTS: dict[str, Any] = {
     **dict.fromkeys(("root", "boot", "host", "python", "interpreter", "system"), "x"),
@@ -75,3 +85,28 @@ def test_what_an_agent_says_of_a_start_is_taken() -> None:
 def test_after_another_answer_to_a_start_the_job_may_run_there(said: object) -> None:
     with pytest.raises(OutcomeUnknown, match="no answer of use about a start"):
         read_start(said)
+
+
+def test_what_an_agent_says_of_a_job_and_of_a_trial_is_taken() -> None:
+    said = {"state": "FAILED", "exit_code": 3, "reason": "why", "started": 1.5, "ended": float("nan")}
+    assert read_status(said, "m") == JobStatus(JobState.FAILED, "why", 3, "m", started=1.5)
+    trace = {"attempt": 1, "lost": True, "checkpoint": None, "directory": "/x"}
+    assert read_trace({**trace, "more": 1}) == trace
+    assert (read_piece({"data": "eA=="}), read_piece({"data": None})) == (b"x", None)
+    assert (read_files({"files": []}), read_files({})) == ([], None)
+
+
+@pytest.mark.parametrize("said", [7, None, [], {}, {"state": "x"}, {"state": "RUNNING", "exit_code": "0"}, {"data": 7}])
+def test_other_answers_about_a_job_a_trial_or_files_are_the_machines_trouble(said: object) -> None:
+    trace = {"attempt": "1", "lost": False, "checkpoint": 1, "directory": "/x"}
+    calls = [
+        lambda: read_status(said, "m"),
+        lambda: read_trace(said),
+        lambda: read_trace(trace),
+        lambda: read_piece(said),
+    ]
+    for call in calls:
+        with pytest.raises(MachineError, match="no answer of use about "):
+            call()
+    with pytest.raises(MachineError, match="no answer of use about a folder"):
+        read_files([])

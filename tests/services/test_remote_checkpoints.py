@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import tarfile
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ pytest.importorskip("paramiko")
 
 from nnilite.errors import NoCapacity
 from nnilite.ssh.errors import MachineError
+from nnilite_remote._attempts import Attempts
 from nnilite_remote._host_checkpoints import HostCheckpoints, rank
 from nnilite_remote._worker.checkpoints import restore, tidy_up, trace
 from nnilite_remote._worker.processes import WorkerRefusal
@@ -183,3 +185,13 @@ def test_a_retried_trial_prefers_the_machine_that_has_its_checkpoints_to_one_tha
     ]
     traces = asyncio.run(HostCheckpoints(tmp_path).traces("t", boxes))
     assert [rank(box, traces) for box in boxes] == [1, -1, 0, 1]
+
+
+def test_a_machine_that_answers_nonsense_keeps_no_trial_from_being_tried_again(tmp_path):
+    async def ask(*_, **__):
+        return {"attempt": "7", "checkpoint": {}, "surprise": 1}
+
+    odd = SimpleNamespace(up=True, title="odd", attempts=Attempts(SimpleNamespace(ask=ask)))
+    boxes = [Box("kept", 0, checkpoint=0), odd, Box("target")]
+    assert asyncio.run(settle(HostCheckpoints(tmp_path), boxes, boxes[2])) != []
+    assert boxes[2].got == 1

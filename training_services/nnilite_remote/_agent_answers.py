@@ -5,11 +5,13 @@ Whoever controls a machine answers as its agent, and no such answer may disturb 
 
 from __future__ import annotations
 
+import base64
 import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nnilite.records import Json
+from nnilite.service import JobState, JobStatus
 from nnilite.services.gpu import Gpu
 from nnilite.ssh.errors import MachineError, OutcomeUnknown
 
@@ -50,6 +52,37 @@ def read_start(answer: Any) -> dict[str, Any]:
             return {"pid": _read_whole(answer["pid"]), **texts, "server": _read_text(answer.get("server") or "")}
     except MachineError as error:
         raise OutcomeUnknown(str(error)) from error
+
+
+def read_status(answer: Any, host: str) -> JobStatus:
+    """Return what an agent says of a job. Raises: MachineError."""
+    with refusing("a job"):
+        code, reason = answer.get("exit_code"), str(answer.get("reason") or "")
+        if code is not None and (type(code) is not int or abs(code) > _MOST):
+            raise ValueError(f"{code!r:.60} is not an exit code")
+        started, ended = (_read_number(answer.get(name)) for name in ("started", "ended"))
+        return JobStatus(JobState(answer["state"]), reason, code, host, started=started, ended=ended)
+
+
+def read_trace(answer: Any) -> dict[str, Json]:
+    """Return what an agent says of earlier attempts of a trial. Raises: MachineError."""
+    with refusing("a trial"):
+        numbers = {name: answer[name] for name in ("attempt", "checkpoint")}
+        found = {name: None if value is None else _read_whole(value) for name, value in numbers.items()}
+        return {**found, "lost": bool(answer["lost"]), "directory": _read_text(answer["directory"])}
+
+
+def read_piece(answer: Any) -> bytes | None:
+    """Return a piece of a file that an agent sends; None if there is no such file. Raises: MachineError."""
+    with refusing("a file"):
+        return None if answer["data"] is None else base64.b64decode(answer["data"])
+
+
+def read_files(answer: Any) -> list[Any] | None:
+    """Return the list of files that an agent sends; None without a folder. Raises: MachineError."""
+    with refusing("a folder"):
+        found: list[Any] | None = answer.get("files")
+        return found
 
 
 def read_use(answer: Any) -> dict[str, Json]:

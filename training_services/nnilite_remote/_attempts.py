@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from nnilite.foreign_files import TrialFile, listed
 from nnilite.records import Json, KeeperEvent
@@ -15,7 +13,7 @@ from nnilite.services.keeper_folder import copied_events
 from nnilite.services.slots import SlotTerms
 from nnilite.ssh.download import save, save_stream_below, unpack_stream
 from nnilite.ssh.errors import NotThere
-from nnilite_remote._agent_answers import read_start
+from nnilite_remote._agent_answers import read_files, read_piece, read_start, read_trace
 from nnilite_remote._machine_session import TRANSFER_S, MachineSession
 
 _START_S = 20.0
@@ -57,8 +55,7 @@ class Attempts:
 
     async def read(self, directory: str, name: str, offset: int, limit: int) -> bytes | None:
         """Return a piece of a file of an attempt; None if the file does not exist."""
-        answer: Any = await self._session.ask("read", directory=directory, name=name, offset=offset, limit=limit)
-        return None if answer["data"] is None else base64.b64decode(answer["data"])
+        return read_piece(await self._session.ask("read", directory=directory, name=name, offset=offset, limit=limit))
 
     async def piece(self, directory: str, name: str, offset: int) -> bytes:
         """Return a piece of a file, as large as one answer can hold; b"" at its end, or if it does not exist."""
@@ -75,8 +72,7 @@ class Attempts:
 
     async def files(self, directory: str) -> list[TrialFile]:
         """Return the files in an attempt's folder."""
-        answer: Any = await self._session.ask("files", directory=directory)
-        found = answer.get("files")
+        found = read_files(await self._session.ask("files", directory=directory))
         if found is None:
             raise NotThere(f"the folder {directory} is gone")
         return listed(found)
@@ -89,7 +85,7 @@ class Attempts:
 
     async def trace(self, trial: str) -> Json:
         """Return what earlier attempts of the trial have left there."""
-        return await self._session.ask("trace", _TRACE_S, trial=trial)
+        return read_trace(await self._session.ask("trace", _TRACE_S, trial=trial))
 
     async def give_checkpoints(self, directory: str, archive: Path) -> None:
         """Write a trial's checkpoints to an archive here."""

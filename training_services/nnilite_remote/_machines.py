@@ -12,13 +12,12 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from nnilite.errors import ConfigError, NotFound, Place, ServiceError
-from nnilite.records import Json
 from nnilite.service import Handle, JobState, JobStatus, ServiceContext
 from nnilite.services.gpu import GpuRules, impossible
 from nnilite.services.section_fields import GPU_PLACE
 from nnilite.services.task_ends import end_tasks
 from nnilite.ssh.errors import MachineError
-from nnilite_remote._agent_answers import refusing
+from nnilite_remote._agent_answers import read_status, refusing
 from nnilite_remote._bookings import Bookings
 from nnilite_remote._config import RemoteConfig
 from nnilite_remote._machine import Machine, MachineSupply
@@ -219,7 +218,7 @@ class Machines:
         try:
             with refusing("jobs"):
                 found = await asyncio.wait_for(asked, _POLL_S)
-                return {str(h["job"]): _status(facts, title) for h, facts in zip(handles, found, strict=True)}
+                return {str(h["job"]): read_status(facts, title) for h, facts in zip(handles, found, strict=True)}
         except asyncio.TimeoutError:
             return _unknown(handles, title, f"{title}: does not answer")
         except MachineError as error:
@@ -270,14 +269,3 @@ def make_gpu_rules(machine: Machine) -> GpuRules:
 
 def _unknown(handles: Sequence[Handle], title: str, reason: str) -> dict[str, JobStatus]:
     return {str(handle["job"]): JobStatus(JobState.UNKNOWN, reason, host=title) for handle in handles}
-
-
-def _status(facts: Json, title: str) -> JobStatus:
-    return JobStatus(
-        JobState(facts["state"]),
-        str(facts.get("reason") or ""),
-        facts.get("exit_code"),
-        title,
-        started=facts.get("started"),
-        ended=facts.get("ended"),
-    )
