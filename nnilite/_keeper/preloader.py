@@ -64,7 +64,7 @@ class Preloader:
         return [] if self._lifeline is None else [self._lifeline.fileno()]
 
     def start(self) -> None:
-        """Start it. Raises: NotPreloaded."""
+        """Start it. Raises: NotPreloaded, and OSError, after which there is none: call `close`."""
         loader: Any = globals()["__loader__"]
         places = (os.path.join(os.path.dirname(__file__), name) for name in ("preload_end.py", "preload_program.py"))
         texts = [loader.get_data(place).decode("ascii") for place in places]
@@ -128,7 +128,7 @@ class Preloader:
             if self._short_lives > _MOST_SHORT_LIVES:
                 raise NotPreloaded("the preloader was killed again and again")
             self.start()
-        except NotPreloaded as error:
+        except (NotPreloaded, OSError, ImportError) as error:  # the keeper's file may have been swept up or replaced
             self.close()
             return {"event": "not preloaded", "message": str(error)}
         return None

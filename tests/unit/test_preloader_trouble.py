@@ -157,6 +157,19 @@ def test_a_preloader_that_is_killed_again_and_again_is_given_up(server: Server) 
     assert not server.run(COMMAND).is_preloaded
 
 
+def test_a_fork_server_goes_on_if_it_cannot_replace_its_preloader(server: Server) -> None:
+    write(server, "print(1)")
+    pid = preload(server)
+    assert server.run(COMMAND).is_preloaded
+    keeper = (server.folder / "keeper.pyz").rename(server.folder / "aside")
+    os.kill(pid, signal.SIGKILL)
+    event = server.event()
+    keeper.rename(server.folder / "keeper.pyz")
+    assert (event["event"], "keeper.pyz" in event["message"]) == ("not preloaded", True)
+    end = server.run(COMMAND)
+    assert (end.stdout, end.is_preloaded) == ("1\n", False)
+
+
 def test_the_preloader_ends_with_the_fork_server_and_after_its_trials(server: Server) -> None:
     write(server, "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nraise SystemExit(3)")
     pid = preload(server)
