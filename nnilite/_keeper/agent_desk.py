@@ -62,12 +62,13 @@ class AgentDesk:
         for line in list(self._asking):
             try:
                 line.flush()
-                for message in line.read():
+                messages = line.read()
+                if messages:
                     self._asking.remove(line)
-                    self._take(line, str(message.get("host")), str(message.get("command")))
-                    break
+                    self._take(line, str(messages[0].get("host")), str(messages[0].get("command")))
             except LinkBroken:
-                self._asking.remove(line)
+                if line in self._asking:
+                    self._asking.remove(line)
                 line.close()
         for command in self._commands.values():
             if command.line is None:

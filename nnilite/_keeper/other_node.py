@@ -35,6 +35,7 @@ class OtherNode(NodeRun):
         self._caller = Caller(addresses, plan["secret"], self.number, os.urandom(8).hex(), self.wake)
         self._line: Optional[NodeConnection] = None
         self._silent_s = 0.0
+        self._linked_s = 0.0  # how long it had lived when it last had a connection
         self._hello: Dict[str, Any] = {}
         # How much of the output of each rank and command the first node has, once it says so.
         self._sent: Optional[Dict[Tuple[str, int], int]] = None
@@ -65,7 +66,7 @@ class OtherNode(NodeRun):
                 self.end_all("the first node was silent for {:g} s".format(LOST_S), "machine")
             if self.processes.over and self._is_left_alone():
                 break
-            if not self._begun and self._line is None and self.lived_s > limit_s:
+            if not self._begun and self._line is None and self.lived_s > max(limit_s, self._linked_s + LOST_S):
                 raise Ended("the first node was not found: {}".format(self._caller.trouble), "machine")
         raise Ended(self.why, self.cause)
 
@@ -85,6 +86,7 @@ class OtherNode(NodeRun):
         self._silent_s += self.wait([self._line] if self._line else [], [])
         if self._line is None:
             return
+        self._linked_s = self.lived_s
         try:
             self._tell(changed)
             for message in self._line.read():

@@ -8,16 +8,19 @@ import shutil
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import processes
 from keeper_bench import LIMIT_S, Bench, running, until
 from mpi_sum import SUM, library
+from nnilite._keeper.agent_desk import AgentDesk
 from nnilite._keeper.folder import Folder
 from nnilite._keeper.launch_agent import split_words
 from nnilite._keeper.launched_processes import LaunchedProcesses
 from nnilite._keeper.launcher import environment, name_nodes
+from nnilite._keeper.node_link import LinkBroken
 from nnilite._keeper.process import identity
 from nnilite._keeper.rank_variables import Layout
 from two_nodes import SHOW, UP, Nodes
@@ -255,6 +258,22 @@ def test_open_mpi_binds_no_process_to_a_processor_unless_the_trial_says_so(tmp_p
 def test_nodes_with_one_address_have_names_that_are_made_up():
     assert name_nodes(["10.0.0.1", "10.0.0.2", "10.0.0.3"], ["a", "b", "c"]) == ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
     assert name_nodes(["10.0.0.1", "10.0.0.1", "fd00::2"], ["a", "a", "c"]) == ["10.0.0.1", "a-node-1", "c-node-2"]
+
+
+@pytest.mark.parametrize("host", ["first", "unknown"])
+def test_an_agent_that_is_gone_when_it_is_answered_does_no_harm(host):
+    def break_off(_):
+        raise LinkBroken("gone")
+
+    closed = []
+    line = SimpleNamespace(
+        flush=lambda: None, read=lambda: [{"host": host}], send=break_off, close=lambda: closed.append(1)
+    )
+    desk = AgentDesk()
+    desk.names["first"] = 0
+    desk.welcome(line)
+    desk.hear()
+    assert (desk.lines, closed) == ([], [1])
 
 
 def test_the_agent_reads_the_arguments_of_ssh():

@@ -12,8 +12,8 @@ import pytest
 from nnilite._keeper import launch_agent, node_run
 from nnilite._keeper.first_node import FirstNode
 from nnilite._keeper.folder import Folder
-from nnilite._keeper.node_link import ports_of
-from nnilite._keeper.node_run import NodeRun
+from nnilite._keeper.node_link import LinkBroken, ports_of
+from nnilite._keeper.node_run import GATHER_S, NodeRun
 from nnilite._keeper.other_node import OtherNode
 
 PLAN = {"nodes": 2, "here": 1, "processes": 1, "launcher": "none", "first": ["127.0.0.1"], "ports": ports_of("stopped")}
@@ -76,6 +76,22 @@ def test_another_node_that_was_stopped_goes_on_looking_for_the_first(stopped: An
     with pytest.raises(LastTurnError):
         stopped(other)
     assert other.lived_s < 2
+
+
+def test_a_node_that_has_waited_long_for_its_part_calls_again_when_its_connection_breaks(
+    stopped: Any, node: Any
+) -> None:
+    def break_off() -> None:
+        raise LinkBroken("reset")
+
+    other = node(OtherNode, 1)
+    other.lived_s = 2 * GATHER_S
+    lines = iter([SimpleNamespace(socket=0, waiting_bytes=0, flush=break_off, close=lambda: None)])
+    other._caller.call = lambda: None
+    other._caller.accept = lambda: next(lines, None)
+    with pytest.raises(LastTurnError):
+        stopped(other)
+    assert next(lines, None) is None
 
 
 def test_the_agent_of_a_launcher_that_was_stopped_goes_on_calling_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
