@@ -84,10 +84,10 @@ def _older(folder: Path) -> list[Path]:
     if not dated:
         return []
     dated.sort()
-    newest, place = dated[-1][1], folder.resolve()
+    newest, place = dated[-1][1], Path(os.path.realpath(folder))
 
     def leads_to(entry: Path) -> str:
-        target = entry.resolve()
+        target = Path(os.path.realpath(entry))  # `Path.resolve` raises for a loop of links
         return target.relative_to(place).parts[0] if place in target.parents else entry.name
 
     return [entry for _, entry in dated if leads_to(entry) != leads_to(newest)]

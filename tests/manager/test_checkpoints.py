@@ -241,3 +241,11 @@ async def test_a_folder_of_checkpoints_that_hangs_holds_up_no_other(
     await eventually_async(lambda: left(folder) == [])
     over.set()
     await running
+
+
+def test_links_that_lead_to_each_other_are_older_checkpoints_as_others_are(folder: Path) -> None:
+    for name, target in (("c", "d"), ("d", "c")):
+        (folder / "b" / name).symlink_to(target)
+        os.utime(folder / "b" / name, (1, 1), follow_symlinks=False)
+    assert ended(folder, "last") == ["a/1 'x'\n.pt", "a/2.pt", "b/2.pt"]
+    assert [path.name for path in (folder / "b").iterdir()] == ["2.pt"]
