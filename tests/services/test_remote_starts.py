@@ -9,6 +9,7 @@ import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -135,6 +136,17 @@ async def test_only_a_start_that_certainly_failed_frees_the_machine(
     kept = json.loads((tmp_path / "remote-jobs.json").read_text())
     assert (job.name in kept) is stays
     await service.close()
+
+
+def test_keepers_that_call_the_manager_themselves_know_its_certificate(tmp_path: Path) -> None:
+    service = RemoteService("remote", RemoteConfig([MachineConfig("box")]), fake_context(tmp_path))
+    service._packed = lambda: SimpleNamespace(archive=tmp_path / "code.tar.gz")  # type: ignore[assignment,return-value]
+    machine: Any = SimpleNamespace(
+        root="/r", way_back=SimpleNamespace(address="https://m"), callback_file="/r/callback"
+    )
+    job = Job("nni-e-T-0", "e", "T", 0, 0, {"callback": "https://m", "callback_ca": "a certificate"})
+    spec = service._spec(job, machine, Booking("box:", "/r/e/trials/T/0"))
+    assert (spec["callback"], spec["callback_ca"]) == ("https://m", "a certificate")
 
 
 def test_what_another_machine_on_the_same_disk_removes_meanwhile_is_no_trouble(

@@ -245,6 +245,23 @@ def test_a_manager_with_its_own_certificate_is_trusted_only_if_told_so(tmp_path)
         assert len(bench.callback.exits) == 1
 
 
+@pytest.mark.skipif(not shutil.which("openssl"), reason="there is no openssl")
+def test_a_managers_certificate_is_trusted_without_the_authority_that_has_signed_it(tmp_path):
+    authority, its_key = certificate(tmp_path)
+    pem, key, request = (tmp_path / name for name in ("leaf.pem", "leaf.key", "request"))
+    made = ["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", request, "-subj", "/CN=leaf"]
+    subprocess.run(made, check=True, capture_output=True)
+    signed = ["openssl", "x509", "-req", "-in", request, "-CA", authority, "-CAkey", its_key, "-out", pem, "-days", "2"]
+    subprocess.run(signed, check=True, capture_output=True)
+    with Bench(tmp_path) as bench:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(pem, key)
+        bench.callback.socket = context.wrap_socket(bench.callback.socket, server_side=True)
+        url = bench.callback.url.replace("http:", "https:")
+        bench.run("true", callback=url, callback_ca=pem.read_text(), linger_s=5)
+        assert len(bench.callback.exits) == 1
+
+
 def test_metrics_of_many_characters_stay_within_the_managers_limit(tmp_path):
     report = "n.report_intermediate_result({'default': i, 'x': chr(128512) * 70000})"
     code = f"import nnilite as n; [{report} for i in range(30)]"

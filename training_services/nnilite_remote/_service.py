@@ -253,7 +253,6 @@ class RemoteService(TrainingService):
             booking.directory,
             code={"archive": archive},
             env=environment(booking.gpus),
-            callback_ca=None,
             checkpoint_dir=checkpoints if job.spec.get("checkpoint_dir") else None,
             **reports,
         )
