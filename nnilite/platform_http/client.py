@@ -355,8 +355,12 @@ def _session() -> requests.Session:
 
 def _checked(name: str, address: str) -> str:
     """Return an address without a slash at its end. Raises: ConfigError."""
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+    try:
+        parts = urlsplit(address)
+        is_web = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none, or half of an address of IPv6
+        is_web = False
+    if not is_web or parts.query or parts.fragment:
         raise ConfigError(f"{redact(address)!r} is not an address of {name}; write it as https://host:port/path")
     if parts.username or parts.password:
         raise ConfigError(f"the address of {name} must not hold a login; there are fields for that")

@@ -173,8 +173,9 @@ def _own_address(platform: str) -> str:
     parts = urlsplit(platform)
     try:
         address = _address_towards(parts.hostname or "", parts.port or 443)
-    except OSError as error:
-        raise ServiceError(f"this machine has no way to {parts.hostname}: {error.strerror or error}") from error
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ServiceError(f"this machine has no way to {parts.hostname}: {why}") from error
     if not is_loopback(address):
         return address
     try:

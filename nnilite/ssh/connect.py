@@ -76,6 +76,10 @@ def _dial(hop: Hop) -> socket.socket:
         raise MachineError(f"does not answer at {hop.address} port {hop.port}") from None
     except OSError as error:
         raise MachineError(f"cannot be reached at {hop.address} port {hop.port}: {error.strerror or error}") from error
+    except UnicodeError as error:  # a part of it is empty, or has more than 63 characters
+        raise MachineError(
+            f"cannot be reached: {hop.address!r} is not a valid name or address", lasting=True
+        ) from error
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux

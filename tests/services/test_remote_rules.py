@@ -14,6 +14,7 @@ paramiko = pytest.importorskip("paramiko")
 from nnilite.config import from_dict  # noqa: E402
 from nnilite.errors import ConfigError, NoCapacity, ServiceError  # noqa: E402
 from nnilite.services.gpu import Gpu  # noqa: E402
+from nnilite.ssh.connect import connect  # noqa: E402
 from nnilite.ssh.download import unpack_stream  # noqa: E402
 from nnilite.ssh.errors import MachineError  # noqa: E402
 from nnilite.ssh.known_hosts import HostKey, KnownHosts, host_name  # noqa: E402
@@ -311,3 +312,11 @@ def test_gpus_that_no_machine_may_give_are_refused_before_anything_starts():
         RemoteConfig(machines, trial_gpu_number=2)
     assert error.value.place.field == "trialGpuNumber"
     RemoteConfig([*machines, MachineConfig(host="c", user="u", password="p")], trial_gpu_number=2)
+
+
+@pytest.mark.parametrize("name", ["a..b", "a" * 70])
+def test_a_name_that_no_machine_can_have_is_told(tmp_path, name):
+    config = RemoteConfig([MachineConfig(name)], ssh_config_file=None, known_hosts_file=tmp_path / "known")
+    with pytest.raises(MachineError, match="is not a valid name or address") as raised:
+        connect(RouteMap(config).hops(config.machine_list[0]), HostKeyPolicy.IGNORE)
+    assert raised.value.lasting

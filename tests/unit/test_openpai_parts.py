@@ -6,9 +6,11 @@ import pytest
 
 from nnilite.config import ServiceConfig, from_dict
 from nnilite.errors import ConfigError
+from nnilite.platform_http import Outage
 from nnilite.records import Exited
 from nnilite.service import JobState
 from nnilite_openpai import OpenPaiConfig, convert
+from nnilite_openpai._api import Pai
 from nnilite_openpai._config import PaiRoleConfig
 from nnilite_openpai._status import judge_end, retried, seen, waiting
 from platforms.pai.job import PaiJob
@@ -222,3 +224,11 @@ def test_programs_that_fill_in_nnis_class_find_its_fields():
         "storageConfigName": "data",
         "containerStorageMountPoint": "/mnt/x",
     }
+
+
+@pytest.mark.parametrize("place", ["http://[::1/log", "ftp://host/log", "https://host:99999/log"])
+async def test_a_place_of_a_log_that_is_none_is_an_outage_and_not_the_users_mistake(place):
+    api = Pai(OpenPaiConfig(**GIVEN), 5)
+    with pytest.raises(Outage, match=r"log|address"):
+        await api._content(place)
+    await api.close()

@@ -425,7 +425,13 @@ def test_the_error_of_a_broken_connection_does_not_show_what_was_asked(platform)
     assert "swordfish" not in " ".join(map(str, chain))
 
 
-@pytest.mark.parametrize("address", ["", "host", "ftp://host", "https://", "https://host?a=b", "https://me:pw@host"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("", "host", "ftp://host", "https://", "https://host?a=b", "https://me:pw@host"),
+        *("http://[::1", "http://host:99999", "http://host:x", "http://host:0"),
+    ],
+)
 def test_an_address_that_is_none_is_refused(address):
     with pytest.raises(ConfigError) as raised:
         PlatformHttp("Pai", address, Config())

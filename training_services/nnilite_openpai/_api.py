@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit
 
-from nnilite.errors import NoCapacity
+from nnilite.errors import ConfigError, NoCapacity
 from nnilite.platform_http import (
     AccessRefused,
     CallRefused,
@@ -172,13 +172,19 @@ class Pai:
 
     async def _content(self, place: str) -> bytes:
         """Return the content of a location; its query holds a token, or a signature."""
-        parts = urlsplit(urljoin(f"{self._config.host}/", place))
+        try:
+            parts = urlsplit(urljoin(f"{self._config.host}/", place))
+        except ValueError:
+            raise Outage(f"{_NAME} gives an address of a log that cannot be read") from None
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
         for name in ("token", "sig"):
             hide(query.get(name, ""))
         origin = f"{parts.scheme}://{parts.netloc}"
         if origin not in self._log_servers:
-            self._log_servers[origin] = self._client(origin, Credential())
+            try:
+                self._log_servers[origin] = self._client(origin, Credential())
+            except ConfigError as error:  # it is PAI's word, not the user's
+                raise Outage(str(error)) from error
         request = HttpRequest("GET", parts.path, query, anonymous=True, patience_s=self._call_s, max_bytes=_LARGEST_LOG)
         return (await self._log_servers[origin].call(request)).content
 

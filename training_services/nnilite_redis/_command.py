@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -99,8 +100,8 @@ def _address(options: argparse.Namespace) -> RedisAddress:
             raise ConfigError(why, Place(field="--password-file")) from error
     if options.ca_file is not None and not options.ca_file.expanduser().is_file():
         raise ConfigError(f"{options.ca_file} is not a file", Place(field="--ca-file"))
-    user = options.user or unquote(urlsplit(options.redis).username or "")
-    return RedisAddress(options.redis, user, password, options.ca_file and options.ca_file.expanduser())
+    given = RedisAddress(options.redis, "", password, options.ca_file and options.ca_file.expanduser())
+    return replace(given, user=options.user or unquote(urlsplit(given.url).username or ""))
 
 
 def _options(options: argparse.Namespace, address: RedisAddress) -> WorkerOptions:

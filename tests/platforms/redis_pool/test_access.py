@@ -173,6 +173,7 @@ def test_no_server_is_told(tmp_path):
     ("words", "sentence"),
     [
         (["--redis", "redis://:hidden@host"], "the URL must not hold the password"),
+        (["--redis", "redis://[::1"], "'redis://[::1' is no URL"),
         (["--redis", "http://host"], "is not the address of a Redis server; write one like rediss://"),
         ([], "--redis is missing"),
         (["--redis", "redis://host", "--labels", "a b"], "is not a valid label"),
