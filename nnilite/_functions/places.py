@@ -31,7 +31,10 @@ def config_on(on: RunsOn) -> ExperimentConfig:
         return ExperimentConfig.load(on)
     if "://" in text:
         config = ExperimentConfig()
-        section = dict(lookup.address(urlsplit(text).scheme)(text))
+        try:
+            section = dict(lookup.address(urlsplit(text).scheme)(text))
+        except ValueError as error:
+            raise Conflict(f"on={text!r} is not an address: {error}") from error
         config.training_service = ServiceConfig(str(section.pop("platform")), **section)
         return config
     try:

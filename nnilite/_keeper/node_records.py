@@ -40,13 +40,20 @@ def check_record(message: Any, layout: Layout, node: Optional[int]) -> Dict[str,
         raise TypeError("it has no exit code")
     record: Dict[str, Any] = {name: str(message[name])[:_MOST_CHARS] for name in ("host", "state", "reason")}
     record.update(rank=rank, node=int(message["node"]), role="rank", reports=rank == 0, exitCode=code)
-    record.update({name: None if message[name] is None else float(message[name]) for name in ("started", "ended")})
+    record.update({name: None if message[name] is None else _finite(message[name]) for name in ("started", "ended")})
     record["log"] = "rank-{}.log".format(rank) if rank else None
     if "start" in message:
         record["start"] = int(message["start"])
     return dict(
-        record, lines=str(message.get("lines") or "")[-_MOST_LINES_CHARS:], age_s=float(message.get("age_s") or 0.0)
+        record, lines=str(message.get("lines") or "")[-_MOST_LINES_CHARS:], age_s=_finite(message.get("age_s") or 0.0)
     )
+
+
+def _finite(value: Any) -> float:
+    number = float(value)
+    if number - number != 0.0:
+        raise ValueError("it is no time")
+    return number
 
 
 class NodeRecords:

@@ -75,7 +75,8 @@ def _make_from_file(path: str) -> Made:
     if image:
         return "image", image, data
     if ending in (".csv", ".tsv"):
-        return "table", ".json", _json(_read_csv(data, "\t" if ending == ".tsv" else ","))
+        table = _read_csv(data, "\t" if ending == ".tsv" else ",")
+        return ("text", ".txt", data) if table is None else ("table", ".json", _json(table))
     if ending == ".json" and len(data) <= MOST_BYTES:
         value = loads(data.decode("utf-8"))
         return make(value) if _is_figure(value) or _make_table(value) else ("text", ".txt", data)
@@ -115,11 +116,15 @@ def _make_table(value: Any) -> dict[str, Any] | None:
     return None
 
 
-def _read_csv(data: bytes, delimiter: str) -> dict[str, Any]:
+def _read_csv(data: bytes, delimiter: str) -> dict[str, Any] | None:
+    """Return columns and rows; None if Python reads no table there, as with a field of over 131,072 characters."""
     import csv
     import io
 
-    lines = list(csv.reader(io.StringIO(data.decode("utf-8", "replace")), delimiter=delimiter))
+    try:
+        lines = list(csv.reader(io.StringIO(data.decode("utf-8", "replace")), delimiter=delimiter))
+    except csv.Error:
+        return None
     width = max(map(len, lines), default=0)
     filled = [[*line, *[""] * (width - len(line))] for line in lines]
     return {"columns": filled[0] if filled else [], "rows": filled[1:]}

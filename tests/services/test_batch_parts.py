@@ -182,6 +182,12 @@ def test_hosts_and_reasons_of_lsf_and_htcondor_are_read():
     assert condor["407.0"].exit_code == 3
 
 
+@pytest.mark.parametrize("odd", ["--3", "\N{SUPERSCRIPT TWO}", "9" * 5000])
+def test_an_exit_code_that_is_no_number_is_none(odd):
+    printed = answers.HTCONDOR.replace("undefined\t3\t4", f"undefined\t{odd}\t4")
+    assert reader("htcondor").jobs(printed)["407.0"].exit_code is None
+
+
 @pytest.mark.parametrize("scheduler", PRESETS)
 def test_what_submitting_prints_has_the_id(scheduler):
     printed, number = answers.SUBMITTED[scheduler]

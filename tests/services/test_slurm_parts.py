@@ -87,6 +87,8 @@ def test_the_text_of_squeue_is_read_with_its_reasons():
     waiting, running = parse_squeue_text(f"{told}8|nni-a-b-0|RUNNING|1795344053|n1|n[1-2]|None\n")
     assert waiting == make_slurm_job("10_2", "nni-a", "PENDING", "(ReqNodeNotAvail, UnavailableNodes:n1|n2)")
     assert (running.host, running.started, running.nodes) == ("n1", 1795344053.0, ("n1", "n2"))
+    other, ours = parse_squeue_text(f"7|two\nlines|RUNNING|N/A|n/a||None\n{told}")
+    assert (other.name, ours) == ("two lines", waiting)
 
 
 @pytest.mark.parametrize(

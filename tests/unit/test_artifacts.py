@@ -97,6 +97,7 @@ def test_images_are_kept_as_they_are(folder: Path, value: Any) -> None:
     [
         ("picture.dat", make_png(), "image"),
         ("rows.csv", b"a,b\n1,2\n3\n", "table"),
+        ("long.csv", b"a,b\n1," + b"2" * 140_000, "text"),
         ("rows.json", b'[{"a": 1}]', "table"),
         ("odd.json", b'{"a": 1}', "text"),
         ("notes.md", b"# words", "text"),

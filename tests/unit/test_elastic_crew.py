@@ -68,6 +68,7 @@ def test_a_node_tells_how_its_own_processes_have_ended(tmp_path):
             for each in ("text", {**RECORD, "rank": 0}, {**RECORD, "rank": 2}, {**RECORD, "rank": "1"})
         ),
         *({"ranks": [{**RECORD, **each}]} for each in ({"exitCode": []}, {"exitCode": 1 << 40}, {"started": {}})),
+        *({"ranks": [{**RECORD, **each}]} for each in ({"ended": float("nan")}, {"age_s": float("inf")})),
         *({"output": [rank, 0, "dGV4dA=="]} for rank in (0, 2, 9999, "1")),
         *({"output": each} for each in (5, [1], [1, 0, {}])),
         {"hello": {}, "ranks": 7},

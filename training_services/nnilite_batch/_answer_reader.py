@@ -69,7 +69,8 @@ class AnswerReader:
 
     def _job(self, number: str, facts: Mapping[str, str]) -> QueuedJob:
         state, reason = facts["state"], facts["reason"]
-        code = int(given) if (given := facts.get("exit_code", "")).lstrip("-").isdigit() else None
+        given = facts.get("exit_code", "")
+        code = int(given) if re.fullmatch(r"-?[0-9]{1,9}", given) else None
         phase = self._find_phase(state if code is None else f"{state} {code}")
         if phase is QueuePhase.COMPLETED and code:
             phase = QueuePhase.FAILED

@@ -63,7 +63,19 @@ def make_slurm_job(
 
 def parse_squeue_text(text: str) -> list[QueuedJob]:
     """Parse the answer in `SQUEUE_FORMAT`, with `--array`. Raises: ServiceError."""
-    return [_parse_fields(line) for line in text.splitlines() if line.strip()]
+    return [_parse_fields(row) for row in _rows(text)]
+
+
+def _rows(text: str) -> Iterator[str]:
+    """Yield the line of each job. The name of a job may have a line break in it."""
+    row = ""
+    for line in text.splitlines():
+        row = f"{row} {line}" if row else line.strip()
+        if row.count("|") >= 6:
+            yield row
+            row = ""
+    if row:
+        yield row
 
 
 def _parse_fields(line: str) -> QueuedJob:

@@ -23,8 +23,8 @@ export function Hypervolume({ rows, best }) {
   const names = Object.keys(wanted);
   const isTooMuch = names.length > OBJECTIVES_MAX || best.length > FRONT_MAX;
   const ended = isTooMuch ? [] : rows;
-  // Results never change: the same trials have the same volumes, however often there is news of others.
-  const found = useMemo(() => volumesOf(ended), [JSON.stringify([wanted, ended.map(({ id }) => id)])]);
+  // The results of an end never change: the same ends have the same volumes, however often there is news of others.
+  const found = useMemo(() => volumesOf(ended), [JSON.stringify([wanted, ended.map(({ id, ended }) => [id, ended])])]);
   if (isTooMuch) {
     return html`<p class="note calm small" role="status">The hypervolume is drawn for up to ${OBJECTIVES_MAX} objectives and ${plural(FRONT_MAX, "trial")} on the front.
       Here it would take too long, with ${plural(names.length, "objective")} and ${plural(best.length, "trial")}.</p>`;
