@@ -129,7 +129,7 @@ class ElasticFirstNode(NodeRun):
     def _follow(self) -> None:
         """Let the commands that run continue when nodes come or go: they look after that themselves."""
         crew = self._crew
-        if not (crew.losses or crew.failure or crew.any_waits):
+        if not (crew.losses or crew.failure or (crew.any_waits and not crew.is_through)):
             return
         crew.leave_out_killed(1)
         count = 1 + len(crew.members)

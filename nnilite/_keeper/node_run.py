@@ -59,7 +59,7 @@ class NodeRun:
         self.cause = ""
         self.code: Optional[int] = None  # of the process that has failed
         self.terminated = False
-        self.is_ended_by_first_node = False  # by the first node, which knows the reason
+        self.is_ended_by_first_node = False  # which knows the reason
         self.lived_s = 0.0  # without the time in which this program was stopped
         self._kill_at: Optional[float] = None
         self._stopped_by: Optional[float] = None  # when processes that others are to follow are killed

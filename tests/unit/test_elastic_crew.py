@@ -11,6 +11,7 @@ import pytest
 from keeper_bench import until
 from nnilite._keeper import node_link
 from nnilite._keeper.elastic_crew import ElasticCrew
+from nnilite._keeper.elastic_first_node import ElasticFirstNode
 from nnilite._keeper.first_node import checked_hello
 from nnilite._keeper.node_records import NodeRecords
 from nnilite.testing.ports import free_ports
@@ -50,6 +51,11 @@ def test_a_node_that_speaks_but_never_ends_its_processes_is_left_out(tmp_path):
         crew.stop()
         until(lambda: line.send({"ranks": []}) or crew.hear(10) or not crew.members)
         assert crew.losses == ["node 1 (far) has not ended its processes for 80 s"]
+
+
+def test_a_node_that_comes_when_the_first_rank_has_succeeded_changes_nothing():
+    crew = SimpleNamespace(losses=[], failure=None, any_waits=True, is_through=True)
+    ElasticFirstNode._follow(SimpleNamespace(_crew=crew))  # which has nothing to change
 
 
 def test_a_node_tells_how_its_own_processes_have_ended(tmp_path):

@@ -21,7 +21,7 @@ from nnilite._functions.pickled import MOST_BYTES, pickle_function
 from nnilite._functions.places import config_on
 from nnilite._search.function_arguments import count_arguments
 from nnilite.config import ExperimentConfig, ServiceConfig
-from nnilite.errors import ConfigError, Conflict, NniliteError, ServiceError
+from nnilite.errors import Conflict, NniliteError, ServiceError
 from nnilite.records import Trial, TrialState
 
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
