@@ -167,7 +167,9 @@ class ManagerControl:
             raise Conflict(f"Trial {running[0]} has not ended; only ended trials can be run again.")
         for trial in trials:
             best = await self._find_best_other(trial.id)
-            await self._engine.do(messages.Rerun(trial, self._engine.now(), best))
+            # Another request may have run it again, even to its end, while this one came to it.
+            now, _ = await self._reader.trial(trial.id)
+            await self._engine.do(messages.Rerun(now, self._engine.now(), best))
         return [(await self._reader.trial(trial.id))[0] for trial in trials]
 
     async def _find_best_other(self, trial: str) -> Trial | None:

@@ -253,3 +253,26 @@ async def test_the_result_of_the_best_trial_goes_when_that_runs_again(start_benc
     await bench.until(lambda: "nni-e-t1-1" in bench.fake.jobs)
     await bench.run_job("nni-e-t1-1", 0.2)
     assert rules.best.id == "t2"
+
+
+async def test_a_trial_that_two_requests_run_again_has_an_attempt_for_each(
+    start_bench: StartBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = await start_bench(max_trials=2)
+    for number in range(2):
+        await bench.until(lambda number=number: f"nni-e-t{number}-0" in bench.fake.jobs)
+        await bench.run_job(f"nni-e-t{number}-0", 0.5)
+    await bench.until(lambda: not bench.engine.rules.live)
+    do = bench.engine.do
+
+    async def crossed(message: messages.Input) -> None:
+        monkeypatch.setattr(bench.engine, "do", do)
+        await bench.manager.control.rerun(["t1"], None)
+        await bench.until(lambda: "nni-e-t1-1" in bench.fake.jobs)
+        await bench.run_job("nni-e-t1-1", 0.2)
+        await bench.until(lambda: not bench.engine.rules.live)
+        await do(message)
+
+    monkeypatch.setattr(bench.engine, "do", crossed)
+    await bench.manager.control.rerun(["t0", "t1"], None)
+    await bench.until(lambda: "nni-e-t1-2" in bench.fake.jobs)
