@@ -80,18 +80,6 @@ def read(path: str, most: int) -> bytes:
         os.close(file)
 
 
-def sync(path: str) -> None:
-    """Wait until the content is on the disk; a missing file has none. Raises: OSError."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
 def write(path: str, data: bytes, flags: int = os.O_TRUNC, cut_at: Optional[int] = None) -> None:
     """Write a file that only its owner can read, from its beginning. Raises: OSError, and then part may be written.
 

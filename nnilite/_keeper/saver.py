@@ -271,7 +271,7 @@ class Saver:
         Return False if the list is not to be written now.
         """
         # Where services read the trial's folder, only that file has its reports.
-        plain_file.sync(self._folder.metrics)
+        _sync(self._folder.metrics)
         if self._courier is None:
             return True
         left_s = max(limit_s - self._unconfirmed_s, _LEAST_UNCONFIRMED_S)
@@ -426,3 +426,15 @@ def _state(path: str) -> Optional[_State]:
 def _find_newest_time(folder: str) -> float:
     """Return the time of the newest file of a folder, in seconds; 0 if it has none."""
     return max((state[1] for state in _states(folder).values()), default=0) / 1e9
+
+
+def _sync(path: str) -> None:
+    """Wait until the content is on the disk; a missing file has none. Raises: OSError."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -210,8 +210,8 @@ def _records(data: bytes) -> Dict[str, str]:
         length = int(digits) if digits.isdigit() else 0
         end = at + length
         key, equals, value = data[space + 1 : max(end - 1, space + 1)].partition(b"=")
-        # Without the first of these, a record without a length would end where it begins, and be read for ever.
-        if end <= space or not equals or end > len(data) or data[end - 1 : end] != b"\n":
+        # A record without a length would end where it begins, and be read for ever.
+        if not length or end <= space or not equals or end > len(data) or data[end - 1 : end] != b"\n":
             raise DamagedTar("one of its headers cannot be read")
         found[key.decode("utf-8", "replace")] = value.decode("utf-8", "surrogateescape")
         at = end

@@ -126,7 +126,9 @@ def test_an_experiment_stops_within_one_trial_of_its_limit(concurrency: int, cha
     ends: dict[str, float] = {}
     while world.rules.state is not ExperimentState.DONE:
         for trial in world.running():
-            if world.now >= ends.setdefault(trial, world.now + chance.uniform(0.2, 1.0) * HOUR):
+            if trial not in ends:
+                ends[trial] = world.now + chance.uniform(0.2, 1.0) * HOUR
+            if world.now >= ends[trial]:
                 world.end(trial)
         world.wait(STEP_S)
     spent = sum(world.rules.spending.settled.values())
