@@ -52,7 +52,7 @@ def check_record(message: Any, layout: Layout, node: Optional[int]) -> Dict[str,
 def _finite(value: Any) -> float:
     number = float(value)
     if number - number != 0.0:
-        raise ValueError("it is no time")
+        raise ValueError("a time must be finite")
     return number
 
 
