@@ -116,6 +116,8 @@ def main() -> None:
         report_and_save({"epoch": epoch + 1, "loss": loss, **saved}, loss)
     nnilite.report_final_result(loss)
     if distributed.is_initialized():
+        # A thread of gloo that still lets go of the last sum would wait for ever for this one, which waits for it.
+        distributed.barrier()
         distributed.destroy_process_group()
 
 
