@@ -283,7 +283,7 @@ def test_axe_finds_nothing_in_any_view(look: Any, experiment: Any, scheme: str, 
     for view in (*VIEWS, f"trials/{front_of(client)[0]}"):
         page.evaluate("view => { location.hash = `#/${view}`; }", view)
         page.locator("main .card, main .grid").first.wait_for()
-        page.get_by_text("Loading …").wait_for(state="detached")
+        eventually(lambda: page.get_by_text("Loading …").count() == 0)
         assert faults(page) == [], view
 
 
