@@ -1,14 +1,9 @@
-"""Proposals that are not the model's, on plateaus and in spaces with branches."""
+"""`Auto`: proposals that are not its model's, on plateaus and in spaces with branches."""
 
 from __future__ import annotations
 
-import pytest
-
-from nnilite._plugins import lookup
-from nnilite.tuning.class_args import construct
 from nnilite_optuna import AutoTuner
 from nnilite_optuna._bayes import BayesTuner
-from nnilite_sklearn import SMACTuner
 
 
 def list_modelled(monkeypatch, give_loss) -> list[int]:
@@ -36,17 +31,15 @@ def test_the_model_proposes_all_points_after_a_plateau_is_left(monkeypatch):
     assert modelled == [*range(6, 22, 2), *range(21, 40)]
 
 
-def begin_with_branches(kinds: list, name: str = "Auto"):
-    tuner = construct(lookup.tuner_class(name), {"optimize_mode": "minimize", "seed": 3})
+def begin_with_branches(kinds: list) -> AutoTuner:
+    tuner = AutoTuner("minimize", seed=3)
     tuner.update_search_space({"kind": {"_type": "choice", "_value": kinds}})
     return tuner
 
 
-@pytest.mark.parametrize("name", ["Auto", "SMAC"])
-def test_parameters_that_are_not_active_make_no_other_point(monkeypatch, name):
+def test_parameters_that_are_not_active_make_no_other_point(monkeypatch):
     whole = {"_type": "randint", "_value": [0, 40]}
-    kinds = [{"_name": "a", "n": whole}, {"_name": "b", "n": whole, "m": whole}, {"_name": "c"}]
-    tuner = begin_with_branches(kinds, name)
+    tuner = begin_with_branches([{"_name": "a", "n": whole}, {"_name": "b", "n": whole, "m": whole}, {"_name": "c"}])
     attempts, plain = [], tuner.rng
     monkeypatch.setattr(tuner, "rng", lambda number, attempt=0: attempts.append(attempt) or plain(number, attempt))
     for number in range(40):
@@ -67,15 +60,3 @@ def test_a_search_with_branches_leaves_the_one_that_did_well_first():
         tuner.receive_trial_result(trial, {"kind": found}, losses[-1])
         tuner.trial_end(trial, True)
     assert min(losses) < 0.2
-
-
-def test_smac_draws_half_of_what_it_proposes_among_branches(monkeypatch):
-    modelled, best = [], SMACTuner._history
-    monkeypatch.setattr(SMACTuner, "_history", lambda self: modelled.append(1) or best(self))
-    number = {"_type": "uniform", "_value": [0.0, 1.0]}
-    tuner = begin_with_branches([{"_name": "a", "x": number}, {"_name": "b"}], "SMAC")
-    for trial in range(50):
-        found = tuner.generate_parameters(trial)
-        tuner.receive_trial_result(trial, found, found["kind"].get("x", 0.5))
-        tuner.trial_end(trial, True)
-    assert 10 < len(modelled) < 30  # of forty after the first ten

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 _TREES = 40
 _LUCK = 0.1  # share of trials at random, so that no region is abandoned forever
-_LUCK_AMONG_BRANCHES = 0.5  # as in the paper: what is learned of one branch says little of another
 _FAR, _NEAR, _WALKS = 1000, 500, 5
 
 
@@ -41,8 +40,7 @@ class SMACTuner(SurrogateTuner):
     def _best(self, numbers: np.random.Generator) -> Vector:
         import numpy as np
 
-        branches = any(parameter.nested for parameter in self.space.parameters)
-        if numbers.random() < (_LUCK_AMONG_BRANCHES if branches else _LUCK):
+        if numbers.random() < _LUCK:
             return np.asarray(self._cube.drawn(1, numbers)[0])
         rows, values = self._history()
         forest = _Forest(*self._add_unmeasured(rows, values), numbers)

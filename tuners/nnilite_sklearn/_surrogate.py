@@ -137,7 +137,7 @@ class SurrogateTuner(LearningTuner):
         tried = {row.tobytes() for row in (*self._rows, *self._failed[:-1], *self._list_unmeasured())}
 
         def fresh(rows: Matrix) -> Vector:
-            return np.where([row.tobytes() in tried for row in self._cube.settled(rows)], -np.inf, apart(rows))
+            return np.where([row.tobytes() in tried for row in rows], -np.inf, apart(rows))
 
         return fresh
 
