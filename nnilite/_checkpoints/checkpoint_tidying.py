@@ -16,12 +16,13 @@ from typing import Any, Protocol, TypeVar
 
 from nnilite._checkpoints.checkpoint_rule import CheckpointPlace, CheckpointRule, Stay
 from nnilite._engine import messages
-from nnilite._engine.engine import end_tasks
+from nnilite._engine.engine import CLEANUP_S
 from nnilite._engine.rules import Rules
 from nnilite._loop_waits import in_thread
 from nnilite.errors import NoCapacity, ServiceError
 from nnilite.records import Attempt, Trial
 from nnilite.service import Job
+from nnilite.services.task_ends import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +104,7 @@ class CheckpointTidier:
                 what = "%s: checkpoints of %d trials may still have to be deleted; a resume deletes them"
                 log.warning(what, self._place.title, left)
         finally:
-            await end_tasks([working, stopping])
+            await end_tasks([working, stopping], CLEANUP_S)
 
     async def tidy_up(self) -> None:
         """Do what is due. Raises: OSError or ServiceError at the first failure; that and the rest stay due."""

@@ -32,10 +32,11 @@ from nnilite._engine.tuner_slowness import TunerSlowness
 from nnilite.errors import ConfigError, NniliteError, ServiceError, StoreError, TunerError
 from nnilite.records import Attempt, ExperimentState, Json, KeeperEvent, Trial, Used
 from nnilite.service import Job, TrainingService
+from nnilite.services.task_ends import end_tasks
 
 log = logging.getLogger(__name__)
 
-_CANCELS = 5
+CLEANUP_S = 1.0  # that a task of the manager has, once it is canceled
 _MOST_CALLS = 100  # of the tuner that are sent at once
 _TICK_S = 1.0
 _LATER_S = 0.05  # how long an input without an impatient caller may wait for others
@@ -118,18 +119,6 @@ class Parts:
     follow: Collection[str] = ()  # the services whose trials report by their logs
     output_cap_bytes: int = 0  # the size to which keepers cut each stream of output; 0: they do not
     ranks: int = 0  # processes of a distributed trial; 0 for others
-
-
-async def end_tasks(tasks: Sequence[asyncio.Task[object]]) -> None:
-    """Cancel tasks until they have ended: a plugin, or `wait_for` before Python 3.12, may swallow a cancellation."""
-    pending = set(tasks)
-    for _ in range(_CANCELS):
-        for task in pending:
-            task.cancel()
-        _, pending = await asyncio.wait(pending, timeout=1.0)
-        if not pending:
-            return
-    log.warning("%d tasks do not end", len(pending))
 
 
 class Engine:
@@ -246,7 +235,7 @@ class Engine:
             await asyncio.wait([caller], timeout=_ABANDON_AFTER_S)
             await self._round([entry for entry in self._inbox if isinstance(entry.message, messages.Removed)])
         finally:
-            await end_tasks(tasks)
+            await end_tasks(tasks, CLEANUP_S)
 
     def _share_slots_again(self) -> None:
         """Repeat to the service the limits that the user has changed under an earlier manager."""

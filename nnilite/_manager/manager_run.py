@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from nnilite._checkpoints.checkpoint_tidying import keep_tidy
-from nnilite._engine.engine import end_tasks
+from nnilite._engine.engine import CLEANUP_S
 from nnilite._experiments.file_guard import Guard, Kept
 from nnilite._experiments.locking import ManagerLock
 from nnilite._manager import assembly
@@ -29,6 +29,7 @@ from nnilite._webhooks import list_webhooks
 from nnilite.config import CheckedConfig, load_stored
 from nnilite.errors import Conflict, NniliteError, ServiceError, StoreError
 from nnilite.records import ExperimentState
+from nnilite.services.task_ends import end_tasks
 
 log = logging.getLogger("nnilite.manager")
 
@@ -133,13 +134,13 @@ class ManagerRun:
             try:
                 await asyncio.gather(*opened)
             finally:
-                await end_tasks(opened)
+                await end_tasks(opened, CLEANUP_S)
 
         opening, stopping = asyncio.create_task(both()), asyncio.create_task(self._served.stopping.wait())
         await asyncio.wait([opening, stopping], return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if not opening.done():
-            await end_tasks([opening])
+            await end_tasks([opening], CLEANUP_S)
             raise Conflict("the experiment was stopped before it began")
         opening.result()
 
@@ -162,11 +163,11 @@ class ManagerRun:
             for task in done:
                 task.result()
         finally:
-            await end_tasks([*works, *watches])
+            await end_tasks([*works, *watches], CLEANUP_S)
             # They come last, since what the end of the experiment has stored is theirs, too.
             over.set()
             await asyncio.gather(*beside)
-            await end_tasks([limiting])
+            await end_tasks([limiting], CLEANUP_S)
 
     def _limits(self) -> LogLimits:
         others = [feeder.output for feeder in self._feeders if feeder.output is not None]

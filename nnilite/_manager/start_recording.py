@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite import codedir
-from nnilite._engine.engine import end_tasks
+from nnilite._engine.engine import CLEANUP_S
 from nnilite._experiments.documents import as_json, write_content
 from nnilite._experiments.recorded_starts import FILE_NAME, read_starts
 from nnilite._manager.own_processors import count_processors
@@ -38,6 +38,7 @@ from nnilite.config import CheckedConfig
 from nnilite.config.secrets import masked_text
 from nnilite.errors import CodeDirError, DamagedFile, UnreadableFile
 from nnilite.records import Json
+from nnilite.services.task_ends import end_tasks
 from nnilite.units import HIDDEN
 
 log = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ async def record_start(directory: Path, config: CheckedConfig, over: asyncio.Eve
         return
     ends = [asyncio.create_task(one.wait()) for one in (finished, over)]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-    await end_tasks(ends)
+    await end_tasks(ends, CLEANUP_S)
     await _first(finished.wait(), _END_S)
 
 

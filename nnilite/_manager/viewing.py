@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from nnilite._engine.engine import end_tasks
+from nnilite._engine.engine import CLEANUP_S
 from nnilite._manager.log_limits import LogLimits, keep_logs_small
 from nnilite._manager.served_experiment import LAST_WORDS_S, ServedExperiment
 from nnilite._store.writer import Store, open_store
@@ -17,6 +17,7 @@ from nnilite._views.experiment_view import assemble_view
 from nnilite._views.viewer import Viewer
 from nnilite.config import CheckedConfig, load_stored
 from nnilite.records import ExperimentState
+from nnilite.services.task_ends import end_tasks
 
 
 async def view(served: ServedExperiment) -> list[str]:
@@ -51,7 +52,7 @@ async def _show(served: ServedExperiment, viewer: Viewer, store: Store) -> list[
         limits = LogLimits(served.directory)
         watches = [asyncio.create_task(viewer.watch()), asyncio.create_task(keep_logs_small(limits))]
         is_resumed = await _await_resume_or_stop(served, viewer)
-        await end_tasks(watches)
+        await end_tasks(watches, CLEANUP_S)
         await server.end()
         served.files.write_state(before.state, before.ended)
         return _resume_command(served) if is_resumed else []

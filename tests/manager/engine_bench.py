@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._engine import messages, service_caller
-from nnilite._engine.engine import Clock, Engine, Parts, end_tasks
+from nnilite._engine.engine import Clock, Engine, Parts
 from nnilite._engine.jobs import JobMaker
 from nnilite._engine.rules import Rules
 from nnilite._manager.machinery import Machinery, Publisher
@@ -23,6 +23,7 @@ from nnilite._views.about import About
 from nnilite.errors import TunerError
 from nnilite.records import Exited, Json, KeeperEvent, MetricKind, Reported, Started, Trial
 from nnilite.service import TrainingService
+from nnilite.services.task_ends import end_tasks
 from nnilite.testing.fakes import FakeService, fake_context
 from nnilite.tuner import Call
 from waiting import eventually_async

@@ -23,7 +23,7 @@ from engine_bench import FakeTuner
 
 from nnilite._engine import messages
 from nnilite._engine.dedupe import Fenced, GapFound
-from nnilite._engine.engine import Engine, Parts, end_tasks
+from nnilite._engine.engine import Engine, Parts
 from nnilite._engine.gate import Taken
 from nnilite._engine.jobs import JobMaker
 from nnilite._engine.rules import Rules
@@ -32,6 +32,7 @@ from nnilite._store.async_store import AsyncStore
 from nnilite._store.writer import Store
 from nnilite.errors import ServiceError, StoreError
 from nnilite.records import Exited, ExperimentState, KeeperEvent, MetricKind, Output, Reported, Started
+from nnilite.services.task_ends import end_tasks
 from nnilite.testing.fakes import FakeService, fake_context
 from waiting import pause_async
 
