@@ -17,6 +17,12 @@ from .folder import Folder
 from .output import OutputFile
 from .spool import ATTRIBUTE, Report, SpoolReader
 
+UNCONFIRMED_S = 600.0
+"""For this time a checkpoint waits until the manager has confirmed the reports before it."""
+
+LEAST_UNCONFIRMED_S = 10.0
+"""And after that time; also at the end of the trial, whose machine may be switched off soon."""
+
 _MAX_EVENTS = 5_000
 _MAX_BYTES = 4_000_000  # a high estimate of a batch's JSON; a body may have 8 MB
 _OUTPUT_PIECE_BYTES = 256 * 1024

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional,
 from . import plain_file
 from .enclosed import EnclosedFolder
 from .folder import Folder
+from .outbox import LEAST_UNCONFIRMED_S, UNCONFIRMED_S
 from .patient_storage import PatientStorage
 from .spec import Spec
 from .storage import LocalFile, Storage, StorageError, check_object_name, make_code_name
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 CHECKPOINTS = "checkpoint"  # in the attempt's folder, where the service has no place for them
 _PRIVATE = ("code", "spec.json", "job.json", CHECKPOINTS)  # not the trial's output, like all names with a dot in front
 _SAVE_EVERY_S = 60.0
-_UNCONFIRMED_S = 600.0  # for this time a checkpoint waits until the reports before it are confirmed
-_LEAST_UNCONFIRMED_S = 10.0  # and after that time; also at the end of the trial, whose machine may be switched off soon
 _LOOK_S = 0.2
 _MOST_EARLIER = 50
 _MOST_FETCHES = 10  # of a checkpoint that another attempt replaces each time
@@ -114,7 +113,7 @@ class Saver:
         if self._entry.get("read_only"):
             return ""
         sentences = []
-        last = partial(self._save_checkpoints, wanted, _LEAST_UNCONFIRMED_S)
+        last = partial(self._save_checkpoints, wanted, LEAST_UNCONFIRMED_S)
         for part, save in (("checkpoints", last), ("outputs", self._save_outputs)):
             if part in self._parts:
                 trouble = self._shared.run(save, wanted)
@@ -150,7 +149,7 @@ class Saver:
             try:
                 with self._shared.turn:
                     if not self._stop.is_set():
-                        self._save_checkpoints(lambda: not self._stop.is_set(), _UNCONFIRMED_S)
+                        self._save_checkpoints(lambda: not self._stop.is_set(), UNCONFIRMED_S)
                 self._last_sentence = ""
             except (StorageError, OSError, ValueError) as error:
                 self._tell("checkpoints stay on this machine for now: {}: {}".format(self._shared.title, error))
@@ -274,7 +273,7 @@ class Saver:
         _sync(self._folder.metrics)
         if self._courier is None:
             return True
-        left_s = max(limit_s - self._unconfirmed_s, _LEAST_UNCONFIRMED_S)
+        left_s = max(limit_s - self._unconfirmed_s, LEAST_UNCONFIRMED_S)
         asked = self._courier.ask()
         while not self._courier.is_confirmed(asked, _LOOK_S):
             if not wanted() or self._courier.fenced:

@@ -24,6 +24,7 @@ from nnilite._keeper import recap
 from nnilite._keeper.attempt_files import AttemptFiles, deliver_command, end_state
 from nnilite._keeper.folder import Folder
 from nnilite._keeper.link import MARK
+from nnilite._keeper.outbox import LEAST_UNCONFIRMED_S, UNCONFIRMED_S
 from nnilite._keeper.plain_file import is_there
 from nnilite._keeper.process import identity, is_running
 from nnilite._keeper.spool import ATTRIBUTE, SpoolReader
@@ -48,9 +49,11 @@ from nnilite.service import Job, JobState, JobStatus
 from nnilite.services.keeper_events import parse_event, read_value
 
 __all__ = [
+    "LEAST_UNCONFIRMED_S",
     "MARK",
     "MOST_REPORTS_BYTES",
     "STREAMS",
+    "UNCONFIRMED_S",
     "KeeperFolder",
     "SpoolCopy",
     "check_folder_names",

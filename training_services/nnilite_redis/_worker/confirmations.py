@@ -12,10 +12,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from nnilite.services.keeper_folder import ReportCount
+from nnilite.services.keeper_folder import LEAST_UNCONFIRMED_S, UNCONFIRMED_S, ReportCount
 from nnilite_redis._mail import Letter
 
-_UNCONFIRMED_S, _LEAST_UNCONFIRMED_S = 600.0, 10.0  # for how long reports are waited for: at first, and after that time
 _LOOK_S = 0.1
 _WITH_COUNT = (200, 409)
 
@@ -26,7 +25,7 @@ class Confirmations:
     def __init__(self, directory: Path) -> None:
         self._reports = ReportCount(directory)
         self._confirmed = 0
-        self._left_s = _UNCONFIRMED_S
+        self._left_s = UNCONFIRMED_S
 
     def note(self, answer: Letter) -> None:
         """Take the manager's answer to a batch of the keeper."""
@@ -44,7 +43,7 @@ class Confirmations:
         Return False if the trial ends before. Raises: OSError.
         """
         wanted = await asyncio.to_thread(self._reports.read)
-        until = time.monotonic() + max(self._left_s, _LEAST_UNCONFIRMED_S)
+        until = time.monotonic() + max(self._left_s, LEAST_UNCONFIRMED_S)
         while self._confirmed < wanted:
             if over():
                 return False
@@ -52,5 +51,5 @@ class Confirmations:
                 self._left_s = 0.0
                 return True
             await asyncio.sleep(_LOOK_S)
-        self._left_s = _UNCONFIRMED_S
+        self._left_s = UNCONFIRMED_S
         return True
