@@ -169,15 +169,15 @@ def interrupted(experiment: str, *, foreground: bool) -> int:
     """Print what Ctrl-C has left of a start: a running experiment, or nothing new."""
     from nnilite._experiments import registry
 
-    known = next((entry for entry in registry.entries() if entry.id == experiment), None)
-    if known is None:
+    entry = next((one for one in registry.entries() if one.id == experiment), None)
+    if entry is None:
         return interrupt.tell("Interrupted; nothing is left of the experiment.")
-    if not known.alive:
+    if not entry.alive:
         return interrupt.tell(f"Interrupted; experiment {experiment} is not running.")
     if foreground:
         from nnilite._cli.foreground import stop
 
-        return stop(known)
+        return stop(entry)
     return interrupt.tell(f"Interrupted; experiment {experiment} is running: `nnictl stop {experiment}` stops it.")
 
 

@@ -22,14 +22,14 @@ def resume(options: argparse.Namespace) -> int:
     from nnilite._cli import create
     from nnilite._running import launch
 
-    known = access.find_with_folder(options)
-    former = last_word(known.directory).port
+    stopped = access.find_with_folder(options)
+    former = last_word(stopped.directory).port
     if options.foreground:
         from nnilite._cli import foreground
     try:
         with long_work.shown("Starting", quiet=options.json) as work:
             entry = launch.resume(
-                known,
+                stopped,
                 options=access.read_manager_options(options),
                 detach=not options.foreground,
                 packing=partial(create.packed, work),
@@ -39,4 +39,4 @@ def resume(options: argparse.Namespace) -> int:
         done = "" if options.json else create.describe_end(entry)
         return create.started(entry, as_json=options.json, asked=options.port, former=former, done=done)
     except KeyboardInterrupt:
-        return create.interrupted(known.id, foreground=options.foreground)
+        return create.interrupted(stopped.id, foreground=options.foreground)

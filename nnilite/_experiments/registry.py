@@ -251,7 +251,7 @@ def find(
     if prefix is None:
         fitting = known
     else:
-        # A text without letters, such as a variable of a script that is not set, is the start of no id.
+        # An empty text, such as a variable of a script that is not set, names none.
         fitting = [e for e in known if e.id == prefix] or [e for e in known if prefix and e.id.startswith(prefix)]
     if len(fitting) == 1:
         if fitting[0].origin is not None and not (read_only or fitting[0].alive):

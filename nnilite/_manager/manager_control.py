@@ -168,8 +168,8 @@ class ManagerControl:
         for trial in trials:
             best = await self._find_best_other(trial.id)
             # Another request may have run it again, even to its end, while this one came to it.
-            now, _ = await self._reader.trial(trial.id)
-            await self._engine.do(messages.Rerun(now, self._engine.now(), best))
+            current, _ = await self._reader.trial(trial.id)
+            await self._engine.do(messages.Rerun(current, self._engine.now(), best))
         return [(await self._reader.trial(trial.id))[0] for trial in trials]
 
     async def _find_best_other(self, trial: str) -> Trial | None:

@@ -24,7 +24,7 @@ class MlflowRuns(Runs):
         known = self._client.get_experiment_by_name(project)
         self._experiment: str = known.experiment_id if known else self._client.create_experiment(project)
         self._in_files = urlsplit(self._client.tracking_uri).scheme in ("", "file")
-        self._names: dict[str, _CurveNames] = {}  # of the curves of each run
+        self._names: dict[str, _RunNames] = {}  # of the curves of each run
         self._ids: dict[str, str] = {}
         self._sent: dict[str, dict[str, int]] = {}  # of runs that were there before: the last step of each curve
 
@@ -39,10 +39,10 @@ class MlflowRuns(Runs):
             tags = {_TAG: run.key, "nnilite.trial": run.trial, "nnilite.experiment": run.experiment}
             made = self._client.create_run(self._experiment, int(run.created * 1000), tags, run_name=run.name)
         self._ids[run.key] = made.info.run_id
-        self._names[run.key] = _CurveNames(self._in_files)
+        self._names[run.key] = _RunNames(self._in_files)
         self._sent[run.key] = {key: self._last_step(made.info.run_id, key) for key in made.data.metrics}
         if not made.data.params:
-            names = _CurveNames(self._in_files)
+            names = _RunNames(self._in_files)
             given = [Param(names.find(name), str(value)[:_VALUE_MAX]) for name, value in run.parameters.items()]
             for start in range(0, len(given), _PARAMETERS_MAX):
                 self._client.log_batch(made.info.run_id, params=given[start : start + _PARAMETERS_MAX])
@@ -71,7 +71,7 @@ class MlflowRuns(Runs):
         del self._sent[run.key]
 
 
-class _CurveNames:
+class _RunNames:
     """The names of curves or parameters of one run. In a folder each is a file, so none may be a folder of another."""
 
     def __init__(self, in_files: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -123,22 +124,23 @@ def test_a_fault_that_hardly_passes_is_tried_some_times_and_then_ends_the_trial(
     assert (trial.state, trial.reason) == (TrialState.FAILED, "fake failed with TypeError: None")
 
 
-def test_an_outage_before_it_does_not_count_among_those_tries() -> None:
+def after_refusals(refusals: Iterable[dict[str, bool]]) -> Rules:
+    """Rules with one trial, after a service has refused it in these ways, one after the other."""
     rules = Rules(messages.Settings(1), EMPTY, 0.0)
     rules.step(messages.Customized("t", {}, 0.0))
-    for number in range(30):
+    for number, how in enumerate(refusals):
         now = 100.0 * number
         rules.step(messages.Tick(now, now))
-        rules.step(messages.SubmitRefused("t", 0, "no answer", False, now, lasting=number % 8 == 7))
+        rules.step(messages.SubmitRefused("t", 0, "a word", how["busy"], now, lasting=how["lasting"]))
+    return rules
+
+
+def test_an_outage_before_it_does_not_count_among_those_tries() -> None:
+    rules = after_refusals({"busy": False, "lasting": number % 8 == 7} for number in range(30))
     assert rules.live["t"].trial.state is TrialState.WAITING
 
 
 def test_a_service_that_had_no_room_meanwhile_has_answered() -> None:
-    rules = Rules(messages.Settings(1), EMPTY, 0.0)
-    rules.step(messages.Customized("t", {}, 0.0))
-    for number in range(30):
-        now = 100.0 * number
-        rules.step(messages.Tick(now, now))
-        rules.step(messages.SubmitRefused("t", 0, "a word", number % 5 == 4, now, lasting=number % 5 != 4))
+    rules = after_refusals({"busy": number % 5 == 4, "lasting": number % 5 != 4} for number in range(30))
     assert rules.live["t"].refusals == 0
     assert rules.live["t"].trial.state is TrialState.WAITING

@@ -75,18 +75,18 @@ class Judge:
         if content is None or content["metadata"]["uid"] != uid:
             return memory.end or self._gone(name, memory)
         facts = self._facts(content)
-        status = self._found(facts)
-        if status.state.ended and status.ended is None and any(map(is_alive, facts.pods)):
-            status, facts = self._judge_with_pods_now(name, facts)
-        if facts.canceled and not status.state.ended and not content["metadata"].get("deletionTimestamp"):
+        judged = self._found(facts)
+        if judged.state.ended and judged.ended is None and any(map(is_alive, facts.pods)):
+            judged, facts = self._judge_with_pods_now(name, facts)
+        if facts.canceled and not judged.state.ended and not content["metadata"].get("deletionTimestamp"):
             self.delete(content)  # the server had refused, or the manager ended in between
         if not facts.canceled:
-            status = self._check_limits(facts, status, memory)
-        if status.state.ended:
-            memory.end = status
-            if status.state is JobState.LOST and any(map(is_alive, facts.pods)):
+            judged = self._check_limits(facts, judged, memory)
+        if judged.state.ended:
+            memory.end = judged
+            if judged.state is JobState.LOST and any(map(is_alive, facts.pods)):
                 self.delete(content)  # the other roles would go on beside the next attempt
-        return status
+        return judged
 
     def _found(self, facts: Facts) -> JobStatus:
         """Judge a job. The pod whose failure has failed it may be gone: its record is asked."""
@@ -99,12 +99,12 @@ class Judge:
         """Judge an object whose end was seen before that of its pods. Raises: ApiError."""
         before, _ = reporting(facts)
         facts = replace(facts, pods=self._known.list_pods_now(name))
-        status = self._found(facts)
+        judged = self._found(facts)
         now, _ = reporting(facts)
-        if status.state is JobState.LOST and now is None and before is not None:
+        if judged.state is JobState.LOST and now is None and before is not None:
             # It was deleted, and the watch of the pods has not said so yet. The object only counts its failures.
-            status = replace(status, reason=f"{removal(before)} ({status.reason})")
-        return status, facts
+            judged = replace(judged, reason=f"{removal(before)} ({judged.reason})")
+        return judged, facts
 
     def cancel(self, name: str, uid: str) -> None:
         """Ask for the job's end. Raises: ApiError."""
@@ -156,11 +156,11 @@ class Judge:
     def _remember(self, content: Json, *pods: Json) -> None:
         """Keep the end of a job whose objects may be gone when it is asked for."""
         facts = self._known.facts(content, pods)
-        status = self._found(facts)
-        certain = status.ended is not None or not any(map(is_alive, facts.pods))
-        if status.state.ended and certain and (pods or status.state is not JobState.LOST):
+        judged = self._found(facts)
+        certain = judged.ended is not None or not any(map(is_alive, facts.pods))
+        if judged.state.ended and certain and (pods or judged.state is not JobState.LOST):
             memory = self._known.find_memory(content)
-            memory.end = memory.end or status
+            memory.end = memory.end or judged
 
     def _replace(self, content: Json, pod: Json, role: Role) -> None:
         """Delete a lost worker of an elastic job if the operator would leave it."""
@@ -217,32 +217,32 @@ class Judge:
         lasts_s = memory.seen.lasts_s(f"deletion of {pod['metadata']['uid']}", grace_s is not None)
         return grace_s is not None and lasts_s > grace_s + self._patience.overdue_s
 
-    def _check_limits(self, facts: Facts, status: JobStatus, memory: ClusterMemory) -> JobStatus:
+    def _check_limits(self, facts: Facts, judged: JobStatus, memory: ClusterMemory) -> JobStatus:
         """Give up a job that has waited too long; count one as lost if it was removed without a reason."""
-        if status.state is JobState.WAITING:
-            return self._give_up(facts, status, memory)
-        if status.state is not JobState.RUNNING:
-            return status
+        if judged.state is JobState.WAITING:
+            return self._give_up(facts, judged, memory)
+        if judged.state is not JobState.RUNNING:
+            return judged
         pod, _ = reporting(facts)
         if pod is not None and self._is_overdue(pod, memory):
-            return replace(status, state=JobState.LOST, reason=f"{removal(pod)}, and its node does not answer")
+            return replace(judged, state=JobState.LOST, reason=f"{removal(pod)}, and its node does not answer")
         end = interrupted(facts)
         lasts_s = memory.seen.lasts_s("interrupted", end is not None)
         if end is None or pod is None or lasts_s < self._patience.reason_s:
-            return status
+            return judged
         known = disruption(pod) or pod["metadata"].get("deletionTimestamp")
         reason = removal(pod) if known else "its container received SIGTERM, not from this experiment"
         return replace(end, state=JobState.LOST, reason=reason, exit_code=None)
 
-    def _give_up(self, facts: Facts, status: JobStatus, memory: ClusterMemory) -> JobStatus:
+    def _give_up(self, facts: Facts, judged: JobStatus, memory: ClusterMemory) -> JobStatus:
         """Give up a job that has waited too long for a node or an image."""
         if facts.content["metadata"].get("deletionTimestamp"):
-            return replace(status, reason=deleted(facts.content))
+            return replace(judged, reason=deleted(facts.content))
         wait = wait_of(facts)
         limits = {"image": self._config.image_pull_limit, "schedule": self._config.schedule_limit}
         limit = limits.get(wait.stuck)
         if limit is None or memory.seen.lasts_s(f"{wait.stuck} since {wait.since}") < limit:
-            return status
+            return judged
         self.delete(facts.content)
         return JobStatus(JobState.FAILED, f"given up after {limit} s: {wait.reason}")
 
