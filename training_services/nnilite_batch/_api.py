@@ -43,8 +43,6 @@ class BatchApi(SchedulerApi):
         self._past: dict[str, QueuedJob] = {}
         self._explained_s = self._history_s = float("-inf")
 
-    # ------------------------------------------------------------ opening
-
     async def check(self) -> None:
         """See whether the scheduler's commands are there, and it answers. Raises: ConfigError."""
         named = (getattr(self._commands, name) for name in ("submit", "status", "cancel", "check", "find"))
@@ -66,8 +64,6 @@ class BatchApi(SchedulerApi):
             answer = await self.host.run(command, given=script.encode())
             if answer.status:
                 raise self._refusal(answer.reason)
-
-    # ------------------------------------------------------------ submitting
 
     async def submit(self, folder: str, name: str, script: str, gpus: int | None = None) -> str:
         commands = (self._config.command("find", name), self._config.command("submit", name, gpus))
@@ -93,8 +89,6 @@ class BatchApi(SchedulerApi):
         if self._read.says("refused", words):
             return JobRefused(f"{self._title} refuses it; it says: {words}")
         return ServiceError(f"{self._title} does not take the job now: {words}")
-
-    # ------------------------------------------------------------ watching
 
     async def look(self, prefix: str, ids: Sequence[str], files: Iterable[str]) -> Look:
         listing = ["/bin/sh", "-c", self._config.command("status", ids=ids)] if ids else ["true"]
@@ -124,8 +118,6 @@ class BatchApi(SchedulerApi):
         answer = await self.host.run(RUN, self.files.root, self._config.command("history", ids=ids))
         self._past = {**known, **self._read.read_past_jobs(answer.text)}
         return self._past
-
-    # ------------------------------------------------------------ ending
 
     async def cancel(self, folder: str, job: str) -> None:
         await self._end(CANCEL, folder, self._config.command("cancel", id=job) if job else "")

@@ -35,12 +35,8 @@ class BatchConfig(QueueConfig):
         "a scheduler that is known; without it, `commands`, `patterns` and `states` have to say all",
     ] = None
     queue: Annotated[str | None, "the scheduler's default if not set"] = None
-    submit_options: Annotated[list[str], "further words for `submit`, such as [-l, arch=lx-amd64]"] = field(
-        default_factory=list
-    )
-    values: Annotated[dict[str, str], "of further fields in templates, such as parallelEnvironment"] = field(
-        default_factory=dict
-    )
+    submit_options: Annotated[list[str], "more words for `submit`: [-l, arch=lx-amd64]"] = field(default_factory=list)
+    values: Annotated[dict[str, str], "of more template fields: parallelEnvironment"] = field(default_factory=dict)
     login_set_up: Annotated[
         list[str], "shell commands before those of the scheduler, such as `. /opt/sge/default/common/settings.sh`"
     ] = field(default_factory=list)
@@ -76,9 +72,7 @@ class BatchConfig(QueueConfig):
 
     def command(self, which: str, name: str = "", gpus: int | None = None, **more: Value) -> str:
         """Return a command, made of the template of this name; "" if there is none."""
-        template = getattr(self.described.commands, which)
-        if template is None:
-            return ""
+        template = getattr(self.described.commands, which) or ""
         values = {**self._values(name, gpus), **more}
         words = (render(self.described.commands.options or "", values), shlex.join(self.submit_options))
         return render(template, {**values, "options": ShellWords(" ".join(filter(None, words)))})

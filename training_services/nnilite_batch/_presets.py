@@ -119,9 +119,7 @@ _TORQUE = replace(
         "running": r"[RES].*",
     },
 )
-_LSF_STATUS = (
-    "bjobs -a -noheader -o \"jobid job_name exec_host exit_code stat exit_reason pend_reason delimiter='|'\" {ids}"
-)
+_LSF_FIELDS = "jobid job_name exec_host exit_code stat exit_reason pend_reason"
 _LSF = Scheduler(
     title="LSF",
     commands=BatchCommands(
@@ -130,7 +128,7 @@ _LSF = Scheduler(
         # At MAX_PEND_JOBS, bsub would try for ever, and trials would not say why they wait.
         submit="LSB_NTRIES=1 bsub -J {name} -o /dev/null -rn {options} <script",
         find="bjobs -a -noheader -o jobid -J {name} 2>/dev/null | tail -n 1",
-        status=_LSF_STATUS,
+        status=f"bjobs -a -noheader -o \"{_LSF_FIELDS} delimiter='|'\" {{ids}}",
         cancel="bkill {id}",
         check="lsid",
     ),
@@ -154,6 +152,7 @@ _LSF = Scheduler(
     },
     job_variable="LSB_JOBID",
 )
+_CONDOR_STATES = ("idle", "running", "removed", "completed", "held", "transferring output", "suspended")
 _CONDOR_FIELDS = "-af:jt JobBatchName RemoteHost ExitCode JobStatus HoldReasonCode HoldReason"
 _HTCONDOR = Scheduler(
     title="HTCondor",
@@ -188,15 +187,7 @@ _HTCONDOR = Scheduler(
         "ended": r"4\t.*",
     },
     job_variable="NNILITE_BATCH_JOB",
-    numbers={
-        "1": "idle",
-        "2": "running",
-        "3": "removed",
-        "4": "completed",
-        "5": "held",
-        "6": "transferring output",
-        "7": "suspended",
-    },
+    numbers={str(number): state for number, state in enumerate(_CONDOR_STATES, 1)},
 )
 
 PRESETS = {"gridengine": _GRID_ENGINE, "pbs": _PBS_PRO, "torque": _TORQUE, "lsf": _LSF, "htcondor": _HTCONDOR}

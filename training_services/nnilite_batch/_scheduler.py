@@ -17,9 +17,7 @@ class BatchCommands:
     options: Annotated[str | None, "the resources of a trial, for {options} of `submit` and `tryOut`"] = None
     status: Annotated[str | None, "prints the jobs {ids}, or all jobs of the user"] = None
     cancel: Annotated[str | None, "ends the job {id}, whether it waits or runs"] = None
-    check: Annotated[
-        str | None, "fails if the scheduler does not answer; the first number it prints is its version"
-    ] = None
+    check: Annotated[str | None, "fails if the scheduler does not answer; its first number is the version"] = None
     try_out: Annotated[str | None, "fails if the scheduler would never run the script on standard input"] = None
     find: Annotated[str | None, "prints the id of the job {name}; nothing if there is none"] = None
     reasons: Annotated[str | None, "prints why the jobs {ids} wait, if `status` does not"] = None
