@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._checkpoints.checkpoint_rule import Stay
+from nnilite._keeper.folder import WRITER_SUFFIX
 
 _GONE = ".gone-"  # no trial's name begins like this
 
@@ -60,6 +61,7 @@ class FolderClearing:
         if not self.entries or os.path.lexists(self.gone):
             return
         if self.whole:
+            Path(f"{self.entries[0]}{WRITER_SUFFIX}").unlink(missing_ok=True)
             self.entries[0].rename(self.gone)
             return
         self.gone.mkdir()

@@ -56,6 +56,7 @@ storage_http       S3 and Azure's blobs, by HTTP
 storage_choice     which of them a specification describes
 code_fetch         brings the code from there to a worker's cache
 patient_storage    the shared storage, with patience while it cannot be reached
+checkpoint_note    which attempt wrote the checkpoints on this machine
 saver              copies checkpoints and outputs to the shared storage, and earlier checkpoints from it
 node_start         a trial of several processes: what the keeper does for it
 node               runs the processes of such a trial on one node
@@ -173,7 +174,16 @@ _FOR_TUNERS = ("sdk/nni/common/hpo_utils/", *(f"sdk/nni/runtime/{module}.py" for
 """Parts of NNI's package with which people write tuners and advisors, which run with the manager."""
 _FOR_PRELOAD = ("preload_end", "preload_program", "preloaded_start", "preloader", "python_command")
 _FOR_MANY_TRIALS = tuple(f"nnilite/_keeper/{module}.py" for module in ("fork_server", "local_link", *_FOR_PRELOAD))
-_FOR_STORAGE = ("code_fetch", "enclosed", "patient_storage", "saver", "storage", "storage_choice", "storage_http")
+_FOR_STORAGE = (
+    "checkpoint_note",
+    "code_fetch",
+    "enclosed",
+    "patient_storage",
+    "saver",
+    "storage",
+    "storage_choice",
+    "storage_http",
+)
 _FOR_NODES = (
     "agent_desk",
     "elastic_crew",

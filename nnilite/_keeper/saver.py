@@ -29,6 +29,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from . import plain_file
+from .checkpoint_note import CheckpointNote
 from .enclosed import EnclosedFolder
 from .folder import Folder
 from .outbox import LEAST_UNCONFIRMED_S, UNCONFIRMED_S
@@ -70,6 +71,10 @@ class Saver:
         self._courier: Optional[Courier] = None
         self._unconfirmed_s = 0.0
         self.checkpoint_dir = spec.checkpoint_dir or os.path.join(spec.directory, CHECKPOINTS)
+        self._note = CheckpointNote(self.checkpoint_dir)
+        self._exchange = threading.Lock()
+        self._may_bring = True
+        self._writer: Optional[int] = None  # the attempt that wrote what is here; None if that is unknown
 
     def restore(self, wanted: Callable[[], bool]) -> None:
         """Bring the newest checkpoint of earlier attempts, unless a newer one is here.
@@ -78,10 +83,18 @@ class Saver:
 
         `wanted` says whether the trial is still to start.
         """
-        if "checkpoints" in self._parts and self._spec.attempt:
+        if "checkpoints" not in self._parts:
+            return
+        self._writer = self._note.read(_states(self.checkpoint_dir))
+        if self._spec.attempt:
             trouble = self._shared.run(self._restore, wanted)
+            with self._exchange:
+                self._may_bring = False
             if trouble:
                 self._tell("the trial starts without the checkpoints of its earlier attempts: " + trouble)
+        # Other processes of a job save nothing, and may have the same folder.
+        if self._spec.checkpoint_dir and not self._entry.get("read_only"):
+            self._write_note(self._spec.attempt)
 
     def fetch_code(self, name: str, wanted: Callable[[], bool]) -> Optional[str]:
         """Return the path of the code package `name`, a hash; None if the storage cannot deliver it."""
@@ -159,6 +172,8 @@ class Saver:
     def _restore(self) -> None:
         storage, troubles = self._shared.open(), []
         for number in range(self._spec.attempt - 1, max(-1, self._spec.attempt - 1 - _MOST_EARLIER), -1):
+            if self._writer is not None and number <= self._writer:
+                break  # what is here is as new
             try:
                 if self._restore_from(storage, number):
                     break
@@ -173,12 +188,16 @@ class Saver:
     def _restore_from(self, storage: Storage, number: int) -> bool:
         """Bring what this attempt has saved, unless newer files are here. Return False if it has saved nothing.
 
+        Times are compared only where it is unknown which attempt wrote what is here: clocks differ between machines.
+
         Raises: ValueError if it is damaged.
         """
         known, tries = self._list_of(storage, number), 0
-        while known is not None and known["saved"] > _find_newest_time(self.checkpoint_dir):
+        while known is not None and (
+            self._writer is not None or known["saved"] > _find_newest_time(self.checkpoint_dir)
+        ):
             try:
-                self._bring(storage, known["files"])
+                self._bring(storage, number, known["files"])
                 return True
             except ValueError:
                 # Its manager may have abandoned the attempt while it still runs, and replaces what is fetched here.
@@ -186,6 +205,12 @@ class Saver:
                 if known == before or tries == _MOST_FETCHES:
                     raise
         return known is not None
+
+    def _write_note(self, attempt: int) -> None:
+        try:
+            self._note.write(attempt, self._writer, _states(self.checkpoint_dir))
+        except OSError as error:
+            self._folder.add_to_log("who writes the checkpoints cannot be noted: {}".format(error))
 
     def _list_of(self, storage: Storage, number: int) -> Optional[Dict[str, Any]]:
         with tempfile.TemporaryDirectory(dir=self._folder.inner) as scratch:
@@ -201,8 +226,11 @@ class Saver:
         except (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError) as error:
             raise ValueError("the list {} is damaged".format(self._list_name(number))) from error
 
-    def _bring(self, storage: Storage, files: Dict[str, Any]) -> None:
-        """Put the files where the present ones are, all or none."""
+    def _bring(self, storage: Storage, number: int, files: Dict[str, Any]) -> None:
+        """Put the files of this attempt where the present ones are, all or none.
+
+        A storage that hung may deliver when the trial has been started without them: that one's files stay.
+        """
         os.makedirs(os.path.dirname(self.checkpoint_dir), exist_ok=True)
         draft = tempfile.mkdtemp(prefix=".checkpoint-", dir=os.path.dirname(self.checkpoint_dir))
         try:
@@ -223,12 +251,16 @@ class Saver:
                 for path, leads_to in links.items():
                     if not folder.link(path, leads_to):
                         self._tell("the link {!r:.200} leads out of the checkpoint, so it is left out".format(path))
-            shutil.rmtree(self.checkpoint_dir, ignore_errors=True)
-            os.rename(draft, self.checkpoint_dir)
+            with self._exchange:
+                if not self._may_bring:
+                    raise StorageError("the trial has started before its checkpoints were there")
+                shutil.rmtree(self.checkpoint_dir, ignore_errors=True)
+                os.rename(draft, self.checkpoint_dir)
+                self._writer = number
+                self._files = self._listed = dict(files)
+                self._states = _states(self.checkpoint_dir)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
-        self._files = self._listed = dict(files)
-        self._states = _states(self.checkpoint_dir)
 
     def _save_checkpoints(self, wanted: Callable[[], bool], unconfirmed_s: float) -> None:
         """Copy what has changed since the last time, then write the new list, unless that is not wanted any more."""

@@ -22,6 +22,7 @@ from nnilite._keeper.attempt_files import (
 )
 from nnilite._keeper.enclosed import FOLDER, EnclosedFolder, UnsafeName, remove_tree
 from nnilite._keeper.ending import PATIENCE_S, USUAL_GRACE_S, is_stopped, kill_groups, running_groups
+from nnilite._keeper.folder import WRITER_SUFFIX
 from nnilite._keeper.folder_looks import FolderLook, FolderLooks, LookResult, SlowFolder
 from nnilite._keeper.plain_file import NotOrdinary, is_folder_there, is_there, open_ordinary
 from nnilite._keeper.process import boot_id, identity, is_running, started_at
@@ -35,6 +36,7 @@ __all__ = [
     "PATIENCE_S",
     "TAKEN_CARE_OF",
     "USUAL_GRACE_S",
+    "WRITER_SUFFIX",
     "AttemptFiles",
     "DamagedTar",
     "EnclosedFolder",

@@ -75,7 +75,9 @@ def test_what_the_newest_entry_links_to_is_kept(folder: Path) -> None:
 
 
 def test_none_is_kept(folder: Path) -> None:
+    (folder / "b.attempt").write_text("{}")
     assert ended(folder, "none") == ["a/1 'x'\n.pt", "a/2.pt"]
+    assert [path.name for path in folder.iterdir()] == ["a"]
 
 
 def test_those_of_the_best_trial_are_kept_until_another_is_better(folder: Path) -> None:

@@ -75,11 +75,13 @@ def test_a_machine_tells_what_it_has_of_a_trial(tmp_path):
 
 def test_checkpoints_that_were_brought_count_as_those_of_the_attempt_that_wrote_them(tmp_path):
     save(tmp_path, "old")
+    (tmp_path / "checkpoints" / "t.attempt").write_text("{}")
     restore(str(tmp_path), "t", 3, packed(tmp_path / "a.tar", ("deep/step", b"9"), ("deep/latest", "../deep/step")))
     assert found(tmp_path) == (None, False, 3)
     place = tmp_path / "checkpoints" / "t"
     assert (place / "deep" / "latest").read_text() == "9"
     assert not (place / "old").exists()
+    assert not (tmp_path / "checkpoints" / "t.attempt").exists(), "it tells of what was here before"
     assert not (tmp_path / "a.tar").exists()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from nnilite._keeper import patient_storage
 from nnilite._keeper.code_fetch import fetch_code
 from nnilite._keeper.patient_storage import PatientStorage
 from nnilite._keeper.saver import Saver
@@ -54,16 +56,24 @@ def storage() -> Slow:
     return Slow()
 
 
-@pytest.fixture
-def saver(tmp_path: Path, storage: Slow) -> Saver:
-    (tmp_path / "inner").mkdir()
-    (tmp_path / "checkpoint").mkdir()
+def make_saver(folder: Path, storage: Slow, attempt: int = 0, checkpoint_dir: str | None = None) -> Saver:
+    (folder / "inner").mkdir(parents=True, exist_ok=True)
     spec = SimpleNamespace(
-        storage={"parts": ["checkpoints"]}, checkpoint_dir=None, directory=str(tmp_path), trial="t", attempt=0
+        storage={"parts": ["checkpoints"]},
+        checkpoint_dir=checkpoint_dir,
+        directory=str(folder),
+        trial="t",
+        attempt=attempt,
     )
-    saver = Saver(spec, SimpleNamespace(inner=str(tmp_path / "inner"), metrics=str(tmp_path / "inner" / "metrics")))
+    saver = Saver(spec, SimpleNamespace(inner=str(folder / "inner"), metrics=str(folder / "inner" / "metrics")))
     saver._shared._storage = storage
     return saver
+
+
+@pytest.fixture
+def saver(tmp_path: Path, storage: Slow) -> Saver:
+    (tmp_path / "checkpoint").mkdir()
+    return make_saver(tmp_path, storage)
 
 
 def test_a_checkpoint_that_is_replaced_faster_than_it_is_copied_is_saved(
@@ -179,6 +189,76 @@ def test_a_checkpoint_that_is_replaced_at_each_fetch_is_not_fetched_for_ever(
     third.restore(lambda: True)
     assert (tmp_path / "checkpoint" / "step").read_text() == "5"
     assert "starts with older checkpoints" in (tmp_path / "stderr").read_text()
+
+
+def go_on(host: Path, storage: Slow, attempt: int, step: str | None, mtime_s: float | None = None) -> str | None:
+    """Run an attempt that writes `step`, at the time of its host. Return what it found."""
+    saver = make_saver(host, storage, attempt, str(host / "checkpoints" / "t"))
+    saver.restore(lambda: True)
+    path = host / "checkpoints" / "t" / "step"
+    found = path.read_text() if path.exists() else None
+    if step is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(step)
+        if mtime_s is not None:
+            os.utime(path, (mtime_s, mtime_s))
+        saver._save_checkpoints(lambda: True, 0.0)
+    return found
+
+
+def test_the_checkpoint_of_a_later_attempt_is_newer_whatever_the_clocks_of_hosts_say(
+    storage: Slow, tmp_path: Path
+) -> None:
+    fast, slow = tmp_path / "fast", tmp_path / "slow"
+    assert go_on(fast, storage, 0, "5", 3e9) is None
+    assert go_on(slow, storage, 1, "10", 1e9) == "5"
+    assert go_on(fast, storage, 2, None) == "10", "its own has a later time"
+    assert go_on(fast, storage, 3, "15", 3e9) == "10"
+    assert go_on(slow, storage, 4, None) == "15"
+    assert go_on(slow, storage, 5, None) == "15"
+
+
+def test_what_is_here_and_not_in_the_storage_is_kept(storage: Slow, tmp_path: Path) -> None:
+    go_on(tmp_path / "a", storage, 0, "5", 1e9)
+    go_on(tmp_path / "b", storage, 1, "10", 3e9)
+    go_on(tmp_path / "a", storage, 2, None)
+    (tmp_path / "a" / "checkpoints" / "t" / "step").write_text("12")
+    assert go_on(tmp_path / "a", storage, 3, None) == "12"
+
+
+@pytest.mark.parametrize("note", [b"", b"[]", b'{"attempt": 0}', b"\xff", b"[" * 900])
+def test_without_a_note_that_can_be_read_times_decide(storage: Slow, tmp_path: Path, note: bytes) -> None:
+    go_on(tmp_path / "a", storage, 0, "5", 1e9)
+    go_on(tmp_path / "b", storage, 1, "10", 3e9)
+    (tmp_path / "a" / "checkpoints" / "t.attempt").write_bytes(note)
+    assert go_on(tmp_path / "a", storage, 2, None) == "10"
+
+
+def test_a_note_that_cannot_be_written_leaves_no_old_one(storage: Slow, tmp_path: Path) -> None:
+    go_on(tmp_path, storage, 0, "5")
+    saver = make_saver(tmp_path, storage, 1, str(tmp_path / "checkpoints" / "t"))
+    notes: list[str] = []
+    saver._folder.add_to_log = notes.append
+    (tmp_path / "checkpoints" / f"t.attempt.{os.getpid()}.new").mkdir()
+    saver.restore(lambda: True)
+    assert not (tmp_path / "checkpoints" / "t.attempt").exists()
+    assert "cannot be noted" in notes[0]
+
+
+def test_a_storage_that_hangs_replaces_nothing_under_the_running_trial(
+    third: Saver, storage: Slow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(storage, 1, step=b"5")
+    goes_on = threading.Event()
+    storage.before_get["checkpoints/t/1/5/step"] = lambda: goes_on.wait(60) and None
+    monkeypatch.setattr(patient_storage, "_HANGS_S", 0.1)
+    third._entry["patience_s"] = 0.0
+    third.restore(lambda: True)
+    assert "starts without the checkpoints" in (tmp_path / "stderr").read_text()
+    (tmp_path / "checkpoint" / "step").write_text("1")
+    goes_on.set()
+    with third._shared.turn:  # the fetch has ended
+        assert (tmp_path / "checkpoint" / "step").read_text() == "1"
 
 
 LOST = b'{"saved": 1, "files": {"a": {"object": "gone", "size": 1, "mtime_ns": 1}}}'

@@ -2,6 +2,7 @@
 
 <root>/<experiment>/checkpoints/<trial>/        the trial's own
 <root>/<experiment>/checkpoints/<trial>.from    the attempt that wrote what was copied here
+<root>/<experiment>/checkpoints/<trial>.attempt  the keeper's note on who writes there, if there is a shared storage
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shutil
 from typing import Any
 
 from nnilite.services.worker_side import (
+    WRITER_SUFFIX,
     AttemptFiles,
     DamagedTar,
     end_state,
@@ -54,6 +56,8 @@ def restore(folder: str, trial: str, attempt: int, archive: str) -> None:
     try:
         unpack_checkpoint(archive, draft)
         shutil.rmtree(place, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(place + WRITER_SUFFIX)  # it tells of what was here
         os.replace(draft, place)
         write_private(place + ".from", str(attempt))
     except DamagedTar as error:
