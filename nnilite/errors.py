@@ -23,6 +23,7 @@ A message is one or two plain sentences: what is wrong, where, and what would he
 from __future__ import annotations
 
 import errno
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -145,6 +146,21 @@ def explain_os_error(error: OSError) -> str:
     place = f"{error.filename}: " if error.filename else ""
     cure = "; free some disk space, then try again" if error.errno in _FULL else ""
     return f"{place}{words}{cure}."
+
+
+def explain_missing_package(output: str) -> str:
+    """Return the cure if a process of this Python did not find nnilite, by its output; "" if that is not so.
+
+    A program finds what it has put on `sys.path` itself, and one that was packed by pex or shiv what is packed there.
+    Its processes do not.
+    """
+    if "No module named 'nnilite" not in output:
+        return ""
+    folder = __file__.rpartition("/nnilite/")[0]
+    return (
+        f"nnilite is in {folder}, where {sys.executable} does not look by itself: "
+        "set PYTHONPATH to this folder, or install nnilite into a virtual environment and run it from there"
+    )
 
 
 def no_attribute(kind: str, of: object, name: str, words: Mapping[str, str]) -> AttributeError:

@@ -22,7 +22,7 @@ from nnilite._experiments.manager_options import ManagerOptions as ManagerOption
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import manager_process
 from nnilite._running.manager_process import ManagerProcess
-from nnilite.errors import ConfigError, Conflict, NniliteError, Place
+from nnilite.errors import ConfigError, Conflict, NniliteError, Place, explain_missing_package
 
 if TYPE_CHECKING:
     from nnilite.codedir import Progress
@@ -178,6 +178,7 @@ def _start(
     packing: Progress | None = None,
     process: ManagerProcess | None = None,
 ) -> RegistryEntry:
+    _refuse_archive()
     registry.make_folders(directory)
     log_path = directory / "log" / "manager.log"
     words = ["--directory", str(directory), "--mode", mode, "--log", str(log_path), *options.words()]
@@ -207,6 +208,15 @@ def _start(
     return registry.find(experiment)
 
 
+def _refuse_archive() -> None:
+    """Raise an error if this package is in an archive: workers get copies of its files. Raises: NniliteError."""
+    package = Path(__file__).parents[1]
+    if not package.is_dir():
+        archive = next(folder for folder in package.parents if folder.exists())
+        cure = "install nnilite into a virtual environment, such as by pipx or `uv tool install`, and run it from there"
+        raise NniliteError(f"nnilite cannot run experiments from within the archive {archive}; {cure}")
+
+
 def _content(log_path: Path) -> bytes:
     try:
         return log_path.read_bytes()
@@ -217,7 +227,8 @@ def _content(log_path: Path) -> bytes:
 def _refusal(answer: dict[str, str], output: bytes) -> NniliteError:
     text = answer["error"]
     if "tail" in answer and output:
-        text += f"; its last output:\n{output[-_LOG_TAIL_BYTES:].decode(errors='replace')}"
+        tail = output[-_LOG_TAIL_BYTES:].decode(errors="replace")
+        text += f"; its last output:\n{tail}{explain_missing_package(tail)}"
     if "field" in answer:
         return ConfigError(text, Place(field=answer["field"]))
     return Conflict(text) if answer.get("kind") == "conflict" else NniliteError(text)

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import json
 import logging
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from nnilite._loop_waits import limited
 from nnilite._plugins import lookup
 from nnilite._tuner_host.answer_check import Failure, WrongAnswer, read_answer, read_words
 from nnilite._tuner_host.tuner_process import TunerProcess
-from nnilite.errors import ConfigError, Place, StoreError, TunerError
+from nnilite.errors import ConfigError, Place, StoreError, TunerError, explain_missing_package
 from nnilite.records import Json
 from nnilite.tuner import Call, CallKind
 
@@ -209,7 +210,7 @@ class TunerHost:
         except asyncio.TimeoutError:
             raise _Broken(f"{_named(request)} was not accepted for {timeout_s:.0f} s (tunerTimeout)") from None
         except OSError as error:
-            raise _Broken(f"its process cannot be reached: {error}") from error
+            raise await self._lost(error) from error
         return await self._answer(request, timeout_s)
 
     async def _answer(self, request: dict[str, Any], timeout_s: float) -> Any:
@@ -240,10 +241,20 @@ class TunerHost:
         except asyncio.TimeoutError:
             raise _Broken(f"{what} took longer than {timeout_s:.0f} s (tunerTimeout)") from None
         except (OSError, ValueError) as error:
-            raise _Broken(f"its process cannot be reached: {error}") from error
+            raise await self._lost(error) from error
         if not line.endswith(b"\n"):
-            raise _Broken(f"its process ended{await self._process.exit_word()}; see log/tuner.log")
+            raise await self._lost(ConnectionResetError())
         return line
+
+    async def _lost(self, error: Exception) -> _Broken:
+        """Return why there is no process to talk to any more."""
+        if self._process is None or not isinstance(error, ConnectionError):
+            return _Broken(f"its process cannot be reached: {error}")
+        # A process that ends before it has read all resets the connection, and one that has read all closes it.
+        ended = f"its process ended{await self._process.exit_word()}; see log/tuner.log"
+        words = self._process.last_words()
+        cure = explain_missing_package(words)
+        return _Broken(f"{ended}. Its last words: {words}{cure and '. ' + cure}" if words else ended)
 
     async def _send(self, *requests: dict[str, Any]) -> None:
         if self._process is None:
@@ -265,7 +276,7 @@ class TunerHost:
                 await self._end()
                 passing = error.busy if isinstance(error, StoreError) else error.errno in _PASSING
                 if not passing:
-                    raise TunerError(f"the tuner's process cannot be started: {error}") from error
+                    raise TunerError(f"the tuner's process cannot be started: {error}{_cure(error)}") from error
                 if str(error) != trouble:
                     log.warning("the tuner's process cannot be started now, and it is tried again: %s", error)
                 trouble = str(error)
@@ -310,6 +321,13 @@ class TunerHost:
         self._sent = self._answered = 0
         if process is not None:
             await process.end()
+
+
+def _cure(error: Exception) -> str:
+    """Return what helps if the Python of this process is gone."""
+    if not (isinstance(error, FileNotFoundError) and error.filename == sys.executable):
+        return ""
+    return "; nnilite's environment was moved or removed: stop the experiment, then resume it from another one"
 
 
 def _request(action: TunerCall) -> tuple[dict[str, Any], int]:

@@ -22,15 +22,20 @@ from nnilite._logging.log_file import open_log
 from nnilite._tuner_host import LONGEST_LINE
 
 _CLOSE_TIMEOUT_S = 5.0
+_LAST_WORDS_BYTES = 2000
 
 
 class TunerProcess:
     """A process that can hold a tuner and an assessor, and holds none at first."""
 
-    def __init__(self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, log: Path, log_start: int
+    ) -> None:
         self._process = process
         self._reader = reader
         self._writer = writer
+        self._log = log
+        self._log_start = log_start  # where in the log its words begin
         self._watch = asyncio.create_task(self._await_end())
 
     @classmethod
@@ -44,6 +49,7 @@ class TunerProcess:
             reader, writer = await asyncio.open_connection(sock=ours, limit=LONGEST_LINE)
             try:
                 with os.fdopen(open_log(logs / "tuner.log"), "ab") as out:
+                    log_start = out.seek(0, os.SEEK_END)
                     process = await asyncio.create_subprocess_exec(
                         *command,
                         stdin=DEVNULL,
@@ -58,7 +64,7 @@ class TunerProcess:
             except BaseException:
                 writer.close()
                 raise
-        return cls(process, reader, writer)
+        return cls(process, reader, writer, logs / "tuner.log", log_start)
 
     @property
     def pid(self) -> int:
@@ -88,6 +94,15 @@ class TunerProcess:
         with contextlib.suppress(asyncio.TimeoutError):
             code = await asyncio.wait_for(self._process.wait(), _CLOSE_TIMEOUT_S)
             return f" ({exit_code.sentence(code)})"
+        return ""
+
+    def last_words(self) -> str:
+        """Return the last line that it has written; "" if it has written none."""
+        with contextlib.suppress(OSError), self._log.open("rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(self._log_start, size - _LAST_WORDS_BYTES))
+            lines = log.read(_LAST_WORDS_BYTES).decode(errors="replace").strip().splitlines()
+            return lines[-1] if lines else ""
         return ""
 
     async def _await_end(self) -> None:

@@ -8,6 +8,7 @@ import errno
 import os
 import shutil
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,30 @@ async def test_a_tuner_that_was_killed_may_have_been_out_of_memory(tmp_path: Pat
     os.kill(process.pid, signal.SIGKILL)
     assert "killed by SIGKILL: the machine or the container may have been out of memory" in await process.exit_word()
     await process.end()
+
+
+async def test_what_its_process_has_said_last_is_told(
+    host: TunerHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new process does not find what a program has put on `sys.path` itself."""
+    (tmp_path / "log").mkdir(exist_ok=True)
+    (tmp_path / "python").write_text("#!/bin/sh\necho \"python: No module named 'nnilite'\"\nexit 1\n")
+    (tmp_path / "python").chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(TunerError) as told:
+        await host.open(0)
+    ended = "its process ended (exit code 1); see log/tuner.log. Its last words: python: No module named 'nnilite'."
+    assert ended in str(told.value)
+    assert "set PYTHONPATH to this folder" in str(told.value)
+
+
+async def test_a_python_that_is_gone_is_told_with_what_to_do(
+    host: TunerHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "log").mkdir(exist_ok=True)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "moved" / "python"))
+    with pytest.raises(TunerError, match="environment was moved or removed: stop the experiment, then resume it from"):
+        await host.open(0)
 
 
 async def test_a_space_is_tried_without_the_tuner_that_runs(host: TunerHost, past: Past, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import zipfile
 from collections.abc import Iterator
 from io import BytesIO, FileIO
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+import nnilite
 from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
 from nnilite._experiments.registry import RegistryEntry
@@ -196,6 +198,47 @@ def test_what_cannot_be_imported_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(NniliteError, match=r"(?s)with exit code 1; its last output:.*a broken tornado"):
         launch.create(from_dict(CONFIG, tmp_path))
     assert registry.entries() == []
+
+
+PACKAGES = Path(nnilite.__file__).parents[1]
+WITHOUT_INSTALLATION = """
+import sys
+sys.path[:0] = sys.argv[2:]
+from pathlib import Path
+from nnilite._running import launch
+from nnilite.config import from_dict
+from nnilite.errors import NniliteError
+try:
+    launch.create(from_dict(CONFIG, Path(sys.argv[1])))
+except NniliteError as error:
+    print(error)
+"""
+
+
+def _refusal_of_a_start(tmp_path: Path, *places: Path) -> str:
+    """Return what a program says that has these places on `sys.path`, and no other with nnilite."""
+    program = WITHOUT_INSTALLATION.replace("CONFIG", repr(CONFIG))
+    plugins = [path for path in sys.path if path.endswith(("training_services", "tuners"))]
+    libraries = [*plugins, *(path for path in sys.path if path.endswith("site-packages"))]
+    python = os.path.realpath(sys.executable)  # that of no virtual environment
+    command = [python, "-I", "-c", program, str(tmp_path), *map(str, places), *libraries]
+    environment = {"PATH": os.defpath, "NNILITE_HOME": str(tmp_path / "home")}
+    return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_program_that_found_nnilite_by_its_own_path_is_told_what_to_do(tmp_path: Path) -> None:
+    words = _refusal_of_a_start(tmp_path, PACKAGES)
+    assert "the manager ended at its start with exit code 1" in words
+    assert f"nnilite is in {PACKAGES}, where" in words
+    assert "set PYTHONPATH to this folder" in words
+
+
+def test_an_archive_is_not_a_place_to_run_from(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "nnictl.pyz", "w") as archive:
+        for file in PACKAGES.glob("nnilite/**/*.py"):
+            archive.write(file, file.relative_to(PACKAGES))
+    words = _refusal_of_a_start(tmp_path, tmp_path / "nnictl.pyz")
+    assert f"nnilite cannot run experiments from within the archive {tmp_path / 'nnictl.pyz'}; install" in words
 
 
 IN_A_PROGRAM = """
