@@ -482,10 +482,12 @@ class Experiment:
         """Return the profile; only its state when the experiment was stopped from outside and the manager is gone."""
         try:
             return self._manager.profile()
-        except Unreachable:
-            if self._entry is not None and managers.was_stopped(self._entry):
+        except Unreachable as error:
+            if self._entry is None:
+                raise
+            if managers.was_stopped(self._entry):
                 return {"state": ExperimentState.STOPPED.value}
-            raise
+            raise managers.explain_silence(self._entry, error) from error
 
     def _wait_until_interrupted(self) -> None:
         """Wait for Ctrl-C, or until another program has ended the manager."""

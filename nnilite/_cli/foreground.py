@@ -117,9 +117,7 @@ def _gone(entry: RegistryEntry, profile: dict[str, Any] | None, error: NniliteEr
     """Find out why the manager does not answer any more: it was stopped, or it died."""
     if profile is not None and managers.was_stopped(entry):
         return {**profile, "state": "STOPPED"}
-    raise NniliteError(
-        f"{error} {entry.directory / 'log' / 'manager.log'} may show why; `nnictl resume {entry.id}` resumes it."
-    ) from error
+    raise managers.explain_silence(entry, error) from error
 
 
 class Lines:

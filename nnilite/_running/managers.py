@@ -26,6 +26,7 @@ _POLL_S = 0.02
 _ASK_EVERY_S = 3.0
 _KILLED_S = 10.0  # how long the system may take to remove a killed process
 _LAST_WORD_S = 3.0
+_REMOVED_S = 1.0  # ... and how long it usually takes at most
 _STOPPED_TIMEOUT_S = 2.0  # a manager may be stopped for an instant only, as by a debugger
 
 
@@ -142,6 +143,17 @@ def _terminate(entry: RegistryEntry) -> None:
 def was_stopped(entry: RegistryEntry) -> bool:
     """Return whether the manager's last record says that the experiment is stopped; else the manager has died."""
     return last_word(entry.directory).state == ExperimentState.STOPPED.value
+
+
+def explain_silence(entry: RegistryEntry, error: NniliteError) -> NniliteError:
+    """Return what to tell of a manager that was there and does not answer any more, which is that error."""
+    log = entry.directory / "log" / "manager.log"
+    deadline = time.monotonic() + _REMOVED_S
+    while registry.is_alive(entry.directory):
+        if time.monotonic() > deadline:
+            return NniliteError(f"{error} {log} may show why; `nnictl resume {entry.id}` resumes it.")
+        time.sleep(_POLL_S)
+    return NniliteError(f"Experiment {entry.id}: {registry.explain_lost_manager(entry.id)}. {log} may show why.")
 
 
 def wait_until_ended(entry: RegistryEntry, timeout_s: float = END_TIMEOUT_S) -> None:

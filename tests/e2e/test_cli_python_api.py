@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nnilite._experiments import registry
-from nnilite._running import managers
+from nnilite._running import launch, managers
 from nnilite.errors import NniliteError
 from nnilite.experiment import Experiment, NotRunning, RunMode
 from nnilite.testing import eventually
@@ -135,3 +137,20 @@ def test_a_checkpoint_gives_the_config_back(experiment: Experiment) -> None:
     assert again.has_checkpoint()
     again.load_checkpoint()
     assert again.config.max_trial_number == 3
+
+
+def test_a_program_that_waits_for_a_killed_manager_is_told_so(experiment: Experiment, tmp_path: Path) -> None:
+    (tmp_path / "trial.py").write_text("import time; time.sleep(100)")
+
+    def kill() -> None:
+        entry = eventually(lambda: next((entry for entry in registry.entries() if entry.url), None))
+        assert entry.pid is not None
+        os.kill(entry.pid, signal.SIGKILL)
+
+    with ThreadPoolExecutor() as pool:
+        killing = pool.submit(kill)
+        with pytest.raises(NniliteError, match="its manager has died, and trials may still run; `nnictl resume"):
+            experiment.run(port=0)
+        killing.result()
+    (entry,) = registry.entries()
+    managers.stop(launch.resume(entry))  # and with it the trials
