@@ -29,7 +29,7 @@ _services               the sections of training services, read by the plugins' 
 shared_storage_config   the section `sharedStorage`
 _algorithm_trial        tries out tuner and assessor, so that a wrong argument is found at its line
 _load                   makes an ExperimentConfig from a file, a text or a mapping
-_filling                fills in its fields
+_given_fields           the fields that a file or a mapping gives
 _stored                 the form in which an experiment keeps its config
 text                    reads the text of a file as YAML or JSON
 _source                 the line of each field

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nnilite._plugins import lookup
 from nnilite.config._config_reading import At, ConfigReading
-from nnilite.config._source import ConfigSource
+from nnilite.config._nested_configs import AlgorithmConfig
 from nnilite.errors import ConfigError, Place, PluginError
 from nnilite.tuning.class_args import construct, default_of
 
-if TYPE_CHECKING:
-    from nnilite.config._experiment_config import ExperimentConfig
 
-
-def construct_all(config: ExperimentConfig, source: ConfigSource) -> list[str]:
+def construct_all(tuner: AlgorithmConfig | None, assessor: AlgorithmConfig | None, reading: ConfigReading) -> list[str]:
     """Make one instance of each installed algorithm. Return warnings about them. Raises: ConfigError.
 
     A user's own algorithm is left to the tuner host, as its constructor may do anything.
     """
-    reading = ConfigReading(source, config._base)
-    tuner = _construct("tuner", config.tuner, At(reading, ("tuner",)))
-    assessor = _construct("assessor", config.assessor, At(reading, ("assessor",)))
+    tuner_class = _construct("tuner", tuner, At(reading, ("tuner",)))
+    assessor_class = _construct("assessor", assessor, At(reading, ("assessor",)))
     reading.finish()
-    modes = (_mode(config.tuner, tuner), _mode(config.assessor, assessor))
+    modes = (_mode(tuner, tuner_class), _mode(assessor, assessor_class))
     if None in modes or modes[0] == modes[1]:
         return []
     return [
@@ -32,7 +28,7 @@ def construct_all(config: ExperimentConfig, source: ConfigSource) -> list[str]:
     ]
 
 
-def _construct(word: str, algorithm: Any, here: At) -> type | None:
+def _construct(word: str, algorithm: AlgorithmConfig | None, here: At) -> type | None:
     """Return the class of an installed algorithm, after one instance was made of it."""
     if not algorithm or not algorithm.name:
         return None
@@ -52,7 +48,7 @@ def _construct(word: str, algorithm: Any, here: At) -> type | None:
     return None
 
 
-def _mode(algorithm: Any, cls: type | None) -> Any:
+def _mode(algorithm: AlgorithmConfig | None, cls: type | None) -> Any:
     """Return the optimize mode of an algorithm, from its arguments or by default; None if it is not known."""
     given = algorithm.class_args.get("optimize_mode") if algorithm else None
     return default_of(cls, "optimize_mode") if given is None and cls is not None else given

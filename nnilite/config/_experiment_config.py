@@ -59,6 +59,9 @@ from nnilite.units import (
     TrialCount,
 )
 
+if TYPE_CHECKING:
+    from nnilite.config._given_fields import GivenFields
+
 _MIB = 1024**2
 _UNCHECKED = "this config is not checked yet; call checked() and use what it returns"
 _TYPE = OneOf(
@@ -190,7 +193,8 @@ class ExperimentConfig(Fields):
     _base_of_new: ClassVar[Path | None] = None  # `nni.experiment.config.utils` may set another than the current folder
 
     def __init__(self, platform: str | list[str] | None = None, **given: Any) -> None:
-        self._begin(ConfigSource(), self._base_of_new or Path.cwd())
+        self._source, self._base = ConfigSource(), self._base_of_new or Path.cwd()
+        self._warnings: tuple[str, ...] = ()
         for entry in record_of(ExperimentConfig).entries:
             object.__setattr__(self, entry.name, entry.default)
         if isinstance(platform, str):
@@ -200,10 +204,10 @@ class ExperimentConfig(Fields):
         for key, value in given.items():
             self._fill(key, _replace_name(key, value))
 
-    def _begin(self, source: ConfigSource, base: Path, warnings: tuple[str, ...] = ()) -> None:
-        self._source = source
-        self._base = base
-        self._warnings = warnings
+    def _take(self, given: GivenFields) -> None:
+        self._source, self._base, self._warnings = given.source, given.base, given.warnings
+        for key, value in given.values.items():
+            self._fill(key, value)
 
     def _fill(self, key: str, value: Any) -> None:
         """Set a field, whatever the spelling of its name. Mappings become the objects that they describe."""
@@ -230,9 +234,11 @@ class ExperimentConfig(Fields):
     @classmethod
     def load(cls, path: str | Path) -> ExperimentConfig:
         """Read a YAML or JSON file, NNI's older format too. Raises: ConfigError."""
-        from nnilite.config._filling import fill_from_file
+        from nnilite.config._given_fields import read_file
 
-        return fill_from_file(cls(), path)
+        config = cls()
+        config._take(read_file(path, cls))
+        return config
 
     def checked(self, *, paths: bool = True) -> CheckedConfig:
         """Return the parsed config: all values in their units, paths absolute and secrets resolved.
@@ -322,8 +328,9 @@ class ExperimentConfig(Fields):
         """
         from nnilite.config._algorithm_trial import construct_all, look_for_libraries
 
+        reading = ConfigReading(self._source, self._base)
         look_for_libraries([tracker.name for tracker in self.trackers], webhooks=bool(self.webhooks))
-        self._warnings = (*self._warnings, *construct_all(self, self._source))
+        self._warnings = (*self._warnings, *construct_all(self.tuner, self.assessor, reading))
 
 
 if TYPE_CHECKING:
@@ -377,7 +384,7 @@ class CheckedConfig(ExperimentConfig):
         self, given: ExperimentConfig, values: Mapping[str, Any], services: CheckedServices, secrets: frozenset[str]
     ) -> None:
         super().__init__()
-        self._begin(given._source, given._base, given._warnings)
+        self._source, self._base, self._warnings = given._source, given._base, given._warnings
         for name, value in values.items():
             super()._assign(name, value)
         self._services = services

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite.config._experiment_config import ExperimentConfig
-from nnilite.config._filling import filled
+from nnilite.config._given_fields import read_mapping
 from nnilite.config._source import ConfigSource
 
 
@@ -28,12 +28,18 @@ def parse(text: str, base_dir: str | Path, name: str | None = None) -> Experimen
     from nnilite.config.text import parse_yaml
 
     data, source = parse_yaml(text, name)
-    return filled(ExperimentConfig(), data, source, Path(base_dir).absolute())
+    return _make(data, source, base_dir)
 
 
 def from_dict(data: Mapping[str, Any], base_dir: str | Path = ".") -> ExperimentConfig:
     """Make an ExperimentConfig from a mapping. Raises: ConfigError."""
-    return filled(ExperimentConfig(), data, ConfigSource(), Path(base_dir).absolute())
+    return _make(data, ConfigSource(), base_dir)
+
+
+def _make(data: Any, source: ConfigSource, base_dir: str | Path) -> ExperimentConfig:
+    config = ExperimentConfig()
+    config._take(read_mapping(data, source, Path(base_dir).absolute(), ExperimentConfig))
+    return config
 
 
 __all__ = ["from_dict", "load", "parse"]

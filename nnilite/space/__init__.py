@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnilite.errors import SpaceError, no_attribute
 from nnilite.space import distributions_elsewhere
-from nnilite.space._parameter import Key, Parameter, ParameterKind
+from nnilite.space._parameter import Flat, Key, Parameter, ParameterKind
 from nnilite.space.constraints import Constraints
 from nnilite.space.python_space import (
     ParameterJson,
@@ -51,6 +51,7 @@ from nnilite.space.search_space import SearchSpace
 
 __all__ = [
     "Constraints",
+    "Flat",
     "Key",
     "Parameter",
     "ParameterJson",

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 Key = tuple[str | int, ...]
 """Where a parameter is: its name, or names with the numbers of the options chosen between them."""
 
+Flat = dict[Key, int | float]
+"""Parameters as `SearchSpace.flatten` gives them: the raw value of each active parameter, by its path."""
+
 _TOLERANCE = 1e-9
 MOST_STEPS = 2**53  # beyond, multiples of q are no longer exact
 _LARGEST_EXPONENT = 700.0  # exp of more is not a float

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from nnilite.errors import Place, SpaceError
-from nnilite.space._parameter import Key, Parameter, ParameterKind, brief, format_path, whole
+from nnilite.space._parameter import Flat, Key, Parameter, ParameterKind, brief, format_path, whole
 from nnilite.space.space_checks import check, dotted, drop_repeats
 
 if TYPE_CHECKING:
@@ -119,16 +119,16 @@ class SearchSpace:
             raise SpaceError(f"{format_path(parameter.path)}: {raw!r} is not the number of an option, 0 to {last}")
         return option
 
-    def flatten(self, parameters: Json) -> dict[Key, int | float]:
+    def flatten(self, parameters: Json) -> Flat:
         """Return the raw values of all active parameters: the inverse of `build`.
 
         Raises: SpaceError if the parameters are not in this space.
         """
-        flat: dict[Key, int | float] = {}
+        flat: Flat = {}
         self._flatten(parameters, self.children(), (), flat)
         return flat
 
-    def _flatten(self, given: Json, expected: tuple[Parameter, ...], prefix: Key, flat: dict[Key, int | float]) -> None:
+    def _flatten(self, given: Json, expected: tuple[Parameter, ...], prefix: Key, flat: Flat) -> None:
         names = {parameter.name for parameter in expected}
         if not isinstance(given, Mapping):
             raise SpaceError(f"{format_path(prefix) or 'the parameters'}: {brief(given)} is not an object")

@@ -16,8 +16,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from nnilite.space import SearchSpace
-from nnilite.tuning.learning import Flat
+from nnilite.space import Flat, SearchSpace
 from nnilite.tuning.positions import position, raw_at
 
 Matrix = NDArray[np.float64]

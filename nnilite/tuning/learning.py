@@ -21,7 +21,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from nnilite.errors import NoMoreTrialError, SpaceError
-from nnilite.space import Constraints, Key, Parameter, SearchSpace
+from nnilite.space import Constraints, Flat, Parameter, SearchSpace
 from nnilite.tuner import EXTRAS, Call, Tuner, scalar
 from nnilite.tuning.class_args import one_of, whole_number
 from nnilite.tuning.prior import Prior, falling_share
@@ -38,9 +38,6 @@ _MODEL_TRIES = 6
 _CONSTRAINED_TRIES = 20
 _RANDOM_TRIES = 50
 _PRIOR_ATTEMPT = -1
-
-Flat = dict[Key, int | float]
-"""Parameters as `SearchSpace.flatten` gives them: one entry for each active parameter, by its path."""
 
 
 class PointState(Enum):

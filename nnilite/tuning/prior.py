@@ -10,12 +10,11 @@ import math
 import random
 from typing import TYPE_CHECKING
 
-from nnilite.space import Parameter, SearchSpace
+from nnilite.space import Flat, Parameter, SearchSpace
 from nnilite.tuning.positions import position, raw_at
 
 if TYPE_CHECKING:
     from nnilite.tuning.cube import Cube, Matrix, Vector
-    from nnilite.tuning.learning import Flat
 
 __all__ = ["Prior", "falling_share"]
 

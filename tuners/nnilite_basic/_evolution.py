@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from nnilite.space import Flat
 from nnilite.tuning.class_args import whole_number
-from nnilite.tuning.learning import Flat, LearningTuner, Point, PointState
+from nnilite.tuning.learning import LearningTuner, Point, PointState
 from nnilite.tuning.positions import neighbour
 
 if TYPE_CHECKING:

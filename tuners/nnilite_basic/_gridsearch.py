@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from nnilite.errors import NoMoreTrialError, SpaceError
-from nnilite.space import Key, Parameter, SearchSpace
+from nnilite.space import Flat, Key, Parameter, SearchSpace
 from nnilite.tuner import Tuner
-from nnilite.tuning.learning import Flat, canonical, grid
+from nnilite.tuning.learning import canonical, grid
 from nnilite.tuning.positions import raw_at
 
 log = logging.getLogger(__name__)

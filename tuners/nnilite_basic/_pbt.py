@@ -17,9 +17,9 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from nnilite.errors import NoMoreTrialError
-from nnilite.space import Parameter
+from nnilite.space import Flat, Parameter
 from nnilite.tuning.class_args import number, whole_number
-from nnilite.tuning.learning import Flat, LearningTuner, Point, PointState
+from nnilite.tuning.learning import LearningTuner, Point, PointState
 from nnilite.tuning.positions import neighbour
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from nnilite.space import Key, Parameter, ParameterKind, SearchSpace
-from nnilite.tuning.learning import Flat
+from nnilite.space import Flat, Key, Parameter, ParameterKind, SearchSpace
 
 if TYPE_CHECKING:
     from optuna.trial import Trial

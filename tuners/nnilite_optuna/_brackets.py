@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from nnilite.errors import NoMoreTrialError
-from nnilite.tuning.learning import Flat
+from nnilite.space import Flat
 
 _EPSILON = 1e-6
 

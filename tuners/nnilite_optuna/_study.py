@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nnilite.records import Json
-from nnilite.tuning.learning import Flat, LearningTuner, Point, PointState
+from nnilite.space import Flat
+from nnilite.tuning.learning import LearningTuner, Point, PointState
 
 if TYPE_CHECKING:
     import optuna

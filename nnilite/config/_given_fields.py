@@ -1,10 +1,10 @@
-"""Fills an ExperimentConfig from a file or a mapping."""
+"""The fields of an ExperimentConfig, as a file or a mapping gives them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from nnilite.config import _v1, _v1_tables
 from nnilite.config._config_reading import At, ConfigReading
@@ -14,9 +14,6 @@ from nnilite.config._services import shortcuts
 from nnilite.config._source import ConfigSource
 from nnilite.errors import ConfigError, Place
 from nnilite.units.path_rules import expand_home
-
-if TYPE_CHECKING:
-    from nnilite.config._experiment_config import ExperimentConfig
 
 MARK = "defaults"
 """A field only of kept configs (see `_stored`), which people may copy. It says nothing of the experiment."""
@@ -30,8 +27,17 @@ _NO_CONFIGS = {
 }
 
 
-def fill_from_file(config: ExperimentConfig, path: str | Path) -> ExperimentConfig:
-    """Fill an empty config with what a file says. Raises: ConfigError."""
+class GivenFields(NamedTuple):
+    """The fields that are set, by their names in the file, and where they come from."""
+
+    values: Mapping[str, Any]
+    source: ConfigSource
+    base: Path  # relative paths are relative to it
+    warnings: tuple[str, ...]
+
+
+def read_file(path: str | Path, kind: type) -> GivenFields:
+    """Read a file with the fields of a config class. Raises: ConfigError."""
     from nnilite.config.text import read_yaml
 
     file = expand_home(path)
@@ -40,7 +46,7 @@ def fill_from_file(config: ExperimentConfig, path: str | Path) -> ExperimentConf
     if near := _find_near(file):
         raise ConfigError(f"cannot be read: there is no such file; did you mean {near}?", Place(str(file)))
     data, source = read_yaml(file)
-    return filled(config, data, source, file.absolute().parent)
+    return read_mapping(data, source, file.absolute().parent, kind)
 
 
 def _find_near(file: Path) -> str:
@@ -57,23 +63,19 @@ def _find_near(file: Path) -> str:
     return str(file.with_name(near[0])) if near else ""
 
 
-def filled(config: ExperimentConfig, data: Any, source: ConfigSource, base: Path) -> ExperimentConfig:
-    """Fill an empty config with the fields of `data`. Raises: ConfigError."""
+def read_mapping(data: Any, source: ConfigSource, base: Path, kind: type) -> GivenFields:
+    """Return the fields in `data`, which may be in NNI's older format. Raises: ConfigError."""
     if not isinstance(data, Mapping):
         raise ConfigError("is not a mapping of fields such as `trialCommand: python3 trial.py`", Place(source.file))
     data = {name: value for name, value in data.items() if name != MARK}
     warnings: tuple[str, ...] = ()
     if _v1.recognised(data):
-        kind: type = type(config)
         converted = _v1.convert(data, source, [entry.key for entry in record_of(kind).entries])
         data, warnings = converted.config, tuple(converted.warnings)
         unset = _v1_tables.list_older_places(data.get("trainingService"))
         source = ConfigSource(source.file, source.root, converted.origins, _v1_tables.list_older_names(), unset)
-    _check_names(type(config), data, source, base)
-    config._begin(source, base, warnings)
-    for key, value in data.items():
-        config._fill(key, value)
-    return config
+    _check_names(kind, data, source, base)
+    return GivenFields(data, source, base, warnings)
 
 
 def _check_names(kind: type, data: Mapping[str, Any], source: ConfigSource, base: Path) -> None:
