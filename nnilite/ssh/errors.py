@@ -29,6 +29,10 @@ class RunsWindows(MachineError):
         super().__init__("runs Windows, on which trials cannot run yet: use Linux, macOS or WSL", lasting=True)
 
 
+class NoRoomHere(MachineError):
+    """What a machine sends does not fit on the disk of this machine."""
+
+
 class NotThere(MachineError):
     """The machine does not have what was asked for (any more)."""
 

@@ -14,7 +14,7 @@ from waiting import others_turn
 pytest.importorskip("paramiko")
 
 from nnilite.errors import NoCapacity
-from nnilite.ssh.errors import MachineError
+from nnilite.ssh.errors import MachineError, NoRoomHere
 from nnilite_remote._attempts import Attempts
 from nnilite_remote._host_checkpoints import HostCheckpoints, rank
 from nnilite_remote._worker.checkpoints import restore, tidy_up, trace
@@ -176,6 +176,48 @@ def test_a_trial_starts_without_them_if_they_cannot_be_moved(tmp_path, caplog, e
     asyncio.run(settle(HostCheckpoints(tmp_path), boxes, boxes[1]))
     assert boxes[1].refused == 3
     assert "starts on full without its checkpoints on source" in caplog.text
+
+
+def test_a_trial_waits_while_its_checkpoints_do_not_fit_on_this_machine(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("nnilite_remote._host_checkpoints._ROOM_S", 0.0)
+    boxes = [Box("source", 0, lost=True, checkpoint=0), Box("target")]
+    full = iter([True] * 5)
+
+    async def give(directory, archive):
+        if next(full, False):
+            raise NoRoomHere("the disk of /here has 1 GB free")
+        archive.write_text("source")
+
+    boxes[0].give_checkpoints = give
+    waits = asyncio.run(settle(HostCheckpoints(tmp_path), boxes, boxes[1]))
+    assert waits == ["its checkpoints are being brought from source to target"]
+    assert boxes[1].got == 1
+    assert "waits: its checkpoints cannot be brought from source to target: the disk of /here has" in caplog.text
+
+
+def test_what_it_waits_for_is_told_and_not_tried_all_the_time(tmp_path):
+    boxes = [Box("source", 0, lost=True, checkpoint=0), Box("target")]
+    asked = []
+
+    async def give(directory, archive):
+        asked.append(directory)
+        raise NoRoomHere("the disk of /here has 1 GB free")
+
+    async def ask_often() -> list[str]:
+        checkpoints, waits = HostCheckpoints(tmp_path), []
+        for _ in range(5):
+            with pytest.raises(NoCapacity) as wait:
+                checkpoints.bring("t", boxes[1], await checkpoints.traces("t", boxes))
+            waits.append(str(wait.value))
+            await others_turn()
+        return waits
+
+    boxes[0].give_checkpoints = give
+    assert (
+        asyncio.run(ask_often())[2:]
+        == ["its checkpoints cannot be brought from source to target: the disk of /here has 1 GB free"] * 3
+    )
+    assert len(asked) == 1
 
 
 def test_a_retried_trial_prefers_the_machine_that_has_its_checkpoints_to_one_that_lost_it(tmp_path):

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from nnilite.errors import NoCapacity
-from nnilite.ssh.errors import MachineError
+from nnilite.services.task_ends import end_tasks
+from nnilite.ssh.errors import MachineError, NoRoomHere
 from nnilite_remote._machine import Machine
 
 log = logging.getLogger(__name__)
 
 _TRIES = 3
+_ROOM_S = 30.0  # after that time it is seen whether this machine has room by now
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,11 @@ class HostTrace:
     directory: str  # of the checkpoints
 
 
+class _MissingRoom(NamedTuple):
+    until_s: float
+    reason: str
+
+
 class HostCheckpoints:
     """Finds and moves checkpoints. `folder` is for archives in transit."""
 
@@ -39,6 +48,7 @@ class HostCheckpoints:
         self._folder = folder
         self._moves: dict[str, asyncio.Task[None]] = {}  # by trial
         self._tries: dict[str, int] = {}
+        self._waits: dict[str, _MissingRoom] = {}
 
     async def traces(self, trial: str, machines: Sequence[Machine]) -> dict[Machine, HostTrace]:
         """Return what the machines that are up have of the trial. Raises: NoCapacity while something is in transit."""
@@ -54,6 +64,10 @@ class HostCheckpoints:
         if not saved or saved.get(target) == max(saved.values()):
             return
         source = max(saved, key=lambda machine: saved[machine])
+        wait = self._waits.pop(trial, None)
+        if wait is not None and time.monotonic() < wait.until_s:
+            self._waits[trial] = wait
+            raise NoCapacity(wait.reason)
         tries = self._tries.pop(trial, 0)
         if tries == _TRIES:
             log.warning("trial %s starts on %s without its checkpoints on %s", trial, target.title, source.title)
@@ -69,7 +83,12 @@ class HostCheckpoints:
         try:
             await source.attempts.give_checkpoints(trace.directory, archive)
             await target.attempts.take_checkpoints(trial, trace.checkpoint or 0, archive)
-        except (MachineError, OSError) as error:  # this machine's disk may be full
+        except NoRoomHere as error:  # until somebody makes room; without them, hours of work may be lost
+            self._tries.pop(trial, None)
+            reason = f"its checkpoints cannot be brought from {source.title} to {target.title}: {error}"
+            log.warning("trial %s waits: %s", trial, reason)
+            self._waits[trial] = _MissingRoom(time.monotonic() + _ROOM_S, reason)
+        except (MachineError, OSError) as error:
             log.warning("the checkpoints of trial %s on %s cannot be moved: %s", trial, source.title, error)
         else:
             del self._tries[trial]
@@ -79,10 +98,7 @@ class HostCheckpoints:
 
     async def close(self) -> None:
         """Stop all transfers; the checkpoints stay where they were."""
-        moves = list(self._moves.values())
-        for move in moves:
-            move.cancel()
-        await asyncio.gather(*moves, return_exceptions=True)
+        await end_tasks(self._moves.values())
 
 
 def rank(machine: Machine, traces: Mapping[Machine, HostTrace]) -> int:

@@ -85,7 +85,7 @@ def fetch(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> No
 def _part(cache: str, stem: str) -> tuple[BinaryIO, str]:
     """Return a partial file that has no other writer: the longest of the abandoned ones, or a new one."""
     names = [name for name in os.listdir(cache) if name.startswith(stem) and name.endswith(".part")]
-    names.sort(key=lambda name: -os.path.getsize(os.path.join(cache, name)))
+    names.sort(key=lambda name: -_size(os.path.join(cache, name)))
     for name in [*names, "%s.%d-%d.part" % (stem, os.getpid(), time.time())]:
         path = os.path.join(cache, name)
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -98,8 +98,26 @@ def _part(cache: str, stem: str) -> tuple[BinaryIO, str]:
             if name in names:
                 os.close(file)
                 continue
+        # Whoever held the lock until now may have renamed or removed the file meanwhile.
+        if name in names and not _leads_to(path, file):
+            os.close(file)
+            continue
         return os.fdopen(file, "r+b"), path
     raise WorkerRefusal("no partial file can be made in %s" % cache)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:  # another transfer has just come to its end
+        return 0
+
+
+def _leads_to(path: str, file: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(file))
+    except FileNotFoundError:
+        return False
 
 
 def _receive(part: BinaryIO, have: int, size: int) -> str:
