@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from weakref import WeakValueDictionary
 
 from nnilite.service import JobState, JobStatus
+from nnilite.services.task_ends import end_tasks
 
 StatusCall = Callable[[], Awaitable[JobStatus]]
 
@@ -36,7 +37,8 @@ class JobTurns:
     def __init__(self, limit_s: float = _LIMIT_S, at_once: int = _AT_ONCE) -> None:
         self._limit_s = limit_s
         self._room = asyncio.Semaphore(at_once)
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        # Those in use: a service has many jobs in the course of time, and few calls at once.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._looks: dict[str, asyncio.Task[JobStatus]] = {}
 
     async def statuses(self, calls: Sequence[tuple[str, StatusCall]]) -> list[JobStatus]:
@@ -44,7 +46,7 @@ class JobTurns:
 
         Raises: what a call raises.
         """
-        free = [(job, call) for job, call in calls if job not in self._looks and not self._locks[job].locked()]
+        free = [(job, call) for job, call in calls if job not in self._looks and not self._lock(job).locked()]
         begun = [self._begin(job, call) for job, call in free]
         if begun:
             await asyncio.wait(begun, timeout=self._limit_s)
@@ -53,20 +55,26 @@ class JobTurns:
     @contextlib.asynccontextmanager
     async def turn(self, job: str) -> AsyncIterator[None]:
         """Wait until no other call about this job is under way, and let none begin."""
-        async with self._locks[job], self._room:
+        async with self._lock(job), self._room:
             yield
+
+    def _lock(self, job: str) -> asyncio.Lock:
+        lock = self._locks.get(job)
+        if lock is None:
+            lock = self._locks[job] = asyncio.Lock()
+        return lock
 
     async def close(self) -> None:
         """End the looks that are still under way."""
         left = list(self._looks.values())
         self._looks.clear()
-        for look in left:
-            look.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await end_tasks(left)
 
     def _begin(self, job: str, call: StatusCall) -> asyncio.Task[JobStatus]:
-        self._looks[job] = asyncio.create_task(self._look(job, call))
-        return self._looks[job]
+        look = self._looks[job] = asyncio.create_task(self._look(job, call))
+        # If nobody asks for its result any more, its failure is of no interest.
+        look.add_done_callback(lambda look: look.cancelled() or look.exception())
+        return look
 
     async def _look(self, job: str, call: StatusCall) -> JobStatus:
         async with self.turn(job):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -127,6 +128,18 @@ def test_a_job_whose_reports_are_being_read_is_not_asked_beside_that() -> None:
         return [*found, *await _print_both(turns, partial(_answer, RUNNING))]
 
     assert asyncio.run(look()) == [JobState.UNKNOWN, JobState.RUNNING, JobState.RUNNING, JobState.RUNNING]
+
+
+def test_a_job_that_is_over_leaves_nothing() -> None:
+    async def look() -> int:
+        turns = JobTurns()
+        await _print_both(turns, partial(_answer, RUNNING))
+        async with turns.turn("c"):
+            pass
+        gc.collect()
+        return len(turns._locks)
+
+    assert asyncio.run(look()) == 0
 
 
 def test_what_a_platform_refuses_is_raised_and_forgotten() -> None:

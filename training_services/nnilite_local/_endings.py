@@ -14,12 +14,15 @@ from typing import Any, NamedTuple
 
 from nnilite.errors import NoCapacity, ServiceError
 from nnilite.service import Handle
+from nnilite.services.task_ends import end_tasks
 from nnilite.services.worker_side import PATIENCE_S, USUAL_GRACE_S, kill_groups, running_groups
 from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._keeper_watch import LocalWatch
 from nnilite_local._keepers import Keepers
 
 log = logging.getLogger(__name__)
+
+_CLEANUP_S = 1.0  # for a kill that a canceled task has begun
 
 _NO_KEEPER: Handle = {"pid": 0, "start": "", "server": "unknown"}
 
@@ -74,9 +77,7 @@ class Endings:
     async def close(self) -> list[str]:
         """End what was asked to end and has had its grace. Return sentences on what still runs."""
         asked = {job: self._asked[job] for job in self._overdue if job in self._asked}
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await end_tasks(self._tasks.values(), _CLEANUP_S)
         found = await asyncio.gather(*(self._end_stuck(folder, handle) for folder, handle in asked.values()))
         return [
             _describe_left(folder, self._host, left)

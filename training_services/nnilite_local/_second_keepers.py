@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from nnilite.services.task_ends import end_tasks
 from nnilite.services.worker_side import DELIVERY_S, MOST_DELIVERIES, TAKEN_CARE_OF
 from nnilite_local._attempt_folder import AttemptFolder
 
 log = logging.getLogger(__name__)
 
+_CLEANUP_S = 1.0  # for a process of a canceled task to end
 _PAUSE_S = 2.0  # before the next one, if one could not do its work
 
 
@@ -39,9 +41,7 @@ class SecondKeepers:
         return task is not None and not task.done()
 
     async def close(self) -> None:
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await end_tasks(self._tasks.values(), _CLEANUP_S)
 
     def _is_needed(self, key: str) -> bool:
         """Return whether there has been none, or the last one could not do its work."""

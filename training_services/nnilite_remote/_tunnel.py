@@ -24,6 +24,7 @@ from typing import Any
 from paramiko.ssh_exception import SSHException
 
 from nnilite.services.callback_address import SparseLog, UnprovenCallers
+from nnilite.services.task_ends import end_tasks
 from nnilite_remote._tunnel_request import MAX_HEAD_BYTES, TunnelRefused, TunnelRequest, parse_head
 from nnilite_remote._tunnel_upstream import PIECE_BYTES, PROOF_HEADER, ManagerAway, ManagerReply, TunnelUpstream
 
@@ -285,10 +286,7 @@ def _close(channel: Any) -> None:
 
 
 async def _end_tasks() -> None:
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await end_tasks(task for task in asyncio.all_tasks() if task is not asyncio.current_task())
 
 
 async def _send(caller: _TunnelCaller, data: bytes) -> None:

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nnilite.errors import ConfigError, NniliteError, NoCapacity
+from nnilite.services.task_ends import end_tasks
 from nnilite_slurm._api import SlurmApi
 
 log = logging.getLogger(__name__)
 
+_CLEANUP_S = 1.0  # for a process of a canceled task to end
 _TOGETHER_S = 0.5
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 2.0, 60.0
 
@@ -65,9 +67,7 @@ class JobArrays:
 
     async def close(self) -> None:
         """Stop; the next manager submits what has not been submitted."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks, _CLEANUP_S)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -19,10 +19,12 @@ from nnilite.errors import Conflict, NniliteError
 from nnilite.records import NodeCounts
 from nnilite.service import Handle, JobState, JobStatus
 from nnilite.services.cluster.queued_job import QueuedJob, QueuePhase
+from nnilite.services.task_ends import end_tasks
 from nnilite_slurm._api import SlurmApi
 
 log = logging.getLogger(__name__)
 
+_CLEANUP_S = 1.0  # for a process of a canceled task to end
 _AGAIN_S = 10.0
 _STEADY_S = 300.0  # how long a joiner runs at least where nothing is wrong
 _LONGEST_PAUSE_S = 1800.0
@@ -78,9 +80,7 @@ class Joiners:
         self._tasks: dict[str, asyncio.Task[None]] = {}  # what is being done, by trial
 
     async def close(self) -> None:
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await end_tasks(self._tasks.values(), _CLEANUP_S)
 
     def look_after(
         self,
