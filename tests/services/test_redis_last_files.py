@@ -15,12 +15,14 @@ from typing import Any
 
 import pytest
 
+from nnilite.errors import ServiceError
 from nnilite.service import Job, JobState, JobStatus
 from nnilite.services.keeper_folder import KeeperFolder
 from nnilite_redis import RedisConfig
 from nnilite_redis._api import Pool
 from nnilite_redis._connection import RedisAddress
 from nnilite_redis._convert import task_of
+from nnilite_redis._file_store import TooLarge
 from nnilite_redis._mail import Letter
 from nnilite_redis._worker import pool_worker
 from nnilite_redis._worker.attempt import WorkerAttempt
@@ -38,9 +40,13 @@ class Store:
     def __init__(self) -> None:
         self.goes_on, self.asked = asyncio.Event(), 0
         self.kept: list[str] = []
+        self.trouble: Exception | None = None  # of the next try
 
     async def put(self, name: str, path: Path, what: str) -> None:
         self.asked += 1
+        trouble, self.trouble = self.trouble, None
+        if trouble is not None:
+            raise trouble
         with tarfile.open(path) as archive:
             content = archive.extractfile("step")
             assert content is not None
@@ -107,6 +113,35 @@ async def test_no_request_of_a_keeper_goes_ahead_of_the_last_files(worker: Worke
     worker.store.goes_on.set()
     await asyncio.gather(*requests)
     assert (worker.store.kept, worker.told) == (["last"], 2)
+    assert worker.attempt.report()["state"] == "SUCCEEDED"
+
+
+@pytest.mark.parametrize(
+    ("error", "time_left", "kept"),
+    [
+        (ServiceError("the connection broke"), True, ["last"]),
+        (ServiceError("the connection broke"), False, []),
+        (TooLarge("the checkpoint has 1 GB"), True, []),
+    ],
+)
+async def test_a_last_checkpoint_that_is_not_taken_is_tried_again_where_that_may_help(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, error: Exception, time_left: bool, kept: list[str]
+) -> None:
+    worker.save_step("last")
+    worker.end = JobStatus(JobState.SUCCEEDED, exit_code=0, ended=time.time())
+    worker.store.goes_on.set()
+    worker.store.trouble = error
+    if not time_left:
+        monkeypatch.setattr("nnilite_redis._worker.request_handlers._STORE_S", 0.0)
+    if kept:
+        with pytest.raises(ServiceError, match="cannot be stored now"):
+            await worker.hand_on()
+        worker.end = JobStatus(JobState.SUCCEEDED, exit_code=0, ended=time.time() - 3600)
+        assert worker.attempt.report()["state"] == "RUNNING"
+        assert worker.told == 0
+    await worker.hand_on()
+    assert (worker.store.kept, worker.told) == (kept, 1)
+    worker.end = JobStatus(JobState.SUCCEEDED, exit_code=0, ended=time.time() - 3600)
     assert worker.attempt.report()["state"] == "SUCCEEDED"
 
 

@@ -7,6 +7,7 @@ in the server's memory, so that its size is limited.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,12 +20,14 @@ from nnilite.services.bootstrap import file_digest
 from nnilite.units import format_size
 from nnilite_redis._api import Pool
 from nnilite_redis._keys import KEPT_S
+from nnilite_redis._scripts import DIGEST
 
 log = logging.getLogger(__name__)
 
 _PLACE = Place(field="storage")
 _S3_TRIES = 3
 _PIECE_BYTES = 4 << 20
+_MOST_FETCHES = 10  # of a file that is replaced each time, as the checkpoint of an attempt that was given up
 
 
 class TooLarge(ConfigError):
@@ -88,21 +91,33 @@ class RedisFiles:
             await self._pool.client.set(self._pool.keys.file(name), data, ex=KEPT_S)
 
     async def get(self, name: str, path: Path) -> bool:
-        # Piece by piece: whoever may write to Redis decides how much there is.
-        key, draft, room = self._pool.keys.file(name), path.with_name(f".{path.name}.new"), DiskRoom(path.parent)
+        draft = path.with_name(f".{path.name}.new")
         try:
-            with draft.open("wb") as file:
-                while piece := await self._piece(key, file.tell()):
-                    room.count(len(piece))
-                    await asyncio.to_thread(file.write, piece)
-                size = file.tell()
-            if not size and not await self.has(name):
-                return False
-            draft.chmod(0o600)
-            draft.replace(path)
+            for _ in range(_MOST_FETCHES):
+                size, is_whole = await self._fetch(self._pool.keys.file(name), draft)
+                if not size and not await self.has(name):
+                    return False
+                if is_whole:
+                    draft.chmod(0o600)
+                    draft.replace(path)
+                    return True
         finally:
             draft.unlink(missing_ok=True)
-        return True
+        raise ServiceError(f"the file {name} in Redis is replaced each time that it is fetched")
+
+    async def _fetch(self, key: str, draft: Path) -> tuple[int, bool]:
+        """Fetch a file; return its size, and whether it has not been replaced meanwhile."""
+        # Piece by piece: whoever may write to Redis decides how much there is.
+        room, digest = DiskRoom(draft.parent), hashlib.sha1(usedforsecurity=False)
+        with draft.open("wb") as file:
+            while piece := await self._piece(key, file.tell()):
+                room.count(len(piece))
+                digest.update(piece)
+                await asyncio.to_thread(file.write, piece)
+            size = file.tell()
+        if size < _PIECE_BYTES:
+            return size, True
+        return size, await self._pool.reads.run(DIGEST, [key]) == digest.hexdigest().encode("ascii")
 
     async def _piece(self, key: str, offset: int) -> bytes:
         with self._pool.asking():

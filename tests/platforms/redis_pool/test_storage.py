@@ -13,6 +13,8 @@ from nnilite.service import JobState
 from nnilite.testing import eventually
 from nnilite.testing.probes import python
 from nnilite_redis import BucketConfig, RedisConfig, RedisService
+from nnilite_redis._api import Pool
+from nnilite_redis._file_store import RedisFiles
 from platforms.stored_code import CodeStorage
 from platforms.swift import server as swift
 
@@ -144,6 +146,38 @@ def test_a_store_that_refuses_the_keys_is_told(bucket, shared_server, open_bench
 def test_a_store_that_is_not_there_is_told(bucket, shared_server, open_bench):
     with pytest.raises(ServiceError, match="cannot be reached"):
         open_bench(shared_server, storage=replace(bucket, endpoint="http://127.0.0.1:1"))
+
+
+@pytest.mark.parametrize("times", [1, 100])
+async def test_a_checkpoint_that_is_replaced_while_it_is_fetched_is_never_mixed(
+    shared_server, prefix, tmp_path, monkeypatch, times
+):
+    monkeypatch.setattr("nnilite_redis._file_store._PIECE_BYTES", 1000)
+    pool = Pool(RedisConfig(shared_server.url).address, prefix)
+    files, versions = RedisFiles(pool, 1 << 20), [bytes([65 + number % 26]) * 2500 for number in range(times + 1)]
+    read, name = files._piece, "checkpoint-e-t-0"
+
+    async def put() -> None:
+        (tmp_path / "given").write_bytes(versions.pop())
+        await files.put(name, tmp_path / "given", "it")
+
+    async def replaced(key: str, offset: int) -> bytes:
+        if offset == 1000 and versions:
+            await put()
+        return await read(key, offset)
+
+    monkeypatch.setattr(files, "_piece", replaced)
+    try:
+        await put()
+        if times == 1:
+            assert await files.get(name, tmp_path / "got")
+            assert (tmp_path / "got").read_bytes() == b"A" * 2500
+        else:
+            with pytest.raises(ServiceError, match="is replaced each time"):
+                await files.get(name, tmp_path / "got")
+        assert not list(tmp_path.glob(".got*"))
+    finally:
+        await pool.close()
 
 
 def test_outputs_that_are_too_large_for_redis_are_refused(shared_server, open_bench, start_worker, tmp_path):

@@ -67,6 +67,7 @@ class WorkerAttempt:
         self.removed = False
         self.confirmations = Confirmations(self.path)
         self.storing = asyncio.Lock()  # held while its last files are being stored
+        self.store_until = 0.0  # until then, last files that cannot be stored are tried again
         self.saved = False  # its last checkpoints are where others find them
         self.stored = False  # its outputs are in the store
         self._keeper: subprocess.Popen[bytes] | None = None
@@ -266,7 +267,7 @@ class WorkerAttempt:
 
     def _name_last_work(self, runs: bool, ended: JobStatus) -> str:
         """Return what its end waits for; "" if that can be reported."""
-        if self.storing.locked():
+        if self.storing.locked() or (not self.saved and time.monotonic() < self.store_until):
             return "the trial's last files are being stored"
         is_recent = time.time() < (ended.ended or 0.0) + _LAST_WORDS_S
         return "the trial's last events are being delivered" if runs and is_recent else ""

@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from nnilite.errors import NniliteError, ServiceError
+from nnilite.errors import ConfigError, NniliteError, ServiceError
 from nnilite.services.worker_side import DamagedTar, unpack_checkpoint
 from nnilite_redis._file_store import Files
 from nnilite_redis._worker.task import WorkerTask
@@ -73,26 +73,29 @@ class Checkpoints:
         self._next_s[task.name] = time.monotonic() + task.checkpoint_s
         return True
 
-    async def save(self, task: WorkerTask, files: Files, confirmed: Confirmed | None = None) -> None:
+    async def save(self, task: WorkerTask, files: Files, confirmed: Confirmed | None = None) -> bool:
         """Store what has changed since the last time. Errors are reported, and the next due time tries again.
 
-        `confirmed` is awaited before it is stored, and says whether it is to be. Without it, this is the last time.
+        `confirmed` is awaited before it is stored, and says whether it is to be. Without it, this is the last time:
+        return False then if another try may succeed.
         """
         turn = self._turns.setdefault(task.name, asyncio.Lock())
         if turn.locked() and confirmed is not None:
-            return
+            return True
         async with turn:
             try:
                 place = self.place(task)
                 signature = await asyncio.to_thread(_make_signature, place)
                 if signature and signature != self._saved.get(task.name):
                     if not await self._store(task, place, files, confirmed):
-                        return
+                        return True
                     self._saved[task.name] = signature
                 self.trouble = ""
             except (NniliteError, OSError, tarfile.TarError) as error:
                 self.trouble = f"checkpoints of trial {task.job.trial} stay on this worker alone: {error}"
                 log.warning("%s", self.trouble)
+                return isinstance(error, ConfigError)
+        return True
 
     async def _store(self, task: WorkerTask, place: Path, files: Files, confirmed: Confirmed | None) -> bool:
         with tempfile.TemporaryDirectory(prefix=".checkpoint-", dir=place.parent) as scratch:

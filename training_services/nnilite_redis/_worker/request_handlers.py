@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 READABLE = ("trial.stdout", "trial.stderr", ".nni/started", ".nni/exit", ".nni/metrics")
 
 _LISTED_CHARS = 4_000_000
+_STORE_S = 120.0  # for last files that the store or Redis does not take at once
 
 
 @dataclass(frozen=True)
@@ -60,19 +62,26 @@ class Handlers:
     async def _last_files(self, attempt: WorkerAttempt) -> None:
         """Store the last files before the end is reported, however many requests wait for it.
 
-        That may start another attempt, which needs the checkpoints.
+        That may start another attempt, which needs the checkpoints. Raises: ServiceError if they are to wait longer.
         """
         async with attempt.storing:
-            if not attempt.saved and attempt.begun:
-                try:
-                    await self._store_last_files(attempt)
-                finally:
-                    attempt.saved = True
+            if attempt.saved or not attempt.begun:
+                return
+            attempt.store_until = attempt.store_until or time.monotonic() + _STORE_S
+            saved = True
+            try:
+                saved = await self._store_last_files(attempt)
+            finally:
+                attempt.saved = saved
+            if not saved:
+                raise ServiceError("the trial's last checkpoint cannot be stored now")
 
-    async def _store_last_files(self, attempt: WorkerAttempt) -> None:
+    async def _store_last_files(self, attempt: WorkerAttempt) -> bool:
+        """Return False if the checkpoints are to be tried again first. Raises: NniliteError, OSError."""
         files = files_of(self.pool, attempt.task.files)
-        if attempt.task.checkpoint_s:
-            await self.checkpoints.save(attempt.task, files)
+        is_done = not attempt.task.checkpoint_s or await self.checkpoints.save(attempt.task, files)
+        if not is_done and time.monotonic() < attempt.store_until:
+            return False
         outputs = attempt.outputs()
         if outputs and attempt.task.keep_outputs and "bucket" in attempt.task.files:
             try:
@@ -80,6 +89,7 @@ class Handlers:
                 attempt.stored = True
             except NniliteError as error:  # they stay in the folder
                 log.warning("the outputs of %s are not in the store: %s", attempt.name, error)
+        return True
 
     async def serve(self, letter: Letter) -> Letter | None:
         """Answer a manager. Raises: NniliteError."""
