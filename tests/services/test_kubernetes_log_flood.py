@@ -63,6 +63,17 @@ def follow() -> Follow:
     return begin
 
 
+def test_a_kubelets_word_that_it_cannot_read_the_log_does_not_hide_what_follows(follow: Follow) -> None:
+    begun = b"2026-01-01T00:00:00.000000001Z begun\n"
+    pod_log, answer = follow(iter([begun + b"unable to retrieve container logs for containerd://abc\n"]))
+    assert answer.is_closed.wait(60)
+    pod_log.read(True, ended=True)
+    assert pod_log._since() == "2026-01-01T00:00:00Z"
+    pod_log._cluster.pod_log = lambda *place, since: begun + b"2026-01-01T00:00:01.000000001Z the rest\n"  # type: ignore[method-assign]
+    [output] = pod_log.read(True, ended=True)
+    assert output.data == b"the rest\n"
+
+
 def size(pod_log: PodLog) -> int:
     return sum(map(len, pod_log._unread))
 

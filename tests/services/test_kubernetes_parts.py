@@ -259,6 +259,20 @@ def test_a_pod_that_has_taken_the_name_of_another_while_nobody_watched_does_not_
     assert heard == [(first, False), (first, True), (second, False)]
 
 
+def test_an_object_that_the_watch_has_seen_go_does_not_come_back_by_a_late_answer():
+    class Empty(Watched):
+        def select(self, resource, namespace, **query):
+            return {"items": [], "metadata": {"resourceVersion": "10"}}
+
+    mirror = Mirror(Empty(), PODS, "default", "", lambda content, gone: None)
+    mirror._list()
+    for version, known in (("9", False), ("11", True), ("none", True)):
+        made = pod(name=f"of-{version}")
+        made["metadata"]["resourceVersion"] = version
+        mirror.put(made)
+        assert (mirror.get(f"of-{version}") is not None) is known
+
+
 class Silent(Handler):
     """A server that never answers. `owner`: released for each request."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +27,8 @@ _UNREAD_BYTES = 8_000_000
 _UNREAD_S = 60.0  # who waits so long to be read stops to follow
 _LONGEST_LINE_BYTES = 4_000_000  # a keeper's events are shorter
 _FOLLOWERS = threading.BoundedSemaphore(250)  # of this process; the logs of more trials are asked for now and then
+
+_STAMP = re.compile(rb"\d{4}-\d\d-\d\dT")
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +150,8 @@ class PodLog:
         def take(line: bytes) -> None:
             nonlocal known
             stamp, _, text = line.partition(b" ")
-            if stamp < last:
+            # Where a kubelet cannot read the log it answers with a sentence of its own, which has no time.
+            if not _STAMP.match(stamp) or stamp < last:
                 return
             if stamp == last and known:
                 known -= 1

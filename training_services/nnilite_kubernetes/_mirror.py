@@ -82,9 +82,10 @@ class Mirror:
             return self._objects.get(name)
 
     def put(self, content: Json) -> None:
-        """Keep an object that the server has just sent, unless a newer one is known."""
+        """Keep an object that the server has just sent, unless a newer one is known, or the watch has seen it go."""
         with self._lock:
-            self._objects.setdefault(content["metadata"]["name"], content)
+            if not _is_older(content, self._version):
+                self._objects.setdefault(content["metadata"]["name"], content)
 
     def _run(self) -> None:
         while not self._closed.is_set():
@@ -104,9 +105,10 @@ class Mirror:
     def _list(self) -> None:
         found = self._cluster.select(*self._place, labelSelector=self._selector)
         objects = {item["metadata"]["name"]: item for item in found.get("items") or []}
+        version = str((found.get("metadata") or {}).get("resourceVersion") or "0")
         with self._lock:
             before, self._objects = self._objects, objects
-        self._version = str((found.get("metadata") or {}).get("resourceVersion") or "0")
+            self._version = version
         self._answered()
         for name, content in before.items():  # another object may have the name by now
             if name not in objects or objects[name]["metadata"]["uid"] != content["metadata"]["uid"]:
@@ -166,3 +168,11 @@ class Mirror:
         first, longest = _BACKOFF_S
         pause = min(longest, first * 2 ** min(self._failures - 1, 10)) * random.uniform(0.5, 1.0)
         self._closed.wait(max(pause, min(error.wait_s, longest)))
+
+
+def _is_older(content: Json, version: str) -> bool:
+    """Return whether a watch that has come to this version has told all about this state of an object."""
+    try:
+        return int(content["metadata"]["resourceVersion"]) < int(version)
+    except (KeyError, TypeError, ValueError):  # servers may have versions that are no numbers
+        return False
