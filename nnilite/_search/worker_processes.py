@@ -105,12 +105,14 @@ class WorkerProcesses:
         self._workers.clear()
 
     def begin(self, trial: str, parameters: Json) -> None:
-        """Give a trial to a free worker, or to a new one."""
+        """Give a trial to a free worker, or to a new one. One that has died since its last trial is replaced."""
+        for one in [one for one in self._workers if not one.trial and one.process.exitcode is not None]:
+            _end(one)
+            self._workers.remove(one)
         free = next((one for one in self._workers if not one.trial), None) or self._start()
         free.trial, free.parameters = trial, parameters
         # If it has just died, `wait` finds that out.
-        with contextlib.suppress(OSError):
-            free.link.send(parameters)
+        _send(free.link, parameters)
 
     def wait(self) -> Iterator[ObjectiveReport | ObjectiveAttribute | End]:
         """Yield what workers report, one by one; nothing after a second of silence.

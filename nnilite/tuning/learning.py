@@ -10,6 +10,7 @@ Late, doubled and unknown ids do no harm.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import logging
 import random
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 _MODEL_TRIES = 6
 _CONSTRAINED_TRIES = 20
 _RANDOM_TRIES = 50
+_MOST_EMPTY = 10  # of these that find nothing
 _PRIOR_ATTEMPT = -1
 
 
@@ -257,19 +259,18 @@ class LearningTuner(Tuner):
             return new and (rules is None or rules.violated(parameters) is None)
 
         model_tries = _MODEL_TRIES if rules is None else _CONSTRAINED_TRIES
-        for attempt in range(1, model_tries + _RANDOM_TRIES):
+        for attempt in range(1, model_tries):
             if fit(parameters):
                 return parameters
-            rng = self.rng(parameter_id, attempt)
-            if attempt < model_tries:
-                parameters = self._suggest(parameter_id, rng)
-            else:
-                sample = space.sample(rng) if rules is None else rules.sample(space, rng)
-                parameters = {**sample, **_pick(parameters, self._extras)}
-        for flat in grid(space, Parameter.points) if size is not None else ():
-            parameters = space.build(flat)
-            if fit(parameters):
-                return parameters
+            parameters = self._suggest(parameter_id, self.rng(parameter_id, attempt))
+        extras = _pick(parameters, self._extras)
+        attempts = range(model_tries, model_tries + _RANDOM_TRIES)
+        drawn = _draw(space, rules, (self.rng(parameter_id, attempt) for attempt in attempts), size is not None)
+        by_chance = ({**sample, **extras} for sample in drawn)
+        every = map(space.build, grid(space, Parameter.points)) if size is not None else ()
+        for found in itertools.chain([parameters], by_chance, every):
+            if fit(found):
+                return found
         raise NoMoreTrialError
 
     # Points
@@ -346,6 +347,27 @@ def grid(space: SearchSpace, values_of: Callable[[Parameter], Iterable[int | flo
     The last one changes fastest.
     """
     return _grid(space, space.children(), values_of)
+
+
+def _draw(
+    space: SearchSpace, rules: Constraints | None, generators: Iterable[random.Random], is_finite: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield random parameters that satisfy the constraints. Raises: SpaceError if chance finds too few.
+
+    `is_finite`: whether all of the space can be enumerated instead.
+    """
+    empty = 0
+    for rng in generators:
+        try:
+            sample = space.sample(rng) if rules is None else rules.sample(space, rng)
+        except SpaceError:  # where few points satisfy the constraints, the next try may find one
+            empty += 1
+            if empty < _MOST_EMPTY:
+                continue
+            if is_finite:
+                return
+            raise
+        yield sample
 
 
 def _grid(

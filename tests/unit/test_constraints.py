@@ -155,6 +155,23 @@ def test_a_finite_space_ends_when_all_that_satisfies_was_tried():
     assert len(Search(small, constraints=["a < b"], seed=1).run(lambda p: p["a"], trials=20).trials) == 3
 
 
+@pytest.mark.parametrize("name", ["TPE", "Random", "Evolution"])
+def test_constraints_that_few_points_satisfy_do_not_end_a_search(name, monkeypatch):
+    monkeypatch.setattr("nnilite.space.constraints._TRIES", 20)
+    monkeypatch.setattr("nnilite.tuning.learning._CONSTRAINED_TRIES", 1)
+    space = {"x": {"_type": "uniform", "_value": [0, 1]}}
+    found = Search(space, name, "minimize", 6, constraints=["x < 0.1"]).run(lambda p: p["x"], trials=25).trials
+    assert len(found) == 25
+    assert all(trial.parameters["x"] < 0.1 for trial in found)
+
+
+def test_a_finite_space_is_tried_point_by_point_where_chance_finds_none(monkeypatch):
+    monkeypatch.setattr("nnilite.space.constraints._TRIES", 20)
+    space = {"a": {"_type": "randint", "_value": [0, 40]}}
+    run = Search(space, "Random", "minimize", 1, constraints=["a >= 37"]).run(lambda p: p["a"], trials=20)
+    assert sorted(trial.parameters["a"] for trial in run.trials) == [37, 38, 39]
+
+
 def test_a_tuner_without_our_base_class_is_asked_again():
     class Count(Tuner):
         ended: list[int] = []

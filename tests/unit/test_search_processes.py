@@ -17,6 +17,7 @@ import pytest
 
 import search_objectives as objectives
 from keeper_bench import running
+from nnilite._search.worker_processes import End, WorkerProcesses
 from nnilite.assessor import Assessor, AssessResult
 from nnilite.errors import Conflict, NniliteError, NoMoreTrialError
 from nnilite.records import Trial, TrialState
@@ -92,6 +93,19 @@ def test_a_trial_that_ends_its_process_fails_alone_and_says_how() -> None:
     assert found["kill"] == (TrialState.FAILED, killed)
     assert found["exit"] == (TrialState.FAILED, "its worker process ended with exit code 3")
     assert found["no result"][0] is TrialState.FAILED
+
+
+@pytest.mark.process
+def test_a_worker_that_died_after_its_last_trial_takes_no_other_with_it() -> None:
+    with WorkerProcesses(objectives.fate, takes_report=False) as workers:
+        workers.begin("a", {"x": "fine"})
+        eventually(lambda: any(isinstance(event, End) for event in workers.wait()))
+        [idle] = workers._workers
+        idle.process.kill()
+        idle.process.join()
+        workers.begin("b", {"x": "fine"})
+        ends = eventually(lambda: [event for event in workers.wait() if isinstance(event, End)])
+    assert [(end.trial, end.outcome.error) for end in ends] == [("b", None)]
 
 
 class UpTo(Assessor):
