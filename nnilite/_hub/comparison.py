@@ -62,14 +62,15 @@ def _points(
     best = None
     last = None
     for count, trial in enumerate(trials, 1):
-        value = scalar(trial["value"], name)
-        if value is None or trial.get("violates"):
-            continue
+        value = None if trial.get("violates") else scalar(trial["value"], name)
         seconds = max(0.0, (trial["ended"] or begin) - begin)
-        if not points or (value > points[-1][2] if goal == "maximize" else value < points[-1][2]):
+        if value is not None and (
+            not points or (value > points[-1][2] if goal == "maximize" else value < points[-1][2])
+        ):
             points.append([count, seconds, value])
             best = trial
-        last = [count, seconds, points[-1][2]]
+        if points:
+            last = [count, seconds, points[-1][2]]
     # Without it the line would end at the last improvement, and hide how long nothing has improved since.
     if last is not None and last != points[-1]:
         points.append(last)

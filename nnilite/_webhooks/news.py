@@ -21,7 +21,7 @@ from nnilite.records import Json
 
 _ENDED = ("DONE", "STOPPED", "ERROR")
 _BATCH = 1000
-_COLUMNS = "revision, sequence, id, state, reason, parameters, value, service, started, ended, score, violates"
+_COLUMNS = "revision, sequence, id, state, reason, parameters, value, service, started, ended, attempt, score, violates"
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,11 @@ class NewsReader:
         return self._db.execute(query, (position.revision, position.sequence, _BATCH)).fetchall()
 
     def _find_news_of_trial(self, row: tuple[Any, ...], position: Position) -> tuple[Message | None, Position]:
-        revision, sequence, trial, state, reason, *_, score, violates = row
+        revision, sequence, trial, state, reason, *_, attempt, score, violates = row
         reached = replace(position, revision=revision, sequence=sequence)
-        failure = f"{self._experiment}-failure-{trial}"
+        # A trial that is run again may fail, or be the best, a second time.
+        about = f"{trial}-{attempt}" if attempt else trial
+        failure = f"{self._experiment}-failure-{about}"
         if state == "FAILED" and failure not in self._failures:
             text = f"{self._title()}: trial {sequence} ({trial}) has failed: {_plain(reason) or 'no reason is known'}"
             return Message(failure, "failure", text, self._data(row)), reached
@@ -93,7 +95,7 @@ class NewsReader:
         if may_be_best and self._is_better(score, position.best):
             text = f"{self._title()}: trial {sequence} ({trial}) has the best result so far, {score:g}"
             data = {**self._data(row), "previous": position.best}
-            return Message(f"{self._experiment}-best-{trial}", "best", text, data), replace(reached, best=score)
+            return Message(f"{self._experiment}-best-{about}", "best", text, data), replace(reached, best=score)
         return None, reached
 
     def _is_better(self, score: float, best: float | None) -> bool:

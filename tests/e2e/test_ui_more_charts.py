@@ -135,6 +135,20 @@ def test_a_log_scale_says_above_the_chart_what_it_leaves_out(look: Any, experime
     assert "scale" not in page.url
 
 
+def test_the_cost_so_far_counts_all_trials_also_those_that_a_filter_leaves_out(look: Any, experiment: Any) -> None:
+    url, client = experiment
+    results(client, "gain")
+    page = look(f"{url}/#/charts/metric?p.kind=in:one")
+    page.get_by_text(f"of {TRIALS}").first.wait_for()
+    program = """async () => {
+      const [data, chart] = await Promise.all(
+        ["lib/live_data.js", "charts/metric.js"].map((file) => import(new URL(file, document.baseURI))));
+      for (const trial of data.trials()) trial.cost = 2;
+      return Math.max(...data.trials().map(chart.placesBy("spent")));
+    }"""
+    assert page.evaluate(program) == 2 * TRIALS
+
+
 def test_all_charts_of_results_have_a_log_scale(look: Any, experiment: Any) -> None:
     url, client = experiment
     gains = results(client, "gain")

@@ -27,6 +27,7 @@ from nnilite._experiments import registry
 from nnilite._experiments.documents import write_json
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._hub import digests, hub_server
+from nnilite._hub.comparison import _points
 from nnilite._hub.digests import Digest
 from nnilite._hub.handlers import reachable
 from nnilite._hub.hub import Hub
@@ -208,6 +209,13 @@ def test_damaged_remarks_are_told_and_neither_hide_the_experiment_nor_are_overwr
     assert (found["name"], found["damage"], "remove it" in found["trouble"]) == ("the first one", "", True)
     assert hub.ask("PUT", "/api/v1/experiments/first", REMARKS).status == 409
     assert path.read_text() == '{"tags": 3}'
+
+
+def test_the_line_of_a_comparison_goes_on_to_the_last_result_whatever_it_was() -> None:
+    values = [1.0, 3.0, 2.0, {"other": 1}, 9.0]
+    trials = [{"value": value, "ended": 10.0 + number} for number, value in enumerate(values)]
+    trials[-1]["violates"] = "latency <= 20 (25)"
+    assert _points(trials, "default", "maximize", 10.0)[0] == [[1, 0.0, 1.0], [2, 1.0, 3.0], [5, 4.0, 3.0]]
 
 
 def test_a_comparison_has_the_best_so_far_of_each(hub: Client) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,18 @@ def test_each_best_result_failure_and_the_end_are_told_once_and_in_order(store: 
     assert (best["type"], best["data"]["trial"]["parameters"], best["data"]["previous"]) == ("best", {"lr": 3}, 0.5)
     assert best["text"] == "digits (abcd): trial 3 (T3) has the best result so far, 0.9"
     assert json.loads(inbox.got[3][1])["data"]["trials"] == {"FAILED": 1, "SUCCEEDED": 3}
+
+
+def test_a_trial_that_is_run_again_is_told_of_again(store: Store, inbox: Inbox) -> None:
+    def again(told: messages.SaveTrial) -> messages.SaveTrial:
+        return replace(told, trial=replace(told.trial, attempt=1))
+
+    with teller(store, inbox) as process:
+        store.write([trial(0, reason="exit code 1"), trial(1, 0.5)])
+        assert process.step()
+        store.write([again(trial(0, reason="exit code 2")), again(trial(1, 0.9))])
+        assert process.step()
+    assert inbox.told == ["failure-T0", "best-T1", "failure-T0-1", "best-T1-1"]
 
 
 def test_a_result_that_breaks_a_constraint_is_not_told_as_the_best(store: Store, inbox: Inbox) -> None:

@@ -1,7 +1,7 @@
 // The metric of all trials, over their number or their end, and how it is distributed.
 
 import { clock, number } from "../lib/format.js";
-import { version } from "../lib/live_data.js";
+import { trials, version } from "../lib/live_data.js";
 import { askedMetric, goalOf, metricWord } from "../lib/objectives.js";
 import { route, setQuery } from "../lib/route.js";
 import { isBetter, isStopped } from "../lib/trials.js";
@@ -26,15 +26,12 @@ const OVER = [
   ["ended", "time"],
 ];
 
-/**
- * What all trials had cost when each one had ended.
- * @param {Trial[]} rows
- */
-function spentBy(rows) {
+/** What all trials had cost when each one had ended, also those that the filters leave out. */
+function spentBy() {
   let total = 0;
   /** @type {Map<string, number>} */
   const found = new Map();
-  for (const trial of [...rows].sort((a, b) => (a.ended ?? Infinity) - (b.ended ?? Infinity))) {
+  for (const trial of [...trials()].sort((a, b) => (a.ended ?? Infinity) - (b.ended ?? Infinity))) {
     total += trial.cost ?? 0;
     if (trial.ended !== null) found.set(trial.id, total);
   }
@@ -44,13 +41,12 @@ function spentBy(rows) {
 /**
  * Where each trial stands on the axis below; null for one that has no place there.
  * @param {string} over
- * @param {Trial[]} rows
  * @returns {(trial: Trial) => number | null}
  */
-function placesBy(over, rows) {
+export function placesBy(over) {
   if (over === "sequence") return (trial) => trial.sequence;
   if (over !== "spent") return (trial) => trial.ended;
-  const spent = spentBy(rows);
+  const spent = spentBy();
   return (trial) => spent.get(trial.id) ?? null;
 }
 
@@ -60,7 +56,7 @@ export default function Metric({ rows }) {
   const name = askedMetric();
   const over = query.get("over") ?? "sequence";
   const points = useMemo(() => {
-    const place = placesBy(over, rows);
+    const place = placesBy(over);
     /** @type {Point[]} */
     const found = rows.flatMap((trial) => {
       const y = reached(trial, name);
