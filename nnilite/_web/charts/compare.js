@@ -2,6 +2,7 @@
 
 import { get } from "../lib/api.js";
 import { digits } from "../lib/exact_json.js";
+import { fieldValue } from "../lib/filters.js";
 import { clock, duration, value } from "../lib/format.js";
 import { connection, loaded, now, trialById, trials, version } from "../lib/live_data.js";
 import { bestAndMedian } from "../lib/objectives.js";
@@ -140,7 +141,7 @@ function table(found) {
     { name: "Started", values: found.map((trial) => clock(trial.started)) },
     ...names.map((name) => ({
       name,
-      values: found.map((trial) => digits(trial.flat, name) ?? value(trial.flat[name])),
+      values: found.map((trial) => digits(trial.flat, name) ?? value(fieldValue(trial, `p.${name}`))),
     })),
   ];
 }

@@ -83,7 +83,7 @@ export function fieldValue(trial, field) {
   if (field === "tag") return remarksOf(trial.id).tags.join(", ");
   if (field === "note") return remarksOf(trial.id).note;
   if (field === "processors" || field === "memory") return useOf(trial)?.[field] ?? null;
-  if (field.startsWith("p.")) return trial.flat[field.slice(2)] ?? null;
+  if (field.startsWith("p.")) return Object.hasOwn(trial.flat, field.slice(2)) ? trial.flat[field.slice(2)] : null;
   if (field.startsWith("a.")) return attributeValue(trial, field.slice(2));
   if (field.startsWith("m.")) return objective(trial.value, field.slice(2));
   return trial[/** @type {PlainField} */ (field)];

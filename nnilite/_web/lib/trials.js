@@ -93,7 +93,7 @@ export function flatten(parameters) {
   }
   if (plain) return /** @type {Record<string, FlatValue>} */ (parameters);
   /** @type {Record<string, FlatValue>} */
-  const flat = {};
+  const flat = Object.create(null); // which keeps a parameter of the name __proto__
   add(flat, "", parameters);
   return flat;
 }

@@ -48,7 +48,9 @@ function BestTrial({ known }) {
         }</p>
       </div>
       <${MedianLink} />
-      <dl class="params">${Object.entries(flat).map(([name, one]) => html`<div key=${name}><dt title=${name}>${name}</dt><dd title=${inFull(flat, name, one)}>${value(one)}</dd></div>`)}</dl>
+      <${Scroll} label="Parameters" style=${{ maxHeight: "400px", overflowY: "auto" }}>
+        <dl class="params">${Object.entries(flat).map(([name, one]) => html`<div key=${name}><dt title=${name}>${name}</dt><dd title=${inFull(flat, name, one)}>${value(one)}</dd></div>`)}</dl>
+      </${Scroll}>
     </div>
   </${Card}>`;
 }

@@ -147,7 +147,7 @@ function Metrics({ trial }) {
   void version.value; // a trial is changed in place, and what reads any signal is drawn again by signals only
   const others =
     trial.value !== null && typeof trial.value === "object"
-      ? Object.entries(trial.value).filter(([name]) => !(name in goals.value) && name !== "default")
+      ? Object.entries(trial.value).filter(([name]) => !Object.hasOwn(goals.value, name) && name !== "default")
       : [];
   /** @type {[string, number | null][]} */
   const several =
@@ -177,10 +177,11 @@ function Metrics({ trial }) {
 function Parameters({ trial }) {
   const flat = flatten(trial.parameters);
   return html`<${Card} title="Parameters" end=${html`<${Copy} text=${() => writeJson(trial.parameters)} what="Parameters" />`}>
+    <${Scroll} label="Parameters" style=${{ maxHeight: "640px", overflowY: "auto" }}>
     <dl class="facts">${Object.entries(flat).map(
       ([name, one]) => html`<dt key=${name}>${name}</dt>
       <dd key=${`${name}-v`} class=${typeof one === "number" ? "mono whole" : "mono"} title=${digits(flat, name) ?? one}>${shortened(inFull(flat, name, one))}</dd>`,
-    )}</dl>
+    )}</dl></${Scroll}>
   </${Card}>`;
 }
 

@@ -122,7 +122,7 @@ function allColumns({ parameters, metrics, attributes }) {
         width: widthFor([fieldName(field), ...(text ? values.map(value) : [])]),
         number: !text,
         render: (trial) =>
-          html`<span title=${fieldInFull(trial, field)}>${shortValue(trial.flat[field.slice(2)])}</span>`,
+          html`<span title=${fieldInFull(trial, field)}>${shortValue(fieldValue(trial, field))}</span>`,
       }),
     ),
     ...attributes.map(({ field }) =>
