@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 
 from nnilite._cli import access, arguments, long_work
-from nnilite._experiments.manager_word import last_word
+from nnilite._experiments.manager_state import find_manager_state
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def resume(options: argparse.Namespace) -> int:
     from nnilite._running import launch
 
     stopped = access.find_with_folder(options)
-    former = last_word(stopped.directory).port
+    former = find_manager_state(stopped.directory).port
     if options.foreground:
         from nnilite._cli import foreground
     try:

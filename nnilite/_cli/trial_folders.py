@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nnilite._store.soundness import Defect, SoundnessCheck, StoredAttempt
+from nnilite._store.integrity import Defect, IntegrityCheck, StoredAttempt
 from nnilite.errors import NotFound
 from nnilite.foreign_files import open_below
 from nnilite.records import Attributed, Exited, MetricKind, Reported
@@ -21,7 +21,7 @@ from nnilite.services.keeper_folder import read_events
 _MOST_PARAMETERS_BYTES = 64 << 20
 
 
-def check_folders(directory: Path, check: SoundnessCheck) -> tuple[int, list[Defect]]:
+def check_folders(directory: Path, check: IntegrityCheck) -> tuple[int, list[Defect]]:
     """Compare folders with the database. Return the number of folders that were compared, and the defects."""
     findings: list[Defect] = []
     count = 0
@@ -33,7 +33,7 @@ def check_folders(directory: Path, check: SoundnessCheck) -> tuple[int, list[Def
     return count, findings
 
 
-def _compared(folder: Path, attempt: StoredAttempt, check: SoundnessCheck) -> Iterator[Defect]:
+def _compared(folder: Path, attempt: StoredAttempt, check: IntegrityCheck) -> Iterator[Defect]:
     place = f"trial {attempt.sequence} ({attempt.trial}), attempt {attempt.number}"
     try:
         with open_below(folder, "parameter.cfg") as file:

@@ -11,12 +11,12 @@ import argparse
 from typing import TYPE_CHECKING
 
 from nnilite._cli import access, arguments, long_work, screen
-from nnilite._experiments.manager_word import LastWord, read_manager
+from nnilite._experiments.manager_state import ManagerState, read_manager
 from nnilite.errors import Conflict
 
 if TYPE_CHECKING:
     from nnilite._experiments.registry import RegistryEntry
-    from nnilite._store.soundness import Defect
+    from nnilite._store.integrity import Defect
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def checked(entry: RegistryEntry) -> tuple[dict[str, int], list[Defect]]:
     """
     from nnilite._cli.trial_folders import check_folders
     from nnilite._store.database_file import FILE_NAME
-    from nnilite._store.soundness import Defect, SoundnessCheck
+    from nnilite._store.integrity import Defect, IntegrityCheck
     from nnilite.config import load_stored
     from nnilite.errors import ConfigError, DamagedFile, UnreadableFile
 
@@ -55,18 +55,18 @@ def checked(entry: RegistryEntry) -> tuple[dict[str, int], list[Defect]]:
     folders = 0
     try:
         load_stored(entry.directory, paths=False)
-        word = read_manager(entry.directory)
+        manager = read_manager(entry.directory)
     except (ConfigError, DamagedFile, UnreadableFile) as error:
-        word = LastWord()
+        manager = ManagerState()
         findings.append(Defect("files", str(error)))
-    with SoundnessCheck(entry.directory / FILE_NAME) as check:
+    with IntegrityCheck(entry.directory / FILE_NAME) as check:
         findings += check.findings(entry.id)
         # Without its rows, there is nothing to compare the folders with.
         if check.counts:
             final = ("DONE", "STOPPED", "ERROR")
             state = check.state()
-            if word.state in final and state in final and word.state != state:
-                findings.append(Defect("manager.json", f"it says {word.state}, and the database {state}"))
+            if manager.state in final and state in final and manager.state != state:
+                findings.append(Defect("manager.json", f"it says {manager.state}, and the database {state}"))
             folders, found = check_folders(entry.directory, check)
             findings += found
     return {**check.counts, "folders": folders}, findings

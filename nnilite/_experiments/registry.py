@@ -1,7 +1,7 @@
 """The experiments of this machine: one small file for each, and what their managers wrote last.
 
 `~/nni-experiments/.nnilite/<id>.json` says where an experiment is kept, whatever its working directory. Those in
-`~/nni-experiments` are found without it (`own_folders`). What a manager wrote last is in `manager_word`. A manager is
+`~/nni-experiments` are found without it (`own_folders`). What a manager wrote last is in `manager_state`. A manager is
 alive while it holds the lock of the experiment (`locking`). The files are checked like anything from outside: a damaged
 one makes its own experiment DAMAGED in the list and affects no other.
 """
@@ -25,7 +25,7 @@ from nnilite._experiments.documents import (
 )
 from nnilite._experiments.experiment_remarks import Remarks
 from nnilite._experiments.locking import ManagerLock, explain_no_lock
-from nnilite._experiments.manager_word import last_word, read_manager
+from nnilite._experiments.manager_state import find_manager_state, read_manager
 from nnilite._experiments.nni_folders import NniExperiment
 from nnilite._keeper.plain_file import is_folder_there
 from nnilite.errors import Conflict, DamagedFile, NniliteError, NotFound, UnreadableFile
@@ -185,8 +185,10 @@ def make_nni_entry(origin: NniExperiment) -> RegistryEntry:
     made = replace(made, started=origin.started, ended=origin.ended)
     if not is_alive(directory):
         return made
-    word = last_word(directory)
-    return replace(made, alive=True, state=word.state or made.state, port=word.port, url=word.url, pid=word.pid)
+    manager = find_manager_state(directory)
+    return replace(
+        made, alive=True, state=manager.state or made.state, port=manager.port, url=manager.url, pid=manager.pid
+    )
 
 
 def at(folder: Path) -> RegistryEntry:
@@ -204,7 +206,7 @@ def at(folder: Path) -> RegistryEntry:
     if known is None or (known.directory != folder and not is_folder(known.directory)):
         _forget_token(folder)
         name, platform = (known.name, known.platform) if known else own_folders.name_and_platform(folder)
-        add(folder.name, name, folder, platform, known.started if known else last_word(folder).created)
+        add(folder.name, name, folder, platform, known.started if known else find_manager_state(folder).created)
     elif known.directory != folder:
         raise Conflict(f"Experiment {folder.name} is in {known.directory}; only one of the two folders can be it.")
     return find(folder.name)
@@ -309,10 +311,10 @@ def lock(directory: Path) -> Iterator[ManagerLock]:
     except BlockingIOError:
         from nnilite._keeper.ending import describe_stop
 
-        word = last_word(directory)
-        stop = describe_stop(word.pid)
+        manager = find_manager_state(directory)
+        stop = describe_stop(manager.pid)
         raise Conflict(
-            f"experiment {directory.name} has a manager already (process {word.pid}, {word.url}); "
+            f"experiment {directory.name} has a manager already (process {manager.pid}, {manager.url}); "
             f"stop it first with `nnictl stop {directory.name}`." + (f" It does not answer: {stop}." if stop else "")
         ) from None
     except OSError as error:
@@ -377,7 +379,7 @@ def _read(path: Path) -> RegistryEntry | None:
         return None
     except (DamagedFile, UnreadableFile) as error:
         return RegistryEntry(id=name, name="", directory=path, state=_state_of(error), damage=str(error))
-    return _add_own_word(entry)
+    return _add_manager_state(entry)
 
 
 def _is_gone(entry: RegistryEntry) -> bool:
@@ -388,10 +390,12 @@ def _is_gone(entry: RegistryEntry) -> bool:
 def _found(folder: Path) -> RegistryEntry:
     """Return the experiment in a folder that the registry does not have."""
     name, platform = own_folders.name_and_platform(folder)
-    return _add_own_word(RegistryEntry(folder.name, name, folder, platform, started=last_word(folder).created))
+    return _add_manager_state(
+        RegistryEntry(folder.name, name, folder, platform, started=find_manager_state(folder).created)
+    )
 
 
-def _add_own_word(entry: RegistryEntry) -> RegistryEntry:
+def _add_manager_state(entry: RegistryEntry) -> RegistryEntry:
     """Complete an entry with what the experiment's own folder says."""
     directory = entry.directory
     try:
@@ -403,22 +407,22 @@ def _add_own_word(entry: RegistryEntry) -> RegistryEntry:
         forgets = f"`nnictl experiment delete {entry.id}` forgets the experiment"
         return replace(entry, state=DAMAGED, damage=f"{directory} is gone (deleted, moved or not mounted); {forgets}.")
     try:
-        word, is_search = read_manager(directory), search_folder.is_search(directory)
+        manager, is_search = read_manager(directory), search_folder.is_search(directory)
     except (DamagedFile, UnreadableFile) as error:
         return replace(entry, state=_state_of(error), alive=alive, damage=str(error))
     # Where a viewer was killed, the experiment is what it was before.
-    last = word.state if alive else word.viewed or word.state
+    last = manager.state if alive else manager.viewed or manager.state
     state = last if last and (alive or last in _FINAL) else ExperimentState.STOPPED.value
     if not alive and last in _WITH_TRIALS:
         state = UNKNOWN
     remarks = experiment_remarks.read(directory)
     named = replace(entry, name=remarks.name or entry.name, remarks=remarks)
-    known = replace(named, state=state, ended=word.ended, alive=alive)
+    known = replace(named, state=state, ended=manager.ended, alive=alive)
     if is_search:
         known = replace(known, search=True)
         if not alive:
             return _add_word_of_search(known)
-    return replace(known, port=word.port, url=word.url, pid=word.pid) if alive else known
+    return replace(known, port=manager.port, url=manager.url, pid=manager.pid) if alive else known
 
 
 def _add_word_of_search(entry: RegistryEntry) -> RegistryEntry:

@@ -18,7 +18,7 @@ from nnilite._experiments.address import Address
 from nnilite._experiments.documents import write_json
 from nnilite._experiments.experiment_token import read_user_token
 from nnilite._experiments.locking import ManagerLock, explain_no_lock
-from nnilite._experiments.manager_word import read_manager
+from nnilite._experiments.manager_state import read_manager
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._hub.handlers import ID, HubSite
 from nnilite._hub.hub import Hub

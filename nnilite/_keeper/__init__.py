@@ -28,7 +28,7 @@ SPEC.json holds a secret and must have mode 0600. Its fields, with the defaults 
     distributed null: the nodes of a trial that runs on several (see `node_start`)
     run "": the identity of the run that this one continues, on platforms that restart a job within its attempt
 
-There are three threads of control: the main thread owns the trial's process, the courier thread talks to the manager,
+There are three threads of control: the main thread owns the trial's process, the sender's thread talks to the manager,
 and the trial itself writes its reports and output straight to files. If one dies or hangs, the others lose no data.
 SIGTERM asks for the trial's end, as an answer of the manager can. Exit codes: the trial's own (128 + signal number
 as in a shell), 2 for a specification that cannot be used, 3 if another keeper is at work on the attempt, 4 if the
@@ -62,7 +62,7 @@ node_start         a trial of several processes: what the keeper does for it
 node               runs the processes of such a trial on one node
 first_node         the node that gathers, starts and ends the others
 elastic_first_node  the same where nodes may come and go
-elastic_crew       the other nodes, as that one sees them
+elastic_group      the other nodes, as that one sees them
 other_node         a node that follows the first one
 node_run           what both have in common
 node_processes     these processes, with their output and their end
@@ -72,7 +72,7 @@ node_records       what the first node keeps of all ranks
 launcher           what mpirun and horovodrun need to start the ranks on the nodes
 launched_processes  the launcher, what it runs on this node, and the ranks that come of it
 launch_agent       the program `ssh` of a launcher: it runs a command on another node
-agent_desk         the first node's side of these commands
+agent_server       the first node's side of these commands
 rank_program       what a launcher starts as a rank: it becomes the trial's command
 rank_variables     the variables with which processes find each other
 saving             nothing of this, for an attempt without a shared storage
@@ -85,7 +85,7 @@ outbox             the events that the manager does not have yet, and the batche
 bootstrap_program  the first program of a job on a platform that has no keeper yet: it gets the keeper and becomes it
 job                runs an attempt as the job of such a platform
 proof              how keeper and manager prove to each other who they are, without sending the token
-courier            the thread that takes batches to the manager, and brings its answers
+report_sender      the thread that takes batches to the manager, and brings its answers
 link               the way to the manager: its REST callback
 stdout_link        the way to it through the log of a platform: marked lines on standard output
 recap              repeats the reports in that log, which may have lost some
@@ -185,8 +185,8 @@ _FOR_STORAGE = (
     "storage_http",
 )
 _FOR_NODES = (
-    "agent_desk",
-    "elastic_crew",
+    "agent_server",
+    "elastic_group",
     "elastic_first_node",
     "first_node",
     "launch_agent",

@@ -25,8 +25,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional, Tuple, TypeVar
 
-    from .courier import Courier
     from .preloaded_start import PreloadedStarts
+    from .report_sender import ReportSender
     from .spec import Spec
     from .starting import StartedCommand
     from .wake import Wake
@@ -109,7 +109,7 @@ def deliver(spec: Spec, wake: Wake) -> int:
 
 
 class AttemptRun:
-    """Owns the trial's process. The courier's thread owns the delivery."""
+    """Owns the trial's process. The sender's thread owns the delivery."""
 
     def __init__(self, spec: Spec, folder: Folder, wake: Wake, preloaded: Optional[PreloadedStarts] = None) -> None:
         self._preloaded = preloaded
@@ -124,7 +124,7 @@ class AttemptRun:
         # The identity of this start of the command. Each event names it, so that the manager never mixes two runs.
         self.run_id = spec.run or os.urandom(8).hex()
         self.delivered = False  # whether the manager has acknowledged everything, the end included
-        self._made: Optional[Courier] = None
+        self._made: Optional[ReportSender] = None
         self._saver = choose_saver(spec, folder)
         self._why = ""  # the sentence on why the trial is being ended
         self._cause = ""  # the same as a value of `nnilite.records.EndCause`
@@ -144,10 +144,10 @@ class AttemptRun:
         niceness = Niceness(command.pid, self._spec.niceness)
         started = dict(command.identity, time=self._began[0], run=self.run_id)
         self._folder.write("started", started)
-        self._courier.notify(started)
-        self._courier.measure(started)
-        self._courier.start()
-        self._saver.start(self._courier)
+        self._sender.notify(started)
+        self._sender.measure(started)
+        self._sender.start()
+        self._saver.start(self._sender)
         code = self._watch(command, niceness)
         command.close()
         self._end_rest(command.pid)
@@ -155,14 +155,14 @@ class AttemptRun:
         if self._spec.distributed and not self._why:
             self._why, self._cause = _reason_of_nodes(self._folder)
         message = self._make_message(code)
-        if not self._courier.fenced:
+        if not self._sender.fenced:
             asked = max(self._wake.terminations, 1)  # the first signal may have been meant for the trial only
             unsaved = self._saver.finish(
-                code == 0, lambda: self._wake.terminations <= asked and not self._courier.fenced
+                code == 0, lambda: self._wake.terminations <= asked and not self._sender.fenced
             )
             message = "\n".join(part for part in (message, unsaved) if part)
         self._tell_exit(code, message)
-        if self._courier.fenced:
+        if self._sender.fenced:
             return FENCED
         self._linger()
         return NOT_STARTED if code is None else status(code)
@@ -198,12 +198,12 @@ class AttemptRun:
             process.end_group(group, self._spec.grace_s)
         exited = self._read_record("exit")
         if started is not None:
-            self._courier.notify(started)
-        self._courier.close(exited, self._rank_files())
+            self._sender.notify(started)
+        self._sender.close(exited, self._rank_files())
         self._linger()
-        if self._courier.fenced:
+        if self._sender.fenced:
             return FENCED
-        return 0 if self._courier.outbox.complete else UNDELIVERED
+        return 0 if self._sender.outbox.complete else UNDELIVERED
 
     def _rank_files(self) -> Dict[str, OutputFile]:
         """Return what the first node of a distributed trial has collected of its ranks, to be sent as output is."""
@@ -218,8 +218,8 @@ class AttemptRun:
         return _read_patiently(self._folder, self._wake, name, lambda: self._folder.read(name))
 
     @property
-    def _courier(self) -> Courier:
-        """Make the courier when there is something to report."""
+    def _sender(self) -> ReportSender:
+        """Make the sender when there is something to report."""
         if self._made is None:
             outputs = self._outputs if self._spec.send_output else {}
             given = (self._spec, self._folder, outputs, self.run_id, self._wake.poke)
@@ -236,7 +236,7 @@ class AttemptRun:
         try:
             self._folder.write_parameters(self._spec.parameters)
             if self._spec.storage:
-                self._courier.start()  # for heartbeats, since a storage may take its time
+                self._sender.start()  # for heartbeats, since a storage may take its time
             directory = self._code()
             self._saver.restore(self._wanted)
             env = trial_environment.environment_of(self._spec, self._folder, directory, self._saver.checkpoint_dir)
@@ -273,7 +273,7 @@ class AttemptRun:
             if not archive:
                 from .link import RestLink
 
-                self._courier.start()  # for heartbeats meanwhile
+                self._sender.start()  # for heartbeats meanwhile
                 manager = self._spec.distributed.get("manager") or {}
                 link, name = RestLink(self._spec.but(**manager)), self._spec.code["download"]
                 archive = working_copy.download(link, name, self._folder.inner, lambda: not self._wanted())
@@ -303,7 +303,7 @@ class AttemptRun:
                     self._why, self._cause = self._find_reason(time.monotonic())
                 return code
             niceness.apply()
-            self._courier.start()
+            self._sender.start()
             self._end_if_wanted(command.pid)
             pause = shortest if self._look() else min(longest, pause * 1.5)
             if self._kill_at is not None:
@@ -317,7 +317,7 @@ class AttemptRun:
         if reported or (self._output_waits and time.monotonic() > self._next_output):
             self._output_waits = False
             self._next_output = time.monotonic() + _OUTPUT_EVERY_S
-            self._courier.notify()
+            self._sender.notify()
         for output in printed:
             try:
                 output.cut()
@@ -328,7 +328,7 @@ class AttemptRun:
     def _end_if_wanted(self, group: int) -> None:
         """End the trial if there is a reason: SIGTERM, then SIGKILL after the grace. A fenced attempt gets no grace."""
         now = time.monotonic()
-        if self._courier.fenced:
+        if self._sender.fenced:
             self._why, self._cause = "fenced: its manager has begun another run of this trial, or is over", "fenced"
             process.signal_group(group, signals.SIGKILL)
         elif self._kill_at is None:
@@ -360,7 +360,7 @@ class AttemptRun:
     def _explain_orphan(self, now: float) -> str:
         """Return why the trial counts as orphaned; "" if it does not."""
         limit = self._spec.orphan_s
-        if limit and self._courier.silence_s() > limit:
+        if limit and self._sender.silence_s() > limit:
             return "its manager was silent for {:g} s".format(limit)
         if now > self._next_look:
             self._next_look = now + _LOOK_EVERY_S
@@ -382,7 +382,7 @@ class AttemptRun:
 
     def _compute_grace_s(self) -> float:
         """Return the seconds that remain of the grace."""
-        if self._courier.fenced:
+        if self._sender.fenced:
             return 0.0
         return self._spec.grace_s if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
 
@@ -402,7 +402,7 @@ class AttemptRun:
         when = wall + time.monotonic() - monotonic  # the clock may have been set meanwhile
         exited = {"time": when, "code": code, "message": message, "cause": self._cause, "run": self.run_id}
         self._unwritten = {} if self._folder.write("exit", exited) else exited
-        self._courier.close(exited, self._rank_files())
+        self._sender.close(exited, self._rank_files())
 
     def _write_end(self) -> None:
         """Try again to write the end after disk errors: if this process is killed, only that file has it."""
@@ -413,8 +413,8 @@ class AttemptRun:
         """Stay until all is delivered, the time is over, the experiment is deleted, or a further SIGTERM comes."""
         left_s = self._spec.linger_s
         asked = min(self._wake.terminations, 1)  # the first signal may have been meant for the trial only
-        while not self._courier.done and left_s > 0 and not _is_deleted(self._spec, self._folder):
-            self._courier.start()
+        while not self._sender.done and left_s > 0 and not _is_deleted(self._spec, self._folder):
+            self._sender.start()
             pause = min(_LOOK_EVERY_S, left_s)
             # Time in which this process was stopped does not count: nothing could be delivered in it.
             left_s -= self._wake.wait_awake(pause)
@@ -422,9 +422,9 @@ class AttemptRun:
             if self._wake.terminations > asked:
                 asked = self._wake.terminations
                 left_s = min(left_s, _LAST_TRY_S)
-        self._courier.stop()
+        self._sender.stop()
         self._write_end()
-        outbox = self._courier.outbox
+        outbox = self._sender.outbox
         self.delivered = outbox.complete and bool(self._spec.callback or self._spec.callback_file)
         self._folder.write(
             "delivered",
@@ -433,20 +433,20 @@ class AttemptRun:
                 "whole": outbox.whole,
                 "metrics": outbox.metrics,
                 "output": outbox.output,
-                "fenced": self._courier.fenced,
+                "fenced": self._sender.fenced,
             },
         )
 
 
 def _make_courier(
     spec: Spec, folder: Folder, outputs: Dict[str, OutputFile], run_id: str, poke: Callable[[], None]
-) -> Courier:
-    """Import what reports need, which a trial's start did not wait for, and make the courier."""
-    from .courier import Courier
+) -> ReportSender:
+    """Import what reports need, which a trial's start did not wait for, and make the sender."""
     from .link_choice import link_of
     from .outbox import Outbox
+    from .report_sender import ReportSender
 
-    return Courier(spec, folder, Outbox(folder, outputs, run_id), link_of(spec), poke)
+    return ReportSender(spec, folder, Outbox(folder, outputs, run_id), link_of(spec), poke)
 
 
 def _command_of(spec: Spec, folder: Folder) -> str:

@@ -11,7 +11,7 @@ import re
 import time
 
 from . import node_link
-from .agent_desk import AgentDesk
+from .agent_server import AgentServer
 from .launcher import explain
 from .node_lines import NodeLines
 from .node_link import LinkBroken
@@ -46,7 +46,7 @@ class FirstNode(NodeRun):
         self._next_beat = 0.0
         self._records = NodeRecords(folder)
         self._room_until = 0.0
-        self._desk = AgentDesk()
+        self._server = AgentServer()
         # The launcher has failed, and so far that is the only reason; that of a rank or of a node would say more.
         self._by_launcher = False
         self._failed_s: Optional[float] = None  # when the rank failed that is the reason
@@ -75,7 +75,7 @@ class FirstNode(NodeRun):
         first = self._lines.get(1)
         if self.is_launched and self._others:
             lines = [self._lines.get(node) for node in self._others]
-            self._desk.name(nodes, [first.here if first else "", *(line.there if line else "" for line in lines)])
+            self._server.name(nodes, [first.here if first else "", *(line.there if line else "" for line in lines)])
         self._layout = Layout(nodes, node_link.free_ports(1)[0])
         for node in self._others:
             self._lines.send(node, self._start_message())
@@ -144,7 +144,7 @@ class FirstNode(NodeRun):
         """End all when the launcher has ended, and the launcher when all ranks have ended."""
         code = self.processes.launcher_code
         if code is not None and not self.ending:
-            lacking = None if self._desk.lacking is None else str(self._hello[self._desk.lacking]["host"])
+            lacking = None if self._server.lacking is None else str(self._hello[self._server.lacking]["host"])
             why = explain(self.plan["launcher"], code, lacking, self.folder.stderr)
             self.end_all(why, "", code or None)
             self._by_launcher = bool(code)
@@ -154,7 +154,7 @@ class FirstNode(NodeRun):
 
     def _hear(self) -> None:
         """Wait a moment for messages and take them."""
-        lived_s = self.wait([*self._lines.open_lines, *self._desk.lines], self._lines.listeners)
+        lived_s = self.wait([*self._lines.open_lines, *self._server.lines], self._lines.listeners)
         self._welcome()
         for node, message in self._lines.read():
             self._silent_s[node] = 0.0
@@ -163,10 +163,10 @@ class FirstNode(NodeRun):
             except SENSELESS as error:
                 self.folder.add_to_log("a message of node {} cannot be read: {}".format(node, error))
                 self._lines.drop(node)
-        self._desk.hear()
-        while self._desk.changed:
-            node = self._desk.changed.pop()
-            self._lines.send(node, {"commands": self._desk.wanted(node)})
+        self._server.hear()
+        while self._server.changed:
+            node = self._server.changed.pop()
+            self._lines.send(node, {"commands": self._server.wanted(node)})
         for node in self._others:
             self._silent_s[node] += lived_s
             if node in self._hello and node not in self._done and self._silent_s[node] > LOST_S:
@@ -184,15 +184,15 @@ class FirstNode(NodeRun):
         """Take new connections, and those that have proven who they are."""
         for node, line in self._lines.welcome():
             if node == node_link.AGENT and self.is_launched:
-                self._desk.welcome(line)
+                self._server.welcome(line)
             elif node not in self._others:
                 line.close()
             elif self._lines.add(node, line):
                 self._silent_s[node] = 0.0
-                self._lines.send(node, {"have": self._records.sizes(), "have_of_commands": self._desk.received(node)})
+                self._lines.send(node, {"have": self._records.sizes(), "have_of_commands": self._server.received(node)})
                 if self._layout is not None:
                     self._lines.send(node, self._start_message())
-                    self._lines.send(node, {"commands": self._desk.wanted(node)})
+                    self._lines.send(node, {"commands": self._server.wanted(node)})
 
     def _handle_message(self, node: int, message: Mapping[str, Any]) -> None:
         """Take a message of a node, which has proven that it belongs to the trial."""
@@ -211,8 +211,8 @@ class FirstNode(NodeRun):
             self._records.add_output(rank, int(offset), base64.b64decode(data))
         if "output_of_command" in message:
             number, offset, data = message["output_of_command"]
-            self._desk.add_output(node, int(number), int(offset), base64.b64decode(data))
-        self._desk.note_states(node, message.get("commands") or {})
+            self._server.add_output(node, int(number), int(offset), base64.b64decode(data))
+        self._server.note_states(node, message.get("commands") or {})
         if message.get("leaving"):
             host = self._hello.get(node, {}).get("host", "?")
             self._decide("node {} ({}): {}".format(node, host, message["leaving"]), str(message.get("cause") or ""))

@@ -69,7 +69,7 @@ def serve() -> int:
     import shutil  # noqa: F401
     import subprocess  # noqa: F401
 
-    from . import courier, link, link_choice, local_link, outbox, sdk_folder, use, working_copy  # noqa: F401
+    from . import link, link_choice, local_link, outbox, report_sender, sdk_folder, use, working_copy  # noqa: F401
 
     go_first()
     server = _ForkServer()

@@ -38,7 +38,7 @@ from .spec import Spec
 from .storage import LocalFile, Storage, StorageError, check_object_name, make_code_name
 
 if TYPE_CHECKING:
-    from .courier import Courier
+    from .report_sender import ReportSender
 
 CHECKPOINTS = "checkpoint"  # in the attempt's folder, where the service has no place for them
 _PRIVATE = ("code", "spec.json", "job.json", CHECKPOINTS)  # not the trial's output, like all names with a dot in front
@@ -68,7 +68,7 @@ class Saver:
         self._listed: Dict[str, Dict[str, Any]] = {}  # what the list has
         self._sent: Set[str] = set()  # the names of this attempt's files in the storage
         self._number = 0
-        self._courier: Optional[Courier] = None
+        self._sender: Optional[ReportSender] = None
         self._unconfirmed_s = 0.0
         self.checkpoint_dir = spec.checkpoint_dir or os.path.join(spec.directory, CHECKPOINTS)
         self._note = CheckpointNote(self.checkpoint_dir)
@@ -111,9 +111,9 @@ class Saver:
             self._folder.add_to_log("the code comes from the manager: " + trouble)
         return path if found == [True] else None
 
-    def start(self, courier: Courier) -> None:
+    def start(self, sender: ReportSender) -> None:
         """Begin to copy checkpoints as they change."""
-        self._courier = courier
+        self._sender = sender
         if "checkpoints" in self._parts and not self._entry.get("read_only"):
             try:
                 threading.Thread(target=self._save_regularly, name="saver", daemon=True).start()
@@ -303,12 +303,12 @@ class Saver:
         """
         # Where services read the trial's folder, only that file has its reports.
         _sync(self._folder.metrics)
-        if self._courier is None:
+        if self._sender is None:
             return True
         left_s = max(limit_s - self._unconfirmed_s, LEAST_UNCONFIRMED_S)
-        asked = self._courier.ask()
-        while not self._courier.is_confirmed(asked, _LOOK_S):
-            if not wanted() or self._courier.fenced:
+        asked = self._sender.ask()
+        while not self._sender.is_confirmed(asked, _LOOK_S):
+            if not wanted() or self._sender.fenced:
                 return False
             left_s -= _LOOK_S
             self._unconfirmed_s += _LOOK_S

@@ -6,8 +6,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Optional, Union
 
-    from .courier import Courier
     from .folder import Folder
+    from .report_sender import ReportSender
     from .saver import Saver
     from .spec import Spec
 
@@ -25,7 +25,7 @@ class NoStorage:
     def restore(self, wanted: Callable[[], bool]) -> None:
         """Do nothing: checkpoints are where the service keeps them."""
 
-    def start(self, courier: Courier) -> None:
+    def start(self, sender: ReportSender) -> None:
         """Do nothing: nothing is copied."""
 
     def finish(self, succeeded: bool, wanted: Callable[[], bool]) -> str:

@@ -7,7 +7,7 @@
     manager_control  does what people ask of it
     worker_files    finds the files of its trials, also where the trials ran
     keeper_callbacks  hands what keepers report to the engine
-    machinery       the parts that run, and the publisher of what is committed
+    manager_parts   the parts that run, and the publisher of what is committed
     use_answers     what running trials use, as it is shown
     port_choice     the port of a manager to which none was given
     standing_by     waits until the process learns what it is to manage

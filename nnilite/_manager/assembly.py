@@ -24,8 +24,8 @@ from nnilite._engine.service_caller import WakeSignal
 from nnilite._experiments.address import Address
 from nnilite._experiments.file_guard import KeeperFile
 from nnilite._manager import known_results, search_from
-from nnilite._manager.machinery import Machinery, Publisher, make_trial_id
 from nnilite._manager.manager import Manager
+from nnilite._manager.manager_parts import ManagerParts, Publisher, make_trial_id
 from nnilite._plugins import lookup
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.notices import TEACHES_NOTHING
@@ -163,7 +163,7 @@ def assemble(
     )
     about = collect_about(directory, config, store.recall, maximize)
     reader = Reader(store.path)
-    manager = Manager(about, Machinery(engine, jobs, service, async_store, tuner, publisher), reader, token)
+    manager = Manager(about, ManagerParts(engine, jobs, service, async_store, tuner, publisher), reader, token)
     return Assembled(
         manager=manager,
         engine=engine,

@@ -11,8 +11,8 @@ from nnilite._answers.changes import Subscription
 from nnilite._engine.engine import Engine
 from nnilite._keeper.ending import describe_stop
 from nnilite._manager.keeper_callbacks import KeeperCallbacks
-from nnilite._manager.machinery import Machinery
 from nnilite._manager.manager_control import ManagerControl
+from nnilite._manager.manager_parts import ManagerParts
 from nnilite._manager.stop_reserve import StopReserve
 from nnilite._manager.use_answers import show_uses
 from nnilite._manager.worker_files import WorkerFiles
@@ -28,17 +28,17 @@ class Manager:
 
     read_only = False
 
-    def __init__(self, about: About, machinery: Machinery, reader: Reader, token: str) -> None:
-        self._parts = machinery
+    def __init__(self, about: About, parts: ManagerParts, reader: Reader, token: str) -> None:
+        self._parts = parts
         self.profiles = ProfileMaker(about, reader)
         self.token = token
-        self.changes = machinery.publisher.changes
+        self.changes = parts.publisher.changes
         self.results = reader
         self.bulk = BulkReader(reader, about.objectives)
-        self.files = WorkerFiles(about.directory, reader, machinery.service)
+        self.files = WorkerFiles(about.directory, reader, parts.service)
         self.reserve = StopReserve(about.directory)
-        self.control = ManagerControl(machinery, self.profiles, reader, self.reserve)
-        self.callbacks = KeeperCallbacks(machinery.engine, machinery.jobs)
+        self.control = ManagerControl(parts, self.profiles, reader, self.reserve)
+        self.callbacks = KeeperCallbacks(parts.engine, parts.jobs)
 
     @property
     def experiment_id(self) -> str:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from nnilite._answers.backend import TrialQuery, TrialRemarks
 from nnilite._engine import messages
 from nnilite._manager import known_results
-from nnilite._manager.machinery import Machinery, make_trial_id
+from nnilite._manager.manager_parts import ManagerParts, make_trial_id
 from nnilite._manager.stop_reserve import StopReserve
 from nnilite._store.reader import Reader
 from nnilite._store.recall import find_best
@@ -32,10 +32,10 @@ _STOP_PATIENCE_S = 3.0
 class ManagerControl:
     """Implements `nnilite._answers.backend.Control` by messages to the engine."""
 
-    def __init__(self, machinery: Machinery, profiles: ProfileMaker, reader: Reader, reserve: StopReserve) -> None:
-        self._engine = machinery.engine
-        self._tuner = machinery.tuner
-        self._changes = machinery.publisher.changes
+    def __init__(self, parts: ManagerParts, profiles: ProfileMaker, reader: Reader, reserve: StopReserve) -> None:
+        self._engine = parts.engine
+        self._tuner = parts.tuner
+        self._changes = parts.publisher.changes
         self._profiles = profiles
         self._reader = reader
         self._reserve = reserve

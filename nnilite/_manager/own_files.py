@@ -10,7 +10,7 @@ from nnilite._experiments import registry
 from nnilite._experiments.address import Address
 from nnilite._experiments.documents import as_json, write_content
 from nnilite._experiments.file_guard import Guard, Kept
-from nnilite._experiments.manager_word import last_word
+from nnilite._experiments.manager_state import find_manager_state
 from nnilite._views.about import About
 from nnilite.config import CheckedConfig, stored
 from nnilite.records import ExperimentState, Json
@@ -37,7 +37,7 @@ class OwnFiles:
         about |= {"tls_cert": str(certificate.resolve()) if certificate else None}
         # A viewer does not touch what the last stop has left on platforms.
         if self._mode == "view":
-            about |= {"left": last_word(self._directory).left}
+            about |= {"left": find_manager_state(self._directory).left}
         if viewed is not None:
             about |= {"viewed": viewed.value}
         self._about = about

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from nnilite._experiments import registry
 from nnilite._experiments.address import Address
-from nnilite._experiments.manager_word import last_word
+from nnilite._experiments.manager_state import find_manager_state
 from nnilite._rest.port_binding import bind
 from nnilite.errors import Conflict
 
@@ -57,7 +57,7 @@ def listening_meanwhile(directory: Path, address: Address) -> Iterator[None]:
 
 
 def _candidates(directory: Path, first: int) -> Iterator[int]:
-    former = last_word(directory).port
+    former = find_manager_state(directory).port
     if former:
         yield former
     yield from (port for port in range(first, first + _TRIED) if port != former)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nnilite._experiments import registry, search_folder
-from nnilite._experiments.manager_word import last_word, read_manager
+from nnilite._experiments.manager_state import find_manager_state, read_manager
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import launch
 from nnilite._running.manager_client import Client
@@ -99,12 +99,12 @@ def stop(entry: RegistryEntry) -> None:
 
 def left_behind(entry: RegistryEntry) -> str:
     """Return a sentence on what a platform could not end or remove at the stop, with a cure; "" if there is nothing."""
-    return last_word(entry.directory).left
+    return find_manager_state(entry.directory).left
 
 
 def is_view(entry: RegistryEntry) -> bool:
     """Return whether the experiment's manager only shows it."""
-    return last_word(entry.directory).mode == "view"
+    return find_manager_state(entry.directory).mode == "view"
 
 
 def ask_to_stop(entry: RegistryEntry) -> None:
@@ -142,7 +142,7 @@ def _terminate(entry: RegistryEntry) -> None:
 
 def was_stopped(entry: RegistryEntry) -> bool:
     """Return whether the manager's last record says that the experiment is stopped; else the manager has died."""
-    return last_word(entry.directory).state == ExperimentState.STOPPED.value
+    return find_manager_state(entry.directory).state == ExperimentState.STOPPED.value
 
 
 def explain_silence(entry: RegistryEntry, error: NniliteError) -> NniliteError:

@@ -16,7 +16,7 @@ from nnilite.errors import Conflict
 from nnilite.records import Json
 from nnilite.tuner import Tuner
 from nnilite.tuning.class_args import construct
-from nnilite.tuning.obeying import obeying
+from nnilite.tuning.constrained_tuner import constrain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ class Plan:
 
     def make_tuner(self) -> Tuner:
         """Make the tuner, without its space. Raises: ConfigError, PluginError, Conflict."""
-        return obeying(self._made_tuner(), self.constraints, self.result_constraints)
+        return constrain(self._made_tuner(), self.constraints, self.result_constraints)
 
     def _made_tuner(self) -> Tuner:
         if isinstance(self.tuner, Tuner):

@@ -12,7 +12,7 @@ shared              a database that several processes write in turn
 place               whether a database is still the file at its path, and how to write it back there
 trouble             turns errors of a database into one sentence with a cure
 contents            checks a database that comes from elsewhere, column by column
-soundness           recomputes the invariants of a finished experiment
+integrity           recomputes the invariants of a finished experiment
 copies              puts a database into an archive, and takes one out of it
 async_store         the writer in a thread of its own, for the event loop
 reader              answers questions about trials and metrics, by connections that only read

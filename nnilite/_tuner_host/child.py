@@ -25,14 +25,14 @@ from nnilite._logging.terminal_text import LogFormatter
 from nnilite._plugins import lookup
 from nnilite._sdk.shown_values import show_value
 from nnilite._tuner_host import LONGEST_LINE
-from nnilite._tuner_host.hearing import Hearing
+from nnilite._tuner_host.advisor_results import AdvisorResults
 from nnilite._tuner_host.later_trials import LaterTrials, wants_callback
-from nnilite._tuner_host.mistakes import check_proposals, check_verdict, describe_user_error
+from nnilite._tuner_host.return_checks import check_proposals, check_verdict, describe_user_error
 from nnilite.assessor import Assessor
 from nnilite.errors import ConfigError, NoMoreTrialError, Place, PluginError, SpaceError
 from nnilite.tuner import Call, CallKind, Tuner
 from nnilite.tuning.class_args import construct
-from nnilite.tuning.obeying import obeying
+from nnilite.tuning.constrained_tuner import constrain
 
 Message = dict[str, Any]
 
@@ -48,7 +48,7 @@ class Child:
         self._assessor: Assessor | None = None
         self._copies = True  # of each history that the assessor gets
         self._reason = ""  # why the assessor would stop the trial that it has judged last
-        self._hearing: Hearing | None = None
+        self._results: AdvisorResults | None = None
         self._space: Any = None
         self._calls: list[Call] = []
         self._histories: dict[str, tuple[int, list[Any]]] = {}
@@ -91,7 +91,7 @@ class Child:
         if wants_callback(self._tuner):
             self._tuner = LaterTrials(self._tuner)
         both = (request.get("constraints") or (), request.get("resultConstraints") or ())
-        self._tuner = obeying(self._tuner, *both)
+        self._tuner = constrain(self._tuner, *both)
         if request.get("assessor"):
             self._assessor = _make(request["assessor"], lookup.ASSESSORS, Assessor)
             self._copies = request["assessor"].get("className") is not None
@@ -101,15 +101,15 @@ class Child:
         except SpaceError as error:
             field = error.place.field or "searchSpace"
             raise SpaceError(error.message, Place(field=field)) from error.__cause__
-        self._hearing = Hearing(self._tuner)
-        return self._hearing.hears
+        self._results = AdvisorResults(self._tuner)
+        return self._results.hears
 
     def _add_calls(self, request: Message) -> None:
         self._calls.extend(Call(**call) for call in request["calls"])
 
     def _remember(self, request: Message) -> None:
-        if self._hearing is not None:
-            self._hearing.remember(request["trial"], request["attempt"], request["values"])
+        if self._results is not None:
+            self._results.remember(request["trial"], request["attempt"], request["values"])
 
     def _replay(self, request: Message) -> None:
         calls, self._calls = self._calls, []
@@ -118,8 +118,8 @@ class Child:
             for one in (self._tuner, self._assessor):
                 if one is not None:
                     one.load_checkpoint()
-        if self._hearing is not None and self._hearing.hears:
-            self._hearing.replay(calls)
+        if self._results is not None and self._results.hears:
+            self._results.replay(calls)
         else:
             self._use().replay(calls)
 
@@ -155,13 +155,13 @@ class Child:
         call = Call(**request["call"])
         if call.kind == "space":
             self._space = call.value
-        if self._hearing is not None:
-            self._hearing.before(call)
+        if self._results is not None:
+            self._results.before(call)
         self._use().apply(call)
 
     def _assess(self, request: Message) -> bool:
         """Return whether the trial may continue. The assessor and an advisor see every new value, as with NNI."""
-        wanted = self._hearing is None or not self._hearing.hears or self._hearing.tell(request)
+        wanted = self._results is None or not self._results.hears or self._results.tell(request)
         self._reason = ""
         if self._assessor is None:
             return wanted

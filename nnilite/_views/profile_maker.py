@@ -12,7 +12,7 @@ from nnilite._experiments import registry
 from nnilite._store.reader import Reader
 from nnilite._views.about import About, ExperimentProgress
 from nnilite._views.latest_notices import LatestNotices
-from nnilite._webhooks.debts import Debts
+from nnilite._webhooks.undelivered import Undelivered
 from nnilite.records import ExperimentLimits, Json
 
 
@@ -23,10 +23,12 @@ class ProfileMaker:
         self.about = about
         self._reader = reader
         self._notices = LatestNotices(reader)
-        self._debts = Debts(about.directory, about.config, about.maximize)
+        self._undelivered = Undelivered(about.directory, about.config, about.maximize)
 
     async def make(self, now: ExperimentProgress, read_only: bool = False, cannot_resume: str = "") -> Profile:
-        owed = await asyncio.to_thread(self._debts.look, self._reader.path) if self._debts.is_possible else ()
+        owed = (
+            await asyncio.to_thread(self._undelivered.look, self._reader.path) if self._undelivered.is_possible else ()
+        )
         notices = await self._notices.find(self.about.objectives, self.about.can_preload, self.about.searched)
         about = self.about
         return Profile(

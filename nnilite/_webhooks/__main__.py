@@ -13,9 +13,9 @@ from pathlib import Path
 from nnilite._side_processes.quick_end import run_program
 from nnilite._side_processes.side_process import is_alone, is_over, prepared
 from nnilite._store.database_file import FILE_NAME
-from nnilite._webhooks.debts import FOLDER
 from nnilite._webhooks.news import Message, NewsReader, read_position, write_position
 from nnilite._webhooks.sending import send
+from nnilite._webhooks.undelivered import FOLDER
 from nnilite.config import WebhookConfig
 from nnilite.platform_http import CallRefused, Contradiction, Problem, RequestTooLarge, Throttled
 

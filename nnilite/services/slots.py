@@ -4,10 +4,10 @@
 overtake each other, even if there is room only for a later one: otherwise an experiment that allows few slots would
 never find few enough of them taken.
 
-`SlotDesk` is one experiment's part in a folder that several managers, or their agents on a worker, can reach: a file
-for each experiment, and a lock. The trial's own folder shows whether it holds a slot, so a slot of a dead manager is
-free when its trial has ended. A claim counts only as long as it is renewed: that of a manager that was killed, stopped
-or cut off delays no other, and has its old place again when the manager continues.
+`SlotAllocator` is one experiment's part in a folder that several managers, or their agents on a worker, can reach: a
+file for each experiment, and a lock. The trial's own folder shows whether it holds a slot, so a slot of a dead manager
+is free when its trial has ended. A claim counts only as long as it is renewed: that of a manager that was killed,
+stopped or cut off delays no other, and has its old place again when the manager continues.
 
 Thousands of trials may ask every second, so one that asks looks at the first claim of each experiment alone, which is
 enough for the rule; files of others are read only when they have changed, and the own file is written when its first
@@ -33,7 +33,7 @@ from typing import Callable, Collection, Dict, Iterator, List, Mapping, NamedTup
 from nnilite._keeper.attempt_files import write_private
 from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
 
-__all__ = ["RENEWED_S", "STARTING_S", "Claim", "SlotDesk", "SlotTerms", "SlotTrouble", "reason_to_wait"]
+__all__ = ["RENEWED_S", "STARTING_S", "Claim", "SlotAllocator", "SlotTerms", "SlotTrouble", "reason_to_wait"]
 
 log = logging.getLogger(__name__)
 
@@ -208,11 +208,11 @@ class _SlotFiles:
         return part
 
 
-class SlotDesk:
+class SlotAllocator:
     """One experiment's part in the slots of one folder. The methods block, and are for one thread at a time."""
 
     def __init__(self, file: Path, experiment: str, runs: Runs, patience_s: float = 2.0) -> None:
-        """Open the desk. `file`: this service's own among others; its name begins with the experiment's id and a dot.
+        """Take part. `file`: this service's own among others; its name begins with the experiment's id and a dot.
 
         `patience_s`: for how long the lock is tried.
         """
@@ -462,3 +462,7 @@ def _path(value: object) -> str:
     if not isinstance(value, str) or "\0" in value or not 0 < len(os.fsencode(value)) < _LONGEST_PATH:
         raise ValueError("{!r:.60} is not a folder".format(value))
     return value
+
+
+SlotDesk = SlotAllocator
+"""The old name, which goes with version 0.2."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from e2e.chaos import Chaos, check
-from nnilite._store.soundness import SoundnessCheck
+from nnilite._store.integrity import IntegrityCheck
 from platforms.disk.disk import Disk, NoDisk
 
 SEED = int(os.environ.get("NNILITE_CHAOS_SEED", "1"))
@@ -50,6 +50,6 @@ def play_and_check(chaos: Chaos, faults: int, folder: Path, timeout_s: float) ->
     chaos.running.client.update(maxTrialNumber=1)  # those that there are come to their end
     profile = chaos.running.wait("DONE", "ERROR", timeout_s=timeout_s)
     assert profile["state"] == "DONE", profile["reason"]
-    with SoundnessCheck(chaos.running.directory / "nnilite.sqlite") as soundness:
-        assert list(soundness.findings(chaos.running.entry.id)) == []
+    with IntegrityCheck(chaos.running.directory / "nnilite.sqlite") as integrity:
+        assert list(integrity.findings(chaos.running.entry.id)) == []
     return check(chaos, folder)

@@ -23,7 +23,7 @@ import pytest
 from nnilite._cli.nnictl import run
 from nnilite._engine import engine
 from nnilite._experiments import registry
-from nnilite._experiments.manager_word import last_word
+from nnilite._experiments.manager_state import find_manager_state
 from nnilite._running import launch, managers, reading
 from nnilite._running.manager_client import Client
 from nnilite.errors import NniliteError
@@ -386,7 +386,7 @@ def test_a_manager_that_was_stopped_is_named_with_the_cure_and_ends_when_asked(
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(entry.pid, signal.SIGCONT)
-    assert last_word(entry.directory).state == "STOPPED"
+    assert find_manager_state(entry.directory).state == "STOPPED"
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import yaml
 
 from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
-from nnilite._store.soundness import SoundnessCheck
+from nnilite._store.integrity import IntegrityCheck
 from platforms.many_trials import COLUMNS
 
 TRIAL = """
@@ -176,6 +176,6 @@ def test_thousands_of_equal_findings_are_not_all_printed(copy: Path) -> None:
         f"INSERT INTO trials ({COLUMNS}) SELECT i, 'more' || i, NULL, '{{}}', 'customized', 'USER_CANCELED', '', 0, "
         "1, NULL, NULL, NULL, NULL, 1 FROM n"
     )(copy)
-    with SoundnessCheck(copy / "nnilite.sqlite") as check:
+    with IntegrityCheck(copy / "nnilite.sqlite") as check:
         findings = list(check.findings(copy.name))
     assert 20 < len(findings) < 100

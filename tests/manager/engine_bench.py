@@ -14,8 +14,8 @@ from nnilite._engine import messages, service_caller
 from nnilite._engine.engine import Clock, Engine, Parts
 from nnilite._engine.jobs import JobMaker
 from nnilite._engine.rules import Rules
-from nnilite._manager.machinery import Machinery, Publisher
 from nnilite._manager.manager import Manager
+from nnilite._manager.manager_parts import ManagerParts, Publisher
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.reader import Reader
 from nnilite._store.writer import Store
@@ -142,8 +142,8 @@ async def open_bench(
     engine = Engine(replace(parts, output_cap_bytes=output_cap_bytes))
     reader = Reader(database.path)
     about = About("e", folder, {}, ("fake",), 1.0, True, {}, {"default": "maximize"})
-    machinery = Machinery(engine, jobs, made, kept, tuner, publisher)  # type: ignore[arg-type]
-    manager = Manager(about, machinery, reader, None)
+    parts = ManagerParts(engine, jobs, made, kept, tuner, publisher)  # type: ignore[arg-type]
+    manager = Manager(about, parts, reader, None)
     task = asyncio.create_task(engine.run())
     try:
         yield Bench(engine, made, tuner, kept, manager, task, wake)

@@ -12,8 +12,8 @@ from engine_bench import Bench, StartBench, open_bench
 
 from nnilite._sdk.worker_facts import NAME
 from nnilite._store.database_file import FILE_NAME
+from nnilite._store.integrity import IntegrityCheck
 from nnilite._store.notices import find_notices
-from nnilite._store.soundness import SoundnessCheck
 from nnilite.records import Attributed, Exited, KeeperEvent, MetricKind, Reported, Started
 
 pytestmark = pytest.mark.usefixtures("impatient")
@@ -111,7 +111,7 @@ async def test_verify_finds_an_attribute_that_was_lost(tmp_path: Path) -> None:
 
 
 def missing(folder: Path) -> list[str]:
-    with SoundnessCheck(folder / FILE_NAME) as check:
+    with IntegrityCheck(folder / FILE_NAME) as check:
         return [one.what for one in check.findings("e") if "missing" in one.what]
 
 

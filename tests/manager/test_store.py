@@ -24,9 +24,9 @@ from nnilite._engine import messages
 from nnilite._rest.nni_api import records
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.database_schema import SCHEMA, SCHEMA_VERSION
+from nnilite._store.integrity import IntegrityCheck
 from nnilite._store.notices import find_notices
 from nnilite._store.reader import Reader
-from nnilite._store.soundness import SoundnessCheck
 from nnilite._store.trouble import translated
 from nnilite._store.writer import Store
 from nnilite.errors import StoreError
@@ -232,7 +232,7 @@ def test_a_database_of_a_newer_nnilite_is_refused(path: Path) -> None:
     other.close()
     with pytest.raises(StoreError, match="newer nnilite"):
         reopened(path)
-    with pytest.raises(StoreError, match=r"newer nnilite \(schema 99\); update nnilite"), SoundnessCheck(path):
+    with pytest.raises(StoreError, match=r"newer nnilite \(schema 99\); update nnilite"), IntegrityCheck(path):
         pass
 
 

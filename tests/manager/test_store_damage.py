@@ -19,8 +19,8 @@ from nnilite._cli.nnictl import run
 from nnilite._engine import messages
 from nnilite._experiments import registry
 from nnilite._store.database_file import FILE_NAME
+from nnilite._store.integrity import IntegrityCheck
 from nnilite._store.results import read_calls, read_succeeded
-from nnilite._store.soundness import SoundnessCheck
 from nnilite._store.writer import Store, open_store
 from nnilite._views.experiment_view import assemble_view
 from nnilite.config import from_dict
@@ -187,7 +187,7 @@ def test_no_reader_of_a_database_from_elsewhere_waits_for_a_view_that_computes_f
     for read in (lambda: open_store(tmp_path, False, 1.0), lambda: read_succeeded(path), lambda: read_calls(path)):
         with pytest.raises(StoreError, match="contains the view 'trials', which nnilite did not create"):
             read()
-    with SoundnessCheck(path) as check:
+    with IntegrityCheck(path) as check:
         assert [defect.what for defect in check.findings("abc")] == [
             "it contains the view 'trials', which nnilite did not create"
         ]
@@ -198,7 +198,7 @@ def test_a_price_below_zero_is_a_defect(whole: bytes, tmp_path: Path) -> None:
     path.write_bytes(whole)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("UPDATE trials SET cost = -1 WHERE sequence = 3")
-    with SoundnessCheck(path) as check:
+    with IntegrityCheck(path) as check:
         assert [defect.what for defect in check.findings("abc")] == ["in its table trials, cost cannot be -1.0"]
 
 

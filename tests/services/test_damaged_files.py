@@ -16,7 +16,7 @@ from nnilite.errors import ServiceError
 from nnilite.service import JobStatus
 from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._config import LocalConfig
-from nnilite_local._gpus import GpuDesk, make_gpu_rules
+from nnilite_local._gpus import GpuAllocator, make_gpu_rules
 from nnilite_remote._bookings import Booking, Bookings
 from nnilite_remote._pending_commands import CANCEL, FINISH, PendingCommands
 
@@ -81,7 +81,7 @@ def test_a_handle_that_the_trial_has_changed_is_none(tmp_path: Path, changed: di
 def test_whatever_stands_in_the_bookings_a_service_starts(tmp_path: Path, content: bytes) -> None:
     place = tmp_path / "gpus.json"
     place.write_bytes(content)
-    desk = GpuDesk("abc", make_gpu_rules(LocalConfig()), place)
+    desk = GpuAllocator("abc", make_gpu_rules(LocalConfig()), place)
     desk.restore(lambda directory: directory.exists())
     assert all(directory.exists() for directory, _ in desk._bookings.values())
     place.write_bytes(content)
@@ -116,7 +116,7 @@ def test_what_a_service_has_written_down_and_cannot_read_now_is_not_taken_for_no
     """A trial whose start was not answered would be started again elsewhere, and GPUs be given away twice."""
     place = tmp_path / "jobs.json"
     place.symlink_to(place)
-    desk = GpuDesk("e", make_gpu_rules(LocalConfig()), place)
+    desk = GpuAllocator("e", make_gpu_rules(LocalConfig()), place)
     for read in (Bookings(place).load, PendingCommands(place).load, lambda: desk.restore(lambda folder: True)):
         with pytest.raises(ServiceError, match="cannot be read now"):
             read()
@@ -125,7 +125,7 @@ def test_what_a_service_has_written_down_and_cannot_read_now_is_not_taken_for_no
 @pytest.mark.timeout(10)
 def test_nobody_waits_at_a_pipe_in_the_place_of_what_a_service_has_written_down(tmp_path: Path) -> None:
     os.mkfifo(place := tmp_path / "jobs.json")
-    desk = GpuDesk("e", make_gpu_rules(LocalConfig()), place)
+    desk = GpuAllocator("e", make_gpu_rules(LocalConfig()), place)
     for read in (Bookings(place).load, PendingCommands(place).load, lambda: desk.restore(lambda folder: True)):
         with pytest.raises(ServiceError, match=r"jobs.json cannot be read now: .*not a regular file"):
             read()

@@ -7,7 +7,7 @@ from pathlib import Path
 from nnilite.errors import ServiceError
 from nnilite.services.gpu import Gpu, GpuReader
 from nnilite_local import LocalConfig
-from nnilite_local._gpus import GpuDesk, make_gpu_rules
+from nnilite_local._gpus import GpuAllocator, make_gpu_rules
 
 
 class Driver:
@@ -24,7 +24,7 @@ class Driver:
         return [Gpu(0, "G", 80, 20, 93)]
 
 
-async def glance(desk: GpuDesk) -> None:
+async def glance(desk: GpuAllocator) -> None:
     """A glance, and all that comes of it."""
     desk.glance()
     if desk._glance is not None:
@@ -33,7 +33,7 @@ async def glance(desk: GpuDesk) -> None:
 
 async def test_gpus_are_read_only_while_a_job_has_some_and_not_too_often(tmp_path: Path) -> None:
     driver = Driver()
-    desk = GpuDesk("e", make_gpu_rules(LocalConfig()), tmp_path / "gpus.json", GpuReader(driver.read, fresh_s=0))
+    desk = GpuAllocator("e", make_gpu_rules(LocalConfig()), tmp_path / "gpus.json", GpuReader(driver.read, fresh_s=0))
     await glance(desk)
     assert (driver.asked, desk.seen) == (0, [])
     desk.rebook("job", tmp_path, (0,))
@@ -49,7 +49,7 @@ async def test_gpus_are_read_only_while_a_job_has_some_and_not_too_often(tmp_pat
 async def test_a_driver_that_is_broken_tells_nothing_and_harms_nothing(tmp_path: Path) -> None:
     driver = Driver()
     driver.is_broken = True
-    desk = GpuDesk("e", make_gpu_rules(LocalConfig()), tmp_path / "gpus.json", GpuReader(driver.read))
+    desk = GpuAllocator("e", make_gpu_rules(LocalConfig()), tmp_path / "gpus.json", GpuReader(driver.read))
     desk.rebook("job", tmp_path, (0,))
     await glance(desk)
     assert (driver.asked, desk.seen) == (1, [])

@@ -17,10 +17,10 @@ from nnilite.service import Job
 from nnilite.testing.fakes import fake_context
 from nnilite_simulated import (
     AttemptPlan,
-    Crew,
     SimulatedConfig,
     SimulatedService,
     Trace,
+    WorkerGroup,
     _generate,
     _last_attempts,
     made_plan,
@@ -31,25 +31,25 @@ from nnilite_simulated import (
 HOUR = 3600.0
 PAGE = Path(__file__).parents[2] / "docs/how-to/spot.md"
 STEPS, STEP_S, START_S = 32, 0.25 * HOUR, 60.0
-ONE, RIGID, ELASTIC = Crew(), Crew(4, 4), Crew(4, 1)
+ONE, RIGID, ELASTIC = WorkerGroup(), WorkerGroup(4, 4), WorkerGroup(4, 1)
 
 
-def attempts(trial: int, trace: Trace, every: int | None, crew: Crew) -> Iterator[AttemptPlan]:
+def attempts(trial: int, trace: Trace, every: int | None, group: WorkerGroup) -> Iterator[AttemptPlan]:
     """The attempts of a trial, one after the other, until one has come to its end."""
     now_s, first = trial * 1.68 * HOUR, 0
     for number in range(1000):
-        plan = made_plan(f"{trial}-{number}", trace, now_s, [0.0] * STEPS, (START_S, STEP_S, first), crew)
+        plan = made_plan(f"{trial}-{number}", trace, now_s, [0.0] * STEPS, (START_S, STEP_S, first), group)
         yield plan
         if not plan.is_lost:
             return
         now_s, first = plan.end_s, plan.saved(plan.end_s, every)
 
 
-def row(name: str, trace: Trace, every: int | None, crew: Crew = ONE) -> str:
-    runs = [list(attempts(trial, trace, every, crew)) for trial in range(200)]
+def row(name: str, trace: Trace, every: int | None, group: WorkerGroup = ONE) -> str:
+    runs = [list(attempts(trial, trace, every, group)) for trial in range(200)]
     cost = sum(plan.cost(trace, plan.end_s) for run in runs for plan in run) / len(runs)
     hours = sum(run[-1].end_s - run[0].begin_s for run in runs) / len(runs) / HOUR
-    saved = 1 - cost / (crew.workers * (STEPS * STEP_S + START_S) / HOUR)
+    saved = 1 - cost / (group.workers * (STEPS * STEP_S + START_S) / HOUR)
     count = sum(map(len, runs)) / len(runs)
     against = f"{saved:.0%} less" if saved > 0.005 else "the same"
     return f"| {name} | {cost:.2f} | {against} | {count:.2f} | {hours:.1f} |"
@@ -83,18 +83,18 @@ def test_the_figures_of_the_page_are_those_of_the_simulation(made: Callable[[], 
 def test_whatever_machines_do_each_step_is_done_once_and_paid_by_the_machines_that_are_there(
     workers: int, least: int, replace_s: float, chances: list[float]
 ) -> None:
-    crew = Crew(max(workers, least), least, replace_s)
+    group = WorkerGroup(max(workers, least), least, replace_s)
     trace = Trace(900.0, (1.0,) * len(chances), tuple(chances))
-    plan = made_plan("t", trace, 0.0, [0.0] * 8, (60.0, 300.0, 2), crew)
+    plan = made_plan("t", trace, 0.0, [0.0] * 8, (60.0, 300.0, 2), group)
     assert plan.is_lost == (len(plan.moments) < 6)
     assert list(plan.moments) == sorted(set(plan.moments))
     assert plan.done(plan.end_s) == 2 + len(plan.moments)
-    assert all(crew.least <= count <= crew.workers for _, _, count in plan.phases)
+    assert all(group.least <= count <= group.workers for _, _, count in plan.phases)
     assert [end for _, end, _ in plan.phases[:-1]] == [begin for begin, _, _ in plan.phases[1:]]
     paid_s = sum((end - begin) * count for begin, end, count in plan.phases)
     assert plan.cost(trace, plan.end_s) == pytest.approx(paid_s / HOUR)
     # A step is the work of all machines for its time, however many do it.
-    assert paid_s >= len(plan.moments) * 300.0 * crew.workers - 1e-6
+    assert paid_s >= len(plan.moments) * 300.0 * group.workers - 1e-6
 
 
 def test_an_elastic_trial_goes_on_with_fewer_machines_and_then_with_all() -> None:
@@ -110,7 +110,7 @@ def test_an_elastic_trial_goes_on_with_fewer_machines_and_then_with_all() -> Non
 
 
 def elastic(name: str, trace: Trace, least: int = 1) -> AttemptPlan:
-    return made_plan(name, trace, 0.0, [0.0] * 4, (60.0, 1500.0, 0), Crew(2, least))
+    return made_plan(name, trace, 0.0, [0.0] * 4, (60.0, 1500.0, 0), WorkerGroup(2, least))
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nnilite._keeper.courier import Courier
 from nnilite._keeper.folder import Folder
 from nnilite._keeper.link import LinkDown
 from nnilite._keeper.outbox import ManagerAnswer, Outbox
+from nnilite._keeper.report_sender import ReportSender
 from nnilite._keeper.saver import Saver
 
 LIST = "checkpoints/t/0.json"
@@ -26,7 +26,7 @@ STEPS = ("report", "checkpoint", "deliver", "lose", "look")
 class World:
     """A trial that reports each step before its checkpoint, its keeper, the manager and the storage, in one thread.
 
-    `orders` says what happens next; it also happens wherever the saver or the courier waits for something.
+    `orders` says what happens next; it also happens wherever the saver or the report_sender waits for something.
     """
 
     def __init__(self, path: Path, orders: list[str]) -> None:
@@ -44,8 +44,8 @@ class World:
         self.saver = Saver(spec, self.folder)
         self.saver._shared._storage = self  # type: ignore[assignment]
         link: Any = SimpleNamespace(post=self.post)
-        self.courier = Waiting(self, link)
-        self.saver._courier = self.courier
+        self.report_sender = Waiting(self, link)
+        self.saver._sender = self.report_sender
         self._lost = False
         self._delivers = self._looks = False
 
@@ -81,7 +81,7 @@ class World:
     def deliver(self) -> None:
         if not self._delivers:
             self._delivers = True
-            self.courier._deliver()
+            self.report_sender._deliver()
             self._delivers = False
 
     def look(self) -> None:
@@ -109,8 +109,8 @@ class World:
         self.kept.pop(name, None)
 
 
-class Waiting(Courier):
-    """A courier without a thread: its world goes on while it is waited for."""
+class Waiting(ReportSender):
+    """A report_sender without a thread: its world goes on while it is waited for."""
 
     def __init__(self, world: World, link: Any) -> None:
         spec: Any = SimpleNamespace(heartbeat_s=10.0)
@@ -164,6 +164,6 @@ def test_a_manager_that_confirms_nothing_for_ten_minutes_is_not_waited_for(tmp_p
 def test_what_a_given_up_attempt_has_saved_does_not_count(tmp_path: Path) -> None:
     world = World(tmp_path, ["report", "checkpoint"])
     world.go_on(), world.go_on()
-    world.courier.fenced = True
+    world.report_sender.fenced = True
     assert "the manager has not confirmed the reports before them" in world.saver.finish(True, lambda: True)
     assert LIST not in world.kept

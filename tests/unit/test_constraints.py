@@ -13,7 +13,7 @@ from nnilite.errors import ConfigError, NoMoreTrialError, SpaceError
 from nnilite.space import Constraints, SearchSpace
 from nnilite.tuner import Tuner
 from nnilite.tuning.class_args import construct
-from nnilite.tuning.obeying import obeying
+from nnilite.tuning.constrained_tuner import constrain
 
 SPACE = {
     "x": {"_type": "uniform", "_value": [0, 1]},
@@ -124,7 +124,7 @@ def test_a_constraint_that_only_some_options_break_is_refused_at_the_start():
 
 @pytest.mark.parametrize("name", ["Random", "GridSearch", "TPE"])
 def test_a_space_in_which_nothing_satisfies_them_is_no_update(name):
-    tuner = obeying(construct(tuner_class(name), {}), ["n <= 2"])
+    tuner = constrain(construct(tuner_class(name), {}), ["n <= 2"])
     tuner.update_search_space({"n": {"_type": "choice", "_value": [1, 2]}})
     with pytest.raises(SpaceError, match="none of 10,000"):
         tuner.update_search_space({"n": {"_type": "choice", "_value": [5, 6]}})
@@ -186,14 +186,14 @@ def test_a_tuner_without_our_base_class_is_asked_again():
         def trial_end(self, parameter_id, success, **kwargs):
             self.ended.append(self.next)
 
-    tuner = obeying(Count(), ["n % 3 == 0"])
+    tuner = constrain(Count(), ["n % 3 == 0"])
     tuner.update_search_space({"n": {"_type": "randint", "_value": [0, 99]}})
     assert [tuner.generate_parameters(number)["n"] for number in range(3)] == [3, 6, 9]
     assert Count.ended == [1, 2, 4, 5, 7, 8]
 
 
 def test_a_tuner_that_never_obeys_is_not_asked_for_ever():
-    tuner = obeying(construct(tuner_class("GridSearch"), {}), ["n > 1"])
+    tuner = constrain(construct(tuner_class("GridSearch"), {}), ["n > 1"])
     tuner.update_search_space({"n": {"_type": "choice", "_value": [1, 2]}})
     assert tuner.generate_parameters(0) == {"n": 2}
     with pytest.raises(NoMoreTrialError):

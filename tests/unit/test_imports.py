@@ -18,7 +18,7 @@ LATER = {
     # What comes before the start of the manager's process, which imports its own part at the same time.
     "import nnilite._cli.create": "dataclasses http.client yaml nnilite._experiments.registry nnilite._running.launch",
     # Whoever reads an experiment's folder needs no manager.
-    "import nnilite._cli.verify, nnilite._cli.trial_folders, nnilite._store.soundness, nnilite.config": ""
+    "import nnilite._cli.verify, nnilite._cli.trial_folders, nnilite._store.integrity, nnilite.config": ""
     "nnilite._engine nnilite._manager nnilite._rest nnilite._tuner_host nnilite._views",
     "import nnilite._views.experiment_view": "nnilite._engine.engine nnilite._manager nnilite._tuner_host",
 }

@@ -15,7 +15,7 @@ import pytest
 import processes
 from keeper_bench import LIMIT_S, Bench, running, until
 from mpi_sum import SUM, library
-from nnilite._keeper.agent_desk import AgentDesk
+from nnilite._keeper.agent_server import AgentServer
 from nnilite._keeper.folder import Folder
 from nnilite._keeper.launch_agent import split_words
 from nnilite._keeper.launched_processes import LaunchedProcesses
@@ -269,11 +269,11 @@ def test_an_agent_that_is_gone_when_it_is_answered_does_no_harm(host):
     line = SimpleNamespace(
         flush=lambda: None, read=lambda: [{"host": host}], send=break_off, close=lambda: closed.append(1)
     )
-    desk = AgentDesk()
-    desk.names["first"] = 0
-    desk.welcome(line)
-    desk.hear()
-    assert (desk.lines, closed) == ([], [1])
+    server = AgentServer()
+    server.names["first"] = 0
+    server.welcome(line)
+    server.hear()
+    assert (server.lines, closed) == ([], [1])
 
 
 def test_the_agent_reads_the_arguments_of_ssh():

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import nnilite
+from nnilite.services import slots
 
 OLD_NAMES = sorted(path.stem for path in Path(nnilite.__file__).with_name("_old_names").glob("*.py"))
 
@@ -20,3 +21,7 @@ def test_an_old_name_is_the_same_module_and_warns(name: str, monkeypatch: pytest
         module = importlib.import_module(f"nnilite.{name}")
     assert module is importlib.import_module(f"nnilite.services.{name}")
     assert warned[0].filename == __file__ or "importlib" in warned[0].filename
+
+
+def test_the_old_name_of_the_slot_allocator_is_the_same_class() -> None:
+    assert slots.SlotDesk is slots.SlotAllocator

@@ -15,7 +15,7 @@ from nnilite.config import from_dict
 from nnilite.errors import ConfigError, Conflict
 from nnilite.tuner import Tuner
 from nnilite.tuning.class_args import construct
-from nnilite.tuning.obeying import obeying
+from nnilite.tuning.constrained_tuner import constrain
 from nnilite.tuning.result_constraints import ResultConstraints, violation
 
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
@@ -148,7 +148,7 @@ def test_tuners_that_weigh_violations_find_the_best_of_a_small_feasible_region(n
 @pytest.mark.parametrize("name", ["Anneal", "ASHA", "Auto", "BOHB", "CMAES", "Evolution", "GP", "NSGA2", "PBT", "TPE"])
 def test_every_tuner_takes_results_that_break_constraints_and_replays_them(name: str) -> None:
     needed = {"NSGA2": {"objectives": {"default": "minimize"}}}.get(name, {"optimize_mode": "minimize"})
-    tuner, again = (obeying(construct(tuner_class(name), {**needed, "seed": 2}), (), LIMITS) for _ in range(2))
+    tuner, again = (constrain(construct(tuner_class(name), {**needed, "seed": 2}), (), LIMITS) for _ in range(2))
     tuner.update_search_space(SPACE)
     again.update_search_space(SPACE)
     for number in range(14):
@@ -190,7 +190,7 @@ class Heard(Tuner):
 
 def test_for_a_tuner_of_another_kind_a_trial_that_breaks_one_has_failed() -> None:
     heard = Heard()
-    tuner = obeying(heard, (), LIMITS)
+    tuner = constrain(heard, (), LIMITS)
     tuner.update_search_space(SPACE)
     for number in (1, 9):
         tuner.receive_trial_result(number, {"x": 0.1 * number}, train({"x": 0.1 * number}))
@@ -204,7 +204,7 @@ def test_an_advisor_cannot_rank_by_them() -> None:
     advisor = Heard()
     advisor.hear_intermediate = print  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="resultConstraints: an advisor cannot obey them"):
-        obeying(advisor, (), LIMITS)
+        constrain(advisor, (), LIMITS)
 
 
 def test_a_copy_of_a_search_knows_its_constraints() -> None:

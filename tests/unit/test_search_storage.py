@@ -21,7 +21,7 @@ from nnilite._cli.nnictl import run as nnictl
 from nnilite._experiments import registry, search_folder
 from nnilite._running import launch, offline
 from nnilite._store.database_file import FILE_NAME
-from nnilite._store.soundness import SoundnessCheck
+from nnilite._store.integrity import IntegrityCheck
 from nnilite.errors import ConfigError, Conflict, DamagedFile, NniliteError, StoreError, UnreadableFile
 from nnilite.records import TrialState
 from nnilite.testing import eventually
@@ -78,7 +78,7 @@ def start(folder: Path, told: Path, total: int, hang: int = -1) -> subprocess.Po
 
 
 def check_sound(folder: Path) -> None:
-    with SoundnessCheck(folder / FILE_NAME) as check:
+    with IntegrityCheck(folder / FILE_NAME) as check:
         assert list(check.findings(folder.name)) == []
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from nnilite.errors import ConfigError
 from nnilite.services import slots
-from nnilite.services.slots import RENEWED_S, STARTING_S, Claim, SlotDesk, SlotTerms, SlotTrouble, reason_to_wait
+from nnilite.services.slots import RENEWED_S, STARTING_S, Claim, SlotAllocator, SlotTerms, SlotTrouble, reason_to_wait
 from nnilite.testing.fakes import fake_context
 from nnilite_local import LocalConfig, LocalService
 
@@ -29,7 +29,7 @@ from nnilite_local import LocalConfig, LocalService
 class Part:
     """An experiment's part on a machine."""
 
-    desk: SlotDesk
+    desk: SlotAllocator
     terms: SlotTerms
 
 
@@ -48,7 +48,7 @@ class Machine:
             job = directory.name
             return (job in self.running) if job in self.begun and job != "starting" else None
 
-        desk = SlotDesk(self.place / f"{experiment}.{name}.json", experiment, runs, patience_s=0.1)
+        desk = SlotAllocator(self.place / f"{experiment}.{name}.json", experiment, runs, patience_s=0.1)
         desk._clock = lambda: self.now
         return Part(desk, SlotTerms(limit, priority))
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from keeper_bench import Bench
-from nnilite._keeper import courier
-from nnilite._keeper.courier import Courier
+from nnilite._keeper import report_sender
 from nnilite._keeper.folder import Folder
 from nnilite._keeper.link import RestLink
 from nnilite._keeper.link_choice import Link
 from nnilite._keeper.outbox import ManagerAnswer, Outbox
 from nnilite._keeper.process import identity
+from nnilite._keeper.report_sender import ReportSender
 from nnilite._keeper.spec import Spec, load
 from nnilite._keeper.stdout_link import StdoutLink
 from nnilite._keeper.use import TrialMeter
@@ -125,7 +125,7 @@ def test_gpus_are_named_where_the_trial_numbers_them_as_its_host_does(machine: M
 
 
 class Batches:
-    """What a courier sends; the answer to batches with a use is `answer`."""
+    """What a report_sender sends; the answer to batches with a use is `answer`."""
 
     def __init__(self, answer: int) -> None:
         self.sent: list[list[dict[str, Any]]] = []
@@ -148,13 +148,13 @@ def spec(tmp_path: Path) -> Spec:
         return load(str(bench.spec("true", heartbeat_s=0.02)))
 
 
-def told(spec: Spec, link: Link, batches: Batches, monkeypatch: pytest.MonkeyPatch) -> Courier:
-    """A courier that measures this process from the start on, and sends heartbeats."""
-    monkeypatch.setattr(courier, "_MEASURED_FROM_S", 0.0)
+def told(spec: Spec, link: Link, batches: Batches, monkeypatch: pytest.MonkeyPatch) -> ReportSender:
+    """A report_sender that measures this process from the start on, and sends heartbeats."""
+    monkeypatch.setattr(report_sender, "_MEASURED_FROM_S", 0.0)
     monkeypatch.setattr(link, "post", batches.post)
     monkeypatch.setattr(link, "prepare", lambda: None)
     folder = Folder(spec.directory)
-    found = Courier(spec, folder, Outbox(folder, {}), link, lambda: None)
+    found = ReportSender(spec, folder, Outbox(folder, {}), link, lambda: None)
     found.measure(identity(os.getpid()))
     found.start()
     return found

@@ -33,7 +33,7 @@ def make_gpu_rules(config: LocalConfig, environment: Mapping[str, str] = os.envi
     return GpuRules(allowed, config.max_trial_number_per_gpu, bool(config.use_active_gpu))
 
 
-class GpuDesk:
+class GpuAllocator:
     """Books GPUs for jobs, in memory and in a file, so that a manager that comes back knows them at once."""
 
     def __init__(self, experiment: str, rules: GpuRules, place: Path, reader: GpuReader | None = None) -> None:

@@ -33,7 +33,7 @@ from nnilite.services.keeper_folder import check_folder_names, check_stream, cop
 from nnilite.services.node_places import LAUNCHERS, nodes_of_job
 from nnilite.services.preloading import make_order, try_to_preload
 from nnilite.services.section_fields import GPU_PLACE, gpus_of, nodes_of
-from nnilite.services.slots import SlotDesk, SlotTerms, SlotTrouble
+from nnilite.services.slots import SlotAllocator, SlotTerms, SlotTrouble
 from nnilite.services.worker_side import FolderLooks, HostMeter, SlowFolder, started_at, write_private
 from nnilite.units import HIDDEN
 from nnilite_local._attempt_folder import AttemptFolder
@@ -41,7 +41,7 @@ from nnilite_local._config import IGNORED, LocalConfig, check_launcher, find_mis
 from nnilite_local._dismissals import Dismissals, tidy
 from nnilite_local._endings import Endings
 from nnilite_local._fork_server_client import ForkServerClient
-from nnilite_local._gpus import GpuDesk, make_gpu_rules
+from nnilite_local._gpus import GpuAllocator, make_gpu_rules
 from nnilite_local._keeper_watch import LocalWatch, folder_of
 from nnilite_local._keepers import Keepers, mark_of
 from nnilite_local._second_keepers import SecondKeepers
@@ -74,11 +74,11 @@ class LocalService(TrainingService):
         super().__init__(name, config, context)
         self._directory = Path(os.path.abspath(context.directory))  # noqa: PTH100 - links must stay as they are
         self._server = ForkServerClient(context.keeper, self._directory / "fork-server.log", self._handle_keeper_end)
-        self._gpus = GpuDesk(context.experiment, make_gpu_rules(config), self._directory / "gpus.json")
+        self._gpus = GpuAllocator(context.experiment, make_gpu_rules(config), self._directory / "gpus.json")
         slots = self._directory.parent / ".slots" / f"{context.experiment}.{name}.json"
         self._host = socket.gethostname()
         looks = FolderLooks()
-        self._slots = SlotDesk(
+        self._slots = SlotAllocator(
             slots,
             context.experiment,
             lambda directory: self._runs(directory) if _was_begun(looks, directory, self._host) else None,
@@ -433,7 +433,7 @@ def _was_begun(looks: FolderLooks, directory: Path, host: str) -> bool:
         return True
 
 
-async def _take_slot(slots: SlotDesk, job: Job, folder: AttemptFolder, terms: SlotTerms) -> None:
+async def _take_slot(slots: SlotAllocator, job: Job, folder: AttemptFolder, terms: SlotTerms) -> None:
     """Take a slot. Raises: NoCapacity that names the experiment to wait for, ServiceError."""
     if terms.limit is None:
         return
@@ -445,7 +445,7 @@ async def _take_slot(slots: SlotDesk, job: Job, folder: AttemptFolder, terms: Sl
         raise NoCapacity(reason)
 
 
-async def _free(job: str, gpus: GpuDesk, slots: SlotDesk) -> None:
+async def _free(job: str, gpus: GpuAllocator, slots: SlotAllocator) -> None:
     gpus.free(job)
     if slots.knows(job):
         await asyncio.to_thread(slots.free, job)

@@ -9,9 +9,18 @@ _objective      a child process that asks the user's function for the curve of a
 _generate       makes the file traces/spot.csv
 """
 
-from nnilite_simulated._attempt_plan import AttemptPlan, Crew, made_plan
+from nnilite_simulated._attempt_plan import AttemptPlan, WorkerGroup, made_plan
 from nnilite_simulated._config import SimulatedConfig
 from nnilite_simulated._service import SimulatedService
 from nnilite_simulated._trace import Trace, read_trace, shipped
 
-__all__ = ["AttemptPlan", "Crew", "SimulatedConfig", "SimulatedService", "Trace", "made_plan", "read_trace", "shipped"]
+__all__ = [
+    "AttemptPlan",
+    "SimulatedConfig",
+    "SimulatedService",
+    "Trace",
+    "WorkerGroup",
+    "made_plan",
+    "read_trace",
+    "shipped",
+]

@@ -18,7 +18,7 @@ _MOST_CHANGES = 1000
 
 
 @dataclass(frozen=True)
-class Crew:
+class WorkerGroup:
     """The workers of an attempt, each on a machine of its own."""
 
     workers: int = 1
@@ -65,7 +65,7 @@ def made_plan(
     begin_s: float,
     curve: Sequence[float],
     times: tuple[float, float, int],
-    crew: Crew | None = None,
+    group: WorkerGroup | None = None,
 ) -> AttemptPlan:
     """Return the plan of an attempt with this name. `times`: start and step in seconds, and the steps that are saved.
 
@@ -73,14 +73,14 @@ def made_plan(
     memory. With a part of the workers a step takes that much longer.
     """
     start_s, step_s, first = times
-    crew = crew or Crew()
-    machines = dict.fromkeys(range(crew.workers), 0)  # by worker: how many were lost before this one
+    group = group or WorkerGroup()
+    machines = dict.fromkeys(range(group.workers), 0)  # by worker: how many were lost before this one
     absent: dict[int, tuple[float, int]] = {}  # by worker: when its next machine is there, and the number of that one
     now_s, left = begin_s, len(curve) - first
     moments: list[float] = []
     phases: list[list[float]] = []
-    while left and len(machines) >= crew.least and len(phases) < _MOST_CHANGES:
-        ready_s, pace_s = now_s + start_s, step_s * crew.workers / len(machines)
+    while left and len(machines) >= group.least and len(phases) < _MOST_CHANGES:
+        ready_s, pace_s = now_s + start_s, step_s * group.workers / len(machines)
         end_s = ready_s + left * pace_s
         losses = _losses(name, trace, machines, (now_s, end_s))
         change_s = min([end_s, *losses.values(), *(back_s for back_s, _ in absent.values())])
@@ -92,7 +92,7 @@ def made_plan(
         for worker in [worker for worker, (back_s, _) in absent.items() if back_s <= now_s]:
             machines[worker] = absent.pop(worker)[1]
         for worker in [worker for worker, lost_s in losses.items() if lost_s <= now_s]:
-            absent[worker] = (now_s + crew.replace_s, machines.pop(worker) + 1)
+            absent[worker] = (now_s + group.replace_s, machines.pop(worker) + 1)
     return AttemptPlan(begin_s, now_s, first, len(curve), left > 0, moments, phases)
 
 

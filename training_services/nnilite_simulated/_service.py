@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from nnilite.errors import ConfigError, NoCapacity
 from nnilite.records import Host, Json, KeeperEvent, MetricKind, Reported, Started
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
-from nnilite_simulated._attempt_plan import AttemptPlan, Crew, made_plan
+from nnilite_simulated._attempt_plan import AttemptPlan, WorkerGroup, made_plan
 from nnilite_simulated._config import IGNORED, SimulatedConfig
 from nnilite_simulated._last_attempts import LastAttempts, read_object, write_object
 from nnilite_simulated._trace import Trace, read_trace, shipped
@@ -72,7 +72,7 @@ class SimulatedService(TrainingService):
         saved = _plan(last).saved(now_s, self.config.checkpoint_every) if last else 0
         first = min(max(saved, self._find_saved(job)), len(curve) - 1)
         times = (float(self.config.start_time), float(self.config.step_time), first)
-        plan = made_plan(job.name, self._trace, now_s, curve, times, self._make_crew())
+        plan = made_plan(job.name, self._trace, now_s, curve, times, self._make_group())
         folder = job.parameters.get(_SAVE)
         handle = {"job": job.name, "trial": job.trial, "plan": plan.json(), "curve": curve, "saves": folder}
         self._attempts.write(handle)
@@ -145,9 +145,9 @@ class SimulatedService(TrainingService):
         earlier = [one for one in self._attempts.saved_in(str(folder)) if one["trial"] != job.trial]
         return max((_plan(one).done(self._read_now_s()) for one in earlier), default=0)
 
-    def _make_crew(self) -> Crew:
+    def _make_group(self) -> WorkerGroup:
         workers, least = self.config.workers, self.config.min_workers
-        return Crew(workers, workers if least is None else least, float(self.config.replace_time))
+        return WorkerGroup(workers, workers if least is None else least, float(self.config.replace_time))
 
     async def _get_curve(self, job: Job) -> list[float]:
         if self._curves:

@@ -21,7 +21,7 @@ from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
 from nnilite._experiments.documents import read_content, write_json
 from nnilite._experiments.experiment_token import read_user_token
-from nnilite._experiments.manager_word import read_manager
+from nnilite._experiments.manager_state import read_manager
 from nnilite._manager.__main__ import parse, serve
 from nnilite._manager.starter import Starter
 from nnilite._running import launch, removal

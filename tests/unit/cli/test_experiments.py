@@ -13,7 +13,7 @@ import pytest
 
 from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
-from nnilite._experiments.manager_word import last_word
+from nnilite._experiments.manager_state import find_manager_state
 from stand_in_manager import PROFILE, TRIAL, Make, StandIn
 
 
@@ -45,7 +45,7 @@ def test_a_resume_mentions_the_port_only_if_it_is_not_the_former_one(
     make("abcd", running=False, state="STOPPED")
     (entry,) = registry.entries()
     monkeypatch.setattr("nnilite._running.launch.resume", lambda *_, **__: entry)
-    former = last_word(entry.directory).port
+    former = find_manager_state(entry.directory).port
     entry = dataclasses.replace(entry, port=former)
     assert run(["resume", "abcd"]) == 0
     assert "this one is at port" not in capsys.readouterr().out

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from nnilite.services.slots import SlotDesk, SlotTerms, SlotTrouble
+from nnilite.services.slots import SlotAllocator, SlotTerms, SlotTrouble
 from nnilite.services.worker_side import (
     DELIVERY_S,
     MOST_DELIVERIES,
@@ -82,7 +82,7 @@ class Agent:
         self._reports = ReportSocket(self.say, partial(_has_token, self.folder))
         self._delivering: dict[str, _SecondKeeper] = {}  # by folder
         place = Path(self.root, ".slots", "%s.%s.%s.json" % (self.experiment, settings["service"], self.key))
-        self._slots = SlotDesk(place, self.experiment, self._holds_slot, _SLOTS_S)
+        self._slots = SlotAllocator(place, self.experiment, self._holds_slot, _SLOTS_S)
 
     def hello(self, settings: dict[str, Any]) -> dict[str, Any]:
         for folder in (self.root, self.cache, self.folder):
@@ -384,7 +384,7 @@ def _look_after(path: str, needed: bool, keep_s: float) -> None:
         shutil.rmtree(path, ignore_errors=True) if os.path.isdir(path) else os.unlink(path)
 
 
-def _take_slot(slots: SlotDesk, spec: dict[str, Any], terms: dict[str, Any]) -> str:
+def _take_slot(slots: SlotAllocator, spec: dict[str, Any], terms: dict[str, Any]) -> str:
     """Return the experiment that the job waits for; "" if it has a slot, or needs none. Raises: WorkerRefusal."""
     try:
         return slots.book(spec["job"], Path(spec["directory"]), SlotTerms(**terms))

@@ -82,7 +82,7 @@ class Publisher:
 
 
 @dataclass(frozen=True)
-class Machinery:
+class ManagerParts:
     """The parts that a running manager has and a viewer does not have."""
 
     engine: Engine

@@ -52,7 +52,7 @@ class StoredAttempt:
     exit_code: int | None
 
 
-class SoundnessCheck:
+class IntegrityCheck:
     """The checks of one database, which no manager may have open.
 
     `counts` has the number of things that were checked.
@@ -63,7 +63,7 @@ class SoundnessCheck:
         self._db: sqlite3.Connection | None = None
         self.counts: Mapping[str, int] = {}
 
-    def __enter__(self) -> SoundnessCheck:
+    def __enter__(self) -> IntegrityCheck:
         """Open the database. Raises: StoreError if it is not a database of this version of nnilite."""
         if not self._path.is_file():
             raise StoreError(f"there is no database {self._path}; restore it from a copy.")

@@ -32,7 +32,7 @@ _ROOM_S = 60.0  # how long a full disk is waited for when all ranks have ended
 _KILLED = (-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
 
 
-class _CrewNode:
+class _GroupNode:
     """A node, as long as it belongs to the trial."""
 
     def __init__(self, hello: Dict[str, Any]) -> None:
@@ -50,12 +50,12 @@ class _CrewNode:
         return str(self.hello["host"])
 
 
-class ElasticCrew:
+class ElasticGroup:
     """`losses` and `failure` are those of the present start: why it cannot continue as it is."""
 
     def __init__(self, plan: Mapping[str, Any], folder: Folder, records: NodeRecords) -> None:
         self.lines = NodeLines(plan["secret"])
-        self.members: Dict[int, _CrewNode] = {}
+        self.members: Dict[int, _GroupNode] = {}
         self.losses: List[str] = []
         self.failure: Optional[Tuple[str, int]] = None  # how the first process has failed by itself
         self.is_through = False  # rank 0 has ended well: its result counts, and nothing starts again
@@ -139,7 +139,7 @@ class ElasticCrew:
             if not self.is_through:
                 self.losses.append("node {} ({}) {}".format(member.place, member.host, why))
 
-    def judge(self, record: Mapping[str, Any], lines: str, member: Optional[_CrewNode] = None) -> None:
+    def judge(self, record: Mapping[str, Any], lines: str, member: Optional[_GroupNode] = None) -> None:
         """Take the failure of a process. `member`: where it ran; None for the first node."""
         code = record["exitCode"]
         text = "rank {} on {}: {}".format(record["rank"], record["host"], record["reason"])
@@ -214,7 +214,7 @@ class ElasticCrew:
             if message.get("start") == self.start:
                 self._take_rest(message, member)
 
-    def _take(self, message: Mapping[str, Any], member: _CrewNode) -> None:
+    def _take(self, message: Mapping[str, Any], member: _GroupNode) -> None:
         """Take how a process of a node is, of this start."""
         if self._layout is None or message.get("start") != self.start or message.get("node") != member.place:
             return
@@ -226,7 +226,7 @@ class ElasticCrew:
             if record["state"] == "FAILED":
                 self.judge(record, record["lines"], member)
 
-    def _take_rest(self, message: Mapping[str, Any], member: _CrewNode) -> None:
+    def _take_rest(self, message: Mapping[str, Any], member: _GroupNode) -> None:
         """Take output of this start, and whether there is no more of it."""
         if "output" in message and self._layout is not None:
             rank, offset, data = message["output"]
@@ -241,7 +241,7 @@ class ElasticCrew:
         if 1 + len(self.members) >= self._most or self.is_through:
             self._dismiss(number, "")
             return
-        self.members[number] = _CrewNode(hello)
+        self.members[number] = _GroupNode(hello)
         self._folder.add_to_log("{} has come, as number {}".format(hello["host"], number))
 
     def _dismiss(self, number: int, why: str) -> None:

@@ -19,7 +19,7 @@ _LARGEST_PID = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class LastWord:
+class ManagerState:
     """What a manager wrote last: its address, and how it or its experiment ended."""
 
     state: str = ""
@@ -35,7 +35,7 @@ class LastWord:
     viewed: str = ""  # the experiment's own state, while it is only shown
 
 
-def read_manager(directory: Path) -> LastWord:
+def read_manager(directory: Path) -> ManagerState:
     """Return what the manager of the experiment wrote last; the defaults if it wrote nothing.
 
     Raises: DamagedFile, UnreadableFile.
@@ -44,7 +44,7 @@ def read_manager(directory: Path) -> LastWord:
     try:
         document = read_document(directory / "manager.json", cure)
     except FileNotFoundError:
-        return LastWord()
+        return ManagerState()
     state, url = document.text("state"), document.text("url")
     if state is not None and state not in _STATES:
         raise document.wrong("state", "the state of an experiment")
@@ -53,7 +53,7 @@ def read_manager(directory: Path) -> LastWord:
         raise document.wrong("viewed", "the state of an experiment")
     if url is not None and not _ADDRESS.fullmatch(url):
         raise document.wrong("url", "an address such as http://127.0.0.1:8080")
-    return LastWord(
+    return ManagerState(
         state=state or "",
         created=document.time("created"),
         ended=document.time("ended"),
@@ -67,9 +67,9 @@ def read_manager(directory: Path) -> LastWord:
     )
 
 
-def last_word(directory: Path) -> LastWord:
+def find_manager_state(directory: Path) -> ManagerState:
     """Return the same, but the defaults if the file is damaged: the registry complains of it already."""
     try:
         return read_manager(directory)
     except (DamagedFile, UnreadableFile):
-        return LastWord()
+        return ManagerState()

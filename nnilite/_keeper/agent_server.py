@@ -29,7 +29,7 @@ class _Command:
         self.received = 0
 
 
-class AgentDesk:
+class AgentServer:
     """Takes commands of agents, and brings them what nodes say of these.
 
     `changed` has the nodes for which there is something new.

@@ -10,8 +10,8 @@ import pytest
 
 from keeper_bench import until
 from nnilite._keeper import node_link
-from nnilite._keeper.elastic_crew import ElasticCrew
 from nnilite._keeper.elastic_first_node import ElasticFirstNode
+from nnilite._keeper.elastic_group import ElasticGroup
 from nnilite._keeper.first_node import checked_hello
 from nnilite._keeper.node_records import NodeRecords
 from nnilite.testing.ports import free_ports
@@ -26,43 +26,43 @@ RECORD = {
 
 
 @contextmanager
-def crew_of(folder):
-    """A crew that has begun, with one other node, whose connection it gives, too."""
+def group_of(folder):
+    """A group that has begun, with one other node, whose connection it gives, too."""
     (folder / "roles").mkdir()
     place = SimpleNamespace(path=str(folder), inner=str(folder), add_to_log=print)
-    crew = ElasticCrew({"secret": "s", "max": 2, "grace_s": 5}, place, NodeRecords(place))
+    group = ElasticGroup({"secret": "s", "max": 2, "grace_s": 5}, place, NodeRecords(place))
     ports = free_ports(1)
-    crew.lines.open(ports)
+    group.lines.open(ports)
     caller = node_link.Caller([("127.0.0.1", ports[0])], "s", 1, "run", lambda: None)
     caller.call()
-    line = until(lambda: crew.hear(0) or caller.accept())
+    line = until(lambda: group.hear(0) or caller.accept())
     line.send({"hello": NODE})
-    until(lambda: crew.hear(0) or crew.members)
-    crew.begin({**NODE, "host": "near"})
+    until(lambda: group.hear(0) or group.members)
+    group.begin({**NODE, "host": "near"})
     try:
-        yield crew, line
+        yield group, line
     finally:
-        for opened in (line, *crew.lines.open_lines, *crew.lines.listeners):
+        for opened in (line, *group.lines.open_lines, *group.lines.listeners):
             getattr(opened, "socket", opened).close()
 
 
 def test_a_node_that_speaks_but_never_ends_its_processes_is_left_out(tmp_path):
-    with crew_of(tmp_path) as (crew, line):
-        crew.stop()
-        until(lambda: line.send({"ranks": []}) or crew.hear(10) or not crew.members)
-        assert crew.losses == ["node 1 (far) has not ended its processes for 80 s"]
+    with group_of(tmp_path) as (group, line):
+        group.stop()
+        until(lambda: line.send({"ranks": []}) or group.hear(10) or not group.members)
+        assert group.losses == ["node 1 (far) has not ended its processes for 80 s"]
 
 
 def test_a_node_that_comes_when_the_first_rank_has_succeeded_changes_nothing():
-    crew = SimpleNamespace(losses=[], failure=None, any_waits=True, is_through=True)
-    ElasticFirstNode._follow(SimpleNamespace(_crew=crew))  # which has nothing to change
+    group = SimpleNamespace(losses=[], failure=None, any_waits=True, is_through=True)
+    ElasticFirstNode._follow(SimpleNamespace(_group=group))  # which has nothing to change
 
 
 def test_a_node_tells_how_its_own_processes_have_ended(tmp_path):
-    with crew_of(tmp_path) as (crew, line):
+    with group_of(tmp_path) as (group, line):
         line.send({"start": 0, "ranks": [RECORD], "output": [1, 0, base64.b64encode(b"text").decode()]})
-        until(lambda: crew.hear(0) or crew.failure)
-        assert crew.failure == ("rank 1 on far: exit code 3", 3)
+        until(lambda: group.hear(0) or group.failure)
+        assert group.failure == ("rank 1 on far: exit code 3", 3)
         assert (tmp_path / "roles" / "rank-1.log").read_bytes() == b"text"
 
 
@@ -81,12 +81,12 @@ def test_a_node_tells_how_its_own_processes_have_ended(tmp_path):
     ],
 )
 def test_a_node_cannot_speak_for_others_or_end_the_first_one_by_what_makes_no_sense(tmp_path, message):
-    with crew_of(tmp_path) as (crew, line):
-        known = crew.lines.get(1)
+    with group_of(tmp_path) as (group, line):
+        known = group.lines.get(1)
         line.send({"start": 0, **message})
-        until(lambda: crew.hear(0) or crew.lines.get(1) is not known)
-        assert (crew.failure, crew.losses, list((tmp_path / "roles").iterdir())) == (None, [], [])
-        assert crew.lines.get(1) is None
+        until(lambda: group.hear(0) or group.lines.get(1) is not known)
+        assert (group.failure, group.losses, list((tmp_path / "roles").iterdir())) == (None, [], [])
+        assert group.lines.get(1) is None
 
 
 @pytest.mark.parametrize("processes", [-1, 1001, "many", None, 1e400])

@@ -16,7 +16,7 @@ from nnilite.tuner import Call, Tuner
 
 
 @dataclass
-class _HeardTrial:
+class _TrialResults:
     """The intermediate results of a trial's attempt: all that are known, and how many the advisor has received."""
 
     attempt: int
@@ -24,12 +24,12 @@ class _HeardTrial:
     heard: int = 0
 
 
-class Hearing:
+class AdvisorResults:
     """Passes intermediate results to one tuner, if it wants them."""
 
     def __init__(self, tuner: Tuner) -> None:
         self._tuner = tuner
-        self._trials: dict[str, _HeardTrial] = {}
+        self._trials: dict[str, _TrialResults] = {}
         self._ids: dict[str, int | None] = {}  # of the trials that the recorded calls have proposed
 
     @property
@@ -39,7 +39,7 @@ class Hearing:
 
     def remember(self, trial: str, attempt: int, values: list[Any]) -> None:
         """Take the stored results of a trial, which the advisor receives in `replay` or later."""
-        self._trials[trial] = _HeardTrial(attempt, list(values))
+        self._trials[trial] = _TrialResults(attempt, list(values))
 
     def tell(self, request: dict[str, Any]) -> bool:
         """Pass on new results. Return whether the trial may continue."""
@@ -47,7 +47,7 @@ class Hearing:
         known = self._trials.get(trial)
         if known is None or known.attempt != request["attempt"]:
             # What came before these was received by this process, or belongs to no stored attempt.
-            known = self._trials[trial] = _HeardTrial(request["attempt"], [None] * before, before)
+            known = self._trials[trial] = _TrialResults(request["attempt"], [None] * before, before)
         known.values[before : before + len(values)] = values
         while known.heard < before + len(values):
             self._hear_next(trial, request["parameter_id"])

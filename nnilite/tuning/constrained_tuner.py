@@ -11,12 +11,12 @@ from nnilite.tuner import Tuner
 from nnilite.tuning.learning import LearningTuner
 from nnilite.tuning.result_constraints import ResultConstraints
 
-__all__ = ["ObeyingTuner", "obeying"]
+__all__ = ["ConstrainedTuner", "constrain"]
 
 _MOST_REFUSED = 1000  # proposals in a row
 
 
-def obeying(tuner: Tuner, constraints: Sequence[str], result_constraints: Sequence[str] = ()) -> Tuner:
+def constrain(tuner: Tuner, constraints: Sequence[str], result_constraints: Sequence[str] = ()) -> Tuner:
     """Return the tuner, or one around it, that proposes only what satisfies the constraints. It has no space yet.
 
     A result that breaks one of `result_constraints` ranks below all that do not. A `LearningTuner` sees it;
@@ -32,10 +32,10 @@ def obeying(tuner: Tuner, constraints: Sequence[str], result_constraints: Sequen
     if hasattr(tuner, "hear_intermediate"):
         field = "constraints" if constraints else "resultConstraints"
         raise ConfigError("an advisor cannot obey them; name another tuner", Place(field=field))
-    return ObeyingTuner(tuner, constraints, result_constraints)
+    return ConstrainedTuner(tuner, constraints, result_constraints)
 
 
-class ObeyingTuner(Tuner):
+class ConstrainedTuner(Tuner):
     """Asks another tuner again while its proposals violate a constraint. It sees a refused one as a failed trial.
 
     It sees results that break a result constraint as failed trials, too.

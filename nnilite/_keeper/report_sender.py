@@ -1,6 +1,6 @@
 """The thread that takes events to the manager: batches, answers, heartbeats and new tries.
 
-The main thread calls `notify` when files have grown and `close` at the trial's end. The courier sets `cancel`, `fenced`
+The main thread calls `notify` when files have grown and `close` at the trial's end. The sender sets `cancel`, `fenced`
 and `done`, and wakes the main thread. A request waits a little to collect more events, but not at the end of the
 trial, since another trial may be waiting for that.
 """
@@ -28,10 +28,10 @@ _GATHER_FIRST_S = 0.25  # long enough to report a short trial by one request
 _BACKOFF_S = (0.1, 10.0)
 _LONGEST_LOOK_S = 5.0  # a longer time between two looks means that the process was stopped
 _MEASURED_FROM_S = 5.0  # nothing is measured of a shorter trial
-_LOOK_S = 0.2  # how often a waiting courier looks whether the manager has moved
+_LOOK_S = 0.2  # how often a waiting sender looks whether the manager has moved
 
 
-class Courier:
+class ReportSender:
     """Delivers an outbox. The attributes that other threads read are set once, from False to True."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Courier:
             return
         self._next_request = time.monotonic() + _GATHER_FIRST_S
         self._next_heartbeat = time.monotonic() + self._spec.heartbeat_s
-        thread = threading.Thread(target=self._run, name="courier", daemon=True)
+        thread = threading.Thread(target=self._run, name="report-sender", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:

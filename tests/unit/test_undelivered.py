@@ -16,8 +16,8 @@ from nnilite._running import handing_over
 from nnilite._store.writer import Store
 from nnilite._trackers import feed
 from nnilite._trackers.feed import Feed, find_position_file
-from nnilite._webhooks.debts import Debts
 from nnilite._webhooks.news import NewsReader, Position, write_position
+from nnilite._webhooks.undelivered import Undelivered
 from nnilite.records import ExperimentState, Metric, MetricKind, Trial, TrialState
 from unit.test_trackers import Recording
 
@@ -45,7 +45,7 @@ def end(store: Store, trials: int) -> None:
 
 
 def owed(store: Store, config: Any = CONFIG) -> list[Owed]:
-    return list(Debts(store.path.parent, config, True).look(store.path))
+    return list(Undelivered(store.path.parent, config, True).look(store.path))
 
 
 def test_all_is_owed_before_a_process_has_begun_and_nothing_where_nobody_wants_any(store: Store) -> None:
@@ -57,7 +57,7 @@ def test_all_is_owed_before_a_process_has_begun_and_nothing_where_nobody_wants_a
         Owed("webhook 2", messages=1),
     ]
     assert owed(store, {"trackers": 5, "webhooks": [7]}) == []
-    assert not Debts(store.path.parent, {}, True).is_possible
+    assert not Undelivered(store.path.parent, {}, True).is_possible
 
 
 def test_what_was_taken_is_not_owed(store: Store) -> None:
@@ -91,16 +91,16 @@ def test_what_a_tracker_has_taken_of_many_trials_is_seen_before_it_has_all(
 
 def test_a_position_that_cannot_be_read_now_changes_nothing(store: Store) -> None:
     end(store, 1)
-    debts = Debts(store.path.parent, CONFIG, True)
-    known = debts.look(store.path)
-    debts._look_after = 0.0
+    undelivered = Undelivered(store.path.parent, CONFIG, True)
+    known = undelivered.look(store.path)
+    undelivered._look_after = 0.0
     path = find_position_file(store.path.parent, 0, "mlflow")
     path.symlink_to(path)
-    assert debts.look(store.path) == known
+    assert undelivered.look(store.path) == known
 
 
 def test_no_more_messages_are_counted_than_anybody_reads(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nnilite._webhooks.debts._MOST_MESSAGES", 2)
+    monkeypatch.setattr("nnilite._webhooks.undelivered._MOST_MESSAGES", 2)
     end(store, 5)
     assert owed(store)[1] == Owed("webhook 1", messages=2)
 

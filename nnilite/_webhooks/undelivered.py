@@ -22,7 +22,7 @@ _SHARE = 20  # looking takes at most a twentieth of the time
 _MOST_MESSAGES = 1000
 
 
-class Debts:
+class Undelivered:
     """What the trackers and webhooks of one experiment have not got yet. `config`: its configuration as JSON."""
 
     def __init__(self, directory: Path, config: Mapping[str, Json], maximize: bool) -> None:
