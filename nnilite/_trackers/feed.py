@@ -30,6 +30,8 @@ _NOTED_EVERY_S = 1.0
 _CURE = "remove it, and everything is sent again"
 _TRIALS = "SELECT sequence, id, parameters, state, attempt, created FROM trials"
 _OPEN_STATES = ("WAITING", "RUNNING", "UNKNOWN")
+_EARLIER = {"SUCCEEDED": "SUCCEEDED", "FAILED": "FAILED", "CANCELED": "USER_CANCELED"}
+"""The state of a trial that was run again, by that of the attempt before."""
 
 
 class Feed:
@@ -79,13 +81,13 @@ class Feed:
         if state == "WAITING" and attempt == 0:
             return
         if sequence in self._begun and self._begun[sequence][0].attempt != attempt:
-            self._finish(sequence, "LOST")
+            self._finish_earlier(sequence)
         if sequence not in self._begun:
             run = Run(self._experiment, trial, sequence, attempt, flat(read_stored_value(parameters)), created)
             # Another process may have left the run of an earlier attempt open.
             for earlier in range(attempt):
                 self._begin(replace(run, attempt=earlier))
-                self._finish(sequence, "LOST")
+                self._finish_earlier(sequence)
             self._begin(run)
         self._send(sequence)
         if state not in _OPEN_STATES:
@@ -100,6 +102,13 @@ class Feed:
         for last, points in self._points(run, index):
             self._runs.send(run, points)
             self._begun[sequence] = (run, last + 1)
+
+    def _finish_earlier(self, sequence: int) -> None:
+        """End the run of an attempt that was followed by another: a lost one, or of a trial that is run again."""
+        attempt = self._begun[sequence][0].attempt
+        found = self._rows("SELECT state, cancel FROM attempts WHERE trial = ? AND number = ?", sequence, attempt)
+        state, canceled = found[0] if found else ("LOST", "")
+        self._finish(sequence, canceled if state == "CANCELED" and canceled else _EARLIER.get(state, "LOST"))
 
     def _finish(self, sequence: int, state: str) -> None:
         self._send(sequence)

@@ -65,7 +65,7 @@ class Runs(ABC):
 
     @abstractmethod
     def end(self, run: Run, state: str) -> None:
-        """Close a run; `state` is that of its trial, or LOST for an attempt that was followed by another."""
+        """Close a run; `state` is that of its trial at the end of this attempt, or LOST if the attempt was lost."""
 
     def close(self) -> None:
         """Finish writing. Runs that have not ended stay open for the next process."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -39,8 +40,9 @@ class Progress:
             known = ", ".join(sorted(values)) or "nothing: give it data to evaluate"
             raise ValueError(f"{self._trainer} has no metric {self._metric!r}. It evaluates {known}")
         number = float(values[self._metric])
-        choose = {"max": max, "min": min}.get(self._final)
-        self._result = number if choose is None or self._result is None else choose(self._result, number)
+        choose, before = {"max": max, "min": min}.get(self._final), self._result
+        # Nothing is greater or smaller than NaN, which a first epoch may have.
+        self._result = number if choose is None or before is None or math.isnan(before) else choose(before, number)
         (self._report or nnilite.report_intermediate_result)(number)
         return nnilite.should_stop()
 

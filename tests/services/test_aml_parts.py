@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import base64
+import errno
 import json
+import os
 import subprocess
 import sys
 import time
@@ -303,3 +305,21 @@ def test_a_dry_run_shows_what_is_sent(tmp_path, azure):
         key: value for key, value in sent.items() if key not in apart
     }
     assert set(shown["environmentVariables"]) == set(sent["environmentVariables"])
+
+
+def test_files_are_handed_over_to_another_file_system_and_one_that_stays_holds_up_no_other(
+    tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "work" / "folder").mkdir(parents=True)
+    for name in ("a", "b", "folder/c", ".hidden"):
+        (tmp_path / "work" / name).write_text(name)
+
+    def replace(path, target):
+        trouble = errno.EIO if path.endswith("a") else errno.EXDEV
+        raise OSError(trouble, os.strerror(trouble), path)
+
+    monkeypatch.setattr(os, "replace", replace)
+    _start.hand_over(str(tmp_path / "work"), str(tmp_path / "outputs"))
+    kept = sorted(str(path.relative_to(tmp_path / "outputs")) for path in (tmp_path / "outputs").rglob("*"))
+    assert kept == ["b", "folder", "folder/c"]
+    assert "some of the trial's files cannot be kept" in capsys.readouterr().err

@@ -83,6 +83,7 @@ class TestAmlTrouble(BatchContract):
         ),
         ({"compute_target": "box", "trial_gpu_number": 1}, "trialGpuNumber", "a node of STANDARD_DS3_V2 has none"),
         ({"environment": "tensorflow:1"}, "environment", "has no environment tensorflow:1"),
+        ({"environment": "my-env.1:1"}, "environment", "has no environment my-env.1:1"),
     ],
 )
 def test_a_config_that_can_never_work_is_refused_at_its_field(tmp_path, azure, fields, place, words):

@@ -269,6 +269,12 @@ def _template(**changes):
     return {**yaml.safe_load(TEMPLATE), **changes}
 
 
+def _with_role(**changes):
+    template = _template()
+    template["taskRoles"]["worker"].update(changes)
+    return template
+
+
 @pytest.mark.parametrize(
     ("template", "words"),
     [
@@ -279,6 +285,13 @@ def _template(**changes):
         (_template(taskRoles={"a b": {}}), "must have letters and digits only, not 'a b'"),
         (_template(taskRoles={"a": {"commands": "x"}}), "the task role a must have commands, a list of lines"),
         (_template(prerequisites=[]), "must have a dockerImage that is in prerequisites"),
+        (_template(prerequisites=5), "must have prerequisites as a list, not 5"),
+        (_template(secrets=["a"]), "must have secrets as a mapping"),
+        (_template(extras=["a"]), "must have extras as a mapping"),
+        (_template(extras={"hivedScheduler": 1}), "must have extras.hivedScheduler as a mapping"),
+        (_template(extras={"storages": ["a"]}), "must have mappings in extras.storages"),
+        (_with_role(dockerImage=["img"]), "must have a dockerImage that is in prerequisites"),
+        (_with_role(instances="two"), "must have a whole number as instances, not 'two'"),
         (_template(parameters={}), "the commands of worker cannot use <% \\$parameters.number %>"),
     ],
 )

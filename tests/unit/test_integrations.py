@@ -56,6 +56,15 @@ def test_the_final_result_is_the_one_that_is_wanted(trial: Path, final: Any, res
     assert [value for _, value in reported(trial)] == [3.0, 1.0, 2.0, result]
 
 
+@pytest.mark.parametrize(("final", "result"), [("max", 2.0), ("min", 1.0)])
+def test_an_epoch_without_a_number_is_not_the_final_result_of_all(trial: Path, final: Any, result: float) -> None:
+    progress = Progress("It", "loss", final, None)
+    for value in (float("nan"), 1, float("nan"), 2):
+        progress.report({"loss": value})
+    progress.finish()
+    assert reported(trial)[-1] == ("FINAL", result)
+
+
 def test_a_training_that_was_cut_short_has_no_final_result(trial: Path, stop: list[bool]) -> None:
     progress = Progress("It", "loss", "last", None)
     progress.report({"loss": 1})

@@ -125,6 +125,32 @@ def test_each_attempt_is_a_run_of_its_own(store: Store) -> None:
     assert tracker.ends == {"00000-Xy12z": "LOST"}
 
 
+@pytest.mark.parametrize(
+    ("state", "cancel", "told"),
+    [
+        (JobState.SUCCEEDED, None, "SUCCEEDED"),
+        (JobState.FAILED, None, "FAILED"),
+        (JobState.CANCELED, TrialState.EARLY_STOPPED, "EARLY_STOPPED"),
+        (JobState.LOST, None, "LOST"),
+    ],
+)
+def test_a_trial_that_is_run_again_keeps_the_end_of_the_attempt_before(
+    store: Store, state: JobState, cancel: TrialState | None, told: str
+) -> None:
+    tracker = Recording({}, {})
+    begin(store)
+    with process(store, tracker) as feed:
+        feed.step()
+        store.write([messages.SaveAttempt(Attempt("Xy12z", 0, "local", None, state, cancel=cancel))])
+        store.write([trial(TrialState.RUNNING, attempt=1), attempt(1)])
+        feed.step()
+        assert tracker.ends == {"00000-Xy12z": told}
+    store.path.with_name("position.json").unlink()
+    with process(store, tracker) as feed:
+        feed.step()
+    assert tracker.ends == {"00000-Xy12z": told}
+
+
 def test_a_damaged_position_sends_everything_again(store: Store) -> None:
     tracker = Recording({}, {})
     begin(store)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import re
 
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import Missing, Problem, as_config_error
@@ -136,6 +135,6 @@ async def ensure_environment(workspace: AmlWorkspace, config: AmlConfig) -> str:
         return await workspace.environment(name, version)
     except Missing as error:
         raise ConfigError(
-            f"the workspace {config.workspace_name} has no environment {re.escape(name)}:{version}",
+            f"the workspace {config.workspace_name} has no environment {name}:{version}",
             Place(field="environment"),
         ) from error

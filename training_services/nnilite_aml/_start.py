@@ -10,8 +10,10 @@ tell the attempts apart, so a second start ends at once.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -85,8 +87,7 @@ def is_first(mount: str, job: str) -> bool:
         with open(mark, "w", encoding="ascii") as file:
             file.write("started\n")
     except OSError as error:
-        sys.stderr.write("cannot write to the mount for checkpoints: {}\n".format(error))
-        sys.stderr.flush()
+        _say("cannot write to the mount for checkpoints: {}".format(error))
     return True
 
 
@@ -94,12 +95,30 @@ def hand_over(work: str, outputs: str) -> None:
     """Move the trial's files to the folder that Azure keeps: all but the copy of the code and hidden files."""
     try:
         os.makedirs(outputs, exist_ok=True)
-        for name in os.listdir(work):
-            if name not in _KEPT_BACK and not name.startswith("."):
-                os.replace(os.path.join(work, name), os.path.join(outputs, name))
+        names = [name for name in os.listdir(work) if name not in _KEPT_BACK and not name.startswith(".")]
     except OSError as error:
-        sys.stderr.write("some of the trial's files cannot be kept: {}\n".format(error))
-        sys.stderr.flush()
+        _say("the trial's files cannot be kept: {}".format(error))
+        return
+    for name in names:
+        try:
+            _move(os.path.join(work, name), os.path.join(outputs, name))
+        except OSError as error:
+            _say("some of the trial's files cannot be kept: {}".format(error))
+
+
+def _move(path: str, target: str) -> None:
+    """Move a file or folder, also to another file system. Raises: OSError."""
+    try:
+        os.replace(path, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        shutil.move(path, target)
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(sentence + "\n")
+    sys.stderr.flush()
 
 
 if __name__ == "__main__":

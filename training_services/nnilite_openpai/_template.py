@@ -7,7 +7,7 @@ $parameters.x %>`; that is done here.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,11 @@ from nnilite.errors import ConfigError, Place
 from nnilite.yaml_files import load_yaml
 
 _REFERENCE = re.compile(r"<%\s*\$(\w+)\.?([^%]*?)\s*%>")
+_SHAPES: Mapping[str, type] = {
+    "prerequisites": list,
+    **dict.fromkeys(("secrets", "parameters", "defaults", "extras", "extras.hivedScheduler"), dict),
+    "extras.storages": list,
+}
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
@@ -43,15 +48,31 @@ def _fault(template: Any) -> str:
     roles = template.get("taskRoles")
     if not isinstance(roles, Mapping) or not roles:
         return "must have taskRoles, with a name each"
-    images = {
+    wrong = _find_fault_of_shape(template)
+    if wrong:
+        return wrong
+    images = [
         entry.get("name")
         for entry in template.get("prerequisites") or []
         if isinstance(entry, Mapping) and entry.get("type") == "dockerimage"
-    }
+    ]
     return next(filter(None, (_find_fault_of_role(name, role, template, images) for name, role in roles.items())), "")
 
 
-def _find_fault_of_role(name: Any, role: Any, template: Mapping[str, Any], images: set[Any]) -> str:
+def _find_fault_of_shape(template: Mapping[str, Any]) -> str:
+    for name, kind in _SHAPES.items():
+        content: Any = template
+        for part in name.split("."):
+            content = content.get(part) or {}
+        if content and not isinstance(content, kind):
+            return f"must have {name} as a {'list' if kind is list else 'mapping'}, not {content!r:.40}"
+    storages = (template.get("extras") or {}).get("storages") or []
+    if not all(isinstance(entry, Mapping) for entry in storages):
+        return "must have mappings in extras.storages"
+    return ""
+
+
+def _find_fault_of_role(name: Any, role: Any, template: Mapping[str, Any], images: Sequence[Any]) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return f"the name of a task role must have letters and digits only, not {name!r}"
     if not isinstance(role, Mapping):
@@ -62,6 +83,10 @@ def _find_fault_of_role(name: Any, role: Any, template: Mapping[str, Any], image
     resources = role.get("resourcePerInstance")
     if not isinstance(resources, Mapping) or not {"cpu", "memoryMB", "gpu"} <= set(resources):
         return f"the task role {name} must have resourcePerInstance with cpu, memoryMB and gpu"
+    numbers = {"instances": role.get("instances", 1), **{key: resources[key] for key in ("cpu", "memoryMB", "gpu")}}
+    odd = next((key for key, number in numbers.items() if not _is_whole(number)), "")
+    if odd:
+        return f"the task role {name} must have a whole number as {odd}, not {numbers[odd]!r:.40}"
     if role.get("dockerImage") not in images:
         return f"the task role {name} must have a dockerImage that is in prerequisites"
     try:
@@ -69,6 +94,14 @@ def _find_fault_of_role(name: Any, role: Any, template: Mapping[str, Any], image
     except LookupError as error:
         return f"the commands of {name} cannot use {error.args[0]}, only $parameters and $secrets of this job"
     return ""
+
+
+def _is_whole(value: Any) -> bool:
+    try:
+        int(value or 0)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
 
 
 def rendered(command: str, template: Mapping[str, Any]) -> str:
