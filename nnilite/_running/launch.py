@@ -179,6 +179,12 @@ def _start(
     process: ManagerProcess | None = None,
 ) -> RegistryEntry:
     _refuse_archive()
+    if directory.is_dir() and not os.access(directory, os.W_OK):
+        raise Conflict(
+            f"a manager of experiment {experiment} has to write to {directory}, and you may not; commands that only "
+            f"read work, such as `nnictl trial ls {experiment}`. Else copy that folder into one of yours, and set "
+            "NNILITE_HOME to the latter"
+        )
     registry.make_folders(directory)
     log_path = directory / "log" / "manager.log"
     words = ["--directory", str(directory), "--mode", mode, "--log", str(log_path), *options.words()]

@@ -13,6 +13,8 @@ import zipfile
 from collections.abc import Iterator
 from io import BytesIO, FileIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -325,3 +327,14 @@ def test_the_manager_of_nnictl_is_a_copy_of_it_and_is_found_as_such(
 def test_a_manager_without_an_address_yet_is_starting(tmp_path: Path) -> None:
     with pytest.raises(NotRunning, match=r"^The manager of experiment abcd is starting; try again in a moment\.$"):
         managers.connect(RegistryEntry("abcd", "", tmp_path, alive=True, pid=os.getpid()))
+
+
+@pytest.mark.parametrize("start", [launch.resume, launch.view])
+def test_what_to_do_with_a_folder_that_may_only_be_read_is_told(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: not (path == tmp_path and mode == os.W_OK))
+    entry: Any = SimpleNamespace(origin=None, search=None, id="abcd", directory=tmp_path)
+    with pytest.raises(NniliteError, match=r"has to write to .*, and you may not; .*`nnictl trial ls abcd`"):
+        start(entry)
+    assert list(tmp_path.iterdir()) == []
